@@ -1,0 +1,91 @@
+"""The errors a user can meet, and the exit code of each.
+
+    ExpertError                1  internal: a bug in expert-cli
+    ├── InputError             2  usage, manifest, data
+    │   └── ManifestError      2  every fault of one manifest, with line and column
+    ├── EnvironmentProblem     3  model, package, GPU, network or disk is missing
+    ├── TrainingFailed         4  not finite, out of memory
+    ├── GateMissed             5  a threshold asked for was not reached
+    └── LockedOrDamaged        6  owned by another run, or fails verification
+
+The message says what and where with the values, the hint what to do. The library raises them; only cli.py prints them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+class ExpertError(Exception):
+    """An error with its remedy and exit code."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """Keep `message` (what, where, the values) and `hint` (what to do; may be empty)."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(ExpertError):
+    """What the user wrote cannot be used: a command line, a manifest, rows."""
+
+    exit_code = 2
+
+
+class EnvironmentProblem(ExpertError):
+    """The machine lacks something: a model, a package, a GPU, the network, disk space."""
+
+    exit_code = 3
+
+
+class TrainingFailed(ExpertError):
+    """Training cannot go on: loss not finite, out of memory."""
+
+    exit_code = 4
+
+
+class GateMissed(ExpertError):
+    """A run finished, but below a threshold the user set."""
+
+    exit_code = 5
+
+
+class LockedOrDamaged(ExpertError):
+    """Another run owns the place, or what lies there fails verification."""
+
+    exit_code = 6
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One fault of a manifest: where it stands (line and column from 1) and what would be right."""
+
+    file: str
+    line: int
+    column: int
+    key: str
+    message: str
+    suggestion: str = ""
+
+    def as_json(self) -> dict[str, str | int]:
+        """Return the row that `validate --json` prints."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """`file:line:column: key: message`, the form editors jump to."""
+        key = f"{self.key}: " if self.key else ""
+        return f"{self.file}:{self.line}:{self.column}: {key}{self.message}"
+
+
+class ManifestError(InputError):
+    """A manifest with one or more faults; `faults` holds them all, the first one is the message."""
+
+    def __init__(self, path: Path, faults: list[Fault]) -> None:
+        """Take at least one fault; they are kept in the order given."""
+        first = faults[0]
+        more = f" (and {len(faults) - 1} more: expert-cli validate {path})" if len(faults) > 1 else ""
+        super().__init__(f"{first}{more}", first.suggestion)
+        self.faults = faults
