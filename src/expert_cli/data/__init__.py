@@ -1,0 +1,1 @@
+"""Rows in, batches out: sources -> columns -> templates -> encode -> loader."""
