@@ -100,11 +100,18 @@ def phrase(field: Field, value: Json, rng: Random, quote: bool = False) -> str:
     if value is None:
         return rng.choice((f"no {field.words} (null)", f"{field.words} null", f"{field.words} not known (null)"))
     if field.kind.name == "object":
-        inner = [f"{part.words} {in_words(part.kind.name, value[key], rng)}" for part, key in zip(field.kind.parts, value, strict=True)]
+        inner = [
+            f"{part.words} {in_words(part.kind.name, value[key], rng)}"
+            for part, key in zip(field.kind.parts, value, strict=True)
+        ]
         return rng.choice((f"{field.words} ({', '.join(inner)})", f"{field.words} with {listed(inner)}"))
     kind = field.kind.parts[0].kind.name if field.kind.name == "maybe" else field.kind.name
     said = in_words(kind, value, rng)
-    return f'{field.words} "{said}"' if quote and kind in ("title", "note") and '"' not in said else f"{field.words} {said}"
+    return (
+        f'{field.words} "{said}"'
+        if quote and kind in ("title", "note") and '"' not in said
+        else f"{field.words} {said}"
+    )
 
 
 def leaves(value: Json) -> list[Json]:

@@ -11,15 +11,29 @@ from typing import Any
 Json = Any
 Schema = dict[str, Any]
 
-PEOPLE = """Ana Souza|Zoë Krüger|Łukasz Nowak|José Álvarez|Mei Chen|Siân O'Neill|Tom Baker|Priya Nair|Omar Haddad|Ingrid Dahl|
-Yuki Tanaka|Luca Rossi|Emma Clarke|Noah Weber|Aylin Demir|Petra Novák|Kofi Mensah|Marta Gómez|Ivan Petrov|Chloé Martin|
-Ravi Patel|Hana Sato|Björn Lind|Grace Kim|Diego Torres|Fatima Zahra|Owen Price|Lena Vogel|Musa Bello|Nora Lund""".replace("\n", "").split("|")
-CITIES = """Lisbon|Zürich|Kraków|Malmö|São Paulo|Oslo|Kyoto|Nairobi|Toronto|Graz|Porto|Lyon|Leeds|Quito|Busan|Bergen|Ghent|
-Córdoba|Tartu|Perth|Denver|Naples|Tromsø|Dakar|Pune|Cork|Split|Basel""".replace("\n", "").split("|")
-COMPANIES = """Northwind|Blue Fern Ltd|Kestrel & Co|Müller AG|Acorn Labs|Red Kite|Silver Oak|Brightline|Tern Works|Nova Foods|
-Harbor Press|Alder Group|Petit Café|Orion Freight|Lumen Bank|Stone Mill""".replace("\n", "").split("|")
-FIRST = "Quiet|Hidden|Bright|Last|Golden|Broken|Distant|Silver|Open|Lost|Winter|Northern|Little|Burning|Second|Paper".split("|")
-SECOND = "River|Garden|Signal|Harbor|Letter|Mountain|Season|Window|Road|Orchard|Island|Machine|Story|Bridge|Forest".split("|")
+PEOPLE = """
+Ana Souza|Zoë Krüger|Łukasz Nowak|José Álvarez|Mei Chen|Siân O'Neill|Tom Baker|Priya Nair|
+Omar Haddad|Ingrid Dahl|Yuki Tanaka|Luca Rossi|Emma Clarke|Noah Weber|Aylin Demir|
+Petra Novák|Kofi Mensah|Marta Gómez|Ivan Petrov|Chloé Martin|Ravi Patel|Hana Sato|Björn Lind|
+Grace Kim|Diego Torres|Fatima Zahra|Owen Price|Lena Vogel|Musa Bello|
+Nora Lund""".replace(    "\n", "").split("|")CITIES = """Lisbon|Zürich|Kraków|Malmö|São Paulo|
+Oslo|Kyoto|Nairobi|Toronto|Graz|Porto|Lyon|Leeds|Quito|Busan|Bergen|Ghent|Córdoba|
+Tartu|Perth|Denver|Naples|Tromsø|Dakar|Pune|Cork|Split|Basel
+""".replace("\n", "").split("|")
+COMPANIES = """
+Northwind|Blue Fern Ltd|Kestrel & Co|Müller AG|Acorn Labs|Red Kite|Silver Oak|Brightline|
+Tern Works|Nova Foods|Harbor Press|Alder Group|Petit Café|Orion Freight|Lumen Bank|Stone Mill
+""".replace("\n", "").split("|")
+FIRST = (
+    "Quiet|Hidden|Bright|Last|Golden|Broken|Distant|Silver|Open|Lost|Winter|Northern|Little|Burning|Second|Paper".split(
+        "|"
+    )
+)
+SECOND = (
+    "River|Garden|Signal|Harbor|Letter|Mountain|Season|Window|Road|Orchard|Island|Machine|Story|Bridge|Forest".split(
+        "|"
+    )
+)
 NOTES = [
     'Asked for the "blue" one',
     "Stored under C:\\data\\new",
@@ -38,7 +52,16 @@ NOTES = [
     "Price agreed by phone",
     "Needs a second look",
 ]
-STREETS = ["Mill Lane", "Station Road", "Rue du Lac", "Oak Street", "Hauptstraße", "Via Roma", "Elm Avenue", "King's Road"]
+STREETS = [
+    "Mill Lane",
+    "Station Road",
+    "Rue du Lac",
+    "Oak Street",
+    "Hauptstraße",
+    "Via Roma",
+    "Elm Avenue",
+    "King's Road",
+]
 MONTHS = "January February March April May June July August September October November December".split()
 
 

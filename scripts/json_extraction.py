@@ -51,13 +51,25 @@ SCENES = [
     "Police note {case number:code POL}: a {vehicle:one van,bicycle,truck} was taken from {street:street}, {city:city}, on {date:date} "
     "at {time:time}. Witness: {witness:person}, {age:int 18 88}.",
 ]  # fmt: skip
-ASKS = ["Extract {keys} from the text.", "Read the text and fill {keys}.", "Pull {keys} out of this message as a JSON object.",
-        "Return a JSON object with {keys}.", "Give me {keys} from the following as JSON.", "Parse this into JSON with {keys}.",
-        "Which values does the text give for {keys}? Answer as a JSON object."]
-SHAPES = ["Extract the data into this shape: {shape}", "Fill this template from the text: {shape}", "Answer with JSON of this form: {shape}",
-          "Use exactly these keys and types: {shape}", "Return JSON that fits {shape} and nothing else."]
+ASKS = [
+    "Extract {keys} from the text.",
+    "Read the text and fill {keys}.",
+    "Pull {keys} out of this message as a JSON object.",
+    "Return a JSON object with {keys}.",
+    "Give me {keys} from the following as JSON.",
+    "Parse this into JSON with {keys}.",
+    "Which values does the text give for {keys}? Answer as a JSON object.",
+]
+SHAPES = [
+    "Extract the data into this shape: {shape}",
+    "Fill this template from the text: {shape}",
+    "Answer with JSON of this form: {shape}",
+    "Use exactly these keys and types: {shape}",
+    "Return JSON that fits {shape} and nothing else.",
+]
 OPENERS = ["", "", "Hello all, ", "Quick note: ", "FYI: ", "From the log: ", "As discussed, "]
-LINKS = ["The {w} is {v}.", "{W}: {v}.", "We have {v} as {w}.", "{W} is {v}.", "It says {v} for the {w}."]
+LINKS = ["The {w} is {v}.", "{W}: {v}.", "Noted: {w} {v}.", "{W} is {v}.", "It says {v} for the {w}."]
+LISTS = ["{W}: {v}.", "The {w} are {v}.", "Noted for {w}: {v}."]
 ABSENT = ["photo", "fax", "nickname", "middle name", "warranty", "coupon", "tax id", "homepage"]
 
 
@@ -80,7 +92,9 @@ def ask_for(keys: dict[str, Json], schema: Schema, missing: str, rng: Random) ->
     else:
         ask = rng.choice(SHAPES).format(shape=_shape(schema, as_schema=form > 0.9))
     dates = any("date" in str(part.get("format")) for part in schema["properties"].values())
-    nulls = missing and rng.choice(["Use null for what the text does not say.", "Missing values are null.", "Unknown means null."])
+    nulls = missing and rng.choice(
+        ["Use null for what the text does not say.", "Missing values are null.", "Unknown means null."]
+    )
     day = rng.choice(["Dates as YYYY-MM-DD.", "Write dates in ISO form."]) if dates and keys else ""
     return join(ask, day, nulls)
 
@@ -123,13 +137,17 @@ def from_domain(domain: Domain, rng: Random) -> Case:
     record, schema = draw(fields, style, rng)
     told = []
     for field, value in zip(fields, record.values(), strict=True):
-        said = phrase(field, value, rng).removeprefix(field.words + " ").removeprefix("with ")
-        words = field.words
-        told.append(rng.choice(LINKS).format(w=words, W=words[0].upper() + words[1:], v=said)
-                    if field.kind.name != "object" else f"{words[0].upper() + words[1:]}: {said}.")
+        said = phrase(field, value, rng).removeprefix(field.words + " ").removeprefix("with ").strip("()")
+        words, links = (
+            field.words,
+            LISTS if isinstance(value, list) else LISTS[:1] if isinstance(value, dict) else LINKS,
+        )
+        told.append(rng.choice(links).format(w=words, W=words[0].upper() + words[1:], v=said))
     rng.shuffle(told)
     keys = rng.sample(list(record), rng.randint(2, 4))
-    opening = rng.choice([f"About the {domain.noun}. ", f"New {domain.noun}. ", f"{domain.noun.capitalize()} entry. ", ""])
+    opening = rng.choice(
+        [f"About the {domain.noun}. ", f"New {domain.noun}. ", f"{domain.noun.capitalize()} entry. ", ""]
+    )
     part = object_schema({key: schema["properties"][key] for key in keys})
     return _case(domain.noun, opening + " ".join(told), {key: record[key] for key in keys}, part, rng)
 

@@ -53,17 +53,29 @@ BREAKS: list[tuple[str, Break]] = [
     ("a code fence", lambda t, _: f"```json\n{t}\n```"),
     ("a wrong closing bracket", lambda t, _: t[:-1] + ("]" if t[-1] == "}" else "}")),
 ]
-ASKS = ["Fix this JSON.", "The JSON below does not parse. Repair it.", "Correct the syntax of this JSON and change nothing else.",
-        "My parser rejects this. Return valid JSON.", "Repair the broken JSON.", "Make this valid JSON, same data and layout.",
-        "This came out of a log and is not valid JSON. Mend it.", "Please fix the JSON syntax error.", "Return the corrected JSON.",
-        "What should this JSON look like? Give only the corrected text.", "Clean this up so that json.loads accepts it."]
+ASKS = [
+    "Fix this JSON.",
+    "The JSON below does not parse. Repair it.",
+    "Correct the syntax of this JSON and change nothing else.",
+    "My parser rejects this. Return valid JSON.",
+    "Repair the broken JSON.",
+    "Make this valid JSON, same data and layout.",
+    "This came out of a log and is not valid JSON. Mend it.",
+    "Please fix the JSON syntax error.",
+    "Return the corrected JSON.",
+    "What should this JSON look like? Give only the corrected text.",
+    "Clean this up so that json.loads accepts it.",
+]
 HINTS = ["There is {what}.", "The cause is {what}.", "It has {what}.", "Problem: {what}.", "Look out for {what}."]
-EXTRA = ["line one\nline two", 'He said "no"', "tab\there", "C:\\data\\new", "ends with a \\", "5\" pipe\nsee plan"]
+EXTRA = ["line one\nline two", 'He said "no"', "tab\there", "C:\\data\\new", "ends with a \\", '5" pipe\nsee plan']
 
 
 def sound(domain: Domain, rng: Random) -> tuple[str, object, dict[str, object]]:
     """A sound document of the domain: its text, its value, its schema."""
-    style, layout = rng.choice(["snake", "camel", "kebab"]), rng.choice(["line", "line", "line", "compact", "two", "two"])
+    style, layout = (
+        rng.choice(["snake", "camel", "kebab"]),
+        rng.choice(["line", "line", "line", "compact", "two", "two"]),
+    )
     if rng.random() < 0.3:
         fields = some_fields(domain, rng.randint(2, 3), rng, without=("object",))
         records, schema = draw_distinct(fields, style, rng.randint(2, 3), rng)

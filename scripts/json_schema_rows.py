@@ -10,7 +10,10 @@ from json_case import STYLES, Case, join, listed, pick_layout, some_fields, writ
 from json_domains import Domain, Field, Json, Schema, article, draw, key_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-OUTCOME: Schema = {"type": "object", "anyOf": [{"required": [word]} for word in ("type", "enum", "oneOf", "$ref", "const")]}
+OUTCOME: Schema = {
+    "type": "object",
+    "anyOf": [{"required": [word]} for word in ("type", "enum", "oneOf", "$ref", "const")],
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,9 @@ def _string(field: Field, rng: Random) -> Rule:
         Rule("a string", {"type": "string"}, good, (7, None)),
         Rule("a non-empty string", {"type": "string", "minLength": 1}, good, ("", 7)),
         Rule(f"a string of at least {n + 1} characters", {"type": "string", "minLength": n + 1}, good, ("x" * n,)),
-        Rule(f"a string of at most {long} characters", {"type": "string", "maxLength": long}, good, ("x" * (long + 1), 3)),
+        Rule(
+            f"a string of at most {long} characters", {"type": "string", "maxLength": long}, good, ("x" * (long + 1), 3)
+        ),
     ]
     return rng.choice(options)
 
@@ -79,7 +84,9 @@ def _nested(field: Field, rng: Random) -> Rule:
 def _nullable(field: Field, rng: Random) -> Rule:
     inner = field.kind.parts[0]
     kind = str(inner.kind.schema["type"])
-    return Rule(f"{article(kind)} or null", {"type": [kind, "null"]}, rng.choice([None, inner.kind.make(rng)]), (True, []))
+    return Rule(
+        f"{article(kind)} or null", {"type": [kind, "null"]}, rng.choice([None, inner.kind.make(rng)]), (True, [])
+    )
 
 
 def rule_for(field: Field, rng: Random) -> Rule:
@@ -104,27 +111,44 @@ def rule_for(field: Field, rng: Random) -> Rule:
     return makers.get(name, _string)(field, rng)
 
 
-ASKS = ["Write a JSON Schema for {a}.", "I need a JSON Schema that describes {a}.", "Give me the JSON Schema of {a} object.",
-        "Define {a} as a JSON Schema.", "Create a draft 2020-12 JSON Schema for {a}.", "Produce a JSON Schema to validate {a}."]
+ASKS = [
+    "Write a JSON Schema for {a}.",
+    "I need a JSON Schema that describes {a}.",
+    "Give me the JSON Schema of {a} object.",
+    "Define {a} as a JSON Schema.",
+    "Create a draft 2020-12 JSON Schema for {a}.",
+    "Produce a JSON Schema to validate {a}.",
+]
 CLOSED = ["No other properties are allowed.", "Forbid additional properties.", "Reject unknown keys."]
-EXAMPLE_ASKS = ["Write a JSON Schema for objects like this one.", "Infer a JSON Schema from the example.",
-                "Derive the JSON Schema of this {noun} from the sample below.", "Which JSON Schema describes this {noun}?",
-                "Generate a JSON Schema that this document satisfies."]
-EXAMPLE_RULES = ["Every key is required and no other key is allowed.", "All properties are required; no additional properties.",
-                 "Require all keys, forbid others."]
+EXAMPLE_ASKS = [
+    "Write a JSON Schema for objects like this one.",
+    "Infer a JSON Schema from the example.",
+    "Derive the JSON Schema of this {noun} from the sample below.",
+    "Which JSON Schema describes this {noun}?",
+    "Generate a JSON Schema that this document satisfies.",
+]
+EXAMPLE_RULES = [
+    "Every key is required and no other key is allowed.",
+    "All properties are required; no additional properties.",
+    "Require all keys, forbid others.",
+]
 
 
 def from_description(domain: Domain, rng: Random) -> Case:
     """A schema told key by key, some keys optional, now and then an array of such objects."""
     style = rng.choice(STYLES)
-    rules = [(key_of(field.words, style), rule_for(field, rng)) for field in some_fields(domain, rng.randint(1, 4), rng)]
+    rules = [
+        (key_of(field.words, style), rule_for(field, rng)) for field in some_fields(domain, rng.randint(1, 4), rng)
+    ]
     required = [key for key, _ in rules if rng.random() < 0.7] or [rules[0][0]]
     told = [f"`{key}` is {rule.words}{'' if key in required else ' (optional)'}" for key, rule in rules]
     schema: Schema = {"type": "object", "properties": {key: rule.schema for key, rule in rules}, "required": required}
     good = {key: rule.good for key, rule in rules}
     refuses: list[Json] = [{**good, key: value} for key, rule in rules for value in rule.bad]
     refuses += [{key: value for key, value in good.items() if key != name} for name in required]
-    ends = ["Properties not marked optional are required." if len(required) < len(rules) else "All properties are required."]
+    ends = [
+        "Properties not marked optional are required." if len(required) < len(rules) else "All properties are required."
+    ]
     if rng.random() < 0.4:
         schema["additionalProperties"] = False
         refuses.append({**good, "extraKey": 1})
@@ -139,8 +163,10 @@ def from_description(domain: Domain, rng: Random) -> Case:
         ends.append("Start with $schema (draft 2020-12).")
     layout, wish = pick_layout(rng)
     form = rng.choice(["; ".join(told) + ".", "\n" + "\n".join(f"- {line}" for line in told) + "\n"])
-    text = join(rng.choice(ASKS).format(a=asked), form[0].upper() + form[1:], *ends, wish)
-    return Case("schema", domain.noun, text, "", write(schema, layout), OUTCOME, accepts=tuple(accepts), refuses=tuple(refuses))
+    text = join(rng.choice(ASKS).format(a=asked), form, *ends, wish).replace(" \n", "\n").replace("\n ", "\n")
+    return Case(
+        "schema", domain.noun, text, "", write(schema, layout), OUTCOME, accepts=tuple(accepts), refuses=tuple(refuses)
+    )
 
 
 def inferred(value: Json) -> Schema:
@@ -166,8 +192,16 @@ def from_example(domain: Domain, rng: Random) -> Case:
     text = join(rng.choice(EXAMPLE_ASKS).format(noun=domain.noun), rng.choice(EXAMPLE_RULES), wish)
     schema = inferred(record)
     assert set(schema["properties"]) == set(held["properties"])
-    return Case("schema", domain.noun, text, write(record, "line"), write(schema, layout), OUTCOME,
-                accepts=(record, second), refuses=tuple(refuses))
+    return Case(
+        "schema",
+        domain.noun,
+        text,
+        write(record, "line"),
+        write(schema, layout),
+        OUTCOME,
+        accepts=(record, second),
+        refuses=tuple(refuses),
+    )
 
 
 def _patterns(domain: Domain, rng: Random) -> tuple[str, Schema, list[Json], list[Json]]:
@@ -178,10 +212,22 @@ def _patterns(domain: Domain, rng: Random) -> tuple[str, Schema, list[Json], lis
     number, closed = other.kind.schema["type"], {"type": "object", "additionalProperties": rule.schema}
     pair: Schema = {"type": "array", "prefixItems": [rule.schema, {"type": number}], "items": False, "minItems": 2}
     both: Schema = {"oneOf": [rule.schema, {"type": "null"}]}
-    defs: Schema = {"type": "object", "properties": {"before": {"$ref": f"#/$defs/{key}"}, "after": {"$ref": f"#/$defs/{key}"}},
-                    "required": ["before", "after"], "$defs": {key: rule.schema}}
-    needs: Schema = {"type": "object", "properties": {key: rule.schema, count: {"type": number}}, "dependentRequired": {key: [count]}}
-    tagged: Schema = {"type": "object", "properties": {"kind": {"const": options[0]}, key: rule.schema}, "required": ["kind", key]}
+    defs: Schema = {
+        "type": "object",
+        "properties": {"before": {"$ref": f"#/$defs/{key}"}, "after": {"$ref": f"#/$defs/{key}"}},
+        "required": ["before", "after"],
+        "$defs": {key: rule.schema},
+    }
+    needs: Schema = {
+        "type": "object",
+        "properties": {key: rule.schema, count: {"type": number}},
+        "dependentRequired": {key: [count]},
+    }
+    tagged: Schema = {
+        "type": "object",
+        "properties": {"kind": {"const": options[0]}, key: rule.schema},
+        "required": ["kind", key],
+    }
     good, bad = rule.good, rule.bad[0]
     return rng.choice([
         (f"an object used as a map: any key, every value is {rule.words}", closed, [{"a": good}, {}], [{"a": bad}, []]),
@@ -201,9 +247,24 @@ def from_pattern(domain: Domain, rng: Random) -> Case:
     """A schema that uses one of the less common words: prefixItems, oneOf, $defs, dependentRequired, const."""
     what, schema, accepts, refuses = _patterns(domain, rng)
     layout, wish = pick_layout(rng)
-    ask = rng.choice(["Write a JSON Schema for {w}.", "Give a JSON Schema that describes {w}.", "JSON Schema, please: {w}.",
-                      "How do I write {w} as a JSON Schema?"]).format(w=what)
-    return Case("schema", domain.noun, join(ask, wish), "", write(schema, layout), OUTCOME, accepts=tuple(accepts), refuses=tuple(refuses))
+    ask = rng.choice(
+        [
+            "Write a JSON Schema for {w}.",
+            "Give a JSON Schema that describes {w}.",
+            "JSON Schema, please: {w}.",
+            "How do I write {w} as a JSON Schema?",
+        ]
+    ).format(w=what)
+    return Case(
+        "schema",
+        domain.noun,
+        join(ask, wish),
+        "",
+        write(schema, layout),
+        OUTCOME,
+        accepts=tuple(accepts),
+        refuses=tuple(refuses),
+    )
 
 
 def schema_row(domain: Domain, rng: Random) -> Case:

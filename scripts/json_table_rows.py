@@ -53,7 +53,12 @@ def filtered(t: Table, rng: Random) -> Outcome:
     """Keep or remove records by a condition, perhaps plucking one key afterwards."""
     words, kept, holds = _filter(t, rng)
     if rng.random() < 0.4:
-        return f"Give the `{t.label}` of the objects {words} as an array", [r[t.label] for r in kept], _array(t.schema["properties"][t.label], len(kept)), holds
+        return (
+            f"Give the `{t.label}` of the objects {words} as an array",
+            [r[t.label] for r in kept],
+            _array(t.schema["properties"][t.label], len(kept)),
+            holds,
+        )
     if rng.random() < 0.3:
         left = [record for record in t.records if record not in kept]
         return f"Remove the objects {words}", left, _array(t.schema, len(left)), holds and bool(left)
@@ -65,12 +70,17 @@ def ordered(t: Table, rng: Random) -> Outcome:
     key, down = rng.choice([t.number, t.number, t.label]), rng.random() < 0.5
     result = sorted(t.records, key=lambda record: record[key], reverse=down)
     pairs = list(zip(result, result[1:]))
-    holds = all((a[key] > b[key]) if down else (a[key] < b[key]) for a, b in pairs)
+    holds = result != t.records and all((a[key] > b[key]) if down else (a[key] < b[key]) for a, b in pairs)
     way = "descending" if down else "ascending"
     if rng.random() < 0.3:
         words = f"Sort by `{key}` {way} and keep only `{t.label}` and `{t.number}`"
         parts = {k: t.schema["properties"][k] for k in (t.label, t.number)}
-        return words, [{k: r[k] for k in r if k in parts} for r in result], _array(object_schema(parts), len(result)), holds
+        return (
+            words,
+            [{k: r[k] for k in r if k in parts} for r in result],
+            _array(object_schema(parts), len(result)),
+            holds,
+        )
     words = rng.choice([f"Sort the array by `{key}`, {way}", f"Order the objects by `{key}` ({way})"])
     return words, result, _array(t.schema, len(result)), holds
 
@@ -80,7 +90,12 @@ def plucked(t: Table, rng: Random) -> Outcome:
     key = rng.choice([t.label, t.number, t.choice])
     words = rng.choice([f"Make an array of the `{key}` values", f"Extract `{key}` from every object into an array"])
     result = [record[key] for record in t.records]
-    return words, result, _array(t.schema["properties"][key], len(t.records)), all(r[key] == v for r, v in zip(t.records, result, strict=True))
+    return (
+        words,
+        result,
+        _array(t.schema["properties"][key], len(t.records)),
+        all(r[key] == v for r, v in zip(t.records, result, strict=True)),
+    )
 
 
 def indexed(t: Table, rng: Random) -> Outcome:
@@ -92,7 +107,10 @@ def indexed(t: Table, rng: Random) -> Outcome:
         words, part = f"Build an object that maps each `{t.label}` to its `{t.number}`", rest[t.number]
     else:
         result = {r[t.label]: {k: v for k, v in r.items() if k != t.label} for r in t.records}
-        words, part = f"Turn the array into an object keyed by `{t.label}`; drop `{t.label}` from the values", object_schema(rest)
+        words, part = (
+            f"Turn the array into an object keyed by `{t.label}`; drop `{t.label}` from the values",
+            object_schema(rest),
+        )
     return words, result, object_schema(dict.fromkeys(names, part)), list(result) == names
 
 
@@ -101,13 +119,30 @@ def grouped(t: Table, rng: Random) -> Outcome:
     names = list(dict.fromkeys(record[t.choice] for record in t.records))
     if rng.random() < 0.5:
         counts = {name: sum(record[t.choice] == name for record in t.records) for name in names}
-        return (rng.choice([f"Count the objects per `{t.choice}`", f"How many objects has each `{t.choice}`? Answer as an object"]), counts,
-                object_schema(dict.fromkeys(names, {"type": "integer", "minimum": 1})), sum(counts.values()) == len(t.records))
+        return (
+            rng.choice(
+                [f"Count the objects per `{t.choice}`", f"How many objects has each `{t.choice}`? Answer as an object"]
+            ),
+            counts,
+            object_schema(dict.fromkeys(names, {"type": "integer", "minimum": 1})),
+            sum(counts.values()) == len(t.records),
+        )
     groups = {name: [record[t.label] for record in t.records if record[t.choice] == name] for name in names}
-    holds = sorted(item for group in groups.values() for item in group) == sorted(record[t.label] for record in t.records)
+    holds = sorted(item for group in groups.values() for item in group) == sorted(
+        record[t.label] for record in t.records
+    )
     shape: Schema = {"type": "array", "items": t.schema["properties"][t.label], "minItems": 1}
-    return (rng.choice([f"Group the `{t.label}` values by `{t.choice}`", f"Make an object from each `{t.choice}` to an array of its `{t.label}` values"]),
-            groups, object_schema(dict.fromkeys(names, shape)), holds)
+    return (
+        rng.choice(
+            [
+                f"Group the `{t.label}` values by `{t.choice}`",
+                f"Make an object from each `{t.choice}` to an array of its `{t.label}` values",
+            ]
+        ),
+        groups,
+        object_schema(dict.fromkeys(names, shape)),
+        holds,
+    )
 
 
 def summed(t: Table, rng: Random) -> Outcome:
@@ -119,9 +154,18 @@ def summed(t: Table, rng: Random) -> Outcome:
     part = t.schema["properties"][t.number]
     if rng.random() < 0.4:
         best = next(record for record in t.records if record[t.number] == value)
-        return f"Return only the object with the {'smallest' if name == 'min' else 'largest'} `{t.number}`", best, t.schema, holds
-    return (f'Summarise the array as {{"count": number of objects, "{name}": {name} of `{t.number}`}}', {"count": len(numbers), name: value},
-            object_schema({"count": {"const": len(t.records)}, name: part}), holds)
+        return (
+            f"Return only the object with the {'smallest' if name == 'min' else 'largest'} `{t.number}`",
+            best,
+            t.schema,
+            holds,
+        )
+    return (
+        f'Summarise the array as {{"count": number of objects, "{name}": {name} of `{t.number}`}}',
+        {"count": len(numbers), name: value},
+        object_schema({"count": {"const": len(t.records)}, name: part}),
+        holds,
+    )
 
 
 def columns(t: Table, rng: Random) -> Outcome:
@@ -131,7 +175,12 @@ def columns(t: Table, rng: Random) -> Outcome:
     if rng.random() < 0.5:
         result = {key: [record[key] for record in t.records] for key in keys}
         holds = [dict(zip(result, row, strict=True)) for row in zip(*result.values(), strict=True)] == t.records
-        words = rng.choice(["Convert the array to columns: one array of values per key", "Transpose it into an object of arrays, one per key"])
+        words = rng.choice(
+            [
+                "Convert the array to columns: one array of values per key",
+                "Transpose it into an object of arrays, one per key",
+            ]
+        )
         return words, result, object_schema({key: _array(parts[key], count) for key in keys}), holds
     rows = [[record[key] for key in keys] for record in t.records]
     holds = [dict(zip(keys, row, strict=True)) for row in rows] == t.records
@@ -144,11 +193,25 @@ def numbered(t: Table, rng: Random) -> Outcome:
     start, key = rng.choice([1, 1, 0, 10, 100]), rng.choice(["id", "index", "position"])
     result = [{key: n, **record} for n, record in enumerate(t.records, start)]
     shape = _array(object_schema({key: {"type": "integer", "minimum": start}, **t.schema["properties"]}), len(result))
-    return (f"Add a first key `{key}` to every object, counting from {start}", result, shape,
-            [r[key] - start for r in result] == list(range(len(t.records))))
+    return (
+        f"Add a first key `{key}` to every object, counting from {start}",
+        result,
+        shape,
+        [r[key] - start for r in result] == list(range(len(t.records))),
+    )
 
 
-FORMS: list[Callable[[Table, Random], Outcome]] = [filtered, filtered, ordered, plucked, indexed, grouped, summed, columns, numbered]
+FORMS: list[Callable[[Table, Random], Outcome]] = [
+    filtered,
+    filtered,
+    ordered,
+    plucked,
+    indexed,
+    grouped,
+    summed,
+    columns,
+    numbered,
+]
 
 
 def of_table(domain: Domain, rng: Random) -> Case:
@@ -166,5 +229,12 @@ def of_table(domain: Domain, rng: Random) -> Case:
     words, value, shape, holds = form(table, rng)
     layout, wish = pick_layout(rng)
     distinct = len({record[keys[1]] for record in records}) == len(records)
-    return Case("transformation", domain.noun, join(words + ".", wish), write(records, "line"), write(value, layout), shape,
-                holds=holds and distinct)
+    return Case(
+        "transformation",
+        domain.noun,
+        join(words + ".", wish),
+        write(records, "line"),
+        write(value, layout),
+        shape,
+        holds=holds and distinct,
+    )

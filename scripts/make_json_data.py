@@ -28,7 +28,7 @@ OUTPUT = Path(__file__).resolve().parents[1] / "experts" / "expert-json" / "data
 SEED = 20
 LONGEST = 1300
 ROWS = (440, 44)  # train and held-out rows of a family's own files
-DRAWS = 700
+DRAWS = 760
 MIXED = (330, 33)  # what a family gives to the common files
 
 
@@ -70,7 +70,9 @@ def states(text: str, value: Json) -> bool:
         return True
     if isinstance(value, str):
         dated = re.fullmatch(r"\d{4}-\d\d-\d\d", value)
-        return value in text or json.dumps(value, ensure_ascii=False) in text or bool(dated and long_date(value) in text)
+        return (
+            value in text or json.dumps(value, ensure_ascii=False) in text or bool(dated and long_date(value) in text)
+        )
     return re.search(rf"(?<![\d.]){re.escape(json.dumps(value))}(?!\d|\.\d)", text) is not None
 
 
@@ -121,7 +123,9 @@ def make(family: str, domains: Sequence[Domain], count: int, seed: int, refused:
     return cases
 
 
-def build(seed: int = SEED, draws: int = DRAWS) -> tuple[dict[str, tuple[list[Row], list[Row]]], list[Case], Counter[str]]:
+def build(
+    seed: int = SEED, draws: int = DRAWS
+) -> tuple[dict[str, tuple[list[Row], list[Row]]], list[Case], Counter[str]]:
     """Every family's train and held-out rows, all verified cases, and what was refused and why."""
     domains, refused = parse_domains(DOMAINS), Counter[str]()
     split: dict[str, tuple[list[Row], list[Row]]] = {}
@@ -129,7 +133,9 @@ def build(seed: int = SEED, draws: int = DRAWS) -> tuple[dict[str, tuple[list[Ro
     for family in FAMILIES:
         cases = make(family, domains, draws, seed, refused)
         groups = {(case.instruction, case.input): case.group for case in cases}
-        train, valid = split_by_group([case.row() for case in cases], lambda row: groups[row["instruction"], row["input"]])  # noqa: B023
+        train, valid = split_by_group(
+            [case.row() for case in cases], lambda row: groups[row["instruction"], row["input"]]
+        )  # noqa: B023
         split[family] = (train[: ROWS[0]], valid[: ROWS[1]])
         everything += cases
     return split, everything, refused
@@ -150,7 +156,10 @@ def main() -> None:
     output: Path = parser.parse_args().output
     split, cases, refused = build()
     for family, (train, valid) in split.items():
-        counts = write_jsonl(output / family / "train.jsonl", train), write_jsonl(output / family / "valid.jsonl", valid)
+        counts = (
+            write_jsonl(output / family / "train.jsonl", train),
+            write_jsonl(output / family / "valid.jsonl", valid),
+        )
         print(f"{family}: {counts[0]} train rows, {counts[1]} held-out rows")
     for side, name in enumerate(("train", "valid")):
         rows = mixed([parts[side] for parts in split.values()], MIXED[side], SEED)

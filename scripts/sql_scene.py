@@ -124,7 +124,7 @@ class Scene:
         phrase = noun_phrase(table.nouns, filters, joiner)
         return phrase, f" WHERE {self.where(table, filters, '', joiner.upper())}" if filters else ""
 
-    def projection(self, table: Table, alias: str = "") -> tuple[str, str]:
+    def projection(self, table: Table, alias: str = "", plural: bool = True) -> tuple[str, str]:
         """One to three columns, in words and in SQL."""
         count = self.rng.choice([1, 1, 2, 2, 3])
         first, *others = table.columns
@@ -132,7 +132,7 @@ class Scene:
         if self.rng.random() < 0.2:
             columns = self.rng.sample(table.columns, min(len(table.columns), count))
         prefix = f"{alias}." if alias else ""
-        words = series([several(column.label) for column in columns])
+        words = series([several(column.label) if plural else column.label for column in columns])
         return words, ", ".join(prefix + self.col(table, column) for column in columns)
 
     def name(self, table: Table) -> str:

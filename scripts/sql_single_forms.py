@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sql_scene import Scene, SkipFormError
 from domain_columns import Column
-from wording import COMPARED, ONE_LEADS, noun_phrase, number_word, several
+from sql_scene import Scene
+from wording import COMPARED, ONE_LEADS, article, noun_phrase, number_word, several
 
 Pair = tuple[str, str]
 
@@ -154,29 +154,119 @@ def aggregate(s: Scene) -> Pair:
 
 
 def top_rows(s: Scene) -> Pair:
-    """The first one or few rows by a number or date."""
+    """The first few rows by a number or date."""
     table = s.any_table()
-    by = s.some(table, is_ordered)
+    by = s.some(table, lambda c: is_ordered(c) and not c.nullable)
     most = s.rng.random() < 0.6
-    count = s.rng.choice([1, 1, 2, 3, 3, 4, 5])
+    count = s.rng.randint(2, 5)
     noun, where = s.subject(table, 0, 1, but=[by])
     words, columns = s.projection(table)
-    if count == 1 and not where:
-        thing = ranked(s, by, most, table.singular)
-        question = s.ask("the {c} of {t}", c=words.replace("names", "name"), t=thing)
-        if s.rng.random() < 0.5:
-            columns = s.name(table)
-            question = s.say(*(f"{lead} {thing}{end}" for lead, end in [("Which is", "?"), ("Find", "."), ("Name", ".")]))
-    else:
-        few = s.rng.choice(["", "top "]) if most and count > 1 else ""
-        size = "" if count == 1 else few + number_word(s.rng, count)
-        question = s.ask("the {c} of {t}", c=words, t=ranked(s, by, most, noun if count > 1 else f"one among {noun}", size))
-    if where and not by.nullable and False:
-        raise SkipFormError
+    size = ("top " if most and s.rng.random() < 0.3 else "") + number_word(s.rng, count)
+    question = s.ask("the {c} of {t}", "{c} of {t}", "the {c} for {t}", c=words, t=ranked(s, by, most, noun, size))
     order = f"{s.col(table, by)}{' DESC' if most else ''}"
-    if by.nullable and not most:
-        where = f"{where} AND " if where and " OR " not in where else " WHERE " if not where else ""
-        if not where:
-            raise SkipFormError
-        where += f"{s.col(table, by)} IS NOT NULL"
     return question, f"SELECT {columns} FROM {s.tab(table)}{where} ORDER BY {order} LIMIT {count}"
+
+
+def top_row(s: Scene) -> Pair:
+    """The first row by a number or date."""
+    table = s.any_table()
+    by = s.some(table, lambda c: is_ordered(c) and not c.nullable)
+    most = s.rng.random() < 0.6
+    noun, where = s.subject(table, 0, 1, but=[by])
+    columns = s.name(table)
+    if where:
+        one = ranked(s, by, most, "one")
+        question = s.say("Among {n}, find {t} and return its {c}.", "Of the {n}, name {t}.", "Among {n}, which is {t}?",
+                         n=noun, t=one, c=table.columns[0].label)  # fmt: skip
+    elif s.rng.random() < 0.5:
+        words, columns = s.projection(table, plural=False)
+        question = s.ask("the {c} of {t}", "{c} of {t}", c=words, t=ranked(s, by, most, table.singular))
+    else:
+        who = "Who is {t}?" if table.columns[0].kind == "person" else "Which is {t}?"
+        question = s.say("Which {e} has the {w} {c}?" if is_number(by) else who, who, "Name {t}.", "Find {t}.",
+                         e=table.singular, t=ranked(s, by, most, table.singular), c=by.label,
+                         w=s.rng.choice(WORDS["MAX" if most else "MIN"]))  # fmt: skip
+    order = f"{s.col(table, by)}{' DESC' if most else ''}"
+    return question, f"SELECT {columns} FROM {s.tab(table)}{where} ORDER BY {order} LIMIT 1"
+
+
+def same_in_both(s: Scene) -> Pair:
+    """The categories that two different filters share, or that one has and the other lacks."""
+    table = s.any_table()
+    column = s.some(table, is_category)
+    one, two = s.filters(table, 2, but=[column])
+    how = s.rng.choice(["INTERSECT", "EXCEPT", "UNION"])
+    words = {"INTERSECT": ("that occur both among {a} and among {b}", "shared by {a} and {b}"),
+             "EXCEPT": ("that occur among {a} but not among {b}", "of {a} that no {b} have"),
+             "UNION": ("that occur among {a} or among {b}", "of {a} together with those of {b}, without duplicates")}
+    tail = s.rng.choice(words[how][:1] if how == "EXCEPT" else words[how])
+    question = s.ask("the {c} " + tail, c=several(column.label), a=noun_phrase(table.nouns, [one]),
+                     b=noun_phrase(table.nouns, [two]))  # fmt: skip
+    parts = [f"SELECT {s.col(table, column)} FROM {s.tab(table)} WHERE {s.where(table, [f])}" for f in (one, two)]
+    return question, f" {how} ".join(parts)
+
+
+def above_average(s: Scene) -> Pair:
+    """Rows beyond the average, of all rows or of the filtered ones."""
+    table = s.any_table()
+    column = s.some(table, is_number)
+    words, columns = s.projection(table)
+    name = s.col(table, column)
+    above = s.rng.random() < 0.6
+    side = s.rng.choice(["above", "higher than", "greater than"] if above else ["below", "lower than", "less than"])
+    if s.rng.random() < 0.4:
+        noun, where = s.subject(table, 1, 1, but=[column])
+        whose = f"whose {column.label} is {side} the average {column.label} of {noun}"
+    else:
+        where = ""
+        whose = s.rng.choice([f"whose {column.label} is {side} average", f"with a {column.label} {side} the average",
+                              f"whose {column.label} is {side} the average {column.label}"])  # fmt: skip
+    question = s.ask("the {c} of {n} {w}", "the {c} of all {n} {w}", c=words, n=table.nouns, w=whose)
+    average = f"(SELECT AVG({name}) FROM {s.tab(table)}{where})"
+    return question, f"SELECT {columns} FROM {s.tab(table)} WHERE {name} {'>' if above else '<'} {average}"
+
+
+def at_extreme(s: Scene) -> Pair:
+    """All rows that share the highest or lowest value."""
+    table = s.any_table()
+    column = s.some(table, lambda c: c.kind in ("int", "date"))
+    words, columns = s.projection(table)
+    name, most = s.col(table, column), s.rng.random() < 0.6
+    which = ("latest" if most else "earliest") if column.kind == "date" or column.is_year else s.rng.choice(
+        WORDS["MAX" if most else "MIN"])  # fmt: skip
+    question = s.ask("the {c} of all {n} that share the {w} {v}", "the {c} of every one of the {n} with the {w} {v}, ties included",
+                     "the {c} of the {n} whose {v} equals the {w} {v}", c=words, n=table.nouns, w=which, v=column.label)
+    inner = f"SELECT {'MAX' if most else 'MIN'}({name}) FROM {s.tab(table)}"
+    return question, f"SELECT {columns} FROM {s.tab(table)} WHERE {name} = ({inner})"
+
+
+def missing_values(s: Scene) -> Pair:
+    """Counts of missing values, or a substitute for them."""
+    table = s.any_table()
+    column = s.some(table, lambda c: c.nullable)
+    name, first = s.col(table, column), s.name(table)
+    if column.kind in ("of", "adj", "city", "country") and s.rng.random() < 0.5:
+        word = s.rng.choice(["unknown", "none", "n/a", "missing"])
+        question = s.say("List the {f} and {c} of all {n}, showing '{w}' where the {c} is missing.",
+                         "Show {f} and {c} for {n}; use '{w}' if there is no {c}.",
+                         f=table.columns[0].label, c=column.label, n=table.nouns, w=word)  # fmt: skip
+        return question, f"SELECT {first}, COALESCE({name}, '{word}') FROM {s.tab(table)}"
+    noun, where = s.subject(table, 0, 1, but=[column])
+    if s.rng.random() < 0.5:
+        question = s.say("How many {n} have {c} on record?", "Count the {n} for which {c} is recorded.",
+                         n=noun, c=article_or_some(column))  # fmt: skip
+        return question, f"SELECT COUNT({name}) FROM {s.tab(table)}{where}"
+    question = s.say("How many {n} and how many of them lack {c}?", "Count {n}, and how many of these have no {p}.",
+                     n=noun, c=article_or_some(column), p=column.label)  # fmt: skip
+    return question, f"SELECT COUNT(*), COUNT(*) - COUNT({name}) FROM {s.tab(table)}{where}"
+
+
+def article_or_some(column: Column) -> str:
+    """The label with an article where it can be counted."""
+    return column.label if column.label.endswith("s") else article(column.label)
+
+
+FORMS = (
+    listing, listing, named_rows, whole_rows, sorted_listing, counting, counting, distinct, aggregate, aggregate,
+    top_rows, top_row, same_in_both, above_average, at_extreme, missing_values,
+)  # fmt: skip

@@ -24,7 +24,8 @@ class SourceSpec:
 
     kind "file" and "folder": `path` is an absolute path. kind "hub": `path` is a data set id, `config` its configuration
     ("" = the default one). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; for files the
-    name is not looked at, the slice is. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice.
+    name is not looked at, the slice is. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice. `tried` names the
+    places where a local path was looked for and not found; empty when it is there.
     """
 
     kind: SourceKind
@@ -33,6 +34,7 @@ class SourceSpec:
     split: str = "train"
     weight: float = 1.0
     task: str = ""
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,16 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The base model as named, how it is stored, and the prompt template ("" = the tokenizer's own, else alpaca)."""
+    """The base model as named, how it is stored, and the prompt template ("" = the tokenizer's own, else alpaca).
+
+    `rope_scaling`: (name, value) pairs in a form that transformers knows; empty = the model's own.
+    """
 
     name: str
     sha256: str
     quantization: Quantization
     template: str
-    rope_scaling: str | None
+    rope_scaling: tuple[tuple[str, float | str], ...]
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,7 @@ class ComputeConfig:
     tf32: bool
     attention: str
     checkpointing: Checkpointing
+    reentrant: bool
     torch_compile: bool
     compile_backend: str
     compile_mode: str

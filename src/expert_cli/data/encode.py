@@ -10,16 +10,16 @@ the start of a text, or after every control token; a piece in the middle of a st
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import Tokenizer
 
-from expert_cli.data.segments import Document, Segment
+from expert_cli.data.segments import Document
 from expert_cli.data.skeleton import RenderChat
 from expert_cli.data.templates import Template, make_template
 from expert_cli.data.text_templates import MARKERS
@@ -93,45 +93,123 @@ def control_tokens(tokenizer: Tokenizer) -> frozenset[str]:
 
 def leading_token(tokenizer: Tokenizer) -> str:
     """Return the control tokens that the tokenizer itself puts before a text (BOS), "" if none."""
-    text = tokenizer.encode("a", add_special_tokens=True)
-    count = len(text.tokens) - len("".join(map(str, text.special_tokens_mask)).lstrip("1"))
-    return "".join(text.tokens[:count])
-
-
-class _At(IntEnum):
-    """Where a piece stands: at the start of the text, right after a control token, or after plain text."""
-
-    START = 0
-    SECTION = 1
-    STRIPPED_SECTION = 2
-    MIDDLE = 3
+    with_added = tokenizer.encode("a", add_special_tokens=True)
+    marked = zip(with_added.tokens, with_added.special_tokens_mask, strict=True)
+    return "".join(token for token, _ in takewhile(lambda pair: pair[1], marked))
 
 
 class Encoder:
-    """Encodes documents with its own copy of a tokenizer; for one thread at a time."""
+    """Encodes documents with its own copies of a tokenizer; for one thread at a time."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Copy the tokenizer (truncation and padding off), once for each way it must treat word prefixes."""
-        added = tokenizer.get_added_tokens_decoder().values()
-        self._control = tuple(sorted(control_tokens(tokenizer)))
-        self._swallow = tuple(sorted(t.content for t in added if t.rstrip and t.content in self._control))
+        """Copy the tokenizer (truncation and padding off), once for each treatment of word prefixes that it needs."""
+        control = control_tokens(tokenizer)
         spec = json.loads(tokenizer.to_str())
-        section = _with_prefix_rules(spec, everywhere=False)
-        middle = _with_prefix_rules(spec, everywhere=True)
-        copies: list[tuple[dict[str, Any], Tokenizer]] = []
-        self._tokenizers: list[Tokenizer] = []
-        for rules in (spec, section, section, middle):
-            copy = next((made for known, made in copies if known == rules), None) or self._copy(rules)
-            copies.append((rules, copy))
-            self._tokenizers.append(copy)
+        spec["added_tokens"] = [{**t, "special": t["special"] or t["content"] in control} for t in spec["added_tokens"]]
+        self._control = tuple(control)
+        self._swallowing = tuple(t["content"] for t in spec["added_tokens"] if t["rstrip"] and t["content"] in control)
+        variants = (spec, _without_prefix(spec, everywhere=False), _without_prefix(spec, everywhere=True))
+        self._copies: list[Tokenizer] = []
+        for n, variant in enumerate(variants):
+            first = variants.index(variant)
+            self._copies.append(self._copies[first] if first < n else _copy(variant))
+        self._places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """Encode documents; those without a trained token are left out and counted, be it all of them."""
-        parts = [self._encode_batch(documents[i : i + _BATCH]) for i in range(0, len(documents), _BATCH)]
-        if not parts:
-            return Encoded(*(np.empty(0, t) for t in (np.int32, np.int64, np.bool_, np.int64)), 0)
-        return parts[0]
+        starts = range(0, len(documents), _BATCH)
+        batches = [self._encode_batch(documents[start : start + _BATCH]) for start in starts]
+        ids = np.concatenate([np.empty(0, np.int32), *(b[0] for b in batches)])
+        trained = np.concatenate([np.empty(0, np.bool_), *(b[1] for b in batches)])
+        lengths = np.concatenate([np.empty(0, np.int64), *(b[2] for b in batches)])
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        trained_before = np.concatenate([[0], np.cumsum(trained, dtype=np.int64)])
+        good = np.diff(trained_before[ends]) > 0
+        if not good.all():
+            of_good = np.repeat(good, lengths)
+            ids, trained, lengths = ids[of_good], trained[of_good], lengths[good]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        return Encoded(ids, offsets, trained, np.flatnonzero(good), int(len(good) - good.sum()))
 
     def ids(self, document: Document) -> list[int]:
         """Return the ids of one document, trained or not: what generation starts from."""
-        return []
+        return [int(i) for i in self._encode_batch([document])[0]]
+
+    def _encode_batch(
+        self, documents: Sequence[Document]
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int64]]:
+        """Return flat ids, which of them are trained, and the length of each document; equal pieces are encoded once."""
+        jobs: dict[tuple[str, bool, int], int] = {}
+        order: list[int] = []
+        flags: list[bool] = []
+        ends = [0]
+        for document in documents:
+            for text, control, trained, variant in self._placed(document):
+                order.append(jobs.setdefault((text, control, variant), len(jobs)))
+                flags.append(trained)
+            ends.append(len(order))
+        pieces = self._run(jobs)
+        sizes = np.fromiter((len(pieces[job]) for job in order), np.int64, len(order))
+        ids = np.concatenate([np.empty(0, np.int32), *(pieces[job] for job in order)])
+        before = np.concatenate([[0], np.cumsum(sizes)])
+        return ids, np.repeat(np.array(flags, np.bool_), sizes), np.diff(before[ends])
+
+    def _run(self, jobs: dict[tuple[str, bool, int], int]) -> list[NDArray[np.int32]]:
+        """Encode each job's text in as few calls as there are ways to encode."""
+        ways: dict[tuple[bool, int], list[tuple[str, int]]] = {}
+        for (text, control, variant), job in jobs.items():
+            ways.setdefault((control, variant), []).append((text, job))
+        pieces = [np.empty(0, np.int32)] * len(jobs)
+        for (control, variant), work in ways.items():
+            tokenizer = self._copies[variant]
+            tokenizer.encode_special_tokens = not control
+            encodings = tokenizer.encode_batch_fast([text for text, _ in work], add_special_tokens=False)
+            for (_, job), encoding in zip(work, encodings, strict=True):
+                pieces[job] = np.array(encoding.ids, np.int32)
+        return pieces
+
+    def _placed(self, document: Document) -> Iterator[tuple[str, bool, bool, int]]:
+        """Yield text, control, trained and variant (0 start, 1 after a control token, 2 after text) of each piece."""
+        if not self._places_matter:
+            yield from ((*segment, 0) for segment in document)
+            return
+        variant, swallow = 0, False
+        for text, control, trained in document:
+            # A token with rstrip takes the white space after it, except an answer's, which generation writes itself.
+            kept = text.lstrip() if swallow and not trained else text
+            if not kept:
+                continue
+            yield kept, control, trained, variant
+            swallow = control and kept.rstrip().endswith(self._swallowing)
+            variant = 1 if control and (swallow or kept.endswith(self._control)) else 2
+
+
+def _copy(spec: dict[str, Any]) -> Tokenizer:
+    tokenizer = Tokenizer.from_str(json.dumps(spec))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _without_prefix(spec: dict[str, Any], *, everywhere: bool) -> dict[str, Any]:
+    """Return a tokenizer.json whose encoder adds no word prefix, or none that belongs to the start of a text alone."""
+    parts = {key: _part_without_prefix(spec.get(key), everywhere) for key in ("normalizer", "pre_tokenizer")}
+    return {**spec, **parts}
+
+
+def _part_without_prefix(part: Any, everywhere: bool) -> Any:
+    """Do so in a normaliser or pre-tokeniser, which may be a sequence of them."""
+    if part is None:
+        return None
+    kind = part["type"]
+    if kind == "Sequence":
+        key = "normalizers" if "normalizers" in part else "pretokenizers"
+        inner = (_part_without_prefix(p, everywhere) for p in part[key])
+        return {**part, key: [p for p in inner if p is not None]}
+    if kind == "Prepend" and everywhere:
+        return None
+    if kind == "Metaspace" and (everywhere or part["prepend_scheme"] == "first"):
+        return {**part, "prepend_scheme": "never"}
+    if kind == "ByteLevel" and everywhere:
+        return {**part, "add_prefix_space": False}
+    return part

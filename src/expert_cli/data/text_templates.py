@@ -1,7 +1,7 @@
 """The named prompt templates, and how a whole document written in one of them is read.
 
-    system          user                 assistant          end     between turns
-    <|im_start|>…   <|im_start|>user\\n…  <|im_start|>ass…   <|im_end|>   \\n          chatml
+system          user                 assistant          end     between turns
+<|im_start|>…   <|im_start|>user\\n…  <|im_start|>ass…   <|im_end|>   \\n          chatml
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ class Style:
         return "".join(parts) + (self.assistant if add_generation_prompt else "")
 
 
-ALPACA = Style(
-    system=("", "\n\n"), user=("### Instruction:\n", "\n\n"), assistant="### Response:\n", between="\n\n"
-)
+ALPACA = Style(system=("", "\n\n"), user=("### Instruction:\n", "\n\n"), assistant="### Response:\n", between="\n\n")
 _CHATML = Style(
     system=("<|im_start|>system\n", "<|im_end|>\n"),
     user=("<|im_start|>user\n", "<|im_end|>\n"),

@@ -1,0 +1,220 @@
+"""Make the small training set of expert-sql: questions, CREATE TABLE contexts and SQL that sqlite has run.
+
+Every answer is run over the rows of its domain. It is refused when it fails or finds nothing, when empty tables or a
+wrong query would have given the same result, when LIMIT cuts through rows that are equal,
+and when it holds a literal that the question does not give. The held-out file has domains that the train file lacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sql_group_forms
+import sql_join_forms
+import sql_single_forms
+from dataset_files import Row, split_by_group, write_jsonl
+from sql_domains import TEXT, Domain, domain_data, parse_domains
+from sql_scene import Scene, SkipFormError
+from wording import SMALL
+
+SEED = 20
+ROWS_PER_DOMAIN = 58
+MAX_CHARACTERS = 1200
+FORMS = (*sql_single_forms.FORMS, *sql_group_forms.FORMS, *sql_join_forms.FORMS)
+Result = list[tuple[Any, ...]]
+
+# One wrong reading each: a query whose result survives it would not show the mistake.
+MUTATIONS = (
+    (r" >= ", " < "),
+    (r" <= ", " > "),
+    (r" > ", " < "),
+    (r" < ", " > "),
+    (r" = (?=['\d])", " <> "),
+    (r" <> ", " = "),
+    (r" DESC\b", ""),
+    (r"(ORDER BY .*?)(?= LIMIT|$)(?<! DESC)", r"\1 DESC"),
+    (r"\bNOT (?=IN|EXISTS)", ""),
+    (r"\bIS NULL", "IS NOT NULL"),
+    (r"\bIS NOT NULL", "IS NULL"),
+    (r"\bDISTINCT ", ""),
+    (r"\bLEFT JOIN", "JOIN"),
+    (r"\bMAX\(", "MIN("),
+    (r"\bMIN\(", "MAX("),
+    (r"\bAVG\(", "MAX("),
+    (r"\bSUM\(", "MAX("),
+    (r"\bLIKE", "NOT LIKE"),
+    (r"\bBETWEEN", "NOT BETWEEN"),
+    (r"(?<!BETWEEN) (?<!BETWEEN \d)\bOR\b", " AND"),
+    (r"\bINTERSECT", "UNION"),
+    (r"\bEXCEPT", "UNION"),
+    (r"\bUNION", "INTERSECT"),
+    (r"WHERE (?!EXISTS|NOT EXISTS)(?:(?! GROUP| ORDER|\)).)+? AND (?!')(?=[A-Za-z])", "WHERE "),
+)
+
+
+def normal(name: str) -> str:
+    """An identifier without its style."""
+    return re.sub(r"[_ ]", "", name).lower()
+
+
+def fill(connection: sqlite3.Connection, domains: Sequence[Domain]) -> str:
+    """Fill the tables that the context made with the rows of their domain and return the domain's name."""
+    known = {normal(name): (domain, table) for domain in domains for table in domain.tables.values()
+             for name in (table.plural, table.singular)}  # fmt: skip
+    name = ""
+    for (made,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        domain, table = known[normal(made)]
+        name = domain.name
+        columns = [normal(row[1]) for row in connection.execute(f"PRAGMA table_info({made})")]
+        own_key = normal(table.singular) + "id"
+        rows = [
+            {("id" if normal(key) == own_key else normal(key)): value for key, value in row.items()}
+            for row in domain_data(domain)[table.plural]
+        ]
+        marks = ", ".join("?" * len(columns))
+        values = [[row["id" if column == own_key else column] for column in columns] for row in rows]
+        connection.executemany(f"INSERT INTO {made} VALUES ({marks})", values)  # noqa: S608
+    return name
+
+
+def context_database(context: str) -> sqlite3.Connection:
+    """Empty tables as the context says."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(context)
+    return connection
+
+
+def domain_of(context: str, domains: Sequence[Domain]) -> str:
+    """The name of the domain whose tables the context creates."""
+    connection = context_database(context)
+    try:
+        return fill(connection, domains)
+    finally:
+        connection.close()
+
+
+def run(connection: sqlite3.Connection, query: str) -> Result:
+    """The rows of the query; float noise is rounded off and rows without ORDER BY are sorted."""
+    rows = [tuple(round(cell, 6) if isinstance(cell, float) else cell for cell in row) for row in connection.execute(query)]
+    return rows if "ORDER BY" in query else sorted(rows, key=repr)
+
+
+def mutants(query: str) -> list[str]:
+    """Wrong queries next to this one."""
+    made = [re.sub(pattern, replacement, query, count=1) for pattern, replacement in MUTATIONS]
+    return [mutant for mutant in made if mutant != query]
+
+
+def survives_mutation(connection: sqlite3.Connection, query: str, result: Result) -> bool:
+    """Whether some wrong query gives the same result."""
+    for mutant in mutants(query):
+        try:
+            if run(connection, mutant) == result:
+                return True
+        except sqlite3.Error:
+            continue
+    return False
+
+
+def depends_on_ties(connection: sqlite3.Connection, query: str, width: int) -> bool:
+    """Whether LIMIT cuts through rows that ORDER BY does not tell apart."""
+    head, limit, count = query.rpartition(" LIMIT ")
+    if not limit:
+        return False
+    broken = [f"{head}, {place}{way}{limit}{count}" for place in range(1, width + 1) for way in ("", " DESC")]
+    return len({repr(sorted(run(connection, one), key=repr)) for one in broken}) > 1
+
+
+def ungrounded(question: str, query: str) -> list[str]:
+    """Literals of the query that the question does not give."""
+    asked = question.lower()
+    words = {str(number): word for number, word in enumerate(SMALL)}
+    found = []
+    for text in re.findall(r"'([^']*)'", query):
+        literal = re.sub(r"-(01-01|12-31)$", "", text.strip("%")).lower()
+        if literal not in asked and text not in ("%Y", "%Y-%m"):
+            found.append(text)
+    bare = re.sub(r"'[^']*'|\w*[A-Za-z_]\w*|100\.0|, 2\)|LIMIT 1$|SELECT 1 |= [01]\b", " ", query)
+    for number in re.findall(r"\d+(?:\.\d+)?", bare):
+        short = number.removesuffix(".0")
+        if not re.search(rf"(?<![\d.]){re.escape(short)}(?!\d)|\b{words.get(short, short)}\b", asked) and short not in "01":
+            found.append(number)
+    return found
+
+
+def verify(row: Mapping[str, Any], domains: Sequence[Domain]) -> str:
+    """Say why the row is refused, nothing where it holds."""
+    query = row["answer"]
+    if len(row["question"]) + len(row["context"]) + len(query) > MAX_CHARACTERS:
+        return "too long"
+    connection = context_database(row["context"])
+    try:
+        empty = run(connection, query)
+        fill(connection, domains)
+        result = run(connection, query)
+        if not any(cell is not None for cells in result for cell in cells):
+            return "finds nothing"
+        if result == empty:
+            return "the same over empty tables"
+        if depends_on_ties(connection, query, len(result[0])):
+            return "LIMIT cuts through equal rows"
+        if survives_mutation(connection, query, result):
+            return "a wrong query gives the same"
+    except sqlite3.Error as error:
+        return f"fails: {str(error).split(':')[0]}"
+    finally:
+        connection.close()
+    return "literal not in the question" if ungrounded(row["question"], query) else ""
+
+
+def make_rows(domains: Sequence[Domain], seed: int, per_domain: int) -> tuple[list[Row], Counter[str]]:
+    """Make up to `per_domain` verified rows for each domain and count what was refused, by reason."""
+    rows: list[Row] = []
+    refused: Counter[str] = Counter()
+    for domain in domains:
+        rng = random.Random(f"{seed} {domain.name}")
+        seen: set[str] = set()
+        made: list[Row] = []
+        for _ in range(per_domain * 12):
+            if len(made) == per_domain:
+                break
+            scene = Scene(domain, rng)
+            try:
+                question, answer = rng.choice(FORMS)(scene)
+            except SkipFormError:
+                continue
+            row = {"question": question, "context": scene.context(), "answer": answer}
+            reason = "asked before" if question.lower() in seen or answer in seen else verify(row, domains)
+            if reason:
+                refused[reason] += 1
+                continue
+            seen |= {question.lower(), answer}
+            made.append(row)
+        rows += made
+    return rows, refused
+
+
+def main() -> None:
+    """Write train.jsonl and valid.jsonl."""
+    default = Path(__file__).resolve().parent.parent / "experts" / "expert-sql" / "datasets"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=default)
+    output: Path = parser.parse_args().output
+    domains = parse_domains(TEXT)
+    rows, refused = make_rows(domains, SEED, ROWS_PER_DOMAIN)
+    train, valid = split_by_group(rows, lambda row: domain_of(row["context"], domains))
+    for name, part in (("train", train), ("valid", valid)):
+        print(f"{name}: {write_jsonl(output / f'{name}.jsonl', part)} rows, all verified")
+    for reason, count in refused.most_common():
+        print(f"refused {count}: {reason}")
+
+
+if __name__ == "__main__":
+    main()

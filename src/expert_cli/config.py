@@ -1,0 +1,329 @@
+"""Manifest + machine + command line -> `RunConfig`. The only module that knows both what was written and what will happen.
+
+A value comes from, in this order: the command line (`--set` and its shorter forms), the chosen base model's `config`,
+`training.config`, and last the default, which is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
+from expert_cli.machine import Machine, has_package
+from expert_cli.manifest.reader import LoadedManifest
+from expert_cli.manifest.schema import SCHEDULERS, Base, TrainingConfig
+from expert_cli.paths import is_inside, normalise, project_root
+from expert_cli.runconfig import (
+    AdapterConfig,
+    Checkpointing,
+    ComputeConfig,
+    DataConfig,
+    DeviceName,
+    Dtype,
+    LoaderConfig,
+    ModelConfig,
+    OptimConfig,
+    RunConfig,
+    Strategy,
+    WatchConfig,
+)
+from expert_cli.sourcespec import resolve_sources
+
+ROPE_TYPES = ("linear", "dynamic", "yarn", "longrope", "llama3")
+RENAMED = {"num_epochs": "epochs", "evaluation_strategy": "eval_strategy"}
+QUANTIZED_TABLE = (
+    "supported: lora, dora, rslora with int4, int8, bf16, fp16, none; ia3, lokr with bf16, fp16, none "
+    "(peft cannot train them on 4- and 8-bit layers)"
+)
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line says; None = not said."""
+
+    dataset: str | None = None
+    validation: str | None = None
+    base_model: str | None = None
+    output: Path | None = None
+    device: str = "auto"
+    epochs: float | None = None
+    max_steps: int | None = None
+    seed: int | None = None
+    settings: tuple[str, ...] = ()
+    offline: bool = False
+
+
+@dataclass(frozen=True)
+class Written:
+    """`training.config` as it stands for one base model: the merged values and where each came from."""
+
+    values: TrainingConfig
+    origins: dict[str, str]
+
+
+def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int | None]:
+    """Return the base model and its index in the manifest; None as index for a model that the manifest does not list."""
+    bases = loaded.manifest.bases
+    if wanted is None:
+        return bases[0], 0
+    named = wanted.lower()
+    for index, base in enumerate(bases):
+        if named in {(base.alias or "").lower(), base.name.lower(), base.name.rstrip("/\\").replace("\\", "/").lower().split("/")[-1]}:
+            return base, index
+    return Base(name=wanted), None
+
+
+def merge(loaded: LoadedManifest, base: Base, overrides: Overrides) -> Written:
+    """Lay the base model's `config` and the command line over `training.config`, old names turned into new ones."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+
+    def lay(layer: dict[str, Any], origin: str) -> None:
+        for key, value in layer.items():
+            name = RENAMED.get(key, key)
+            values[name] = value
+            origins[name] = origin
+
+    lay(_said(loaded.manifest.training.config), "training.config")
+    set_names = {setting.partition("=")[0].strip().rpartition(".")[2] for setting in overrides.settings}
+    origins |= {name: "--set" for name in set_names if name in origins}
+    if base.config is not None:
+        lay(_said(base.config), f"base model {base.alias or base.name}")
+    if overrides.epochs is not None:
+        values.pop("max_steps", None)
+        lay({"epochs": overrides.epochs}, "--epochs")
+    for name, value in (("max_steps", overrides.max_steps), ("seed", overrides.seed)):
+        if value is not None:
+            lay({name: value}, f"--{name.replace('_', '-')}")
+    return Written(TrainingConfig.model_validate(values), origins)
+
+
+def _said(config: TrainingConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in config.model_fields_set if getattr(config, name) is not None}
+
+
+def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:  # noqa: B008
+    """Decide everything. Raises ManifestError for settings that contradict each other, EnvironmentProblem for a device."""
+    base, index = choose_base(loaded, overrides.base_model)
+    written = merge(loaded, base, overrides)
+    config = written.values
+    root = project_root(loaded.path)
+    _check(loaded, base, index, config, root)
+    device = _device(overrides.device, machine)
+    watch = _watch(config)
+    seed = 42 if config.seed is None else config.seed
+    train, validation, share, mapping, filters = resolve_sources(
+        loaded, root, overrides.dataset, overrides.validation, evaluates=watch.eval_strategy != "no"
+    )
+    return RunConfig(
+        expert=loaded.manifest.name,
+        manifest=loaded.path.resolve(),
+        root=root,
+        output=(overrides.output or loaded.path.parent / "weights" / normalise(base.name)).resolve(),
+        seed=seed,
+        model=ModelConfig(
+            name=base.name,
+            sha256=base.sha256 or "",
+            quantization=base.quantization or "int4",
+            template=base.prompt_template or "",
+            rope_scaling=_rope(base),
+        ),
+        data=DataConfig(
+            train=train,
+            validation=validation,
+            validation_share=share,
+            mapping=mapping,
+            filters=filters,
+            completion_only=config.completion_only_loss is not False,
+            max_seq_length=config.max_seq_length or 2048,
+            seed=seed,
+            offline=overrides.offline,
+        ),
+        adapter=_adapter(config),
+        optim=_optim(config),
+        loader=_loader(config, device),
+        compute=_compute(config, machine, device),
+        watch=watch,
+        origins=tuple(sorted(written.origins.items())),
+    )
+
+
+def _device(asked: str, machine: Machine) -> DeviceName:
+    if asked == "cuda" and not machine.cuda_usable:
+        raise EnvironmentProblem(
+            "--device cuda: no usable GPU", machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
+        )
+    return "cuda" if asked == "cuda" or (asked == "auto" and machine.cuda_usable) else "cpu"
+
+
+def _adapter(config: TrainingConfig) -> AdapterConfig:
+    modules = config.target_modules or "all-linear"
+    return AdapterConfig(
+        type=config.adapter_type or "lora",
+        rank=config.rank or 0,
+        alpha=config.alpha or 2.0 * (config.rank or 0),
+        dropout=config.dropout or 0.0,
+        target_modules=(modules,) if isinstance(modules, str) else tuple(modules),
+        feedforward_modules=tuple(config.feedforward_modules or ()),
+    )
+
+
+def _optim(config: TrainingConfig) -> OptimConfig:
+    warmup = float(config.warmup_steps) if config.warmup_steps else config.warmup_ratio or 0.0
+    scheduler = str(config.lr_scheduler or "cosine")
+    return OptimConfig(
+        epochs=config.epochs or 1.0,
+        max_steps=config.max_steps or -1,
+        batch_size=config.batch_size or 1,
+        gradient_accumulation_steps=config.gradient_accumulation_steps or 1,
+        learning_rate=config.learning_rate or 2e-4,
+        # transformers' "constant" drops a warm-up without a word
+        scheduler="constant_with_warmup" if scheduler == "constant" and warmup else scheduler,
+        scheduler_kwargs=tuple(sorted((config.lr_scheduler_kwargs or {}).items())),
+        warmup=warmup,
+        weight_decay=config.weight_decay or 0.0,
+        max_grad_norm=1.0 if config.max_grad_norm is None else config.max_grad_norm,
+        optim=str(config.optim or "adamw_torch_fused"),
+        neftune_noise_alpha=config.neftune_noise_alpha,
+    )
+
+
+def _loader(config: TrainingConfig, device: DeviceName) -> LoaderConfig:
+    workers = config.dataloader_num_workers or 0
+    return LoaderConfig(
+        num_workers=workers,
+        pin_memory=device == "cuda" and config.dataloader_pin_memory is not False,
+        prefetch_factor=(config.dataloader_prefetch_factor or 2) if workers else None,
+        persistent_workers=bool(workers and config.dataloader_persistent_workers),
+        group_by_length=bool(config.group_by_length),
+    )
+
+
+def _compute(config: TrainingConfig, machine: Machine, device: DeviceName) -> ComputeConfig:
+    on_gpu = device == "cuda"
+    return ComputeConfig(
+        device=device,
+        dtype=_dtype(config, machine, device),
+        tf32=bool(on_gpu and machine.gpus[0].has_tf32 and config.use_tf32),
+        attention=_attention(config, on_gpu),
+        checkpointing=_checkpointing(config),
+        reentrant=bool((config.gradient_checkpointing_kwargs or {}).get("use_reentrant", False)),
+        torch_compile=bool(config.torch_compile),
+        compile_backend=config.torch_compile_backend or "inductor",
+        # reduce-overhead records CUDA graphs, which need batches of one fixed shape
+        compile_mode="default" if config.torch_compile_mode in (None, "reduce-overhead") else config.torch_compile_mode,
+    )
+
+
+def _dtype(config: TrainingConfig, machine: Machine, device: DeviceName) -> Dtype:
+    if config.fp16 is False and config.bf16 is False:
+        return "fp32"
+    if device == "cpu":
+        wanted = config.bf16 is True or (machine.cpu_bf16 and config.bf16 is not False)
+        return "bf16" if wanted else "fp32"
+    if config.fp16 or not machine.gpus[0].has_bf16 or config.bf16 is False:
+        return "fp16"
+    return "bf16"
+
+
+def _attention(config: TrainingConfig, on_gpu: bool) -> str:
+    if config.flash_attention_2 and on_gpu and has_package("flash_attn"):
+        return "flash_attention_2"
+    asks_fused = config.use_sdpa is not False or config.flash_attention_2 or config.memory_efficient_attention
+    return "sdpa" if asks_fused else "eager"
+
+
+def _checkpointing(config: TrainingConfig) -> Checkpointing:
+    if config.gradient_checkpointing == "selective":
+        return "selective"
+    if config.gradient_checkpointing is False:
+        return "off"
+    if config.activation_checkpointing:
+        return "attention_only"
+    return "all" if config.gradient_checkpointing else "off"
+
+
+def _watch(config: TrainingConfig) -> WatchConfig:
+    wants_best = bool(config.load_best_model_at_end)
+    asks_eval = bool(config.eval_steps or wants_best or config.early_stopping_patience)
+    asks_save = bool(config.save_steps or wants_best)
+    save_strategy: Strategy = config.save_strategy or ("steps" if asks_save else "no")
+    eval_strategy: Strategy = config.eval_strategy or ((save_strategy if wants_best else "steps") if asks_eval else "no")
+    save_steps = config.save_steps or config.eval_steps or 500
+    report_to = config.report_to or ()
+    return WatchConfig(
+        logging_steps=config.logging_steps or 10,
+        save_strategy=save_strategy,
+        save_steps=save_steps,
+        save_total_limit=config.save_total_limit,
+        eval_strategy=eval_strategy,
+        eval_steps=config.eval_steps or save_steps,
+        load_best_model_at_end=wants_best,
+        metric_for_best_model=str(config.metric_for_best_model or "eval_loss"),
+        greater_is_better=bool(config.greater_is_better),
+        early_stopping_patience=config.early_stopping_patience or 0,
+        report_to=() if report_to == "none" else (report_to,) if isinstance(report_to, str) else tuple(report_to),
+    )
+
+
+def _rope(base: Base) -> tuple[tuple[str, float | str], ...]:
+    scaling = base.rope_scaling
+    if not isinstance(scaling, dict):
+        return ()
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind not in ROPE_TYPES:
+        return ()
+    rest = {key: value for key, value in scaling.items() if key not in ("type", "rope_type")}
+    return (("rope_type", kind), *sorted(rest.items()))
+
+
+def _check(loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig, root: Path) -> None:
+    """Raise ManifestError for what does not go together, once the values of one base model are merged."""
+    faults: list[Fault] = []
+    block: tuple[str | int, ...] = ("training", "config")
+
+    def fault(key: str, message: str, hint: str) -> None:
+        own = ("base_models", index, "config", key) if index is not None else ()
+        faults.append(loaded.text.fault(own if own in loaded.text.places else (*block, key), message, hint))
+
+    quantization = base.quantization or "int4"
+    if config.adapter_type in ("ia3", "lokr") and quantization in ("int4", "int8"):
+        hint = f'{QUANTIZED_TABLE}; for {base.name} write "quantization": "bf16"'
+        fault("adapter_type", f"{config.adapter_type} does not go with quantization {quantization}", hint)
+    if config.pretokenized_cache and not is_inside(root / config.pretokenized_cache, root):
+        fault("pretokenized_cache", f"{config.pretokenized_cache} lies outside the project root {root}", "name a folder inside it")
+    strays = sorted(set(config.lr_scheduler_kwargs or {}) - SCHEDULERS[str(config.lr_scheduler or "cosine")])
+    if strays:
+        known = ", ".join(sorted(SCHEDULERS[str(config.lr_scheduler or "cosine")])) or "none"
+        fault("lr_scheduler_kwargs", f"{config.lr_scheduler} has no setting {strays[0]}", f"its settings: {known}")
+    watch = _watch(config)
+    if watch.load_best_model_at_end or watch.early_stopping_patience:
+        _check_best(watch, fault)
+    if faults:
+        raise ManifestError(loaded.path, faults)
+
+
+def _check_best(watch: WatchConfig, fault: Any) -> None:
+    if watch.eval_strategy == "no":
+        fault("eval_strategy", '"no" leaves nothing to choose the best model by', 'write "steps" or "epoch"')
+    elif watch.load_best_model_at_end and watch.save_strategy != watch.eval_strategy:
+        message = f"load_best_model_at_end with save_strategy {watch.save_strategy}, eval_strategy {watch.eval_strategy}"
+        fault("save_strategy", message, "write the same for both")
+    elif watch.load_best_model_at_end and watch.save_strategy == "steps" and watch.save_steps % watch.eval_steps:
+        message = f"save_steps {watch.save_steps} is not a multiple of eval_steps {watch.eval_steps}"
+        fault("save_steps", message, "load_best_model_at_end needs an evaluation at every checkpoint")
+
+
+def missing_data(config: RunConfig) -> list[str]:
+    """Return one sentence for every data file that is not on this machine, with the places where it was looked for."""
+    specs = (*config.data.train, *config.data.validation)
+    return [f"no data at {spec.path}; looked for {', '.join(spec.tried)}" for spec in specs if spec.tried]
+
+
+def require_data(config: RunConfig) -> None:
+    """Raise InputError if a data file is missing."""
+    missing = missing_data(config)
+    if missing:
+        raise InputError(missing[0], "correct the path in the manifest, or give another: --dataset PATH")

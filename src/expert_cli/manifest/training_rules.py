@@ -1,0 +1,316 @@
+"""One rule a key of `training.config`: what it does in a given run, and why not, where it does not.
+
+A rule looks at the value that `config.resolve` decided and says so; it decides nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from expert_cli.machine import Machine
+from expert_cli.manifest.schema import TrainingConfig
+from expert_cli.runconfig import RunConfig
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a key."""
+
+    status: Literal["applied", "adjusted", "informational", "not_used"]
+    effect: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a rule may look at: the merged values as written, what was decided, the machine, where values came from."""
+
+    config: TrainingConfig
+    run: RunConfig
+    machine: Machine
+    origins: Mapping[str, str]
+
+
+Rule = Callable[[Facts], Outcome]
+
+
+def applied(effect: str, reason: str = "") -> Outcome:
+    """The key does what it says."""
+    return Outcome("applied", effect, reason)
+
+
+def adjusted(effect: str, reason: str) -> Outcome:
+    """The key's job is done with another value."""
+    return Outcome("adjusted", effect, reason)
+
+
+def not_used(reason: str) -> Outcome:
+    """The key has no effect in this run."""
+    return Outcome("not_used", "", reason)
+
+
+def informational(reason: str) -> Outcome:
+    """The key is there for people or other programs."""
+    return Outcome("informational", "", reason)
+
+
+def _always(effect: str) -> Rule:
+    return lambda _: applied(effect)
+
+
+def _adapter(effect: str) -> Rule:
+    """A setting of low-rank adapters, which IA3 does not have."""
+    return lambda f: not_used("ia3 has no such setting") if f.run.adapter.type == "ia3" else applied(effect)
+
+
+def _feedforward(f: Facts) -> Outcome:
+    return applied("IA3 scales these at their input") if f.run.adapter.type == "ia3" else not_used("only ia3 has it")
+
+
+def _epochs(f: Facts) -> Outcome:
+    if f.run.optim.max_steps > 0:
+        return not_used(f"max_steps {f.run.optim.max_steps} decides ({f.origins.get('max_steps', 'training.config')})")
+    return applied(f"{f.run.optim.epochs:g} passes over the data")
+
+
+def _scheduler(f: Facts) -> Outcome:
+    if f.run.optim.scheduler != f.config.lr_scheduler:
+        return adjusted(f.run.optim.scheduler, "a warm-up is asked for, which transformers' constant drops")
+    return applied("how the learning rate runs")
+
+
+def _warmup_steps(f: Facts) -> Outcome:
+    if f.config.warmup_steps:
+        return applied(f"the learning rate rises for {f.config.warmup_steps} steps")
+    if f.config.warmup_ratio:
+        return adjusted(f"{f.config.warmup_ratio:g} of all steps", "0 means not set; warmup_ratio decides")
+    return applied("no warm-up")
+
+
+def _warmup_ratio(f: Facts) -> Outcome:
+    if f.config.warmup_steps:
+        return not_used(f"warmup_steps {f.config.warmup_steps} wins")
+    return applied(f"the learning rate rises over {f.config.warmup_ratio or 0:.0%} of all steps")
+
+
+def _batch(f: Facts) -> Outcome:
+    optim = f.run.optim
+    return applied(f"{optim.batch_size} x {optim.gradient_accumulation_steps} rows an optimizer step")
+
+
+def _group_by_length(f: Facts) -> Outcome:
+    return applied("rows of similar length share a batch, by seed" if f.run.loader.group_by_length else "rows are shuffled")
+
+
+def _workers_only(effect: str) -> Rule:
+    def rule(f: Facts) -> Outcome:
+        return applied(effect) if f.run.loader.num_workers else not_used("there are 0 workers")
+
+    return rule
+
+
+def _pin_memory(f: Facts) -> Outcome:
+    if f.run.compute.device == "cpu" and f.config.dataloader_pin_memory:
+        return not_used("no GPU: there is nothing to copy to")
+    return applied("page-locked batches" if f.run.loader.pin_memory else "ordinary memory")
+
+
+def _precision(name: Literal["fp16", "bf16"]) -> Rule:
+    def rule(f: Facts) -> Outcome:
+        asked = f.config.fp16 if name == "fp16" else f.config.bf16
+        got = f.run.compute.dtype
+        if asked and got != name:
+            where = "a CPU has no fp16 training" if f.run.compute.device == "cpu" else "this GPU has no bfloat16"
+            return adjusted(got, where)
+        return applied(f"trains in {got}")
+
+    return rule
+
+
+def _tf32(f: Facts) -> Outcome:
+    if not f.config.use_tf32:
+        return applied("TF32 stays off")
+    if f.run.compute.tf32:
+        return applied("matrix products and cuDNN may use TF32")
+    return not_used("no GPU" if f.run.compute.device == "cpu" else "this GPU has no TF32 (it came with Ampere)")
+
+
+def _sdpa(f: Facts) -> Outcome:
+    got = f.run.compute.attention
+    if f.config.use_sdpa is False and got == "sdpa":
+        return adjusted("sdpa", "the other attention keys ask for what only SDPA gives here")
+    if f.config.use_sdpa and got == "flash_attention_2":
+        return not_used("flash_attention_2 is used")
+    return applied(f"attention: {got}")
+
+
+def _flash(f: Facts) -> Outcome:
+    if not f.config.flash_attention_2:
+        return applied(f"attention: {f.run.compute.attention}")
+    if f.run.compute.attention == "flash_attention_2":
+        return applied("attention: flash_attention_2")
+    why = "no GPU" if f.run.compute.device == "cpu" else "the flash-attn package is not installed"
+    return adjusted(f.run.compute.attention, why)
+
+
+def _memory_efficient(f: Facts) -> Outcome:
+    if f.config.memory_efficient_attention is False:
+        return applied(f"attention: {f.run.compute.attention}")
+    return applied(f"{f.run.compute.attention} keeps no full score matrix where its kernels allow")
+
+
+def _checkpointing(f: Facts) -> Outcome:
+    names = {
+        "off": "activations are kept, none recomputed",
+        "all": "every layer is recomputed in the backward pass",
+        "selective": "every second layer is recomputed",
+        "attention_only": "the attention blocks are recomputed",
+    }
+    return applied(names[f.run.compute.checkpointing])
+
+
+def _activation_checkpointing(f: Facts) -> Outcome:
+    got = f.run.compute.checkpointing
+    if got == "attention_only":
+        return applied("the attention blocks are recomputed")
+    return not_used(f"gradient_checkpointing is {f.config.gradient_checkpointing!r}".replace("False", "false"))
+
+
+def _checkpointing_kwargs(f: Facts) -> Outcome:
+    if f.run.compute.checkpointing == "off":
+        return not_used("gradient checkpointing is off")
+    return applied(f"use_reentrant: {str(f.run.compute.reentrant).lower()}")
+
+
+def _compile(effect: str) -> Rule:
+    def rule(f: Facts) -> Outcome:
+        return applied(effect) if f.run.compute.torch_compile else not_used("torch_compile is off")
+
+    return rule
+
+
+def _compile_mode(f: Facts) -> Outcome:
+    if not f.run.compute.torch_compile:
+        return not_used("torch_compile is off")
+    if f.run.compute.compile_mode != f.config.torch_compile_mode:
+        return adjusted(f.run.compute.compile_mode, "it records CUDA graphs, and batches vary in shape")
+    return applied("what the compiler optimises for")
+
+
+def _cuda_graphs(f: Facts) -> Outcome:
+    if f.config.use_cuda_graphs is False:
+        return applied("no graphs are recorded")
+    return not_used("graphs need batches of one fixed shape, and rows are padded to the longest of their batch")
+
+
+def _saves(effect: str) -> Rule:
+    def rule(f: Facts) -> Outcome:
+        return applied(effect) if f.run.watch.save_strategy != "no" else not_used("no checkpoints are written")
+
+    return rule
+
+
+def _evaluates(effect: str) -> Rule:
+    def rule(f: Facts) -> Outcome:
+        return applied(effect) if f.run.watch.eval_strategy != "no" else not_used("nothing is evaluated during training")
+
+    return rule
+
+
+def _in_steps(of: Literal["save", "eval"]) -> Rule:
+    def rule(f: Facts) -> Outcome:
+        watch = f.run.watch
+        strategy = watch.save_strategy if of == "save" else watch.eval_strategy
+        steps = watch.save_steps if of == "save" else watch.eval_steps
+        what = "a checkpoint" if of == "save" else "an evaluation"
+        return applied(f"{what} every {steps} steps") if strategy == "steps" else not_used(f'the strategy is "{strategy}"')
+
+    return rule
+
+
+def _limit(f: Facts) -> Outcome:
+    if f.run.watch.save_strategy == "no":
+        return not_used("no checkpoints are written")
+    limit = f.run.watch.save_total_limit
+    return applied("every checkpoint is kept" if limit is None else f"the newest {limit} checkpoints are kept")
+
+
+def _best(effect: str) -> Rule:
+    def rule(f: Facts) -> Outcome:
+        watch = f.run.watch
+        if watch.load_best_model_at_end or watch.early_stopping_patience:
+            return applied(effect)
+        return not_used("nothing asks for the best model")
+
+    return rule
+
+
+def _memory_clear(_: Facts) -> Outcome:
+    return not_used("the allocator reuses freed memory by itself; clearing it in the loop only costs time")
+
+
+RULES: Mapping[str, Rule] = {
+    "method": _always("supervised fine-tuning"),
+    "adapter_type": lambda f: applied(f"a {f.run.adapter.type} adapter is trained"),
+    "rank": _adapter("rank of the adapter's matrices"),
+    "alpha": _adapter("scale of the adapter"),
+    "dropout": _adapter("dropout inside the adapter"),
+    "target_modules": _always("the layers that get an adapter"),
+    "feedforward_modules": _feedforward,
+    "epochs": _epochs,
+    "num_epochs": _epochs,
+    "max_steps": lambda f: applied(f"{f.run.optim.max_steps} optimizer steps"),
+    "learning_rate": _always("peak learning rate"),
+    "lr_scheduler": _scheduler,
+    "lr_scheduler_kwargs": _always("passed to the scheduler"),
+    "warmup_steps": _warmup_steps,
+    "warmup_ratio": _warmup_ratio,
+    "weight_decay": _always("decoupled weight decay"),
+    "max_grad_norm": lambda f: applied("gradient clipping" if f.run.optim.max_grad_norm else "gradients are not clipped"),
+    "batch_size": _batch,
+    "gradient_accumulation_steps": _batch,
+    "max_seq_length": lambda f: applied(f"longer documents lose the middle of their prompt beyond {f.run.data.max_seq_length} tokens"),
+    "packing": lambda _: not_used("not built yet: rows are padded to the longest of their batch"),
+    "group_by_length": _group_by_length,
+    "pretokenized_cache": lambda _: not_used("not built yet: rows are tokenised before every run"),
+    "dataloader_num_workers": lambda f: applied(f"{f.run.loader.num_workers} processes prepare batches"),
+    "dataloader_pin_memory": _pin_memory,
+    "dataloader_prefetch_factor": _workers_only("batches prepared ahead by each worker"),
+    "dataloader_persistent_workers": _workers_only("workers live on between epochs"),
+    "fp16": _precision("fp16"),
+    "bf16": _precision("bf16"),
+    "use_tf32": _tf32,
+    "use_sdpa": _sdpa,
+    "flash_attention_2": _flash,
+    "memory_efficient_attention": _memory_efficient,
+    "gradient_checkpointing": _checkpointing,
+    "gradient_checkpointing_kwargs": _checkpointing_kwargs,
+    "activation_checkpointing": _activation_checkpointing,
+    "torch_compile": lambda f: applied("every decoder layer is compiled" if f.run.compute.torch_compile else "nothing is compiled"),
+    "torch_compile_backend": _compile("compiler back end"),
+    "torch_compile_mode": _compile_mode,
+    "use_cuda_graphs": _cuda_graphs,
+    "cuda_graph_warmup_steps": lambda _: not_used("no graphs are recorded"),
+    "optim": lambda f: applied(f"optimizer {f.run.optim.optim}"),
+    "logging_steps": lambda f: applied(f"a log line every {f.run.watch.logging_steps} steps"),
+    "save_strategy": lambda f: applied(f'checkpoints: "{f.run.watch.save_strategy}"'),
+    "save_steps": _in_steps("save"),
+    "save_total_limit": _limit,
+    "evaluation_strategy": lambda f: applied(f'evaluation: "{f.run.watch.eval_strategy}"'),
+    "eval_strategy": lambda f: applied(f'evaluation: "{f.run.watch.eval_strategy}"'),
+    "eval_steps": _in_steps("eval"),
+    "load_best_model_at_end": lambda f: applied(
+        "the best checkpoint becomes the adapter" if f.run.watch.load_best_model_at_end else "the last step becomes the adapter"
+    ),
+    "metric_for_best_model": _best("what the best model is chosen by"),
+    "greater_is_better": _best("whether larger is better"),
+    "early_stopping_patience": _evaluates("training stops when evaluations no longer improve"),
+    "use_unsloth": lambda _: not_used("the training step here is the tool's own; it needs no patched model"),
+    "memory_clear_every": _memory_clear,
+    "seed": lambda f: applied(f"seed {f.run.seed} for data order, adapter and dropout"),
+    "report_to": lambda f: applied(f"metrics go to {', '.join(f.run.watch.report_to) or 'metrics.jsonl alone'}"),
+    "neftune_noise_alpha": _always("noise on the embeddings"),
+    "completion_only_loss": lambda f: applied("only answers are trained" if f.run.data.completion_only else "prompts are trained too"),
+}
