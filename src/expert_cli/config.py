@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
 from expert_cli.machine import Machine, has_package
 from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.manifest.schema import SCHEDULERS, Base, TrainingConfig
+from expert_cli.manifest.schema import SCHEDULERS, Adapter, AdapterType, Base, TrainingConfig
 from expert_cli.paths import is_inside, normalise, project_root
 from expert_cli.runconfig import (
     AdapterConfig,
@@ -66,11 +66,17 @@ class Written:
 def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int | None]:
     """Return the base model and its index in the manifest; None as index for a model that the manifest does not list."""
     bases = loaded.manifest.bases
+    if loaded.manifest.base_model is not None and loaded.manifest.adapters:
+        bases = (bases[0].model_copy(update={"adapters": loaded.manifest.adapters}),)
     if wanted is None:
         return bases[0], 0
     named = wanted.lower()
     for index, base in enumerate(bases):
-        if named in {(base.alias or "").lower(), base.name.lower(), base.name.rstrip("/\\").replace("\\", "/").lower().split("/")[-1]}:
+        if named in {
+            (base.alias or "").lower(),
+            base.name.lower(),
+            base.name.rstrip("/\\").replace("\\", "/").lower().split("/")[-1],
+        }:
             return base, index
     return Base(name=wanted), None
 
@@ -86,6 +92,8 @@ def merge(loaded: LoadedManifest, base: Base, overrides: Overrides) -> Written:
             values[name] = value
             origins[name] = origin
 
+    if base.adapters:
+        lay(_adapter_block(base.adapters[0]), "adapters[0]")
     lay(_said(loaded.manifest.training.config), "training.config")
     set_names = {setting.partition("=")[0].strip().rpartition(".")[2] for setting in overrides.settings}
     origins |= {name: "--set" for name in set_names if name in origins}
@@ -100,11 +108,38 @@ def merge(loaded: LoadedManifest, base: Base, overrides: Overrides) -> Written:
     return Written(TrainingConfig.model_validate(values), origins)
 
 
+def _adapter_block(adapter: Adapter) -> dict[str, Any]:
+    """Return an adapter entry under the names of `training.config`, which repeats it and decides."""
+    named = {
+        "adapter_type": adapter.type if adapter.type in get_args(AdapterType) else None,
+        "rank": adapter.r or adapter.rank,
+        "alpha": adapter.alpha,
+        "dropout": adapter.dropout,
+        "target_modules": adapter.target_modules,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def contradictions(loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig) -> list[Fault]:
+    """Return a warning for every value of the base model's adapter entry that differs from the one that decides."""
+    if not base.adapters or index is None:
+        return []
+    block: tuple[str | int, ...] = (
+        ("adapters", 0) if base.adapters is loaded.manifest.adapters else ("base_models", index, "adapters", 0)
+    )
+    spelled = {"adapter_type": "type", "rank": "r"}
+    return [
+        loaded.text.fault((*block, spelled.get(name, name)), f"says {value}, training decides: {getattr(config, name)}")
+        for name, value in _adapter_block(base.adapters[0]).items()
+        if getattr(config, name) != value
+    ]
+
+
 def _said(config: TrainingConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in config.model_fields_set if getattr(config, name) is not None}
 
 
-def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:  # noqa: B008
+def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:
     """Decide everything. Raises ManifestError for settings that contradict each other, EnvironmentProblem for a device."""
     base, index = choose_base(loaded, overrides.base_model)
     written = merge(loaded, base, overrides)
@@ -250,7 +285,9 @@ def _watch(config: TrainingConfig) -> WatchConfig:
     asks_eval = bool(config.eval_steps or wants_best or config.early_stopping_patience)
     asks_save = bool(config.save_steps or wants_best)
     save_strategy: Strategy = config.save_strategy or ("steps" if asks_save else "no")
-    eval_strategy: Strategy = config.eval_strategy or ((save_strategy if wants_best else "steps") if asks_eval else "no")
+    eval_strategy: Strategy = config.eval_strategy or (
+        (save_strategy if wants_best else "steps") if asks_eval else "no"
+    )
     save_steps = config.save_steps or config.eval_steps or 500
     report_to = config.report_to or ()
     return WatchConfig(
@@ -293,7 +330,11 @@ def _check(loaded: LoadedManifest, base: Base, index: int | None, config: Traini
         hint = f'{QUANTIZED_TABLE}; for {base.name} write "quantization": "bf16"'
         fault("adapter_type", f"{config.adapter_type} does not go with quantization {quantization}", hint)
     if config.pretokenized_cache and not is_inside(root / config.pretokenized_cache, root):
-        fault("pretokenized_cache", f"{config.pretokenized_cache} lies outside the project root {root}", "name a folder inside it")
+        fault(
+            "pretokenized_cache",
+            f"{config.pretokenized_cache} lies outside the project root {root}",
+            "name a folder inside it",
+        )
     strays = sorted(set(config.lr_scheduler_kwargs or {}) - SCHEDULERS[str(config.lr_scheduler or "cosine")])
     if strays:
         known = ", ".join(sorted(SCHEDULERS[str(config.lr_scheduler or "cosine")])) or "none"
@@ -301,6 +342,8 @@ def _check(loaded: LoadedManifest, base: Base, index: int | None, config: Traini
     watch = _watch(config)
     if watch.load_best_model_at_end or watch.early_stopping_patience:
         _check_best(watch, fault)
+    if config.rank is None and config.adapter_type != "ia3":
+        fault("rank", f"is missing: a {config.adapter_type or 'lora'} adapter needs a rank", "8 to 32 is usual")
     if faults:
         raise ManifestError(loaded.path, faults)
 
@@ -309,7 +352,9 @@ def _check_best(watch: WatchConfig, fault: Any) -> None:
     if watch.eval_strategy == "no":
         fault("eval_strategy", '"no" leaves nothing to choose the best model by', 'write "steps" or "epoch"')
     elif watch.load_best_model_at_end and watch.save_strategy != watch.eval_strategy:
-        message = f"load_best_model_at_end with save_strategy {watch.save_strategy}, eval_strategy {watch.eval_strategy}"
+        message = (
+            f"load_best_model_at_end with save_strategy {watch.save_strategy}, eval_strategy {watch.eval_strategy}"
+        )
         fault("save_strategy", message, "write the same for both")
     elif watch.load_best_model_at_end and watch.save_strategy == "steps" and watch.save_steps % watch.eval_steps:
         message = f"save_steps {watch.save_steps} is not a multiple of eval_steps {watch.eval_steps}"

@@ -27,16 +27,20 @@ TOP_LEVEL: Mapping[str, Outcome] = {
     "schema_version": applied("says how the file is read"),
     "soft_prompts": not_used("soft prompts are not trained here"),
     **dict.fromkeys(
-        ("version", "description", "author", "homepage", "license", "tags", "capabilities", "limitations")
-        + ("quality_metrics", "evaluation", "integrity", "repository"),
+        (
+            *("version", "description", "author", "homepage", "license", "tags", "capabilities", "limitations"),
+            *("quality_metrics", "evaluation", "integrity", "repository"),
+        ),
         CARD,
     ),
     **dict.fromkeys(("routing", "constraints", "perf", "runtime"), RUNTIME),
 }
 TRAINING: Mapping[str, Outcome] = {
     **dict.fromkeys(
-        ("trained_on", "checkpoint", "packaging_checkpoint", "base_model_version", "alternative_checkpoints")
-        + ("quality_score", "test_scenarios"),
+        (
+            *("trained_on", "checkpoint", "packaging_checkpoint", "base_model_version", "alternative_checkpoints"),
+            *("quality_score", "test_scenarios"),
+        ),
         CARD,
     ),
     "decoding": LATER,
@@ -64,8 +68,10 @@ DATASET: Mapping[str, Outcome] = {
     "filters": applied("rows outside it are left out and counted"),
     "validation": applied("old name of filters: rows outside it are left out and counted"),
     **dict.fromkeys(
-        ("source", "sources", "preprocessing", "splits", "task_distribution", "format_distribution", "generation")
-        + ("augmentation",),
+        (
+            *("source", "sources", "preprocessing", "splits", "task_distribution", "format_distribution"),
+            *("generation", "augmentation"),
+        ),
         CARD,
     ),
 }
@@ -126,8 +132,8 @@ def _outcome(path: Path_, value: Any, facts: Facts, base_index: int | None, *, v
             return _base_outcome(rest, value, facts, chosen=base_index == 0)
         case ("base_models", int(index), *rest):
             return _base_outcome(rest, value, facts, chosen=index == base_index)
-        case ("adapters", *_):
-            return BASE["adapters"]
+        case ("adapters", int(index), *rest) if v1:
+            return _adapter_outcome(["adapters", index, *rest], facts)
         case (str(key), *_):
             return TOP_LEVEL.get(key, CARD)
     return CARD
@@ -139,6 +145,8 @@ def _base_outcome(rest: list[Any], value: Any, facts: Facts, *, chosen: bool) ->
     if not chosen:
         return informational("another base model that --base-model can pick")
     key = rest[0]
+    if key == "adapters":
+        return _adapter_outcome(rest, facts)
     if key == "config":
         return _config_outcome(rest[1], value, facts, own_origin="base model")
     if key == "sha256" and not (isinstance(value, str) and len(value) == 64):
@@ -146,6 +154,14 @@ def _base_outcome(rest: list[Any], value: Any, facts: Facts, *, chosen: bool) ->
     if key == "rope_scaling" and not facts.run.model.rope_scaling:
         return informational("not a form that transformers knows; the model keeps its own")
     return BASE[key]
+
+
+def _adapter_outcome(rest: list[Any], facts: Facts) -> Outcome:
+    """An adapter entry repeats training.config, which decides; the first entry fills what training.config leaves out."""
+    name = {"type": "adapter_type", "r": "rank"}.get(rest[-1], rest[-1])
+    if len(rest) > 1 and rest[1] == 0 and facts.origins.get(name) == "adapters[0]":
+        return RULES[name](facts)
+    return BASE["adapters"]
 
 
 def _config_outcome(key: str, value: Any, facts: Facts, *, own_origin: str) -> Outcome:

@@ -7,9 +7,10 @@ trailing commas, comments, single quotes, NaN. Its speed does not matter: manife
 
 from __future__ import annotations
 
-import json.decoder
+import json
 import re
 from dataclasses import dataclass, field
+from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed leaves it out
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,14 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_]+")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LITERALS = {"true": True, "false": False, "null": None}
-_SPELLINGS = {"True": "true", "False": "false", "None": "null", "NaN": "null", "Infinity": "a number", "undefined": "null"}
+_SPELLINGS = {
+    "True": "true",
+    "False": "false",
+    "None": "null",
+    "NaN": "null",
+    "Infinity": "a number",
+    "undefined": "null",
+}
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,8 @@ class _Parser:
     def string(self) -> str:
         start = self.at
         try:
-            value, self.at = json.decoder.scanstring(self.text, start + 1, True)
+            value: str
+            value, self.at = scanstring(self.text, start + 1, True)
         except json.JSONDecodeError as error:
             self.fail(f"broken string: {error.msg.lower()}", 'close it with ", write \\\\ for a backslash', error.pos)
         return value
@@ -163,7 +172,7 @@ class _Parser:
         hints = {"/": 'comments are keys that start with "_"', "#": 'comments are keys that start with "_"'}
         hints |= {"'": 'strings stand in double quotes "', "": "the file ends too early: a bracket is not closed"}
         hint = f"write {_SPELLINGS[word]}" if word in _SPELLINGS else hints.get(char, "")
-        what = f"{word or char!r} is not a JSON value" if char else "a value is missing at the end of the file"
+        what = f"{word or repr(char)} is not a JSON value" if char else "a value is missing at the end of the file"
         self.fail(what, hint)
         return None
 

@@ -155,7 +155,7 @@ def _written(value: Any, loc: tuple[str | int, ...]) -> tuple[Path_, Any]:
         inside = inside or (isinstance(part, int) and isinstance(value, list) and part < len(value))
         if not inside:
             break
-        value = value[part]  # type: ignore[index]
+        value = value[part]
         path = (*path, part)
     return path, value
 
@@ -167,7 +167,9 @@ def _message(path: Path_, value: Any, error: ErrorDetails) -> str:
     if error["type"] in ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "too_short"):
         rule = error["msg"].removeprefix("Input should ").removeprefix("be ")
         return f"must be {rule}, is {shown}"
-    wanted = " or ".join(dict.fromkeys(_describe(part) for part in _parts(annotation))) if annotation else "another type"
+    wanted = (
+        " or ".join(dict.fromkeys(_describe(part) for part in _parts(annotation))) if annotation else "another type"
+    )
     hint = ""
     if isinstance(value, str) and value.replace(".", "", 1).lstrip("-").isdigit() and "number" in wanted:
         hint = f": write {value} without quotes"
@@ -215,18 +217,15 @@ def _contradictions(text: JsonText, manifest: Manifest) -> list[Fault]:
         faults.append(text.fault(("adapters",), "adapters at the top belong to schema 1.0", hint))
     dataset = manifest.training.dataset
     if dataset.type == "multi_task" and not dataset.tasks:
-        faults.append(text.fault(("training", "dataset", "tasks"), "is missing: type multi_task takes its rows from it"))
+        faults.append(
+            text.fault(("training", "dataset", "tasks"), "is missing: type multi_task takes its rows from it")
+        )
     if not dataset.path and not dataset.tasks:
         faults.append(text.fault(("training", "dataset", "path"), "is missing: no data is named"))
     blocks: list[tuple[Path_, TrainingConfig]] = [(("training", "config"), manifest.training.config)]
     blocks += [(("base_models", i, "config"), base.config) for i, base in enumerate(manifest.bases) if base.config]
     for path, config in blocks:
         faults += _block_contradictions(text, path, config)
-    if manifest.training.config.rank is None and manifest.training.config.adapter_type != "ia3":
-        wanting = [base for base in manifest.bases if not (base.config and base.config.rank)]
-        if wanting:
-            message = f"is missing: a {manifest.training.config.adapter_type or 'lora'} adapter needs a rank"
-            faults.append(text.fault(("training", "config", "rank"), message, "8 to 32 is usual"))
     return faults
 
 
@@ -234,7 +233,9 @@ def _block_contradictions(text: JsonText, path: Path_, config: TrainingConfig) -
     faults: list[Fault] = []
     for old, new in (("num_epochs", "epochs"), ("evaluation_strategy", "eval_strategy")):
         if getattr(config, old) is not None and getattr(config, new) is not None:
-            faults.append(text.fault((*path, old), f"{old} is the old name of {new}, and both are there", f"remove {old}"))
+            faults.append(
+                text.fault((*path, old), f"{old} is the old name of {new}, and both are there", f"remove {old}")
+            )
     if config.fp16 and config.bf16:
         faults.append(text.fault((*path, "fp16"), "fp16 and bf16 are both true", "keep bf16, unless the GPU lacks it"))
     unknown = sorted(set(config.gradient_checkpointing_kwargs or {}) - {"use_reentrant"})

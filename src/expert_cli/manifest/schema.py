@@ -151,7 +151,9 @@ class TrainingConfig(Strict):
     """Compile every decoder layer."""
     torch_compile_backend: Text | None = None
     """Compiler back end; inductor where it is not written."""
-    torch_compile_mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] | None = None
+    torch_compile_mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] | None = (
+        None
+    )
     """What the compiler optimises for."""
     use_cuda_graphs: bool | None = None
     """Replay recorded GPU work; needs batches of one fixed shape."""
@@ -187,9 +189,9 @@ class TrainingConfig(Strict):
     """Not used here."""
     seed: NotNegative | None = None
     """Seed of everything random; 42 where it is not written."""
-    report_to: Literal["tensorboard", "trackio", "wandb", "none"] | list[Literal["tensorboard", "trackio", "wandb"]] | None = (
-        None
-    )
+    report_to: (
+        Literal["tensorboard", "trackio", "wandb", "none"] | list[Literal["tensorboard", "trackio", "wandb"]] | None
+    ) = None
     """Where metrics go besides metrics.jsonl."""
     neftune_noise_alpha: PositiveNumber | None = None
     """Noise on the embeddings (NEFTune)."""

@@ -101,7 +101,9 @@ def _batch(f: Facts) -> Outcome:
 
 
 def _group_by_length(f: Facts) -> Outcome:
-    return applied("rows of similar length share a batch, by seed" if f.run.loader.group_by_length else "rows are shuffled")
+    return applied(
+        "rows of similar length share a batch, by seed" if f.run.loader.group_by_length else "rows are shuffled"
+    )
 
 
 def _workers_only(effect: str) -> Rule:
@@ -214,7 +216,9 @@ def _saves(effect: str) -> Rule:
 
 def _evaluates(effect: str) -> Rule:
     def rule(f: Facts) -> Outcome:
-        return applied(effect) if f.run.watch.eval_strategy != "no" else not_used("nothing is evaluated during training")
+        return (
+            applied(effect) if f.run.watch.eval_strategy != "no" else not_used("nothing is evaluated during training")
+        )
 
     return rule
 
@@ -225,7 +229,9 @@ def _in_steps(of: Literal["save", "eval"]) -> Rule:
         strategy = watch.save_strategy if of == "save" else watch.eval_strategy
         steps = watch.save_steps if of == "save" else watch.eval_steps
         what = "a checkpoint" if of == "save" else "an evaluation"
-        return applied(f"{what} every {steps} steps") if strategy == "steps" else not_used(f'the strategy is "{strategy}"')
+        return (
+            applied(f"{what} every {steps} steps") if strategy == "steps" else not_used(f'the strategy is "{strategy}"')
+        )
 
     return rule
 
@@ -268,10 +274,14 @@ RULES: Mapping[str, Rule] = {
     "warmup_steps": _warmup_steps,
     "warmup_ratio": _warmup_ratio,
     "weight_decay": _always("decoupled weight decay"),
-    "max_grad_norm": lambda f: applied("gradient clipping" if f.run.optim.max_grad_norm else "gradients are not clipped"),
+    "max_grad_norm": lambda f: applied(
+        "gradient clipping" if f.run.optim.max_grad_norm else "gradients are not clipped"
+    ),
     "batch_size": _batch,
     "gradient_accumulation_steps": _batch,
-    "max_seq_length": lambda f: applied(f"longer documents lose the middle of their prompt beyond {f.run.data.max_seq_length} tokens"),
+    "max_seq_length": lambda f: applied(
+        f"longer documents lose the middle of their prompt beyond {f.run.data.max_seq_length} tokens"
+    ),
     "packing": lambda _: not_used("not built yet: rows are padded to the longest of their batch"),
     "group_by_length": _group_by_length,
     "pretokenized_cache": lambda _: not_used("not built yet: rows are tokenised before every run"),
@@ -288,7 +298,9 @@ RULES: Mapping[str, Rule] = {
     "gradient_checkpointing": _checkpointing,
     "gradient_checkpointing_kwargs": _checkpointing_kwargs,
     "activation_checkpointing": _activation_checkpointing,
-    "torch_compile": lambda f: applied("every decoder layer is compiled" if f.run.compute.torch_compile else "nothing is compiled"),
+    "torch_compile": lambda f: applied(
+        "every decoder layer is compiled" if f.run.compute.torch_compile else "nothing is compiled"
+    ),
     "torch_compile_backend": _compile("compiler back end"),
     "torch_compile_mode": _compile_mode,
     "use_cuda_graphs": _cuda_graphs,
@@ -302,7 +314,9 @@ RULES: Mapping[str, Rule] = {
     "eval_strategy": lambda f: applied(f'evaluation: "{f.run.watch.eval_strategy}"'),
     "eval_steps": _in_steps("eval"),
     "load_best_model_at_end": lambda f: applied(
-        "the best checkpoint becomes the adapter" if f.run.watch.load_best_model_at_end else "the last step becomes the adapter"
+        "the best checkpoint becomes the adapter"
+        if f.run.watch.load_best_model_at_end
+        else "the last step becomes the adapter"
     ),
     "metric_for_best_model": _best("what the best model is chosen by"),
     "greater_is_better": _best("whether larger is better"),
@@ -312,5 +326,7 @@ RULES: Mapping[str, Rule] = {
     "seed": lambda f: applied(f"seed {f.run.seed} for data order, adapter and dropout"),
     "report_to": lambda f: applied(f"metrics go to {', '.join(f.run.watch.report_to) or 'metrics.jsonl alone'}"),
     "neftune_noise_alpha": _always("noise on the embeddings"),
-    "completion_only_loss": lambda f: applied("only answers are trained" if f.run.data.completion_only else "prompts are trained too"),
+    "completion_only_loss": lambda f: applied(
+        "only answers are trained" if f.run.data.completion_only else "prompts are trained too"
+    ),
 }

@@ -1,0 +1,1 @@
+"""A model and batches go in, a trained adapter comes out."""

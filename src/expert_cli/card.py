@@ -1,0 +1,56 @@
+"""The model card: the README.md beside an adapter."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from expert_cli.plan import Plan
+from expert_cli.training.result import FitResult
+
+
+def model_card(plan: Plan, done: FitResult) -> str:
+    """Return the card: front matter for the hub, what was trained on what, and what the manifest carries along."""
+    manifest = plan.loaded.manifest
+    run = plan.run
+    front = {"library_name": "peft", "base_model": run.model.name, "license": manifest.license, "tags": manifest.tags}
+    lines = [
+        "---",
+        *(f"{key}: {json.dumps(value)}" for key, value in front.items() if value),
+        "---",
+        "",
+        f"# {run.expert}",
+        "",
+    ]
+    if manifest.description:
+        lines += [str(manifest.description), ""]
+    lines += [
+        f"A {run.adapter.type} adapter for `{run.model.name}` ({run.model.quantization}), trained with expert-cli: "
+        f"{done.steps} steps, {done.trained_tokens:,} trained tokens, loss {done.first_loss:.4f} -> {done.last_loss:.4f}.",
+        "",
+        f"Data: {', '.join(_data_name(spec.path) for spec in run.data.train)}.",
+        "",
+    ]
+    carried = {key: value for key, value in _carried(manifest).items() if value}
+    if carried:
+        lines += ["## From the manifest", "", "```json", json.dumps(carried, indent=2, ensure_ascii=False), "```", ""]
+    return "\n".join(lines)
+
+
+def _carried(manifest: Any) -> dict[str, Any]:
+    keys = (
+        "version",
+        "author",
+        "homepage",
+        "capabilities",
+        "limitations",
+        "quality_metrics",
+        "routing",
+        "constraints",
+        "perf",
+    )
+    return {key: getattr(manifest, key) for key in keys}
+
+
+def _data_name(path: str) -> str:
+    return path.replace("\\", "/").rsplit("/", 2)[-1] if path.startswith("/") else path

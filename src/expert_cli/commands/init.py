@@ -1,0 +1,48 @@
+"""`expert-cli init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from expert_cli.commands.options import Debug, Json, Quiet
+from expert_cli.console import Console
+from expert_cli.errors import InputError
+from expert_cli.files import write_text
+from expert_cli.manifest.starter import EXAMPLE_ROWS, starter_manifest
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the expert; its folder is made.", show_default=False)],
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the folder is made. Default: experts/ if there is one, else here.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001  read by cli.main
+) -> None:
+    """Make a new expert's folder: a commented manifest and a few rows to replace.
+
+    Examples:
+
+        expert-cli init expert-regex
+
+        expert-cli init expert-regex --folder work
+    """
+    console = Console("init", as_json=as_json, quiet=quiet)
+    if not name or Path(name).name != name or name.startswith("."):
+        raise InputError(f'"{name}" cannot be the name of a folder', "use letters, digits, - and _")
+    parent = folder or (Path("experts") if Path("experts").is_dir() else Path())
+    home = parent / name
+    if home.exists():
+        raise InputError(f"{home} exists already", "choose another name, or remove it")
+    manifest = home / "manifest.json"
+    write_text(home / "datasets" / "train.jsonl", EXAMPLE_ROWS)
+    write_text(manifest, starter_manifest(name))
+    if as_json:
+        console.document({"manifest": str(manifest)})
+    else:
+        console.text(f"{manifest} made. Put your rows into {home / 'datasets' / 'train.jsonl'}, then:")
+        console.text(f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2")

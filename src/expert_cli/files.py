@@ -1,0 +1,68 @@
+"""Files written beside their place, synced and renamed, so that a reader sees the old one or the new one, never half.
+
+Secrets (hub tokens, values of *_TOKEN and *_KEY) never reach a text written here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_SECRET = re.compile(r"hf_[A-Za-z0-9]{16,}|(?i:(?<=_token=)|(?<=_key=)|(?<=_token\": \")|(?<=_key\": \"))[^\s\"']+")
+
+
+def redact(text: str) -> str:
+    """Return `text` with secrets replaced by ***."""
+    return _SECRET.sub("***", text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file (UTF-8, line feeds) atomically, secrets removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(redact(text))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON document atomically."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make every file of a folder, and the folder itself, durable."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file)
+
+
+def _digest(file: Any) -> str:
+    """The same for Python 3.10, which has no hashlib.file_digest."""
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()

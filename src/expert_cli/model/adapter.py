@@ -1,0 +1,89 @@
+"""Attach the trainable adapter to a frozen base model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from peft import IA3Config, LoKrConfig, LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
+from rapidfuzz.distance import DamerauLevenshtein
+from transformers import PreTrainedModel
+
+from expert_cli.errors import InputError
+from expert_cli.runconfig import AdapterConfig
+
+
+def attach(model: PreTrainedModel, adapter: AdapterConfig) -> PeftModel:
+    """Return the model with a fresh adapter whose tensors are fp32; only they require gradients.
+
+    fp32 matters: DoRA's magnitudes are near 1, and in bf16 a usual step rounds to no change at all. Random tensors come
+    from torch's global generator. Raises InputError for target modules that the model does not have.
+    """
+    targets = _targets(model, adapter.target_modules)
+    peft_model = get_peft_model(model, _config(adapter, targets), autocast_adapter_dtype=True)
+    for parameter in peft_model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    return peft_model
+
+
+def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:
+    """Return a copy of DoRA's magnitude vectors by name; empty for other adapters."""
+    return {
+        name: parameter.detach().clone()
+        for name, parameter in model.named_parameters()
+        if "lora_magnitude_vector" in name
+    }
+
+
+def linear_names(model: torch.nn.Module) -> list[str]:
+    """Return the last name parts of the model's linear layers, the output head left out."""
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    names = {
+        name.rsplit(".", 1)[-1]
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and module is not head
+    }
+    return sorted(names)
+
+
+def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
+    available = linear_names(model)
+    if tuple(wanted) == ("all-linear",):
+        return available
+    paths = [name for name, _ in model.named_modules()]
+    missing = [name for name in wanted if not any(re.search(rf"(^|\.){re.escape(name)}$", path) for path in paths)]
+    if missing:
+        near = min(available, key=lambda name: DamerauLevenshtein.distance(name, missing[0]))
+        raise InputError(
+            f"target_modules: {model.config.model_type} has no module {', '.join(missing)} (did you mean {near}?)",
+            f'its linear layers: {", ".join(available)}; "all-linear" takes them all',
+        )
+    return list(wanted)
+
+
+def _config(adapter: AdapterConfig, targets: list[str]) -> PeftConfig:
+    common: dict[str, Any] = {"task_type": TaskType.CAUSAL_LM, "target_modules": targets}
+    if adapter.type == "ia3":
+        return IA3Config(feedforward_modules=_feedforward(adapter, targets), **common)
+    if adapter.type == "lokr":
+        return LoKrConfig(r=adapter.rank, alpha=adapter.alpha, rank_dropout=adapter.dropout, **common)
+    return LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        lora_dropout=adapter.dropout,
+        use_dora=adapter.type == "dora",
+        use_rslora=adapter.type == "rslora",
+        **common,
+    )
+
+
+def _feedforward(adapter: AdapterConfig, targets: list[str]) -> list[str]:
+    strays = [name for name in adapter.feedforward_modules if name not in targets]
+    if strays:
+        raise InputError(
+            f"feedforward_modules: {', '.join(strays)} is not among the target modules {', '.join(targets)}"
+        )
+    return list(adapter.feedforward_modules)

