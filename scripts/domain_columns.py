@@ -1,4 +1,4 @@
-"""Columns of the made-up domains that make_sql_data.py and make_neo4j_data.py share: their one-line notation and values.
+"""Columns of the made-up domains of make_sql_data.py and make_neo4j_data.py: their one-line notation and values.
 
 A column is written `name kind [range or options] [as label words] [by verb]`, with `?` after the name when values may
 be missing: `salary int 2000-9000/100`, `city? city`, `status adj open|closed`, `hired_on date 2015-2023 by hired`.
@@ -13,24 +13,57 @@ from datetime import date, timedelta
 
 Value = str | int | float | None
 
-FIRST = """Ada Amir Anna Ben Carla Chen Clara Dario Diego Elena Emma Erik Fatima Felix Grace Hana Hugo Ines Ivan Jonas
-Julia Kofi Lara Leo Lina Luis Maria Mateo Mia Nadia Nina Noah Olga Omar Paul Priya Rosa Sam Sofia Tara Tom Vera Yuki
-Zoe""".split()
-LAST = """Abbott Alvarez Baker Berg Costa Cruz Dahl Diaz Evans Fischer Garcia Haas Ito Jensen Kaya Khan Klein Lopez
-Martin Meyer Moreau Novak Okafor Olsen Park Patel Quinn Reyes Rossi Sato Schmidt Silva Singh Tanaka Torres Vargas Wang
-Weber Young Zhou""".split()
-CITIES = """Oslo Lima Porto Kyoto Austin Berlin Cairo Dublin Geneva Hanoi Izmir Krakow Lagos Lyon Madrid Mumbai Nairobi
-Quito Riga Seoul Tampa Turin Utrecht Vienna Zagreb""".split()
-COUNTRIES = """Norway Peru Portugal Japan Germany Egypt Ireland Vietnam Turkey Poland Nigeria France Spain India Kenya
-Ecuador Latvia Italy Austria Croatia Canada Mexico Chile Brazil""".split()
-ADJECTIVES = """Silent Golden Crimson Hidden Broken Winter Distant Electric Paper Velvet Hollow Bright Wild Lonely
-Frozen Secret Amber Burning Gentle Iron""".split()
-NOUNS = """River Garden Horizon Mirror Harbor Letter Forest Signal Tower Island Shadow Bridge Orchard Compass Valley
-Lantern Voyage Canyon Meadow Anthem""".split()
-FIRM_WORDS = """Alder Apex Beacon Cobalt Delta Evergreen Falcon Granite Helix Juniper Keystone Lumen Meridian Nimbus
-Orion Pioneer Quartz Redwood Summit Vertex""".split()
-FIRM_ENDS = "Group Labs Partners Systems Works Trading Holdings Industries".split()
-PLACE_ENDS = "Hall House Park Center Point Square Gate Corner".split()
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+FIRST = _words(
+    """
+    Ada Amir Anna Ben Carla Chen Clara Dario Diego Elena Emma Erik Fatima Felix Grace Hana Hugo Ines Ivan Jonas
+    Julia Kofi Lara Leo Lina Luis Maria Mateo Mia Nadia Nina Noah Olga Omar Paul Priya Rosa Sam Sofia Tara Tom Vera
+    Yuki Zoe
+    """
+)
+LAST = _words(
+    """
+    Abbott Alvarez Baker Berg Costa Cruz Dahl Diaz Evans Fischer Garcia Haas Ito Jensen Kaya Khan Klein Lopez Martin
+    Meyer Moreau Novak Okafor Olsen Park Patel Quinn Reyes Rossi Sato Schmidt Silva Singh Tanaka Torres Vargas Wang
+    Weber Young Zhou
+    """
+)
+CITIES = _words(
+    """
+    Oslo Lima Porto Kyoto Austin Berlin Cairo Dublin Geneva Hanoi Izmir Krakow Lagos Lyon Madrid Mumbai Nairobi
+    Quito Riga Seoul Tampa Turin Utrecht Vienna Zagreb
+    """
+)
+COUNTRIES = _words(
+    """
+    Norway Peru Portugal Japan Germany Egypt Ireland Vietnam Turkey Poland Nigeria France Spain India Kenya Ecuador
+    Latvia Italy Austria Croatia Canada Mexico Chile Brazil
+    """
+)
+ADJECTIVES = _words(
+    """
+    Silent Golden Crimson Hidden Broken Winter Distant Electric Paper Velvet Hollow Bright Wild Lonely Frozen Secret
+    Amber Burning Gentle Iron
+    """
+)
+NOUNS = _words(
+    """
+    River Garden Horizon Mirror Harbor Letter Forest Signal Tower Island Shadow Bridge Orchard Compass Valley
+    Lantern Voyage Canyon Meadow Anthem
+    """
+)
+FIRM_WORDS = _words(
+    """
+    Alder Apex Beacon Cobalt Delta Evergreen Falcon Granite Helix Juniper Keystone Lumen Meridian Nimbus Orion
+    Pioneer Quartz Redwood Summit Vertex
+    """
+)
+FIRM_ENDS = _words("Group Labs Partners Systems Works Trading Holdings Industries")
+PLACE_ENDS = _words("Hall House Park Center Point Square Gate Corner")
 PAIRS = {
     "person": (FIRST, LAST),
     "title": (ADJECTIVES, NOUNS),
@@ -90,13 +123,15 @@ def parse_column(text: str) -> Column:
 
 
 def column_values(column: Column, count: int, rng: random.Random) -> list[Value]:
-    """Draw `count` values: names are unique, categories are few and uneven, a nullable column misses about one in six."""
+    """Draw `count` values: unique names, few and uneven categories, about one in six missing where that may be."""
     values: list[Value]
     if column.kind in PAIRS:
         heads, tails = PAIRS[column.kind]
         values = [*rng.sample([f"{head} {tail}" for head in heads for tail in tails], count)]
     elif column.kind == "code":
-        values = [f"{rng.choice('ABCDEFGHKLMNPRT')}{rng.choice('BDKLMRSTVX')}-{n}" for n in rng.sample(range(100, 999), count)]
+        values = [
+            f"{rng.choice('ABCDEFGHKLMNPRT')}{rng.choice('BDKLMRSTVX')}-{n}" for n in rng.sample(range(100, 999), count)
+        ]
     elif column.kind == "pick":
         values = [*rng.sample(column.options, min(count, len(column.options)))]
     elif column.is_category:

@@ -1,4 +1,4 @@
-"""What the five JSON families share: the case with all that checks it, the layouts of an answer, and values in words."""
+"""What the five JSON families share: a case with all that checks it, the layouts of an answer, values in words."""
 
 from __future__ import annotations
 

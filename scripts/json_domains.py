@@ -8,61 +8,29 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import json_pools
+
 Json = Any
 Schema = dict[str, Any]
 
-PEOPLE = """
-Ana Souza|Zoë Krüger|Łukasz Nowak|José Álvarez|Mei Chen|Siân O'Neill|Tom Baker|Priya Nair|
-Omar Haddad|Ingrid Dahl|Yuki Tanaka|Luca Rossi|Emma Clarke|Noah Weber|Aylin Demir|
-Petra Novák|Kofi Mensah|Marta Gómez|Ivan Petrov|Chloé Martin|Ravi Patel|Hana Sato|Björn Lind|
-Grace Kim|Diego Torres|Fatima Zahra|Owen Price|Lena Vogel|Musa Bello|
-Nora Lund""".replace(    "\n", "").split("|")CITIES = """Lisbon|Zürich|Kraków|Malmö|São Paulo|
-Oslo|Kyoto|Nairobi|Toronto|Graz|Porto|Lyon|Leeds|Quito|Busan|Bergen|Ghent|Córdoba|
-Tartu|Perth|Denver|Naples|Tromsø|Dakar|Pune|Cork|Split|Basel
-""".replace("\n", "").split("|")
-COMPANIES = """
-Northwind|Blue Fern Ltd|Kestrel & Co|Müller AG|Acorn Labs|Red Kite|Silver Oak|Brightline|
-Tern Works|Nova Foods|Harbor Press|Alder Group|Petit Café|Orion Freight|Lumen Bank|Stone Mill
-""".replace("\n", "").split("|")
-FIRST = (
-    "Quiet|Hidden|Bright|Last|Golden|Broken|Distant|Silver|Open|Lost|Winter|Northern|Little|Burning|Second|Paper".split(
-        "|"
+
+def _pool(text: str) -> list[str]:
+    return text.strip().replace("|\n", "\n").replace("|", "\n").split("\n")
+
+
+PEOPLE, CITIES, COMPANIES, FIRST, SECOND, STREETS, NOTES = (
+    _pool(text)
+    for text in (
+        json_pools.PEOPLE,
+        json_pools.CITIES,
+        json_pools.COMPANIES,
+        json_pools.FIRST,
+        json_pools.SECOND,
+        json_pools.STREETS,
+        json_pools.NOTES,
     )
 )
-SECOND = (
-    "River|Garden|Signal|Harbor|Letter|Mountain|Season|Window|Road|Orchard|Island|Machine|Story|Bridge|Forest".split(
-        "|"
-    )
-)
-NOTES = [
-    'Asked for the "blue" one',
-    "Stored under C:\\data\\new",
-    "Runs 5 °C too warm",
-    "50% done, rest by Friday",
-    "Crème brûlée & coffee",
-    "See a/b\\c first",
-    'Marked "urgent" twice',
-    "Back in two weeks",
-    "Naïve guess: 3 ≤ n",
-    "Ask for Zoë at the desk",
-    'Label says "do not bend"',
-    "Left at the front door",
-    "Check pages 4–9",
-    "日本 edition",
-    "Price agreed by phone",
-    "Needs a second look",
-]
-STREETS = [
-    "Mill Lane",
-    "Station Road",
-    "Rue du Lac",
-    "Oak Street",
-    "Hauptstraße",
-    "Via Roma",
-    "Elm Avenue",
-    "King's Road",
-]
-MONTHS = "January February March April May June July August September October November December".split()
+MONTHS = _pool("January|February|March|April|May|June|July|August|September|October|November|December")
 
 
 @dataclass(frozen=True)
@@ -123,7 +91,8 @@ def _time(rng: Random) -> str:
 
 def _email(rng: Random) -> str:
     first = rng.choice(["ana", "tom", "mei", "omar", "lena", "ravi", "grace", "ivan", "nora", "kofi"])
-    return f"{first}{rng.choice(['', '.', '_'])}{rng.choice(['k', 'w', 'mail', 'office'])}@{rng.choice(['example.com', 'example.org', 'mail.test'])}"
+    last = rng.choice(["", ".", "_"]) + rng.choice(["k", "w", "mail", "office"])
+    return f"{first}{last}@{rng.choice(['example.com', 'example.org', 'mail.test'])}"
 
 
 SIMPLE: dict[str, tuple[Schema, Callable[[Random], Json]]] = {

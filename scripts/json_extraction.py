@@ -6,51 +6,10 @@ import re
 from random import Random
 
 from json_case import Case, join, listed, phrase, pick_layout, some_fields, write
+from json_domain_table import SCENES
 from json_domains import Domain, Field, Json, Schema, draw, key_of, long_date, object_schema, parse_field
 
-# Letters, logs and notices; {words:kind} is a value of the text and a field that may be asked for.
-SCENES = [
-    "Hi, {customer:person} here. My order {order number:code ORD} came on {arrived on:date}, but the {item:one lamp,kettle,chair,mirror} "
-    "is {problem:one cracked,dented,scratched}. Please ring {phone:phone}.",
-    "Dear guest, your table for {guests:int 2 9} at {restaurant:title} is booked for {date:date} at {time:time}. "
-    "Changes: {email:email}. Ask for {host:person}.",
-    "{timestamp:datetime} {level:one INFO,WARN,ERROR} [{service:one api,worker,mailer}] request {request id:code REQ} took "
-    "{milliseconds:int 3 900} ms, status {status:one 200,404,500}",
-    "Sold: {quantity:int 2 40} boxes of {product:one tea,soap,candles,pens} to {buyer:company} at {unit price:num 2 30} EUR each, "
-    "delivery to {city:city} by {deliver by:date}.",
-    "{player:person} scored {points:int 4 40} points as {winner:one Comets,Hawks,Bears} beat {loser:one Owls,Sharks,Lynx} "
-    "{score:one 88-80,91-77,102-99} in {city:city}.",
-    "FOR RENT: {rooms:int 1 6} rooms, {area:int 25 160} square metres, {street:street}, {city:city}. {rent:int 400 2900} a month, "
-    "free from {free from:date}. Call {agent:person} on {phone:phone}.",
-    "Reminder: {patient:person} sees Dr {doctor:one Lind,Mensah,Kim,Vogel} in room {room:int 1 40} on {date:date} at {time:time}. "
-    "Bring form {form:code FRM}.",
-    "Shipment {tracking code:code TRK} left {origin:one Hamburg,Riga,Turin} on {shipped on:date}. Weight {weight:num 1 40} kg, carrier "
-    "{carrier:company}, receiver {receiver:person}.",
-    "We hired {name:person} as {role:one analyst,welder,editor,nurse} in {city:city}. First day {start date:date}, salary "
-    "{salary:int 24000 88000}, contract {contract:code CTR}.",
-    "Flight {flight:code FL} to {destination:city} now leaves at {departure:time} from gate {gate:one A4,B12,C7,D1}; "
-    "{seats left:int 1 30} seats left in {cabin:one economy,business}.",
-    "The {title:title} opens on {opens:date} in {city:city}. Curator {curator:person} shows {works:int 12 240} works; "
-    "tickets cost {price:num 4 25} and are sold at {website:url}.",
-    "Bug report by {reporter:email}: {app:title} {version:one 1.4.2,2.0.0,3.1.7} crashes on {system:one Linux,Windows,macOS} after "
-    "{minutes:int 1 50} minutes. Ticket {ticket:code BUG}, priority {priority:one low,medium,high}.",
-    "Got {amount:num 5 900} {currency:one EUR,USD,CHF} from {payer:person} on {paid on:date} for invoice {invoice:code INV}. "
-    "Booked by {clerk:person}.",
-    "Tomorrow in {city:city}: {sky:one sunny,cloudy,rainy}, high {high:int 16 34}, low {low:int 1 15}, wind {wind:int 3 60} km/h from "
-    "the {direction:one north,south,east,west}.",
-    "To bake the {cake:title}: {eggs:int 1 6} eggs, {sugar:int 50 300} g sugar, {flour:int 100 500} g flour, {minutes:int 15 70} "
-    "minutes at {degrees:int 150 230} degrees. Recipe by {cook:person}.",
-    "Lost near {place:street}: a {color:one black,brown,white,grey} {animal:one cat,dog,parrot} called {name:one Milo,Kiki,Bruno,Luna}. "
-    "Chip {chip:code CHP}. Owner {owner:person}, {phone:phone}.",
-    "Class {course:code CRS}, {title:title}, is taught by {teacher:person} on {day:one Monday,Tuesday,Thursday} at {time:time}. "
-    "{places:int 5 60} places, fee {fee:num 10 300}.",
-    "{reviewer:person} gave the {product:one blender,tent,radio,desk} {stars:int 1 5} stars on {date:date}: "
-    "\"{verdict:one Works well,Too loud,Great value,Broke in a week}\".",
-    "Meter {meter:code MTR} at {street:street}: {reading:int 1000 90000} on {read on:date}, read by {reader:person}, "
-    "type {type:one gas,water,power}.",
-    "Police note {case number:code POL}: a {vehicle:one van,bicycle,truck} was taken from {street:street}, {city:city}, on {date:date} "
-    "at {time:time}. Witness: {witness:person}, {age:int 18 88}.",
-]  # fmt: skip
+SCENE_LIST = [scene.replace("\n", " ") for scene in SCENES.strip().split("\n\n")]
 ASKS = [
     "Extract {keys} from the text.",
     "Read the text and fill {keys}.",
@@ -154,4 +113,4 @@ def from_domain(domain: Domain, rng: Random) -> Case:
 
 def extraction(domain: Domain, rng: Random) -> Case:
     """One row of the family."""
-    return from_domain(domain, rng) if rng.random() < 0.5 else from_scene(rng.choice(SCENES), rng)
+    return from_domain(domain, rng) if rng.random() < 0.5 else from_scene(rng.choice(SCENE_LIST), rng)

@@ -38,6 +38,7 @@ NOTES = [
     "Convert the following {noun} details to JSON. Keys in {style}.",
     "Make a JSON object from these lines, {style} keys.",
 ]
+NAMES = ["apple", "river", "stone", "cloud", "museum", "tea", "garden", "violin", "map", "harbor", "zebra", "ink"]
 CALLS = [
     "Please {verb} {a} with {facts}.",
     "{verb} {a}: {facts}.",
@@ -50,7 +51,7 @@ CALL_RULES = [
     "Return the matching function call as JSON with `name` and `arguments`.",
     "",
 ]
-WORDS = "zero one two three four five six".split()
+WORDS = {2: "two", 3: "three", 1: "one"}
 
 
 def described(domain: Domain, rng: Random) -> Case:
@@ -141,7 +142,7 @@ def dotted(domain: Domain, rng: Random) -> Case:
     """A nested object told by dotted paths."""
     style, (layout, wish) = rng.choice(["snake", "camel"]), pick_layout(rng)
     root = key_of(domain.noun, style)
-    fields = some_fields(domain, rng.randint(1, 3), rng, without=("object",)) + [rng.choice(domain.of("object"))]
+    fields = [*some_fields(domain, rng.randint(1, 3), rng, without=("object",)), rng.choice(domain.of("object"))]
     record, schema = draw(fields, style, rng)
     paths = []
     for key, value in record.items():
@@ -214,9 +215,7 @@ def _table(rng: Random) -> tuple[str, Json, Schema]:
 
 
 def _lengths(rng: Random) -> tuple[str, Json, Schema]:
-    words = rng.sample(
-        "apple river stone cloud museum tea garden violin map harbor zebra ink".split(), rng.randint(2, 5)
-    )
+    words = rng.sample(NAMES, rng.randint(2, 5))
     what, of = rng.choice(
         [("its length", len), ("its first letter", lambda w: w[0]), ("the word in capitals", str.upper)]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 
 from json_case import Case, draw_distinct, join, pick_layout, write
@@ -34,14 +35,15 @@ def _array(items: Schema, count: int) -> Schema:
 
 def _filter(t: Table, rng: Random) -> tuple[str, list[Object], bool]:
     limit, option = rng.choice(t.records)[t.number], rng.choice(t.records)[t.choice]
-    words, test = rng.choice([
-        (f"whose `{t.number}` is at least {limit}", lambda r: r[t.number] >= limit),
-        (f"with `{t.number}` of {limit} or less", lambda r: r[t.number] <= limit),
-        (f"where `{t.choice}` is \"{option}\"", lambda r: r[t.choice] == option),
-        (f"where `{t.choice}` is not \"{option}\"", lambda r: r[t.choice] != option),
+    tests: list[tuple[str, Callable[[Object], bool]]] = [
+        (f"whose `{t.number}` is at least {limit}", lambda r: bool(r[t.number] >= limit)),
+        (f"with `{t.number}` of {limit} or less", lambda r: bool(r[t.number] <= limit)),
+        (f'where `{t.choice}` is "{option}"', lambda r: bool(r[t.choice] == option)),
+        (f'where `{t.choice}` is not "{option}"', lambda r: bool(r[t.choice] != option)),
         (f"where `{t.flag}` is true", lambda r: r[t.flag] is True),
         (f"where `{t.flag}` is false", lambda r: r[t.flag] is False),
-    ])  # fmt: skip
+    ]
+    words, test = rng.choice(tests)
     kept = [record for record in t.records if test(record)]
     left = list(t.records)
     for record in kept:
@@ -69,7 +71,7 @@ def ordered(t: Table, rng: Random) -> Outcome:
     """Sort by the number or the label."""
     key, down = rng.choice([t.number, t.number, t.label]), rng.random() < 0.5
     result = sorted(t.records, key=lambda record: record[key], reverse=down)
-    pairs = list(zip(result, result[1:]))
+    pairs = list(pairwise(result))
     holds = result != t.records and all((a[key] > b[key]) if down else (a[key] < b[key]) for a, b in pairs)
     way = "descending" if down else "ascending"
     if rng.random() < 0.3:
@@ -124,7 +126,7 @@ def grouped(t: Table, rng: Random) -> Outcome:
                 [f"Count the objects per `{t.choice}`", f"How many objects has each `{t.choice}`? Answer as an object"]
             ),
             counts,
-            object_schema(dict.fromkeys(names, {"type": "integer", "minimum": 1})),
+            object_schema({name: {"type": "integer", "minimum": 1} for name in names}),
             sum(counts.values()) == len(t.records),
         )
     groups = {name: [record[t.label] for record in t.records if record[t.choice] == name] for name in names}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from json_case import Case, draw_distinct, join, listed, pick_layout, some_fields, write
+from json_case import Case, join, listed, pick_layout, some_fields, write
 from json_domains import Domain, Json, Schema, draw, key_of, object_schema
 
 Object = dict[str, Json]
@@ -44,7 +44,7 @@ def _pick(value: Object, schema: Schema, rng: Random) -> Step:
 
 
 def _rename(value: Object, schema: Schema, rng: Random) -> Step:
-    olds = rng.sample(list(value), rng.randint(1, 2))
+    olds = rng.sample(list(value), rng.randint(1, min(2, len(value))))
     news = dict(
         zip(olds, rng.sample(["id", "label", "info", "main", "ref", "entry", "detail"], len(olds)), strict=True)
     )
@@ -147,7 +147,7 @@ def _entries(value: Object, schema: Schema, rng: Random) -> Step:
             f"List the entries as an array of objects with `{a}` and `{b}`",
         ]
     )
-    return Step(words, pairs, whole, dict((pair[a], pair[b]) for pair in pairs) == value)
+    return Step(words, pairs, whole, {pair[a]: pair[b] for pair in pairs} == value)
 
 
 def _strings(value: Object, schema: Schema, rng: Random) -> Step:
@@ -200,10 +200,10 @@ def _wrap(value: Object, schema: Schema, rng: Random) -> Step:
 
 def _set(value: Object, schema: Schema, rng: Random) -> Step:
     new, item = rng.choice(
-        [("checked", True), ("version", 2), ("source", "import"), ("archived", False), ("parent", None), ("tags2", [])]
+        [("checked", True), ("version", 2), ("source", "import"), ("archived", False), ("parent", None), ("links", [])]
     )
     if rng.random() < 0.5:
-        new = rng.choice([key for key in value if value[key] != item])
+        new, item = rng.choice(list(value)), None
     changed = {**value, new: item}
     parts = {**schema["properties"], new: {"const": item}}
     words = rng.choice([f"Set `{new}` to {write(item, 'line')}", f"Give `{new}` the value {write(item, 'line')}"])
@@ -236,8 +236,10 @@ def of_object(domain: Domain, rng: Random) -> Case:
         fields = [domain.of("int", "num")[0], *[field for field in fields if field not in domain.of("int", "num")]]
     record, schema = draw(fields, style, rng)
     start = record
-    if step_makers[0] is not _entries and rng.random() < 0.35:
-        step_makers.append(rng.choice([_wrap, _rename, _set, _entries]))
+    if step_makers[0] not in (_entries, _wrap) and rng.random() < 0.35:
+        step_makers.append(
+            rng.choice([step for step in (_wrap, _rename, _set, _entries) if step is not step_makers[0]])
+        )
     words, holds = [], True
     for maker in step_makers:
         step = maker(record, schema, rng)

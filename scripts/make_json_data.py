@@ -92,21 +92,19 @@ def verify(case: Case) -> str | None:
     """Why the case is refused, or None: the one check that every row passes before it is written."""
     if not parses(case.output):
         return "the answer does not parse"
-    value = parse(case.output)
-    if not jsonschema_rs.Draft202012Validator(case.schema, validate_formats=True).is_valid(value):
-        return "the answer does not fit its schema"
-    if case.family == "schema" and (reason := verify_schema_answer(case, value)):
-        return reason
-    if case.family == "repair" and (parses(case.input) or case.output != case.original):
-        return "the broken text parses or the answer is not the original"
-    text = case.instruction + "\n" + case.input
-    if not all(states(text, leaf) for item in case.told for leaf in leaves(item)):
-        return "a value of the answer is not stated"
-    if not case.holds:
-        return "the second look disagrees or the task has no clear answer"
-    if len(text) + len(case.output) > LONGEST:
-        return "too long"
-    return None
+    value, text = parse(case.output), case.instruction + "\n" + case.input
+    told = [leaf for item in case.told for leaf in leaves(item)]
+    fits = jsonschema_rs.Draft202012Validator(case.schema, validate_formats=True).is_valid(value)
+    broken = case.family == "repair" and (parses(case.input) or case.output != case.original)
+    checks = [
+        (fits, "the answer does not fit its schema"),
+        (not broken, "the broken text parses or the answer is not the original"),
+        (all(states(text, leaf) for leaf in told), "a value of the answer is not stated"),
+        (case.holds, "the second look disagrees or the task has no clear answer"),
+        (len(text) + len(case.output) <= LONGEST, "too long"),
+    ]
+    reason = next((reason for holds, reason in checks if not holds), None)
+    return verify_schema_answer(case, value) if reason is None and case.family == "schema" else reason
 
 
 def make(family: str, domains: Sequence[Domain], count: int, seed: int, refused: Counter[str]) -> list[Case]:
@@ -123,6 +121,12 @@ def make(family: str, domains: Sequence[Domain], count: int, seed: int, refused:
     return cases
 
 
+def split_cases(cases: Sequence[Case]) -> tuple[list[Row], list[Row]]:
+    """Split the rows of cases so that no group, a domain as a rule, stands on both sides."""
+    groups = {(case.instruction, case.input): case.group for case in cases}
+    return split_by_group([case.row() for case in cases], lambda row: groups[row["instruction"], row["input"]])
+
+
 def build(
     seed: int = SEED, draws: int = DRAWS
 ) -> tuple[dict[str, tuple[list[Row], list[Row]]], list[Case], Counter[str]]:
@@ -132,10 +136,7 @@ def build(
     everything: list[Case] = []
     for family in FAMILIES:
         cases = make(family, domains, draws, seed, refused)
-        groups = {(case.instruction, case.input): case.group for case in cases}
-        train, valid = split_by_group(
-            [case.row() for case in cases], lambda row: groups[row["instruction"], row["input"]]
-        )  # noqa: B023
+        train, valid = split_cases(cases)
         split[family] = (train[: ROWS[0]], valid[: ROWS[1]])
         everything += cases
     return split, everything, refused

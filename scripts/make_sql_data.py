@@ -17,17 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import sql_group_forms
+import sql_hard_forms
 import sql_join_forms
 import sql_single_forms
 from dataset_files import Row, split_by_group, write_jsonl
-from sql_domains import TEXT, Domain, domain_data, parse_domains
+from sql_domain_table import TEXT
+from sql_domains import Domain, domain_data, parse_domains
 from sql_scene import Scene, SkipFormError
 from wording import SMALL
 
 SEED = 20
 ROWS_PER_DOMAIN = 58
 MAX_CHARACTERS = 1200
-FORMS = (*sql_single_forms.FORMS, *sql_group_forms.FORMS, *sql_join_forms.FORMS)
+FORMS = (*sql_single_forms.FORMS, *sql_group_forms.FORMS, *sql_join_forms.FORMS, *sql_hard_forms.FORMS)
 Result = list[tuple[Any, ...]]
 
 # One wrong reading each: a query whose result survives it would not show the mistake.
@@ -102,7 +104,9 @@ def domain_of(context: str, domains: Sequence[Domain]) -> str:
 
 def run(connection: sqlite3.Connection, query: str) -> Result:
     """The rows of the query; float noise is rounded off and rows without ORDER BY are sorted."""
-    rows = [tuple(round(cell, 6) if isinstance(cell, float) else cell for cell in row) for row in connection.execute(query)]
+    rows = [
+        tuple(round(cell, 6) if isinstance(cell, float) else cell for cell in row) for row in connection.execute(query)
+    ]
     return rows if "ORDER BY" in query else sorted(rows, key=repr)
 
 
@@ -112,15 +116,12 @@ def mutants(query: str) -> list[str]:
     return [mutant for mutant in made if mutant != query]
 
 
-def survives_mutation(connection: sqlite3.Connection, query: str, result: Result) -> bool:
-    """Whether some wrong query gives the same result."""
-    for mutant in mutants(query):
-        try:
-            if run(connection, mutant) == result:
-                return True
-        except sqlite3.Error:
-            continue
-    return False
+def attempt(connection: sqlite3.Connection, query: str) -> Result | None:
+    """The rows of the query, or None where it fails."""
+    try:
+        return run(connection, query)
+    except sqlite3.Error:
+        return None
 
 
 def depends_on_ties(connection: sqlite3.Connection, query: str, width: int) -> bool:
@@ -141,12 +142,31 @@ def ungrounded(question: str, query: str) -> list[str]:
         literal = re.sub(r"-(01-01|12-31)$", "", text.strip("%")).lower()
         if literal not in asked and text not in ("%Y", "%Y-%m"):
             found.append(text)
-    bare = re.sub(r"'[^']*'|\w*[A-Za-z_]\w*|100\.0|, 2\)|LIMIT 1$|SELECT 1 |= [01]\b", " ", query)
+    bare = re.sub(
+        r"'[^']*'|\w*[A-Za-z_]\w*|100\.0|, 2\)|LIMIT 1$|LIMIT 1 OFFSET \d|, 1, 1\)|SELECT 1 |= [01]\b", " ", query
+    )
     for number in re.findall(r"\d+(?:\.\d+)?", bare):
         short = number.removesuffix(".0")
-        if not re.search(rf"(?<![\d.]){re.escape(short)}(?!\d)|\b{words.get(short, short)}\b", asked) and short not in "01":
+        if (
+            not re.search(rf"(?<![\d.]){re.escape(short)}(?!\d)|\b{words.get(short, short)}\b", asked)
+            and short not in "01"
+        ):
             found.append(number)
     return found
+
+
+def refusal(connection: sqlite3.Connection, query: str, empty: Result) -> str:
+    """Say what is wrong with the query's result, given what it gave over empty tables."""
+    result = run(connection, query)
+    if not any(cell is not None for cells in result for cell in cells):
+        return "finds nothing"
+    if result == empty:
+        return "the same over empty tables"
+    if depends_on_ties(connection, query, len(result[0])):
+        return "LIMIT cuts through equal rows"
+    if any(attempt(connection, mutant) == result for mutant in mutants(query)):
+        return "a wrong query gives the same"
+    return ""
 
 
 def verify(row: Mapping[str, Any], domains: Sequence[Domain]) -> str:
@@ -154,24 +174,17 @@ def verify(row: Mapping[str, Any], domains: Sequence[Domain]) -> str:
     query = row["answer"]
     if len(row["question"]) + len(row["context"]) + len(query) > MAX_CHARACTERS:
         return "too long"
+    if ungrounded(row["question"], query):
+        return "literal not in the question"
     connection = context_database(row["context"])
     try:
         empty = run(connection, query)
         fill(connection, domains)
-        result = run(connection, query)
-        if not any(cell is not None for cells in result for cell in cells):
-            return "finds nothing"
-        if result == empty:
-            return "the same over empty tables"
-        if depends_on_ties(connection, query, len(result[0])):
-            return "LIMIT cuts through equal rows"
-        if survives_mutation(connection, query, result):
-            return "a wrong query gives the same"
+        return refusal(connection, query, empty)
     except sqlite3.Error as error:
         return f"fails: {str(error).split(':')[0]}"
     finally:
         connection.close()
-    return "literal not in the question" if ungrounded(row["question"], query) else ""
 
 
 def make_rows(domains: Sequence[Domain], seed: int, per_domain: int) -> tuple[list[Row], Counter[str]]:

@@ -1,13 +1,14 @@
-"""One question's view of a database: identifier style, the columns it touches and the CREATE TABLE text that follows."""
+"""One question's view of a database: identifier style, the columns it touches and the CREATE TABLE text they need."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
 
-from domain_columns import Column, Value
+from domain_columns import NAMES, Column, Value
+from filters import Filter, make_filter, noun_phrase
 from sql_domains import Domain, Reference, Table, domain_data
-from wording import LIST_LEADS, Filter, make_filter, noun_phrase, say, series, several
+from wording import LIST_LEADS, ask, say, series, several
 
 STYLES: tuple[tuple[Callable[[str], str], int], ...] = (
     (lambda name: name, 7),
@@ -101,21 +102,21 @@ class Scene:
 
     def _condition(self, f: Filter, name: str) -> str:
         values = [f"'{value}'" if isinstance(value, str) else str(value) for value in f.values]
-        if f.op in ("IS NULL", "IS NOT NULL"):
-            return f"{name} {f.op}"
-        if f.op == "BETWEEN":
-            return f"{name} BETWEEN {values[0]} AND {values[1]}"
-        if f.op == "IN":
-            return f"{name} IN ({', '.join(values)})"
-        if f.op in ("STARTS", "ENDS", "CONTAINS"):
-            before, after = {"STARTS": ("", "%"), "ENDS": ("%", ""), "CONTAINS": ("%", "%")}[f.op]
-            return f"{name} LIKE '{before}{f.values[0]}{after}'"
-        if f.op == "YEAR":
-            year = f.values[0]
-            if self.rng.random() < 0.5:
-                return f"strftime('%Y', {name}) = '{year}'"
-            return f"{name} BETWEEN '{year}-01-01' AND '{year}-12-31'"
-        return f"{name} {f.op} {values[0]}"
+        if f.op == "YEAR" and self.rng.random() < 0.5:
+            name = f"strftime('%Y', {name})"
+        elif f.op == "YEAR":
+            return f"{name} BETWEEN '{f.values[0]}-01-01' AND '{f.values[0]}-12-31'"
+        tails = {
+            "IS NULL": "",
+            "IS NOT NULL": "",
+            "BETWEEN": " AND ".join(values),
+            "IN": f"({', '.join(values)})",
+            "STARTS": f"'{''.join(map(str, f.values))}%'",
+            "ENDS": f"'%{''.join(map(str, f.values))}'",
+            "CONTAINS": f"'%{''.join(map(str, f.values))}%'",
+        }
+        sign = {"YEAR": "=", "STARTS": "LIKE", "ENDS": "LIKE", "CONTAINS": "LIKE"}.get(f.op, f.op)
+        return f"{name} {sign} {tails.get(f.op, ''.join(values))}".rstrip()
 
     def subject(self, table: Table, low: int = 0, high: int = 2, but: Sequence[Column] = ()) -> tuple[str, str]:
         """A noun phrase for rows of the table and the WHERE clause (or nothing) that picks them."""
@@ -127,13 +128,22 @@ class Scene:
     def projection(self, table: Table, alias: str = "", plural: bool = True) -> tuple[str, str]:
         """One to three columns, in words and in SQL."""
         count = self.rng.choice([1, 1, 2, 2, 3])
-        first, *others = table.columns
+        first, *others = [column for column in table.columns if column.kind != "bool"]
         columns = [first, *self.rng.sample(others, min(len(others), count - 1))]
         if self.rng.random() < 0.2:
-            columns = self.rng.sample(table.columns, min(len(table.columns), count))
+            columns = self.rng.sample([first, *others], min(len(others) + 1, count))
         prefix = f"{alias}." if alias else ""
+        if first.kind not in NAMES and self.rng.random() < 0.3:
+            labels = ["id", *(column.label for column in columns[1:])]
+            names = [self.key(table), *(self.col(table, column) for column in columns[1:])]
+            return series([several(label) if plural else label for label in labels]), prefix + f", {prefix}".join(names)
         words = series([several(column.label) if plural else column.label for column in columns])
         return words, ", ".join(prefix + self.col(table, column) for column in columns)
+
+    def named_table(self) -> Table:
+        """A random table whose rows have a name."""
+        tables = [table for table in self.domain.tables.values() if table.columns[0].kind in NAMES]
+        return self.rng.choice(tables)
 
     def name(self, table: Table) -> str:
         """The column a row is called by."""
@@ -155,7 +165,7 @@ class Scene:
 
     def ask(self, *things: str, leads: Sequence[str] = LIST_LEADS, **slots: str) -> str:
         """One of the noun phrases inside a random request."""
-        return say(self.rng, leads, x=self.rng.choice(things).format(**slots))
+        return ask(self.rng, leads, self.rng.choice(things).format(**slots))
 
     def context(self) -> str:
         """CREATE TABLE statements: the tables and columns used, a few more, at times one more table."""

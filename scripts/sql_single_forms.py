@@ -1,20 +1,14 @@
 """Question forms over one table; each returns a question and its SQL, or raises SkipFormError."""
+# ruff: noqa: S608 - queries are what these functions write; their parts are names of our own
 
 from __future__ import annotations
 
 from domain_columns import Column
+from filters import noun_phrase
 from sql_scene import Scene
-from wording import COMPARED, ONE_LEADS, article, noun_phrase, number_word, several
+from wording import AGGREGATES, LIST_LEADS, NOT_ADDED, ONE_LEADS, article, number_word, ranked, several
 
 Pair = tuple[str, str]
-
-WORDS = {
-    "AVG": ("average", "mean"),
-    "SUM": ("total", "combined", "summed"),
-    "MAX": ("highest", "maximum", "largest"),
-    "MIN": ("lowest", "minimum", "smallest"),
-}
-NOT_ADDED = ("age", "rating", "score", "stars", "grade", "altitude", "height", "experience", "price", "rate", "fee")
 
 
 def is_number(column: Column) -> bool:
@@ -34,27 +28,9 @@ def is_category(column: Column) -> bool:
 
 def function_for(s: Scene, column: Column) -> tuple[str, str]:
     """An aggregate function that suits the column, and its word."""
-    names = [name for name in WORDS if name != "SUM" or column.label.split()[-1] not in NOT_ADDED]
+    names = [name for name in AGGREGATES if name != "SUM" or column.label.split()[-1] not in NOT_ADDED]
     name = s.rng.choice(names)
-    return name, s.rng.choice(WORDS[name])
-
-
-def extreme(s: Scene, column: Column, most: bool) -> str:
-    """`with the highest price`, or a word such as `oldest` marked by a leading `!`."""
-    words = COMPARED.get(column.label.split()[-1])
-    if words and s.rng.random() < 0.6:
-        return "!" + words[2 if most else 3]
-    if column.kind == "date":
-        return f"with the {'latest' if most else 'earliest'} {column.label}"
-    if column.is_year:
-        return f"with the {'latest' if most else 'earliest'} {column.label}"
-    return f"with the {s.rng.choice(['highest', 'largest', 'greatest'] if most else ['lowest', 'smallest'])} {column.label}"
-
-
-def ranked(s: Scene, column: Column, most: bool, noun: str, count: str = "") -> str:
-    """`the three oldest patients` or `the three patients with the lowest weight`."""
-    words = extreme(s, column, most)
-    return f"the {count} {words[1:]} {noun}" if words[0] == "!" else f"the {count} {noun} {words}"
+    return name, s.rng.choice(AGGREGATES[name])
 
 
 def listing(s: Scene) -> Pair:
@@ -72,7 +48,7 @@ def listing(s: Scene) -> Pair:
 
 def named_rows(s: Scene) -> Pair:
     """The names of the rows that pass the filters, asked without naming the column."""
-    table = s.any_table()
+    table = s.named_table()
     noun, where = s.subject(table, 1, 2, but=table.columns[:1])
     who = "Who are the {n}?" if table.columns[0].kind == "person" else "Which {n} are there?"
     question = s.say(who, "Name the {n}.", "Which are the {n}?", "Name all {n}.", "Which {n} do we have?", n=noun)
@@ -102,7 +78,7 @@ def sorted_listing(s: Scene) -> Pair:
             order = f"by {by.label}, " + ("latest first" if down else "earliest first")
     else:
         order = f"by {by.label} in reverse alphabetical order" if down else f"alphabetically by {by.label}"
-    question = s.ask("the {c} of {n} sorted {o}", "the {c} of all {n}, ordered {o}", "{c} of {n} {o}",
+    question = s.ask("the {c} of {n} sorted {o}", "the {c} of all {n}, ordered {o}", "{c} of {n}, sorted {o}",
                      c=words, n=noun, o=order)  # fmt: skip
     return question, f"SELECT {columns} FROM {s.tab(table)}{where} ORDER BY {s.col(table, by)}{' DESC' if down else ''}"
 
@@ -162,30 +138,31 @@ def top_rows(s: Scene) -> Pair:
     noun, where = s.subject(table, 0, 1, but=[by])
     words, columns = s.projection(table)
     size = ("top " if most and s.rng.random() < 0.3 else "") + number_word(s.rng, count)
-    question = s.ask("the {c} of {t}", "{c} of {t}", "the {c} for {t}", c=words, t=ranked(s, by, most, noun, size))
+    question = s.ask("the {c} of {t}", "{c} of {t}", "the {c} for {t}", c=words, t=ranked(s.rng, by, most, noun, size))
     order = f"{s.col(table, by)}{' DESC' if most else ''}"
     return question, f"SELECT {columns} FROM {s.tab(table)}{where} ORDER BY {order} LIMIT {count}"
 
 
 def top_row(s: Scene) -> Pair:
     """The first row by a number or date."""
-    table = s.any_table()
+    table = s.named_table()
     by = s.some(table, lambda c: is_ordered(c) and not c.nullable)
     most = s.rng.random() < 0.6
     noun, where = s.subject(table, 0, 1, but=[by])
     columns = s.name(table)
     if where:
-        one = ranked(s, by, most, "one")
+        one = ranked(s.rng, by, most, "one")
         question = s.say("Among {n}, find {t} and return its {c}.", "Of the {n}, name {t}.", "Among {n}, which is {t}?",
                          n=noun, t=one, c=table.columns[0].label)  # fmt: skip
     elif s.rng.random() < 0.5:
         words, columns = s.projection(table, plural=False)
-        question = s.ask("the {c} of {t}", "{c} of {t}", c=words, t=ranked(s, by, most, table.singular))
+        leads = LIST_LEADS if " and " in words else ONE_LEADS
+        question = s.ask("the {c} of {t}", c=words, t=ranked(s.rng, by, most, table.singular), leads=leads)
     else:
         who = "Who is {t}?" if table.columns[0].kind == "person" else "Which is {t}?"
         question = s.say("Which {e} has the {w} {c}?" if is_number(by) else who, who, "Name {t}.", "Find {t}.",
-                         e=table.singular, t=ranked(s, by, most, table.singular), c=by.label,
-                         w=s.rng.choice(WORDS["MAX" if most else "MIN"]))  # fmt: skip
+                         e=table.singular, t=ranked(s.rng, by, most, table.singular), c=by.label,
+                         w=s.rng.choice(AGGREGATES["MAX" if most else "MIN"]))  # fmt: skip
     order = f"{s.col(table, by)}{' DESC' if most else ''}"
     return question, f"SELECT {columns} FROM {s.tab(table)}{where} ORDER BY {order} LIMIT 1"
 
@@ -196,9 +173,11 @@ def same_in_both(s: Scene) -> Pair:
     column = s.some(table, is_category)
     one, two = s.filters(table, 2, but=[column])
     how = s.rng.choice(["INTERSECT", "EXCEPT", "UNION"])
-    words = {"INTERSECT": ("that occur both among {a} and among {b}", "shared by {a} and {b}"),
-             "EXCEPT": ("that occur among {a} but not among {b}", "of {a} that no {b} have"),
-             "UNION": ("that occur among {a} or among {b}", "of {a} together with those of {b}, without duplicates")}
+    words = {
+        "INTERSECT": ("that occur both among {a} and among {b}", "shared by {a} and {b}"),
+        "EXCEPT": ("that occur among {a} but not among {b}", "of {a} that no {b} have"),
+        "UNION": ("that occur among {a} or among {b}", "of {a} together with those of {b}, without duplicates"),
+    }
     tail = s.rng.choice(words[how][:1] if how == "EXCEPT" else words[how])
     question = s.ask("the {c} " + tail, c=several(column.label), a=noun_phrase(table.nouns, [one]),
                      b=noun_phrase(table.nouns, [two]))  # fmt: skip
@@ -233,9 +212,16 @@ def at_extreme(s: Scene) -> Pair:
     words, columns = s.projection(table)
     name, most = s.col(table, column), s.rng.random() < 0.6
     which = ("latest" if most else "earliest") if column.kind == "date" or column.is_year else s.rng.choice(
-        WORDS["MAX" if most else "MIN"])  # fmt: skip
-    question = s.ask("the {c} of all {n} that share the {w} {v}", "the {c} of every one of the {n} with the {w} {v}, ties included",
-                     "the {c} of the {n} whose {v} equals the {w} {v}", c=words, n=table.nouns, w=which, v=column.label)
+        AGGREGATES["MAX" if most else "MIN"])  # fmt: skip
+    question = s.ask(
+        "the {c} of all {n} that share the {w} {v}",
+        "the {c} of all {n} tied for the {w} {v}",
+        "the {c} of the {n} whose {v} equals the {w} {v}",
+        c=words,
+        n=table.nouns,
+        w=which,
+        v=column.label,
+    )
     inner = f"SELECT {'MAX' if most else 'MIN'}({name}) FROM {s.tab(table)}"
     return question, f"SELECT {columns} FROM {s.tab(table)} WHERE {name} = ({inner})"
 

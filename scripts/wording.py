@@ -1,12 +1,12 @@
-"""English for the question generators: filters with their many phrasings, noun phrases, questions around them."""
+"""English for the question generators: plurals, articles, superlatives, and the requests around a noun phrase."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from domain_columns import NAMES, Column, Value
+from domain_columns import Column, Value
 
 # label word -> (more than, less than, most, least)
 COMPARED = {
@@ -22,10 +22,16 @@ COMPARED = {
     "rating": ("rated above", "rated below", "highest-rated", "lowest-rated"),
     "area": ("larger than", "smaller than", "largest", "smallest"),
 }
-AFTER_PREPOSITION = {"city": ["in", "from", "located in"], "country": ["from", "in", "based in"]}
 SMALL = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-SINGULAR_S = {"address", "status", "class", "bonus"}
+SINGULAR_S = {"address", "loss", "status", "class", "bonus"}
 UNCOUNTED = {"mileage", "attendance", "experience", "stock", "climate", "audience"}
+AGGREGATES = {
+    "AVG": ("average", "mean"),
+    "SUM": ("total", "combined", "summed"),
+    "MAX": ("highest", "maximum", "largest"),
+    "MIN": ("lowest", "minimum", "smallest"),
+}
+NOT_ADDED = ("age", "rating", "score", "stars", "grade", "altitude", "height", "experience", "price", "rate", "fee")
 LIST_LEADS = (
     "List {x}.", "Show {x}.", "What are {x}?", "Give me {x}.", "Find {x}.", "Return {x}.", "Get {x}.", "{x}",
     "Can you list {x}?", "I need {x}.", "Please show {x}.", "Display {x}.", "I want to see {x}.", "Tell me {x}.",
@@ -36,31 +42,25 @@ ONE_LEADS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Filter:
-    """A condition on one column and the words that say it behind (or, `before`, ahead of) a plural noun."""
-
-    column: Column
-    op: str
-    values: tuple[Value, ...]
-    phrase: str
-    before: bool = False
-
-
 def number_word(rng: random.Random, number: int) -> str:
     """A small count as a digit or a word."""
     return SMALL[number] if number <= 10 and rng.random() < 0.5 else str(number)
 
 
 def article(word: str) -> str:
-    """The word with `a` or `an`."""
-    return ("an " if word[0].lower() in "aeio" else "a ") + word
+    """The word with `a` or `an`, or alone where it is a plural."""
+    if several(word) == word:
+        return word
+    return ("an " if word[0].lower() in "aeio" or word == "h-index" else "a ") + word
 
 
 def several(word: str) -> str:
     """The plural of a label: its head noun (`number of beds`, `delay in minutes`) takes the ending."""
     words = word.split()
-    head = next((i for i, part in enumerate(words) if i and part in ("of", "in", "as", "built", "planted", "sold")), len(words)) - 1
+    tails = [
+        i for i, part in enumerate(words) if i and part in ("of", "in", "as", "built", "planted", "sold", "painted")
+    ]
+    head = (tails[0] if tails else len(words)) - 1
     noun = words[head]
     if noun in SINGULAR_S:
         noun += "es"
@@ -72,6 +72,15 @@ def several(word: str) -> str:
         noun += "s"
     words[head] = noun
     return " ".join(words)
+
+
+def agree(label: str, words: str) -> str:
+    """The words with their verb in the plural where the label is one."""
+    if several(label) != label or label in UNCOUNTED:
+        return words
+    for one, more in ((" is ", " are "), (" does not ", " do not "), (" exceeds ", " exceed ")):
+        words = words.replace(f"{label}{one}", f"{label}{more}")
+    return words
 
 
 def pretty(value: Value, rng: random.Random, quote: float = 0.4) -> str:
@@ -91,145 +100,38 @@ def pick_values(column: Column, data: Sequence[Value], rng: random.Random) -> li
     return list(present)
 
 
-def make_filter(column: Column, data: Sequence[Value], rng: random.Random) -> Filter | None:
-    """One random filter on the column, None where the kind or the data offers none."""
-    values = pick_values(column, data, rng)
-    missing = column.nullable and any(value is None for value in data)
-    if missing and rng.random() < 0.35:
-        return null_filter(column, rng)
-    if column.kind == "bool":
-        word = column.name.removeprefix("is_").removeprefix("has_").replace("_", " ")
-        owns = column.name.startswith("has_") or column.name == "free_entry"
-        if rng.random() < 0.6:
-            return Filter(column, "=", (1,), f"with {article(word)}" if owns else f"that are {word}")
-        return Filter(column, "=", (0,), f"without {article(word)}" if owns else f"that are not {word}")
-    if len(values) < 2:
-        return None
-    if column.is_category:
-        return category_filter(column, values, rng)
-    if column.kind in NAMES:
-        return text_filter(column, [str(value) for value in values], rng)
-    if column.kind == "date":
-        return date_filter(column, sorted(str(value) for value in values[:2]), rng)
-    return number_filter(column, sorted(values[:2], key=lambda value: float(value or 0)), rng)
-
-
-def null_filter(column: Column, rng: random.Random) -> Filter:
-    """A filter on a value that is missing or present."""
-    if rng.random() < 0.5:
-        words = rng.choice(["with no {0}", "that have no {0}", "whose {0} is missing", "where the {0} is not set",
-                            "without {a}", "whose {0} is unknown"])  # fmt: skip
-        return Filter(column, "IS NULL", (), words.format(column.label, a=article(column.label)))
-    words = rng.choice(["that have {a}", "whose {0} is known", "where the {0} is set", "with a known {0}"])
-    return Filter(column, "IS NOT NULL", (), words.format(column.label, a=article(column.label)))
-
-
-def category_filter(column: Column, values: list[Value], rng: random.Random) -> Filter:
-    """Equality, inequality or membership of a category."""
-    one, two = pretty(values[0], rng), pretty(values[1], rng)
-    label = column.label
-    kind = rng.random()
-    if kind < 0.15:
-        words = rng.choice(["whose {0} is {1} or {2}", "with {0} {1} or {2}", "where {0} is either {1} or {2}"])
-        return Filter(column, "IN", tuple(values[:2]), words.format(label, one, two))
-    if kind < 0.3:
-        words = rng.choice(["whose {0} is not {1}", "with {a} other than {1}", "where the {0} is anything but {1}",
-                            "that do not have {0} {1}"])  # fmt: skip
-        return Filter(column, "<>", (values[0],), words.format(label, one, a=article(label)))
-    if column.kind == "adj" and rng.random() < 0.7:
-        return Filter(column, "=", (values[0],), str(values[0]), before=True)
-    if column.kind in AFTER_PREPOSITION and label in AFTER_PREPOSITION and rng.random() < 0.6:
-        return Filter(column, "=", (values[0],), f"{rng.choice(AFTER_PREPOSITION[column.kind])} {values[0]}")
-    words = rng.choice(["whose {0} is {1}", "with {0} {1}", "where the {0} is {1}", "that have {0} {1}",
-                        "with the {0} {1}", "whose {0} equals {1}"])  # fmt: skip
-    return Filter(column, "=", (values[0],), words.format(label, one))
-
-
-def text_filter(column: Column, values: list[str], rng: random.Random) -> Filter:
-    """Equality, a beginning, an ending or a part of a name."""
-    value = values[0]
-    label = column.label
-    kind = rng.random()
-    if kind < 0.34 or column.kind == "code":
-        words = rng.choice(["whose {0} starts with {1}", "with {a} starting with {1}", "whose {0} begins with {1}"])
-        part = value[: 1 if rng.random() < 0.7 else 2]
-        return Filter(column, "STARTS", (part,), words.format(label, pretty(part, rng, 0.8), a=article(label)))
-    if kind < 0.5:
-        words = rng.choice(["whose {0} ends with {1}", "with {a} ending in {1}"])
-        part = value[-2:]
-        return Filter(column, "ENDS", (part,), words.format(label, pretty(part, rng, 0.9), a=article(label)))
-    if kind < 0.75 and " " in value:
-        words = rng.choice(["whose {0} contains {1}", "with {1} in the {0}", "that have {1} in their {0}",
-                            "whose {0} includes the word {1}"])  # fmt: skip
-        part = value.split()[-1]
-        return Filter(column, "CONTAINS", (part,), words.format(label, pretty(part, rng, 0.8)))
-    words = rng.choice(["whose {0} is {1}", "with the {0} {1}", "where the {0} is {1}"])
-    return Filter(column, "=", (value,), words.format(label, pretty(value, rng)))
-
-
-def date_filter(column: Column, values: list[str], rng: random.Random) -> Filter:
-    """A day, a range of days or a year."""
-    verb = f"{column.verb} " if column.verb else ""
-    of = "" if verb else f"whose {column.label} is "
-    with_ = "" if verb else f"with {article(column.label)} "
-    first, last = values
-    year = first[:4]
-    kind = rng.random()
-    if kind < 0.25:
-        words = rng.choice(["{v}{o}after {0}", "{v}{w}later than {0}", "{v}{o}since the day after {0}"][:2])
-        return Filter(column, ">", (first,), words.format(first, v=verb, o=of, w=with_))
-    if kind < 0.45:
-        words = rng.choice(["{v}{o}before {0}", "{v}{w}earlier than {0}", "{v}{o}prior to {0}"])
-        return Filter(column, "<", (last,), words.format(last, v=verb, o=of, w=with_))
-    if kind < 0.55:
-        return Filter(column, ">=", (first,), f"{verb}{of}on or after {first}")
-    if kind < 0.75 or column.low == column.high:
-        words = rng.choice(["{v}{o}between {0} and {1}", "{v}{w}from {0} to {1}"])
-        return Filter(column, "BETWEEN", (first, last), words.format(first, last, v=verb, o=of, w=with_))
-    words = rng.choice(["{v}{o}in {0}", "{v}{w}in the year {0}", "{v}{o}in {0}"])
-    return Filter(column, "YEAR", (year,), words.format(year, v=verb, o=of, w=with_))
-
-
-def number_filter(column: Column, values: list[Value], rng: random.Random) -> Filter:
-    """A comparison or a range."""
-    low, high = values
-    label = column.label
-    more, less, *_ = COMPARED.get(label.split()[-1], ("", "", "", ""))
-    a = article(label)
-    kind = rng.random()
-    if kind < 0.3:
-        options = [f"whose {label} is greater than {low}", f"with {a} above {low}", f"with {a} over {low}",
-                   f"with more than {low} as {label}", f"where the {label} exceeds {low}"]  # fmt: skip
-        return Filter(column, ">", (low,), rng.choice([*options, *[f"{more} {low}"] * 3] if more else options))
-    if kind < 0.55:
-        options = [f"whose {label} is less than {high}", f"with {a} below {high}", f"with {a} under {high}",
-                   f"where the {label} is lower than {high}"]  # fmt: skip
-        return Filter(column, "<", (high,), rng.choice([*options, *[f"{less} {high}"] * 3] if less else options))
-    if kind < 0.67:
-        words = rng.choice(["with {a} of at least {0}", "whose {1} is {0} or more", "whose {1} is at least {0}"])
-        return Filter(column, ">=", (low,), words.format(low, label, a=a))
-    if kind < 0.79:
-        words = rng.choice(["with {a} of at most {0}", "whose {1} is {0} or less", "whose {1} does not exceed {0}"])
-        return Filter(column, "<=", (high,), words.format(high, label, a=a))
-    words = rng.choice(["with {a} between {0} and {1}", "whose {2} is between {0} and {1}",
-                        "whose {2} lies between {0} and {1}", "with {a} from {0} to {1}"])  # fmt: skip
-    return Filter(column, "BETWEEN", (low, high), words.format(low, high, label, a=a))
-
-
-def noun_phrase(noun: str, filters: Sequence[Filter], joiner: str = "and") -> str:
-    """The noun with its filters around it; with `or` none may stand ahead."""
-    ahead = [f.phrase for f in filters if f.before and joiner == "and"]
-    behind = [f"whose {f.column.label} is {f.phrase}" if f.before else f.phrase
-              for f in filters if joiner != "and" or not f.before]  # fmt: skip
-    words = [*ahead, noun]
-    if behind:
-        words.append(f" {joiner} ".join(behind))
-    return " ".join(words)
-
-
 def series(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def extreme(rng: random.Random, column: Column, most: bool) -> str:
+    """`with the highest price`, or a word such as `oldest` marked by a leading `!`."""
+    words = COMPARED.get(column.label.split()[-1])
+    if words and rng.random() < 0.6:
+        return "!" + words[2 if most else 3]
+    if column.kind == "date":
+        return f"with the {'latest' if most else 'earliest'} {column.label}"
+    if column.is_year:
+        return f"with the {'latest' if most else 'earliest'} {column.label}"
+    word = rng.choice(["highest", "largest", "greatest"] if most else ["lowest", "smallest"])
+    return f"with the {word} {column.label}"
+
+
+def ranked(rng: random.Random, column: Column, most: bool, noun: str, count: str = "") -> str:
+    """`the three oldest patients` or `the three patients with the lowest weight`."""
+    words = extreme(rng, column, most)
+    return f"the {count} {words[1:]} {noun}" if words[0] == "!" else f"the {count} {noun} {words}"
+
+
+def ask(rng: random.Random, leads: Sequence[str], thing: str) -> str:
+    """A request for the thing; what is no plural noun phrase is not asked with `What are`."""
+    if thing.startswith(("how many", "each ", "for ")):
+        leads = [lead for lead in leads if not lead.startswith(("What", "I would", "Calculate", "Compute"))]
+    elif re.match(r"the (number|count|mean|combined|summed|total|average|range|gap|difference|highest|lowest|maximum|"
+                  r"minimum|largest|smallest) ", thing) and " and " not in thing:  # fmt: skip
+        leads = [lead.replace("What are", "What is") for lead in leads]
+    return say(rng, leads, x=thing)
 
 
 def say(rng: random.Random, templates: Sequence[str], **slots: str) -> str:

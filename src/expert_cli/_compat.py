@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+import warnings
+from functools import partial
 from typing import Any
+
+
+def quiet_imports() -> None:
+    """Keep third parties from fetching code and from talking past the console; call it before they are imported.
+
+    bitsandbytes 0.50.2 (backends/cpu/ops.py, backends/mps/ops.py) downloads and runs a kernel from the hub while it is
+    imported, wherever the package `kernels` is installed; without it, it logs that it could not. An entry of None makes
+    that import fail. peft 0.21.2 asks transformers by an old name. Remove when bitsandbytes asks first.
+    """
+    sys.modules.setdefault("kernels", None)  # type: ignore[arg-type]
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
 
 
 def keep_autograd_on_cpu(model: Any) -> None:
@@ -15,3 +31,19 @@ def keep_autograd_on_cpu(model: Any) -> None:
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
+
+
+def keep_8bit_scales(model: Any) -> None:
+    """Keep the scales of 8-bit weights where the forward pass reads them.
+
+    peft 0.21.2 (utils/integrations.py, dequantize_module_weight): on a CPU, DoRA rebuilds the weight in every forward, and
+    bitsandbytes' next `init_8bit_state` then takes the rebuilt weight's missing scales over. Remove when peft keeps them.
+    """
+    for module in model.modules():
+        if hasattr(module, "init_8bit_state") and getattr(module.weight, "CB", None) is not None:
+            module.init_8bit_state()
+            module.init_8bit_state = partial(_forget_rebuilt_state, module)
+
+
+def _forget_rebuilt_state(module: Any) -> None:
+    module.weight.CB = module.weight.SCB = None

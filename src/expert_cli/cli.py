@@ -21,7 +21,7 @@ app = typer.Typer(
     help="A manifest goes in, a trained expert comes out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (train, validate, schema, init):

@@ -18,6 +18,7 @@ from expert_cli.console import Reporter
 from expert_cli.data.encode import Encoder, encode, template_for
 from expert_cli.data.loader import DocumentDataset
 from expert_cli.data.rows import Rows
+from expert_cli.data.skeleton import RenderChat
 from expert_cli.data.sources import DataRows, read_training_rows
 from expert_cli.data.templates import Template
 from expert_cli.errors import InputError, LockedOrDamaged
@@ -29,7 +30,8 @@ from expert_cli.model.kernels import Kernel, kernel_plan, switch_on
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import decoder_layers, recompute
 from expert_cli.model.sources import LocalModel, locate
-from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.model.tokenizer import TokenizerInfo
+from expert_cli.model.tokenizer import load as load_tokenizer
 from expert_cli.paths import RunPaths, cache_folder
 from expert_cli.plan import Plan
 from expert_cli.runconfig import RunConfig
@@ -165,7 +167,7 @@ def _read_rows(run: RunConfig, report: Reporter) -> DataRows:
     local = run.manifest.parent / "datasets" / "train.jsonl"
     rows = read_training_rows(run.data, report, alternatives=(local,) if local.is_file() else ())
     report.say(
-        f"data      {len(rows.train):,} rows to train, {len(rows.validation or ()):,} to evaluate; {rows.report.mapping}"
+        f"data      {len(rows.train):,} rows to train, {len(rows.validation or ()):,} to evaluate; {rows.train_report.mapping}"
     )
     return rows
 
@@ -174,11 +176,15 @@ def _template(tokenizer: TokenizerInfo, run: RunConfig, rows: DataRows) -> Templ
     return template_for(
         tokenizer.backend,
         run.model.template,
-        render_chat=tokenizer.render_chat if tokenizer.has_chat_template else None,
+        render_chat=_render_chat(tokenizer) if tokenizer.has_chat_template else None,
         eos_token=tokenizer.eos_token,
         completion_only=run.data.completion_only,
-        input_column=rows.input_column,
+        input_column=rows.train_report.input_column,
     )
+
+
+def _render_chat(tokenizer: TokenizerInfo) -> RenderChat:
+    return lambda messages, prompt: tokenizer.render_chat(messages, add_generation_prompt=prompt)
 
 
 def _documents(
@@ -276,8 +282,8 @@ def _write_run_json(
             "template": template.name,
             "data": {
                 "files": {str(path): sha256_of(path) for path in rows.files},
-                "mapping": rows.report.mapping,
-                "dropped": rows.report.dropped,
+                "mapping": rows.train_report.mapping,
+                "dropped": rows.train_report.dropped,
             },
             "model": {"name": source.name, "kind": source.kind, "sha256": source.sha256},
             "tokenizer": {"sha256": tokenizer.sha256},

@@ -41,7 +41,7 @@ def resolve_sources(
         share = written.validation_split or 0.05
     elif written.validation_split and not held_out:
         share = written.validation_split
-    return train, held_out if evaluates else (), share, _mapping(written), _filters(written)
+    return train, held_out, share, _mapping(written), _filters(written)
 
 
 def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:

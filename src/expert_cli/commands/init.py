@@ -11,7 +11,6 @@ from expert_cli.commands.options import Debug, Json, Quiet
 from expert_cli.console import Console
 from expert_cli.errors import InputError
 from expert_cli.files import write_text
-from expert_cli.manifest.starter import EXAMPLE_ROWS, starter_manifest
 
 
 def init(
@@ -31,6 +30,8 @@ def init(
 
         expert-cli init expert-regex --folder work
     """
+    from expert_cli.manifest.starter import EXAMPLE_ROWS, starter_manifest
+
     console = Console("init", as_json=as_json, quiet=quiet)
     if not name or Path(name).name != name or name.startswith("."):
         raise InputError(f'"{name}" cannot be the name of a folder', "use letters, digits, - and _")

@@ -6,7 +6,6 @@ import json
 
 from expert_cli.commands.options import Debug, Json
 from expert_cli.console import Console
-from expert_cli.manifest.schema import Manifest
 
 
 def schema(as_json: Json = False, debug: Debug = False) -> None:  # noqa: ARG001  --debug is read by cli.main
@@ -18,6 +17,8 @@ def schema(as_json: Json = False, debug: Debug = False) -> None:  # noqa: ARG001
 
         expert-cli schema --json
     """
+    from expert_cli.manifest.schema import Manifest
+
     console = Console("schema", as_json=as_json)
     document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Manifest.model_json_schema()}
     if as_json:

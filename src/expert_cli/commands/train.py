@@ -8,12 +8,8 @@ from typing import Annotated
 
 import typer
 
-from expert_cli import machine
-from expert_cli.commands.effects_table import show_effects
 from expert_cli.commands.options import BaseModel, Debug, Json, ManifestPath, Offline, Quiet
-from expert_cli.config import Overrides
 from expert_cli.console import Console
-from expert_cli.plan import make_plan
 
 
 def train(
@@ -48,6 +44,11 @@ def train(
 
         expert-cli train -m experts/expert-sql/manifest.json --set training.config.learning_rate=1e-4
     """
+    from expert_cli import machine
+    from expert_cli.commands.effects_table import show_effects
+    from expert_cli.config import Overrides
+    from expert_cli.plan import make_plan
+
     console = Console("train", as_json=as_json, quiet=quiet)
     if device not in ("auto", "cpu", "cuda"):
         raise typer.BadParameter(f"--device {device}: must be auto, cpu or cuda")
@@ -74,9 +75,12 @@ def train(
     if not quiet:
         show_effects(console, plan.effects, short=True, to_stdout=False)
 
+    console.say("loading the training libraries")
+    from expert_cli._compat import quiet_imports
+
+    quiet_imports()
     from expert_cli import run
 
-    console.say("loading the training libraries")
     result = run.train(plan, facts, console, overwrite=overwrite)
     if as_json:
         console.document(result.as_json())

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expert_cli import machine
-from expert_cli.commands.effects_table import show_effects
 from expert_cli.commands.options import BaseModel, Debug, Json, Quiet
-from expert_cli.config import Overrides, missing_data
 from expert_cli.console import Console
 from expert_cli.errors import ExpertError, Fault, ManifestError
-from expert_cli.plan import Plan, make_plan
+
+if TYPE_CHECKING:
+    from expert_cli.machine import Machine
+    from expert_cli.plan import Plan
 
 
 def validate(
@@ -33,6 +33,8 @@ def validate(
 
         expert-cli validate experts/*/manifest.json --json
     """
+    from expert_cli import machine
+
     console = Console("validate", as_json=as_json, quiet=quiet)
     facts = machine.inspect()
     rows = [_check(path, facts, base_model) for path in manifests]
@@ -45,7 +47,10 @@ def validate(
     raise typer.Exit(0 if valid else 2)
 
 
-def _check(path: Path, facts: machine.Machine, base_model: str | None) -> dict[str, Any]:
+def _check(path: Path, facts: Machine, base_model: str | None) -> dict[str, Any]:
+    from expert_cli.config import Overrides, missing_data
+    from expert_cli.plan import make_plan
+
     plan: Plan | None = None
     errors: list[Fault] = []
     try:
@@ -74,6 +79,8 @@ def _as_json(row: dict[str, Any]) -> dict[str, Any]:
 
 def _show(console: Console, row: dict[str, Any], *, quiet: bool) -> None:
     if row["plan"] and not quiet:
+        from expert_cli.commands.effects_table import show_effects
+
         show_effects(console, row["plan"].effects, short=False, to_stdout=True)
     for warning in row["warnings"]:
         console.warn(warning)

@@ -1,15 +1,19 @@
 """Documents become token ids: the one place that decides which tokens are trained.
 
-Every piece is encoded by itself, so that no merge crosses the border between prompt and answer, and in large batches.
-A piece of the user's has control tokens as plain text in it. Tokenizers with a word prefix (SentencePiece's "▁") put it at
-the start of a text, or after every control token; a piece in the middle of a stretch of text must not get one:
+Every piece is encoded by itself, in large batches, so that no merge crosses the border between prompt and answer. In a
+piece of the user's, control tokens are plain text.
 
-    <s>  [INST] How many?  [/INST]  |  4</s>          start | section | middle: where a piece stands
+Tokenizers with a word prefix (SentencePiece's "▁") put it at the start of a text, some after every control token too; a
+piece that goes on in the middle of a stretch of text must not get one. So pieces are encoded by where they stand:
+
+    <s>  "[INST] How many?[/INST]"  " 4"  </s>
+         after a control token      after text
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -107,6 +111,7 @@ class Encoder:
         spec = json.loads(tokenizer.to_str())
         spec["added_tokens"] = [{**t, "special": t["special"] or t["content"] in control} for t in spec["added_tokens"]]
         self._control = tuple(control)
+        self._any_control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))))
         self._swallowing = tuple(t["content"] for t in spec["added_tokens"] if t["rstrip"] and t["content"] in control)
         variants = (spec, _without_prefix(spec, everywhere=False), _without_prefix(spec, everywhere=True))
         self._copies: list[Tokenizer] = []
@@ -138,7 +143,7 @@ class Encoder:
     def _encode_batch(
         self, documents: Sequence[Document]
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int64]]:
-        """Return flat ids, which of them are trained, and the length of each document; equal pieces are encoded once."""
+        """Return flat ids, which are trained, and the length of each document; equal pieces are encoded once."""
         jobs: dict[tuple[str, bool, int], int] = {}
         order: list[int] = []
         flags: list[bool] = []
@@ -179,6 +184,11 @@ class Encoder:
             kept = text.lstrip() if swallow and not trained else text
             if not kept:
                 continue
+            # The stretches after the first control token have their prefixes, as they would in the whole text.
+            first = self._any_control.search(kept) if control and variant == 2 else None
+            if first:
+                yield kept[: first.start()], control, trained, variant
+                kept, variant = kept[first.start() :], 1
             yield kept, control, trained, variant
             swallow = control and kept.rstrip().endswith(self._swallowing)
             variant = 1 if control and (swallow or kept.endswith(self._control)) else 2

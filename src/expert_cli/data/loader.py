@@ -1,6 +1,6 @@
 """Encoded documents become batches: one document a row, padded to the longest of its batch.
 
-Labels are -100 by position, at untrained tokens and at padding: never by id, since the padding id may be the end token's.
+Labels are -100 by position, at untrained tokens and at padding: never by id, since the padding may be the end token.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Collator:
 class LengthGroupedSampler(Sampler[int]):
     """An order in which neighbours have similar lengths; the same for the same seed and epoch.
 
-    Rows are shuffled, sorted by length within stretches of 50 batches, and the batches shuffled; a short batch comes last.
+    Rows are shuffled, sorted by length within 50 batches at a time, and the batches shuffled; a short batch comes last.
     """
 
     def __init__(self, lengths: Sequence[int] | NDArray[np.int64], batch_size: int, seed: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,7 +22,7 @@ class Rows:
     """Rows of one kind, column by column; all lists of a kind have the same length.
 
     pair: instruction, input ("" where there is none), response. messages: one tuple of messages a row, ending with an
-    assistant turn. text: whole documents. `origins` has one "file:line" (or "dataset row N") a row, for error messages.
+    assistant turn. text: whole documents. `origins` has one "file:line" (or "file:row N") a row, for error messages.
     """
 
     kind: RowKind
@@ -36,18 +37,66 @@ class Rows:
         """Return the number of rows."""
         return len(self.origins)
 
+    def columns(self) -> list[list[str]]:
+        """Return the columns of text that this kind fills, in reading order; none for messages."""
+        if self.kind == "pair":
+            return [self.instruction, self.input, self.response]
+        return [self.text] if self.kind == "text" else []
+
+    def content(self, row: int) -> tuple[str, ...]:
+        """Return all text of one row, roles included: two rows are repeats when this is equal."""
+        if self.kind == "messages":
+            return tuple(part for turn in self.messages[row] for part in (turn.role, turn.content))
+        return tuple(column[row] for column in self.columns())
+
+    def characters(self, row: int) -> int:
+        """Return the length of a row's text, prompt and answer together."""
+        if self.kind == "messages":
+            return sum(len(turn.content) for turn in self.messages[row])
+        return sum(len(column[row]) for column in self.columns())
+
+    def extend(self, other: Rows, rows: Iterable[int]) -> None:
+        """Append the numbered rows of `other`, which is of the same kind, in the order given."""
+        numbers = list(rows)
+        for mine, theirs in zip(self.columns(), other.columns(), strict=True):
+            mine.extend(theirs[row] for row in numbers)
+        if self.kind == "messages":
+            self.messages.extend(other.messages[row] for row in numbers)
+        self.origins.extend(other.origins[row] for row in numbers)
+
 
 @dataclass
 class RowReport:
-    """What became of the rows that were read: how many are good, how many were left out for which reason."""
+    """What became of the rows that were read.
+
+    `dropped`: bad rows by reason, the first few named in `examples`. `filtered`: good rows that a filter of the manifest
+    leaves out, by reason. `mapping`: which column became what; `input_column`: the one that became the input.
+    """
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
     mapping: str = ""
+    input_column: str = ""
+    filtered: dict[str, int] = field(default_factory=dict)
 
     def drop(self, reason: str, where: str, *, keep_examples: int = 5) -> None:
-        """Count one row left out; the first few are kept as "where: reason"."""
+        """Count one bad row; the first few are kept as "where: reason"."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
         if len(self.examples) < keep_examples:
             self.examples.append(f"{where}: {reason}")
+
+    def leave_out(self, reason: str) -> None:
+        """Count one good row that a filter leaves out."""
+        self.filtered[reason] = self.filtered.get(reason, 0) + 1
+
+    def add(self, other: RowReport, *, keep_examples: int = 5) -> None:
+        """Add the counts of another source; its mapping is appended where it differs."""
+        self.read += other.read
+        for mine, theirs in ((self.dropped, other.dropped), (self.filtered, other.filtered)):
+            for reason, count in theirs.items():
+                mine[reason] = mine.get(reason, 0) + count
+        self.input_column = self.input_column or other.input_column
+        self.examples = (self.examples + other.examples)[:keep_examples]
+        if other.mapping not in self.mapping.split("; "):
+            self.mapping = f"{self.mapping}; {other.mapping}" if self.mapping else other.mapping

@@ -1,8 +1,8 @@
 """A chat template, rendered once for a sequence of roles and cut where the contents go.
 
-Private-use characters stand in for the contents, so that rows never pass through jinja and nothing in them can become a
-control token. What stands between two control tokens is one piece, as the tokenizer sees it at inference; only the border
-between prompt and answer always cuts.
+Private-use characters stand in for the contents, so that rows never pass through jinja and nothing in them can become
+a control token. What stands between two control tokens is one piece, as the tokenizer sees it at inference; only the
+border between prompt and answer always cuts.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -76,7 +77,7 @@ class Carver:
         before, after = full.split(_place(len(roles) - 1))
         gap = before[len(prompt) :] if before.startswith(prompt) else ""
         gap = "" if gap.strip(" ") else gap
-        end = self._control().search(after)
+        end = self._control.search(after)
         closing, end_token = (after[: end.end()], end[0]) if end else (self.eos_token, self.eos_token)
         if not prompt.startswith(self.bos_token):
             prompt = self.bos_token + prompt
@@ -103,7 +104,7 @@ class Carver:
         for number in answers:
             start = text.index(_place(number))
             stop = start + len(_place(number))
-            closing = self._control().search(text, stop)
+            closing = self._control.search(text, stop)
             if closing and closing[0] == end_token and not _PLACE.search(text, stop, closing.start()):
                 stop = closing.end()
             cuts += [start - len(gap) if text[:start].endswith(gap) else start, stop]
@@ -115,7 +116,7 @@ class Carver:
         trained = answer or not self.completion_only
         pieces: list[Segment | Slot] = []
         constant = ""
-        for part in self._control().split(text):
+        for part in self._control.split(text):
             if _PLACE.search(part):
                 pieces += [Segment(constant, True, trained)] if constant else []
                 constant = ""
@@ -127,6 +128,7 @@ class Carver:
         pieces += [Segment(constant, True, trained)] if constant else []
         return tuple(pieces)
 
+    @cached_property
     def _control(self) -> re.Pattern[str]:
         longest_first = sorted(self.control_tokens, key=lambda token: (-len(token), token))
         return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")

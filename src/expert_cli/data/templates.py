@@ -1,8 +1,8 @@
-"""Rows become documents: pieces of text that are the template's or the user's, trained or not.
+r"""Rows become documents: pieces of text that are the template's or the user's, trained or not.
 
 A row of ChatML, as it leaves here (C = the template's, control tokens count; U = the user's, they do not; * = trained):
 
-    C "<|im_start|>"  U "user\\nHow many?\\n\\nCREATE TABLE …"  C "<|im_end|>\\n<|im_start|>assistant\\n"
+    C "<|im_start|>"  U "user\nHow many?\n\nCREATE TABLE …"  C "<|im_end|>\n<|im_start|>assistant\n"
     U*"SELECT count(*) …"  C*"<|im_end|>"
 """
 
@@ -25,8 +25,8 @@ _SCHEMA_COLUMNS = ("schema", "context")
 class Template:
     """How rows are written down: one and the same for training, evaluation and generation.
 
-    `name` says which template it is; `end_token` closes every trained answer and is what generation must stop at (it need
-    not be the tokenizer's eos token). Built by `make_template`.
+    `name` says which template it is; `end_token` closes every trained answer and is what generation must stop at (it
+    need not be the tokenizer's eos token). Built by `make_template`.
     """
 
     name: str
@@ -95,9 +95,10 @@ class Template:
             done = stop
         ends = {self.carver.eos_token, self.end_token, reading.end} & self.carver.control_tokens
         bare = pieces[-1].text.rstrip()
-        if bare.endswith(tuple(ends)):
+        ended = bare.endswith(tuple(ends))
+        if ended or reading.turns:
             pieces[-1] = pieces[-1]._replace(text=bare)
-        else:
+        if not ended:
             pieces.append(Segment(self.end_token, True, True))
         return tuple(pieces)
 
@@ -119,8 +120,9 @@ def make_template(
     control_tokens: the tokenizer's, as spelled. bos_token: what the tokenizer itself puts before a text ("" = nothing);
     it stands there exactly once. `encode.template_for` asks a tokenizer for both. input_column: alpaca heads a column
     called schema or context "### Schema:".
-    Raises InputError: an unknown name; control tokens that the tokenizer lacks (an end token spelled in plain tokens would
-    be learnt as text, and nothing would stop generation); no end token; a chat template that loses what it is given.
+    Raises InputError: an unknown name; control tokens that the tokenizer lacks (an end token spelled in plain tokens
+    would be learnt as text, and nothing would stop generation); no end token; a chat template that loses text.
+    completion_only off: everything is trained, prompts too.
     """
     control = frozenset(control_tokens)
     if name and name not in STYLES:
@@ -154,7 +156,7 @@ def _require_control_tokens(name: str, style: Style, control: frozenset[str]) ->
     if missing:
         usable = sorted(n for n, s in STYLES.items() if control.issuperset(s.control))
         raise InputError(
-            f"prompt template {name!r} needs the control tokens {' '.join(missing)}, which this tokenizer does not have",
+            f"prompt template {name!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}",
             f"Leave prompt_template out (the tokenizer's own, else alpaca), or use one of: {', '.join(usable)}.",
         )
 
@@ -164,5 +166,8 @@ def _speaks(render_chat: RenderChat, style: Style) -> bool:
     if style is ALPACA:
         return False
     wanted = f"{style.user[0]}\ue000{style.user[1]}{style.assistant}"
-    text = render_safely(render_chat, [{"role": "user", "content": "\ue000"}], True)
+    try:
+        text = render_safely(render_chat, [{"role": "user", "content": "\ue000"}], True)
+    except InputError:
+        return False
     return "".join(wanted.split()) in "".join(text.split())

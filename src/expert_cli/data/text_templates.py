@@ -1,8 +1,4 @@
-"""The named prompt templates, and how a whole document written in one of them is read.
-
-system          user                 assistant          end     between turns
-<|im_start|>…   <|im_start|>user\\n…  <|im_start|>ass…   <|im_end|>   \\n          chatml
-"""
+"""The named prompt templates, and how a whole document written in one of them is read."""
 
 from __future__ import annotations
 
@@ -124,7 +120,7 @@ def read_document(text: str) -> Reading:
 def _form(style: Style) -> tuple[str, re.Pattern[str], str]:
     marker = style.assistant.rstrip()
     if style is ALPACA:
-        pattern = rf"^{re.escape(marker)}[ \t]*\n?(.*?)(?=\n+### Instruction:|\Z)"
+        pattern = rf"^{re.escape(marker)}[ \t]*\n?(.*?)(?=\n### Instruction:|\Z)"
     else:
         end = style.end or "</s>"
         pattern = rf"{re.escape(marker)}{style.gap}\n*(.*?(?:{re.escape(end)}|\Z))"

@@ -179,8 +179,8 @@ def _dataset_outcome(key: str, value: Any, facts: Facts) -> Outcome:
     evaluates = facts.run.watch.eval_strategy != "no"
     if key in ("path", "tasks") and not any(spec.path.endswith(str(value)) or spec.task for spec in data.train):
         return not_used(f"the rows come from {data.train[0].path}")
-    if key in ("validation_path", "validation_split") and not evaluates:
-        return not_used("nothing asks for an evaluation (eval_strategy)")
+    if key == "validation_path" and data.validation and not evaluates:
+        return applied("its first row is answered before and after training", "nothing asks for an evaluation")
     if key == "validation_path" and not data.validation:
         return not_used("--dataset replaces the manifest's files")
     if key == "validation_split" and data.validation:

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+from transformers.utils import logging
 
-from expert_cli._compat import keep_autograd_on_cpu
+from expert_cli._compat import keep_8bit_scales, keep_autograd_on_cpu
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.runconfig import Quantization
 
@@ -31,6 +32,7 @@ def load_base(
     head keep the dtype of the rest: peft's prepare_model_for_kbit_training would cast them, and with them the residual
     stream, to fp32 and switch gradient checkpointing on. Raises EnvironmentProblem when the device's memory is too small.
     """
+    logging.disable_progress_bar()  # transformers would write it to stderr past the console
     weights = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(quantization, dtype)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     if rope_scaling:
@@ -55,6 +57,7 @@ def load_base(
     model.config.use_cache = False
     model.requires_grad_(False)
     keep_autograd_on_cpu(model)
+    keep_8bit_scales(model)
     return model
 
 

@@ -24,14 +24,18 @@ def recompute(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -
     """
     if what == "off":
         return
-    if what == "attention_only":
-        for layer in decoder_layers(model):
-            attention = layer.self_attn
-            attention.forward = partial(checkpoint, attention.forward, use_reentrant=reentrant)
-        return
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    function = partial(checkpoint, use_reentrant=reentrant)
+    for layer in decoder_layers(model)[:: 2 if what == "selective" else 1]:
+        if what == "attention_only":
+            layer.self_attn.forward = partial(_recomputed, function, layer.self_attn.forward)
+        else:
+            layer.gradient_checkpointing = True
+            layer._gradient_checkpointing_func = function
     if reentrant:
+        # it passes gradients on only where an input asks for them, and the embeddings are frozen
         model.enable_input_require_grads()
-    if what == "selective":
-        for layer in decoder_layers(model)[1::2]:
-            layer.gradient_checkpointing = False
+
+
+def _recomputed(function: Any, forward: Any, hidden_states: Any, **settings: Any) -> Any:
+    """Call an attention block through checkpoint, whose reentrant form takes positional arguments only."""
+    return function(partial(forward, **settings), hidden_states)

@@ -74,7 +74,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
             self._mark = (now, real)
             self.bar.update(state.global_step, self._note(line["loss"], line["learning_rate"]))
         line |= {"seconds": round(time.monotonic() - self.started, 3), "memory_mb": round(memory_mb(), 1)}
-        if len(line) > 3:
+        if "loss" in line or "eval_loss" in line:
             with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line) + "\n")
 

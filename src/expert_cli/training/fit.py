@@ -53,7 +53,9 @@ def fit(
         started = time.monotonic()
         _train(trainer)
         seconds = time.monotonic() - started
-    _require_moved(model, before)
+    warmup_steps = arguments.get_warmup_steps(trainer.state.max_steps)
+    if trainer.state.global_step > warmup_steps + 1:
+        _require_moved(model, before)
     return _result(trainer, watcher, seconds)
 
 

@@ -1,0 +1,48 @@
+"""One data file -> its raw rows.
+
+.jsonl .ndjson   a row a line, so that a broken one is named and the others are used
+.json            a list of rows, {"data": [rows]}, or rows line by line under the wrong suffix
+.csv             RFC 4180 with a header
+.parquet .arrow  columnar
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from expert_cli.data import tablefiles, textfiles
+from expert_cli.data.rawrows import ColumnFilter, RawRow
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
+
+Reader = Callable[[Path, ColumnFilter], Iterator[RawRow]]
+
+
+def read_file(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+    """Yield the rows of a file in order; blank lines are not rows.
+
+    Raises InputError: format not known, file damaged as a whole. EnvironmentProblem: file cannot be opened.
+    """
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(
+            f"{path}: no known data format" + (f' ("{path.suffix}")' if path.suffix else ""),
+            f"Give the rows as one of {', '.join(READERS)}.",
+        )
+    try:
+        yield from reader(path, columns)
+    except ExpertError:
+        raise
+    except OSError as error:
+        raise EnvironmentProblem(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+READERS: Mapping[str, Reader] = {
+    ".jsonl": textfiles.read_json_lines,
+    ".ndjson": textfiles.read_json_lines,
+    ".json": textfiles.read_json,
+    ".csv": textfiles.read_csv,
+    ".parquet": tablefiles.read_parquet,
+    ".arrow": tablefiles.read_arrow,
+}
+"""The formats by suffix, in small letters."""

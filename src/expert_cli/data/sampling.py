@@ -1,0 +1,95 @@
+"""Which rows of a source: slices, weights and the split of validation rows. Pure, and the same on every machine.
+
+Where chance decides, rows are ordered by a keyed hash, never by a random generator whose algorithm may change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from expert_cli.errors import InputError
+
+_SPLIT = re.compile(r"(?P<name>[\w.-]*)(?:\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split's name and the slice of it, as written: "", "100", "-50" or "10%" at each end."""
+
+    name: str
+    start: str = ""
+    stop: str = ""
+
+    @property
+    def rows_needed(self) -> int | None:
+        """Return how many rows from the front decide the slice; None = all must be counted."""
+        ends = (self.start or "0", self.stop)
+        return int(self.stop) if all(end.isdecimal() for end in ends) else None
+
+    def rows(self, total: int) -> range:
+        """Return the numbers of the rows out of `total`; ends beyond it are cut, as in Python and `datasets`."""
+        start, stop = (_row_number(end, total) for end in (self.start, self.stop))
+        return range(*slice(start, stop).indices(total))
+
+
+def parse_split(written: str) -> Split:
+    """Return the split that "train", "train[:1000]", "train[10%:20%]" or "train[-50:]" names. Raises InputError."""
+    match = _SPLIT.fullmatch(written.strip())
+    if match is None:
+        raise InputError(
+            f'"{written}" is not a split with a slice', "Write train, train[:1000], train[10%:20%] or train[-50:]."
+        )
+    return Split(match["name"] or "train", match["start"] or "", match["stop"] or "")
+
+
+def _row_number(end: str, total: int) -> int | None:
+    if not end:
+        return None
+    if end.endswith("%"):
+        return round(int(end[:-1]) * total / 100)  # rounded to the closest row, as `datasets` does
+    return int(end)
+
+
+def copies_by_weight(rows: int, weight: float, seed: int, salt: str) -> list[int]:
+    """Return how often each row is taken: 0.4 a seeded 40 % of them once, 2.0 all twice, 1.5 all once and half again.
+
+    A weight above 0 takes at least one row; `salt` tells sources apart, so that equal ones are sampled differently.
+    """
+    whole = int(weight)
+    extra = round((weight - whole) * rows)
+    if whole == 0 and weight > 0 and rows:
+        extra = max(extra, 1)
+    copies = [whole] * rows
+    for row in sorted(range(rows), key=lambda row: _rank(seed, f"{salt}:{row}"))[:extra] if extra else ():
+        copies[row] += 1
+    return copies
+
+
+def held_out(contents: Sequence[tuple[str, ...]], share: float, seed: int) -> set[int]:
+    """Return the rows that evaluate: the first `share` of them in an order by seed and content.
+
+    Equal rows stay on one side, so that no row that trains is evaluated; the share is met from above by less than one
+    such group, and is at least one row. Raises InputError where no row would be left to train.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row, content in enumerate(contents):
+        groups.setdefault(content, []).append(row)
+    wanted = max(1, round(share * len(contents)))
+    chosen: set[int] = set()
+    for content in sorted(groups, key=lambda content: _rank(seed, "\0".join(content))):
+        if len(chosen) >= wanted:
+            break
+        chosen.update(groups[content])
+    if len(chosen) == len(contents):
+        raise InputError(
+            f"{len(contents)} rows ({len(groups)} different ones) cannot be split for evaluation (share {share})",
+            "Name validation rows of their own, or train on more rows.",
+        )
+    return chosen
+
+
+def _rank(seed: int, text: str) -> bytes:
+    return hashlib.blake2b(f"{seed}:{text}".encode(), digest_size=16).digest()

@@ -1,0 +1,123 @@
+"""The tokenizer of a base model: its fast backend, the token that ends an answer, the chat template."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from expert_cli.errors import EnvironmentProblem, InputError
+
+_PROBE = "Paris 4711"
+
+
+@dataclass(frozen=True)
+class TokenizerInfo:
+    """A tokenizer and what training needs to know of it.
+
+    backend: encodes; share it read-only. hf: the same one in transformers' clothes. eos: the token that ends an assistant
+    turn, the chat template's (<|im_end|>) where it differs from hf.eos_token. pad: may equal eos, since masking goes by
+    position. vocab_size: ids run below it; the model's embedding may have more rows. sha256: of tokenizer.json, chat
+    template and end token.
+    """
+
+    backend: tokenizers.Tokenizer
+    hf: PreTrainedTokenizerFast
+    eos_id: int
+    eos_token: str
+    pad_id: int
+    has_chat_template: bool
+    vocab_size: int
+    sha256: str
+
+    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
+        """Return the text of a conversation ({"role", "content"} each) in the model's own template, without thinking.
+
+        Raises InputError where the template refuses the conversation (no system turn, roles that do not alternate).
+        """
+        return _render(self.hf, messages, add_generation_prompt=add_generation_prompt)
+
+
+def load(folder: Path) -> TokenizerInfo:
+    """Return the tokenizer of a model folder; nothing is fetched and no code of the folder runs.
+
+    Raises EnvironmentProblem where there is none, it has no fast backend, or no token ends an answer.
+    """
+    try:
+        hf = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
+        raise EnvironmentProblem(
+            f"{folder}: its tokenizer cannot be loaded: {_first_line(error)}",
+            "Put the model's tokenizer.json and tokenizer_config.json there, or use another base model",
+        ) from error
+    if not isinstance(hf, PreTrainedTokenizerFast):
+        raise EnvironmentProblem(
+            f"{folder}: its tokenizer ({type(hf).__name__}) has no fast version", "Put a tokenizer.json there"
+        )
+    backend: tokenizers.Tokenizer = hf.backend_tokenizer
+    has_chat_template = bool(hf.chat_template)
+    eos_id = _turn_end(hf, backend) if has_chat_template else None
+    eos_id = hf.eos_token_id if eos_id is None else eos_id
+    if eos_id is None:
+        raise EnvironmentProblem(
+            f"{folder}: no token ends an answer: no eos_token, and the chat template puts none",
+            'Set "eos_token" in its tokenizer_config.json',
+        )
+    eos_token = str(backend.id_to_token(eos_id))
+    return TokenizerInfo(
+        backend=backend,
+        hf=hf,
+        eos_id=eos_id,
+        eos_token=eos_token,
+        pad_id=_first(hf.pad_token_id, hf.eos_token_id, eos_id),
+        has_chat_template=has_chat_template,
+        vocab_size=backend.get_vocab_size(with_added_tokens=True),
+        sha256=_sha256(folder, hf, eos_token),
+    )
+
+
+def _render(hf: PreTrainedTokenizerFast, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
+    try:
+        text = hf.apply_chat_template(
+            [dict(message) for message in messages],
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            enable_thinking=False,
+        )
+    except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+        roles = ", ".join(message["role"] for message in messages)
+        raise InputError(
+            f"The model's chat template refuses a conversation of {roles}: {_first_line(error)}",
+            'Reorder its turns, or set another "prompt_template" for this base model (alpaca takes any pair)',
+        ) from error
+    return str(text)
+
+
+def _turn_end(hf: PreTrainedTokenizerFast, backend: tokenizers.Tokenizer) -> int | None:
+    """Return the first control token that the template puts after an answer, None if it puts none."""
+    conversation = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": _PROBE}]
+    tail = _render(hf, conversation, add_generation_prompt=False).rpartition(_PROBE)[2]
+    control = backend.get_added_tokens_decoder()
+    return next((token for token in backend.encode(tail, add_special_tokens=False).ids if token in control), None)
+
+
+def _first(*ids: int | None) -> int:
+    return next(value for value in ids if value is not None)
+
+
+def _sha256(folder: Path, hf: PreTrainedTokenizerFast, eos_token: str) -> str:
+    """The file's bytes where there is one: another version of the library would write the same backend otherwise."""
+    file = folder / "tokenizer.json"
+    digest = hashlib.sha256(file.read_bytes() if file.is_file() else hf.backend_tokenizer.to_str().encode())
+    digest.update(json.dumps([hf.chat_template, eos_token], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,145 @@
+"""The committed rows of expert-json are those the script makes, verified again, and the verifier refuses wrong ones."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import make_json_data as maker
+import pytest
+from json_case import Case
+from json_domain_table import DOMAINS
+from json_domains import parse_domains
+
+BUILT = maker.build()
+FAMILIES = list(maker.FAMILIES)
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (maker.OUTPUT / name).read_text(encoding="utf-8").splitlines()]
+
+
+def cases_of(family: str, count: int = 90) -> list[Case]:
+    return maker.make(family, parse_domains(DOMAINS), count, 7, Counter())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_holds_the_rows_the_script_makes(family: str) -> None:
+    train, valid = BUILT[0][family]
+    assert (len(train), len(valid)) == maker.ROWS
+    assert rows_of(f"{family}/train.jsonl") == train
+    assert rows_of(f"{family}/valid.jsonl") == valid
+
+
+def test_the_common_files_draw_evenly_from_the_families() -> None:
+    for name, each in zip(("train.jsonl", "valid.jsonl"), maker.MIXED, strict=True):
+        rows = rows_of(name)
+        parts = {family: [json.dumps(row) for row in rows_of(f"{family}/{name}")] for family in FAMILIES}
+        held = Counter(family for row in rows for family in FAMILIES if json.dumps(row) in parts[family])
+        assert held == dict.fromkeys(FAMILIES, each)
+    assert len(rows_of("train.jsonl")) >= 1500
+    assert len(rows_of("valid.jsonl")) >= 150
+
+
+def test_every_committed_row_verifies_again() -> None:
+    cases = {(case.instruction, case.input, case.output): case for case in BUILT[1]}
+    for family in FAMILIES:
+        for row in rows_of(f"{family}/train.jsonl") + rows_of(f"{family}/valid.jsonl"):
+            assert set(row) == {"instruction", "input", "output"}
+            case = cases[row["instruction"], row["input"], row["output"]]
+            assert case.family == family
+            assert maker.verify(case) is None
+
+
+def test_no_held_out_group_or_prompt_stands_in_train() -> None:
+    groups = {(case.instruction, case.input): case.group for case in BUILT[1]}
+    for family in FAMILIES:
+        train, valid = ({(row["instruction"], row["input"]) for row in side} for side in BUILT[0][family])
+        assert not train & valid
+        assert not {groups[prompt] for prompt in train} & {groups[prompt] for prompt in valid}
+
+
+def test_the_domain_groups_of_the_held_out_side_are_the_same_in_every_family() -> None:
+    nouns = {domain.noun for domain in parse_domains(DOMAINS)}
+    groups = {(case.instruction, case.input): case.group for case in BUILT[1]}
+    held = [{groups[row["instruction"], row["input"]] for row in BUILT[0][family][1]} & nouns for family in FAMILIES]
+    trained = {groups[row["instruction"], row["input"]] for family in FAMILIES for row in BUILT[0][family][0]}
+    assert len(set.union(*held)) >= 4
+    assert not set.union(*held) & trained
+
+
+def test_rows_are_short() -> None:
+    sizes = [sum(map(len, row.values())) for train, valid in BUILT[0].values() for row in [*train, *valid]]
+    assert max(sizes) <= 1800
+    assert sorted(sizes)[len(sizes) * 95 // 100] < 1300
+
+
+def test_two_runs_make_the_same_rows_and_another_seed_makes_others() -> None:
+    domains = parse_domains(DOMAINS)
+    for family in FAMILIES:
+        first, second, other = (maker.make(family, domains, 30, seed, Counter()) for seed in (3, 3, 4))
+        assert first == second
+        assert first != other
+
+
+@pytest.mark.parametrize(
+    ("family", "old", "new", "reason"),
+    [
+        ("generation", "}", "", "the answer does not parse"),
+        ("generation", ": ", ': "?" ', "the answer does not parse"),
+        ("extraction", "{", '{"more": 1, ', "the answer does not fit its schema"),
+        ("repair", ":", " :", "the broken text parses or the answer is not the original"),
+        ("schema", '"object"', '"objekt"', "the answer is no valid schema"),
+    ],
+)
+def test_a_damaged_answer_is_refused(family: str, old: str, new: str, reason: str) -> None:
+    case = next(case for case in cases_of(family) if case.output.startswith("{") and old in case.output)
+    assert maker.verify(case) is None
+    assert maker.verify(replace(case, output=case.output.replace(old, new, 1))) == reason
+
+
+def test_a_value_the_text_does_not_state_is_refused() -> None:
+    case = next(case for case in cases_of("extraction") if case.told)
+    assert maker.verify(replace(case, input="Nothing to see.")) == "a value of the answer is not stated"
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "stated"),
+    [
+        ("pages 320.", 320, True),
+        ("pages 1320", 320, False),
+        ("price 3.20", 3.2, False),
+        ("costs 3.2 EUR", 3.2, True),
+        ("costs 3.25 EUR", 3.2, False),
+        ("on 9 March 2024", "2024-03-09", True),
+        ("on 8 March 2024", "2024-03-09", False),
+        ("by Zoë", "Zoë", True),
+    ],
+)
+def test_stated_means_the_whole_value_stands_there(text: str, value: object, stated: bool) -> None:
+    assert maker.states(text, value) is stated
+
+
+def test_a_sound_text_is_no_repair_task() -> None:
+    case = cases_of("repair", 1)[0]
+    assert maker.verify(replace(case, input=case.output)) == "the broken text parses or the answer is not the original"
+
+
+def test_a_schema_that_accepts_everything_or_nothing_is_refused() -> None:
+    case = next(case for case in cases_of("schema") if case.output.startswith("{"))
+    assert maker.verify(
+        replace(case, output='{"type": ["object", "array", "string", "null", "number", "boolean"]}')
+    ) == ("the schema accepts a counter-example")
+    assert maker.verify(replace(case, output='{"enum": ["nothing like it"]}')) == "the schema refuses an example"
+    assert maker.verify(replace(case, refuses=())) == "nothing to try the schema on"
+
+
+def test_a_transformation_that_went_wrong_is_refused() -> None:
+    case = cases_of("transformation")[0]
+    assert maker.verify(replace(case, holds=False)) == "the second look disagrees or the task has no clear answer"
+
+
+@pytest.mark.parametrize("text", ["NaN", '{"a": Infinity}', "[1,]", "{'a': 1}", ""])
+def test_what_python_reads_but_json_forbids_does_not_parse(text: str) -> None:
+    assert not maker.parses(text)

@@ -1,0 +1,171 @@
+"""expert-neo4j's data: the committed rows hold, graphqlite's results are right, the verifier refuses what is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_neo4j_data import connect, domain_of, graph_connection, make_rows, run, verify
+from neo4j_domain_table import TEXT
+from neo4j_domains import domain_graph, parse_graphs
+
+DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-neo4j" / "datasets"
+DOMAINS = parse_graphs(TEXT)
+BOOKS = next(domain for domain in DOMAINS if domain.name == "books")
+SCHEMA = (
+    "Reader {name: STRING, age: INTEGER}\nBook {title: STRING, pages: INTEGER}\n"
+    "(:Reader)-[:READ {rating: INTEGER}]->(:Book)"
+)
+GRAPH = domain_graph(BOOKS)
+READERS, TITLES = GRAPH.nodes["Reader"], [book["title"] for book in GRAPH.nodes["Book"]]
+WRITERS = [writer["name"] for writer in GRAPH.nodes["Writer"]]
+READ = [(READERS[a]["name"], TITLES[b], made["rating"]) for a, b, made in GRAPH.links["READ"]]
+ADMIRES = {(WRITERS[a], WRITERS[b]) for a, b, _ in GRAPH.links["ADMIRES"]}
+
+
+def committed(name: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (DATASETS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def ask(query: str) -> list[tuple[Any, ...]]:
+    return sorted(run(graph_connection(BOOKS, False), query), key=repr)
+
+
+def expected(rows: Any) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=repr)
+
+
+def steps_from(start: Any) -> dict[Any, int]:
+    """The shortest number of ADMIRES steps to every writer that can be reached."""
+    found: dict[Any, int] = {}
+    edge, steps = {start}, 0
+    while edge:
+        steps += 1
+        edge = {b for a, b in ADMIRES if a in edge} - set(found)
+        found |= dict.fromkeys(edge, steps)
+    return found
+
+
+def test_files_hold_enough_rows_with_the_columns_of_the_manifest() -> None:
+    train, valid = committed("train"), committed("valid")
+    assert len(train) >= 1500
+    assert len(valid) >= 150
+    for row in train + valid:
+        assert list(row) == ["question", "schema", "cypher"]
+        assert all(value == value.strip() != "" for value in row.values())
+        assert re.match("MATCH", row["cypher"])
+        assert "\n" not in row["cypher"]
+
+
+def test_rows_are_short() -> None:
+    sizes = sorted(sum(map(len, row.values())) for row in committed("train") + committed("valid"))
+    assert sizes[len(sizes) * 95 // 100] < 1300
+    assert sizes[-1] <= 1800
+
+
+def test_no_domain_schema_or_question_of_valid_stands_in_train() -> None:
+    train, valid = committed("train"), committed("valid")
+    held_out = {domain_of(row["schema"], DOMAINS).name for row in valid}
+    assert held_out == {"bank_fraud", "space_graph", "travel"}
+    assert held_out.isdisjoint(domain_of(row["schema"], DOMAINS).name for row in train)
+    for column in ("question", "schema", "cypher"):
+        assert {row[column] for row in valid}.isdisjoint(row[column] for row in train)
+
+
+def test_every_committed_row_verifies_again() -> None:
+    assert [row for row in committed("train") + committed("valid") if verify(row, DOMAINS)] == []
+
+
+def test_a_run_repeats_itself_and_another_seed_asks_otherwise() -> None:
+    rows, refused = make_rows([BOOKS], 7, 15)
+    assert (rows, refused) == make_rows([BOOKS], 7, 15)
+    assert len(rows) == 15
+    other, _ = make_rows([BOOKS], 8, 15)
+    assert rows != other
+
+
+def test_filters_and_figures_are_what_python_counts() -> None:
+    ages = [reader["age"] for reader in READERS]
+    assert ask("MATCH (r:Reader) RETURN count(r) AS n, max(r.age) AS m") == [(len(ages), max(ages))]
+    average = sum(ages) / len(ages)
+    query = "MATCH (r:Reader) WITH avg(r.age) AS mean MATCH (r:Reader) WHERE r.age > mean RETURN r.name"
+    assert ask(query) == expected((reader["name"],) for reader in READERS if reader["age"] > average)
+    priced = sum("price" in book for book in GRAPH.nodes["Book"])
+    assert ask("MATCH (b:Book) WHERE b.price IS NOT NULL RETURN count(b) AS n") == [(priced,)]
+    late = [(book["title"],) for book in GRAPH.nodes["Book"] if book["published"] > "1990-01-01"]
+    assert ask("MATCH (b:Book) WHERE b.published > date('1990-01-01') RETURN b.title") == expected(late)
+
+
+def test_links_are_what_python_follows() -> None:
+    counts = Counter(title for _, title, _ in READ)
+    with_zero = expected((title, counts[title]) for title in TITLES)
+    assert ask("MATCH (b:Book) OPTIONAL MATCH (b)<-[:READ]-(r:Reader) RETURN b.title, count(r) AS n") == with_zero
+    unread = expected((title,) for title in TITLES if not counts[title])
+    assert ask("MATCH (b:Book) WHERE NOT (b)<-[:READ]-(:Reader) RETURN b.title") == unread
+    name = READ[0][0]
+    others = expected((title,) for title in TITLES if (name, title) not in {(who, what) for who, what, _ in READ})
+    query = "MATCH (b:Book) WHERE NOT EXISTS {{ MATCH (b)<-[:READ]-(:Reader {{name: '{}'}}) }} RETURN b.title"
+    assert ask(query.format(name)) == others
+    liked = expected((who, what) for who, what, rating in READ if rating >= 4)
+    assert ask("MATCH (r:Reader)-[x:READ]->(b:Book) WHERE x.rating >= 4 RETURN r.name, b.title") == liked
+
+
+def test_shared_neighbours_are_what_python_finds() -> None:
+    shared = Counter((a, b) for a, one, _ in READ for b, two, _ in READ if one == two and a < b)
+    query = "MATCH (a:Reader)-[:READ]->(x:Book) MATCH (b:Reader)-[:READ]->(x) WHERE a.name < b.name"
+    assert ask(query + " RETURN a.name, b.name, count(x) AS n") == expected((*pair, n) for pair, n in shared.items())
+
+
+@pytest.mark.parametrize("start", WRITERS)
+def test_paths_are_what_python_walks(start: str) -> None:
+    first = {b for a, b in ADMIRES if a == start}
+    second = {b for a, b in ADMIRES if a in first}
+    head = f"MATCH (a:Writer {{name: '{start}'}})-[:ADMIRES"
+    assert ask(head + "*1..2]->(b:Writer) RETURN DISTINCT b.name") == expected((name,) for name in first | second)
+    steps = steps_from(start)
+    assert ask(head + "*]->(b:Writer) RETURN DISTINCT b.name") == expected((name,) for name in steps)
+    for end in set(steps) - {start}:
+        path = f"(a:Writer {{name: '{start}'}})-[:ADMIRES*]->(b:Writer {{name: '{end}'}})"
+        assert ask(f"MATCH p = shortestPath({path}) RETURN length(p) AS n") == [(steps[end],)]
+
+
+def test_graphqlite_still_ignores_property_maps_in_where_patterns() -> None:
+    """Why the maker writes EXISTS { MATCH ... }: when this fails, graphqlite has been mended."""
+    connection = connect()
+    script = "CREATE (a:A {name: 'x'}), (b:B {name: 'y'}), (c:B {name: 'z'}), (a)-[:R]->(b)"
+    connection.execute("SELECT cypher(?)", (script,)).fetchall()
+    assert run(connection, "MATCH (a:A) WHERE (a)-[:R]->(:B {name: 'z'}) RETURN a.name") == [("x",)]
+    assert run(connection, "MATCH (a:A) WHERE EXISTS { MATCH (a)-[:R]->(:B {name: 'z'}) } RETURN a.name") == []
+
+
+@pytest.mark.parametrize(
+    ("cypher", "refused"),
+    [
+        ("MATCH (r:Reader) WHERE r.age > 40 RETURN count(r) AS total", ""),
+        ("MATCH (r:Reader) WHERE r.age > 40 RETURN", "fails: SyntaxError: UnexpectedSyntax"),
+        ("MATCH (r:Person) WHERE r.age > 40 RETURN count(r) AS total", "name not in the schema"),
+        ("MATCH (r:Reader) WHERE r.years > 40 RETURN count(r) AS total", "name not in the schema"),
+        ("MATCH (r:Reader) WHERE r.age > 41 RETURN count(r) AS total", "literal not in the question"),
+        ("MATCH (r:Book)-[:READ]->(b:Reader) WHERE b.age > 40 RETURN r.title", "finds nothing"),
+        ("MATCH (r:Reader) RETURN r.name LIMIT 5", "the order decides the result"),
+        ("MATCH (r:Reader) WHERE r.age > 40 RETURN DISTINCT r.name", "a wrong query gives the same"),
+    ],
+)
+def test_the_verifier_says_what_is_wrong(cypher: str, refused: str) -> None:
+    row = {"question": "How many readers are older than 40, or the first 5?", "schema": SCHEMA, "cypher": cypher}
+    assert verify(row, DOMAINS) == refused
+
+
+def test_a_broken_committed_row_is_refused() -> None:
+    row = next(row for row in committed("train") if "-[:" in row["cypher"])
+    assert verify(row, DOMAINS) == ""
+    assert verify({**row, "cypher": row["cypher"].replace("-[:", "-[:NOT_")}, DOMAINS) == "name not in the schema"
+
+
+def test_a_relationship_may_stand_in_one_domain_only() -> None:
+    with pytest.raises(ValueError, match="two domains"):
+        parse_graphs("# a\nA/as: name person\nA R A: to | from\n# b\nA/as: name person\nA R A: to | from\n")

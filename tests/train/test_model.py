@@ -1,0 +1,177 @@
+"""Base models and adapters on tiny real models: quantisation, dtypes, gradients, recomputation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from peft import PeftModel
+
+from expert_cli.errors import InputError
+from expert_cli.model.adapter import attach, linear_names, magnitudes
+from expert_cli.model.quantise import load_base
+from expert_cli.model.recompute import decoder_layers, recompute
+from expert_cli.runconfig import AdapterConfig, AdapterType, Checkpointing, Quantization
+
+LINEARS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("model") / "llama")
+
+
+def base(folder: Path, quantization: Quantization = "none", dtype: torch.dtype = torch.float32) -> Any:
+    return load_base(folder, quantization=quantization, dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
+
+
+def adapted(folder: Path, kind: AdapterType = "lora", quantization: Quantization = "none", **changes: Any) -> PeftModel:
+    dtype = changes.pop("dtype", torch.float32)
+    settings: dict[str, Any] = {"rank": 4, "alpha": 8.0, "dropout": 0.0, "target_modules": ("all-linear",)}
+    settings |= {"feedforward_modules": ("down_proj",) if kind == "ia3" else (), **changes}
+    torch.manual_seed(0)
+    return attach(base(folder, quantization, dtype), AdapterConfig(kind, **settings))
+
+
+def loss_of(model: Any) -> torch.Tensor:
+    ids = torch.arange(3, 35).reshape(2, 16)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=model.dtype == torch.bfloat16):
+        loss: torch.Tensor = model(input_ids=ids, labels=ids).loss
+    return loss
+
+
+def gradients(model: PeftModel) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    loss_of(model).backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad and p.grad is not None}
+
+
+def test_all_linear_leaves_the_head_out(folder: Path) -> None:
+    assert linear_names(base(folder)) == LINEARS
+
+
+COMBINATIONS: list[tuple[AdapterType, Quantization]] = [
+    (kind, quantization)
+    for kind in ("lora", "dora", "rslora", "ia3", "lokr")
+    for quantization in ("int4", "int8", "bf16", "fp16", "none")
+    if not (kind in ("ia3", "lokr") and quantization in ("int4", "int8"))
+]
+
+
+@pytest.mark.parametrize(("kind", "quantization"), COMBINATIONS, ids=[f"{a}-{b}" for a, b in COMBINATIONS])
+def test_every_supported_adapter_and_quantisation_learns(folder: Path, kind: AdapterType, quantization: Quantization) -> None:
+    model = adapted(folder, kind, quantization, dtype=torch.bfloat16)
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    assert trainable
+    assert {p.dtype for p in trainable} == {torch.float32}
+    optimizer = torch.optim.AdamW(trainable, lr=0.05)
+    model.train()
+    losses = []
+    for _ in range(8):
+        loss = loss_of(model)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0] - 0.05
+
+
+def test_four_bit_is_nf4_with_double_quantisation_and_leaves_the_rest_in_its_dtype(folder: Path) -> None:
+    model = base(folder, "int4", torch.bfloat16)
+    layer = decoder_layers(model)[0]
+    weight = layer.self_attn.q_proj.weight
+    assert weight.quant_state.quant_type == "nf4"
+    assert weight.quant_state.nested
+    assert layer.self_attn.q_proj.compute_dtype == torch.bfloat16
+    # peft's prepare_model_for_kbit_training would have made these fp32 and switched checkpointing on
+    others = (layer.input_layernorm.weight, model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+    assert {tensor.dtype for tensor in others} == {torch.bfloat16}
+    assert not any(layer.gradient_checkpointing for layer in decoder_layers(model))
+    assert not any(p.requires_grad for p in model.parameters())
+
+
+def test_an_evaluation_pass_leaves_the_gradients_as_they_were(folder: Path) -> None:
+    model = adapted(folder, quantization="int4", dtype=torch.bfloat16)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.05)
+    model.train()
+    before = gradients(model)
+    model.eval()
+    with torch.no_grad():
+        loss_of(model)
+    model.train()
+    after = gradients(model)
+    assert before.keys() == after.keys()
+    for name, gradient in before.items():
+        assert gradient.abs().max() > 0, name
+        torch.testing.assert_close(after[name], gradient)
+
+
+def test_dora_magnitudes_are_fp32_and_move_in_one_usual_step(folder: Path) -> None:
+    model = adapted(folder, "dora", "bf16", dtype=torch.bfloat16)
+    before = magnitudes(model)
+    assert before
+    assert {tensor.dtype for tensor in before.values()} == {torch.float32}
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        optimizer.step()
+    after = magnitudes(model)
+    assert all(not torch.equal(before[name], after[name]) for name in before)
+    in_bf16 = [torch.equal(before[name].bfloat16(), after[name].bfloat16()) for name in before]
+    assert any(in_bf16), "the step is large enough to be seen in bf16 too: this test would not notice the trap"
+
+
+def test_a_missing_target_module_lists_what_there_is(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"no module query_proj") as caught:
+        adapted(folder, target_modules=("q_proj", "query_proj"))
+    assert ", ".join(LINEARS) in caught.value.hint
+
+
+def test_a_feedforward_module_outside_the_targets_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match="feedforward_modules"):
+        adapted(folder, "ia3", target_modules=("k_proj",), feedforward_modules=("down_proj",))
+
+
+@pytest.mark.parametrize("what", ["all", "selective", "attention_only"])
+@pytest.mark.parametrize("reentrant", [False, True], ids=["new", "reentrant"])
+def test_recomputation_changes_no_gradient(folder: Path, what: Checkpointing, reentrant: bool) -> None:
+    plain = adapted(folder)
+    expected = gradients(plain)
+    model = adapted(folder)
+    recompute(model.get_base_model(), what, reentrant=reentrant)
+    model.train()
+    calls = count_attention_calls(model)
+    got = gradients(model)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(got[name], gradient)
+    assert calls() == {"all": [2, 2], "selective": [2, 1], "attention_only": [2, 2]}[what]
+
+
+def count_attention_calls(model: PeftModel) -> Any:
+    """Count how often each layer's query projection runs: twice where it is recomputed."""
+    counts = [0 for _ in decoder_layers(model)]
+
+    def hook(index: int) -> Any:
+        def count(*_: Any) -> None:
+            counts[index] += 1
+
+        return count
+
+    for index, layer in enumerate(decoder_layers(model)):
+        layer.self_attn.q_proj.register_forward_pre_hook(hook(index))
+    return lambda: counts
+
+
+def test_off_recomputes_nothing(folder: Path) -> None:
+    model = adapted(folder, quantization="int4", dtype=torch.bfloat16)
+    recompute(model.get_base_model(), "off", reentrant=False)
+    model.train()
+    calls = count_attention_calls(model)
+    gradients(model)
+    assert calls() == [1, 1]

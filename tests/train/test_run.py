@@ -1,0 +1,232 @@
+"""The whole path on a tiny model: a manifest goes in, an adapter comes out."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+import tiny
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from expert_cli import machine, run
+from expert_cli.config import Overrides
+from expert_cli.console import Silent
+from expert_cli.errors import InputError, LockedOrDamaged, TrainingFailed
+from expert_cli.files import sha256_of
+from expert_cli.paths import RunPaths
+from expert_cli.plan import make_plan
+
+ROWS = [
+    {"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(1, 9) for b in range(1, 9)
+]
+QUICK: dict[str, Any] = {
+    "batch_size": 8,
+    "max_steps": 6,
+    "learning_rate": 0.02,
+    "max_seq_length": 64,
+    "logging_steps": 2,
+    "bf16": False,
+    "fp16": False,
+    "lr_scheduler": "constant",
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def project(folder: Path, model: Path, rows: list[dict[str, str]] | None = None, **config: Any) -> Path:
+    """Write a manifest and its rows into `folder`; return the manifest's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(row) + "\n" for row in rows or ROWS)
+    (folder / "train.jsonl").write_text(lines, encoding="utf-8")
+    manifest = manifests.small(**{**QUICK, **config})
+    manifest["base_models"][0]["name"] = str(model)
+    manifest["training"]["dataset"] = {"path": "train.jsonl"}
+    return manifests.write(folder, manifest)
+
+
+def train(manifest: Path, *, overwrite: bool = False, **overrides: Any) -> run.RunResult:
+    facts = machine.inspect()
+    return run.train(make_plan(manifest, facts, Overrides(**overrides)), facts, Silent(), overwrite=overwrite)
+
+
+def test_the_run_directory_holds_what_it_should(tmp_path: Path, model: Path) -> None:
+    result = train(project(tmp_path, model))
+    paths = RunPaths(result.output)
+    assert result.output == tmp_path / "weights" / "tiny-llama"
+    assert result.fit.steps == 6
+    assert result.fit.last_loss < result.fit.first_loss
+    assert result.adapter_sha256 == sha256_of(paths.adapter / "adapter_model.safetensors")
+    assert paths.complete.read_text(encoding="utf-8").startswith(result.adapter_sha256)
+    assert json.loads(paths.report_json.read_text(encoding="utf-8")) == json.loads(json.dumps(result.as_json()))
+    recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
+    assert recorded["data"]["files"] == {str(tmp_path / "train.jsonl"): sha256_of(tmp_path / "train.jsonl")}
+    assert recorded["config"]["optim"]["batch_size"] == 8
+    steps = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in steps] == [1, 2, 4, 6]
+    assert steps[0]["loss"] == pytest.approx(result.fit.first_loss, abs=1e-4)
+    assert (paths.adapter / "README.md").read_text(encoding="utf-8").startswith("---\nlibrary_name")
+
+
+def test_no_pickle_is_written(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, save_steps=2, eval_steps=2, load_best_model_at_end=True)
+    result = train(manifest)
+    written = [path for path in result.output.rglob("*") if path.is_file()]
+    assert [path.parent.name for path in written if path.name == "adapter_model.safetensors" and "checkpoints" in path.parts]
+    assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]
+    pickled = [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
+    assert pickled == []
+
+
+def test_peft_loads_the_adapter_and_it_is_the_trained_one(tmp_path: Path, model: Path) -> None:
+    result = train(project(tmp_path, model, target_modules=["q_proj", "v_proj"]))
+    base = AutoModelForCausalLM.from_pretrained(model)
+    ids = torch.tensor([[1, 5, 9, 20, 40]])
+    with torch.no_grad():
+        plain = base(input_ids=ids).logits
+        adapted = PeftModel.from_pretrained(base, result.output / "adapter")(input_ids=ids).logits
+    assert (plain - adapted).abs().max() > 1e-3
+
+
+def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
+    hashes = [
+        train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=0), seed=seed).adapter_sha256
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    ]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_two_workers_train_the_same_adapter(tmp_path: Path, model: Path) -> None:
+    alone = train(project(tmp_path / "a", model)).adapter_sha256
+    workers = {"dataloader_num_workers": 2, "dataloader_prefetch_factor": 2, "dataloader_persistent_workers": True}
+    assert train(project(tmp_path / "b", model, **workers)).adapter_sha256 == alone
+
+
+@pytest.mark.parametrize("adapter", ["lora", "dora", "rslora", "ia3", "lokr"])
+def test_every_adapter_trains(tmp_path: Path, model: Path, adapter: str) -> None:
+    result = train(project(tmp_path, model, adapter_type=adapter, feedforward_modules=["down_proj"] if adapter == "ia3" else None))
+    assert result.fit.last_loss < result.fit.first_loss
+
+
+def test_four_bit_on_a_cpu_with_evaluations_in_between(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, bf16=True, eval_steps=1)
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["base_models"][0]["quantization"] = "int4"
+    result = train(manifests.write(tmp_path, written))
+    assert result.fit.eval_loss is not None
+    assert result.fit.last_loss < result.fit.first_loss - 0.1
+
+
+def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path, model: Path) -> None:
+    uneven = [{"instruction": "x" * n, "input": "", "output": "y" * (1 + n % 7)} for n in range(1, 17)]
+    wide = train(project(tmp_path / "a", model, uneven, batch_size=4, max_steps=2, learning_rate=1e-6))
+    narrow = train(project(tmp_path / "b", model, uneven, batch_size=1, gradient_accumulation_steps=4, max_steps=2, learning_rate=1e-6))
+    assert narrow.fit.first_loss == pytest.approx(wide.fit.first_loss, abs=1e-6)
+    assert narrow.fit.last_loss == pytest.approx(wide.fit.last_loss, abs=1e-6)
+
+
+SCHEDULES = {
+    "linear with 3 of 6 steps warm-up": ({"lr_scheduler": "linear", "warmup_steps": 3}, [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3]),
+    "warm-up as a share": ({"lr_scheduler": "linear", "warmup_steps": 0, "warmup_ratio": 0.5}, [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3]),
+    "constant": ({"lr_scheduler": "constant"}, [1] * 6),
+    "constant keeps its warm-up": ({"lr_scheduler": "constant", "warmup_steps": 2}, [0, 0.5, 1, 1, 1, 1]),
+    "cosine with restarts": (
+        {"lr_scheduler": "cosine_with_restarts", "lr_scheduler_kwargs": {"num_cycles": 3}},
+        [1, 0.5, 1, 0.5, 1, 0.5],
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "shares"), SCHEDULES.values(), ids=SCHEDULES.keys())
+def test_the_learning_rate_runs_as_written(tmp_path: Path, model: Path, config: dict[str, Any], shares: list[float]) -> None:
+    result = train(project(tmp_path, model, logging_steps=1, learning_rate=0.01, **config))
+    lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
+    rates = [json.loads(line)["learning_rate"] for line in lines]
+    assert rates == pytest.approx([0.01 * share for share in shares])
+
+
+def test_one_cycle_rises_and_falls(tmp_path: Path, model: Path) -> None:
+    result = train(project(tmp_path, model, logging_steps=1, learning_rate=0.01, lr_scheduler="one_cycle"))
+    lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
+    rates = [json.loads(line)["learning_rate"] for line in lines]
+    assert rates[0] < max(rates) > rates[-1]
+    assert max(rates) <= 0.01
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, learning_rate=1e30, max_grad_norm=0.0, lr_scheduler="constant")
+    with pytest.raises(TrainingFailed, match=r"the loss of step \d+ is (nan|inf)"):
+        train(manifest)
+    assert not RunPaths(tmp_path / "weights" / "tiny-llama").complete.exists()
+
+
+def test_an_output_that_holds_a_run_is_refused_and_overwrite_moves_it_aside(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=1)
+    first = train(manifest)
+    with pytest.raises(LockedOrDamaged, match="holds a run already") as caught:
+        train(manifest)
+    assert "--overwrite" in caught.value.hint
+    train(manifest, overwrite=True)
+    kept = [path for path in first.output.parent.iterdir() if path != first.output]
+    assert len(kept) == 1
+    assert (kept[0] / "COMPLETE").exists()
+
+
+def test_best_checkpoint_and_limit(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, save_steps=1, eval_steps=1, save_total_limit=2, load_best_model_at_end=True)
+    result = train(manifest)
+    kept = sorted(path.name for path in (result.output / "checkpoints").iterdir())
+    assert len(kept) == 2
+
+
+def test_null_limit_keeps_every_checkpoint(tmp_path: Path, model: Path) -> None:
+    result = train(project(tmp_path, model, save_steps=2, save_total_limit=None))
+    kept = sorted(path.name for path in (result.output / "checkpoints").iterdir())
+    assert kept == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
+
+
+def test_early_stopping(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, eval_steps=1, early_stopping_patience=1, learning_rate=5.0, max_steps=12)
+    assert train(manifest).fit.steps < 12
+
+
+def test_fractional_epochs_and_groups_by_length(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=None, epochs=1.5, group_by_length=True)
+    result = train(manifest)
+    assert result.fit.steps == math.ceil(1.5 * len(ROWS) / 8)
+    assert result.fit.epochs == pytest.approx(1.5)
+
+
+def test_the_sample_is_answered_before_and_after(tmp_path: Path, model: Path) -> None:
+    rows = [{"instruction": "Say it.", "input": "", "output": "yes"}] * 16
+    result = train(project(tmp_path, model, rows, max_steps=40, lr_scheduler="linear"))
+    assert result.sample is not None
+    assert result.sample.after == "yes" == result.sample.expected
+    assert result.sample.before != "yes"
+
+
+def test_schema_one_trains(tmp_path: Path, model: Path) -> None:
+    manifest = json.loads(project(tmp_path, model).read_text(encoding="utf-8"))
+    base = manifest.pop("base_models")[0]
+    manifest |= {"schema_version": "1.0", "base_model": base, "adapters": [{"type": "lora", "r": 4}]}
+    assert train(manifests.write(tmp_path, manifest)).fit.steps == 6
+
+
+def test_rows_without_an_answer_are_refused(tmp_path: Path, model: Path) -> None:
+    rows = [{"instruction": "a", "input": "", "output": ""}] * 4
+    with pytest.raises(InputError):
+        train(project(tmp_path, model, rows))
+
+
+def test_compiled_layers_give_the_same_losses(tmp_path: Path, model: Path) -> None:
+    plain = train(project(tmp_path / "a", model, max_steps=2))
+    compiled = train(project(tmp_path / "b", model, max_steps=2, torch_compile=True, torch_compile_backend="eager"))
+    assert compiled.fit.last_loss == pytest.approx(plain.fit.last_loss, abs=1e-5)

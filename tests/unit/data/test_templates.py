@@ -1,0 +1,293 @@
+"""Rows become documents: what is the template's, what the user's, what is trained."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tiny import CHATML, tiny_tokenizer
+
+from expert_cli.data.rows import Message, Rows
+from expert_cli.data.segments import Segment
+from expert_cli.data.skeleton import RenderChat
+from expert_cli.data.templates import Template, make_template
+from expert_cli.data.text_templates import STYLES
+from expert_cli.errors import InputError
+
+BOS, EOS = "<s>", "</s>"
+CHATML_TOKENS = ("<|im_start|>", "<|im_end|>", EOS)
+ALL_TOKENS = {EOS, *(token for style in STYLES.values() for token in style.control)}
+SYSTEM_BY_ITSELF = "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}{% endif %}"
+THINKING = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}"
+    "{% if m.role == 'assistant' and loop.last %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
+    "{{ m.content + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+TRIMMING = CHATML.replace("message['content']", "message['content'] | trim")
+NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHATML
+
+
+def renderer(chat_template: str) -> RenderChat:
+    tokenizer = tiny_tokenizer(chat_template=chat_template)
+    return lambda messages, generate: tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=generate
+    )
+
+
+def own(chat_template: str = CHATML, **options: object) -> Template:
+    options = {"control_tokens": CHATML_TOKENS, "eos_token": EOS, **options}
+    return make_template("", render_chat=renderer(chat_template), **options)  # type: ignore[arg-type]
+
+
+def pair(instruction: str, input_: str, response: str) -> Rows:
+    return Rows("pair", [instruction], [input_], [response], origins=["rows.jsonl:1"])
+
+
+def chat(*turns: tuple[str, str]) -> Rows:
+    return Rows("messages", messages=[tuple(Message(*turn) for turn in turns)], origins=["rows.jsonl:7"])
+
+
+def texts(*documents: str) -> Rows:
+    return Rows("text", text=list(documents), origins=[f"rows.jsonl:{n}" for n in range(len(documents))])
+
+
+def drawn(document: tuple[Segment, ...]) -> list[str]:
+    """Write each piece as C or U (the template's, the user's), * if trained, and its text."""
+    return [f"{'C' if s.control else 'U'}{'*' if s.trained else ''} {s.text}" for s in document]
+
+
+def test_a_row_in_chatml() -> None:
+    assert drawn(own().documents(pair("How many?", "CREATE TABLE t", "SELECT 1"))[0]) == [
+        "C <|im_start|>",
+        "U user\nHow many?\n\nCREATE TABLE t",
+        "C <|im_end|>\n<|im_start|>assistant\n",
+        "U* SELECT 1",
+        "C* <|im_end|>",
+    ]
+
+
+def test_everything_is_trained_without_completion_only() -> None:
+    rows = pair("q", "", "a")
+    whole = own(completion_only=False).documents(rows)[0]
+    assert [s.text for s in whole] == [s.text for s in own().documents(rows)[0]]
+    assert all(s.trained for s in whole)
+
+
+def test_every_assistant_turn_is_trained_with_its_end_token() -> None:
+    rows = chat(("system", "s"), ("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b"))
+    assert drawn(own().documents(rows)[0]) == [
+        "C <|im_start|>",
+        "U system\ns",
+        "C <|im_end|>\n<|im_start|>",
+        "U user\nu",
+        "C <|im_end|>\n<|im_start|>assistant\n",
+        "U* a",
+        "C* <|im_end|>",
+        "C \n<|im_start|>",
+        "U user\nv",
+        "C <|im_end|>\n<|im_start|>assistant\n",
+        "U* b",
+        "C* <|im_end|>",
+    ]
+
+
+NAMED = {
+    "alpaca": ("### Instruction:\nq\n\n### Input:\nc\n\n### Response:\n", "a</s>"),
+    "chatml": ("<|im_start|>user\nq\n\nc<|im_end|>\n<|im_start|>assistant\n", "a<|im_end|>"),
+    "qwen3": ("<|im_start|>user\nq\n\nc<|im_end|>\n<|im_start|>assistant\n", "a<|im_end|>"),
+    "phi": ("<|user|>\nq\n\nc<|end|>\n<|assistant|>\n", "a<|end|>"),
+    "llama": (
+        "<|start_header_id|>user<|end_header_id|>\n\nq\n\nc<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+        "a<|eot_id|>",
+    ),
+    "gemma": ("<start_of_turn>user\nq\n\nc<end_of_turn>\n<start_of_turn>model\n", "a<end_of_turn>"),
+    "deepseek": ("<｜User｜>q\n\nc<｜Assistant｜>", "a<｜end▁of▁sentence｜>"),
+    "mistral": ("[INST] q\n\nc[/INST]", " a</s>"),
+}
+
+
+def test_every_named_template_is_in_the_table() -> None:
+    assert set(NAMED) == set(STYLES)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_template(name: str) -> None:
+    template = make_template(name, render_chat=None, control_tokens=ALL_TOKENS, eos_token=EOS)
+    prompt, answer = NAMED[name]
+    document = template.documents(pair("q", "c", "a"))[0]
+    assert "".join(s.text for s in document if not s.trained) == prompt
+    assert "".join(s.text for s in document if s.trained) == answer
+    assert document[: len(template.prompt("q", "c"))] == template.prompt("q", "c")
+    assert document[-1] == Segment(template.end_token, True, True)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_template_takes_a_conversation(name: str) -> None:
+    template = make_template(name, render_chat=None, control_tokens=ALL_TOKENS, eos_token=EOS, bos_token=BOS)
+    rows = chat(("system", "SYS"), ("user", "u"), ("assistant", "one"), ("user", "v"), ("assistant", "two"))
+    document = template.documents(rows)[0]
+    gap = STYLES[name].gap
+    trained = "".join(s.text for s in document if s.trained)
+    assert trained == f"{gap}one{template.end_token}{gap}two{template.end_token}"
+    assert "".join(s.text for s in document).count("<s>") == 1
+    assert "SYS" in "".join(s.text for s in document if not s.trained)
+
+
+@pytest.mark.parametrize(
+    ("column", "heading"), [("", "Input"), ("input", "Input"), ("schema", "Schema"), ("context", "Schema")]
+)
+def test_alpaca_heads_a_schema(column: str, heading: str) -> None:
+    template = make_template("alpaca", render_chat=None, control_tokens=[EOS], eos_token=EOS, input_column=column)
+    assert template.prompt("q", "x")[0].text == f"### Instruction:\nq\n\n### {heading}:\nx\n\n### Response:\n"
+    assert template.prompt("q")[0].text == "### Instruction:\nq\n\n### Response:\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "chat_template", "chosen"),
+    [
+        ("", CHATML, "the tokenizer's own chat template"),
+        ("", None, "alpaca"),
+        ("chatml", CHATML, "the tokenizer's own chat template"),
+        ("qwen3", SYSTEM_BY_ITSELF + CHATML, "the tokenizer's own chat template"),
+        ("phi", CHATML, "phi"),
+        ("alpaca", CHATML, "alpaca"),
+    ],
+    ids=["own", "nothing", "chatml is own", "qwen3 is own", "another", "alpaca"],
+)
+def test_which_template_a_name_means(name: str, chat_template: str | None, chosen: str) -> None:
+    render = renderer(chat_template) if chat_template else None
+    assert make_template(name, render_chat=render, control_tokens=ALL_TOKENS, eos_token=EOS).name == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "control", "message"),
+    [
+        ("vicuna", CHATML_TOKENS, "unknown prompt template 'vicuna'"),
+        ("llama", CHATML_TOKENS, "does not have: <|start_header_id|> <|end_header_id|> <|eot_id|>"),
+        ("alpaca", ("<|im_end|>",), "end token '</s>' is not one of its control tokens"),
+    ],
+    ids=["unknown", "no such tokens", "no end token"],
+)
+def test_a_template_that_cannot_be_used_is_refused(name: str, control: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("|", r"\|")) as caught:
+        make_template(name, render_chat=None, control_tokens=control, eos_token=EOS)
+    assert "alpaca" in caught.value.hint or "end token" in caught.value.hint
+
+
+def test_a_default_system_message_stays() -> None:
+    prompt = own(SYSTEM_BY_ITSELF + CHATML).prompt("q")
+    assert drawn(prompt)[0] == "C <|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>"
+
+
+def test_training_sees_the_prompt_of_generation_not_an_empty_think_block() -> None:
+    template = own(THINKING)
+    document = template.documents(pair("q", "", "a"))[0]
+    assert document[: len(template.prompt("q"))] == template.prompt("q")
+    assert "think" not in "".join(s.text for s in document)
+
+
+def test_a_template_that_trims_is_followed() -> None:
+    rows = chat(("user", " u \n"), ("assistant", "\n a "))
+    assert [s.text for s in own(TRIMMING).documents(rows)[0] if not s.control] == ["user\nu", "a"]
+    assert [s.text for s in own().documents(rows)[0] if not s.control] == ["user\n u \n", "\n a "]
+
+
+@pytest.mark.parametrize(
+    ("chat_template", "message"),
+    [
+        (NO_SYSTEM, "rows.jsonl:7: the chat template refuses a conversation of system, user: no system role"),
+        (
+            "{% set messages = messages[1:] if messages[0].role == 'system' else messages %}" + CHATML,
+            "does not show each",
+        ),
+        (CHATML + "{{ messages[0].content if messages[0].role == 'system' }}", "does not show each"),
+    ],
+    ids=["refused", "dropped", "repeated"],
+)
+def test_a_template_that_loses_text_is_refused(chat_template: str, message: str) -> None:
+    template = own(chat_template)
+    with pytest.raises(InputError, match=message):
+        template.documents(chat(("system", "s"), ("user", "u"), ("assistant", "a")))
+
+
+def test_a_conversation_ends_with_an_answer() -> None:
+    with pytest.raises(InputError, match=r"rows\.jsonl:7: the conversation ends with user"):
+        own().documents(chat(("user", "u"), ("assistant", "a"), ("user", "v")))
+
+
+@pytest.mark.parametrize(
+    ("rendered", "bos"), [("<s>" + CHATML, "<s>"), (CHATML, "<s>")], ids=["template writes it", "tokenizer adds it"]
+)
+def test_bos_stands_there_once(rendered: str, bos: str) -> None:
+    template = own(rendered, control_tokens=(*CHATML_TOKENS, "<s>"), bos_token=bos)
+    for document in (template.prompt("q"), template.documents(texts("<s>doc"))[0], template.documents(texts("doc"))[0]):
+        text = "".join(s.text for s in document)
+        assert text.startswith("<s>")
+        assert text.count("<s>") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "expected"),
+    [
+        (
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n",
+            "chatml",
+            ["C <|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n", "C* a<|im_end|>"],
+        ),
+        (
+            "<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nb",
+            "chatml",
+            [
+                "C <|im_start|>assistant\n",
+                "C* a<|im_end|>",
+                "C \n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n",
+                "C* b",
+                "C* <|im_end|>",
+            ],
+        ),
+        (
+            "<|system|>\ns\n<|end|>\n<|user|>\nq\n<|end|>\n<|assistant|>\na<|end|>",
+            "phi",
+            ["C <|system|>\ns\n<|end|>\n<|user|>\nq\n<|end|>\n<|assistant|>\n", "C* a<|end|>", "C* <|im_end|>"],
+        ),
+        (
+            "<|start_header_id|>assistant<|end_header_id|>\n\na<|eot_id|>",
+            "llama",
+            ["C <|start_header_id|>assistant<|end_header_id|>\n\n", "C* a<|eot_id|>", "C* <|im_end|>"],
+        ),
+        (
+            "### Instruction:\nq\n\n### Response:\na\n### not a heading of ours\n",
+            "alpaca",
+            ["C ### Instruction:\nq\n\n### Response:\n", "C* a\n### not a heading of ours", "C* <|im_end|>"],
+        ),
+        ("once upon a time ", "plain", ["C* once upon a time ", "C* <|im_end|>"]),
+        ("once upon a time</s>\n", "plain", ["C* once upon a time</s>"]),
+        ("<|im_start|>user\nonly a question<|im_end|>", "plain", ["C* <|im_start|>user\nonly a question<|im_end|>"]),
+    ],
+    ids=["chatml", "chatml, open end", "phi", "llama", "alpaca", "plain", "plain, ended", "no answer"],
+)
+def test_a_whole_text_is_read(text: str, form: str, expected: list[str]) -> None:
+    forms: dict[str, int] = {}
+    assert drawn(own().documents(texts(text), forms=forms)[0]) == expected
+    assert forms == {form: 1}
+
+
+def test_a_whole_text_is_trained_whole_without_completion_only() -> None:
+    text = "<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nb<|im_end|>"
+    assert drawn(own(completion_only=False).documents(texts(text))[0]) == [f"C* {text}"]
+
+
+def test_forms_are_counted_row_by_row() -> None:
+    forms = {"plain": 1}
+    own().documents(texts("a", "### Response:\nb", "c"), forms=forms)
+    assert forms == {"plain": 3, "alpaca": 1}
+
+
+def test_the_light_side_stays_light() -> None:
+    code = "import sys, json, expert_cli.data.templates; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"torch", "transformers", "tokenizers", "datasets", "numpy", "jinja2"}
+    assert not heavy & set(json.loads(done.stdout))

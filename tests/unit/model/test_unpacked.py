@@ -1,0 +1,110 @@
+"""Folders of the cache: made once, verified, whole or absent."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from expert_cli.console import Silent
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.model.unpacked import fault, unpack
+
+SHA_OF_GOOD = "770e607624d689265ca6c44884d0807d9b054d23c473c106c72be9de08b7376c"
+
+
+class Warnings(Silent):
+    """Keeps the warnings."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def build(target: Path) -> None:
+    (target / "weights").write_text("good", encoding="utf-8")
+
+
+def refuse(_: Path) -> None:
+    raise AssertionError("built again")
+
+
+def test_built_once(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "entry"
+    assert unpack(folder, build, Silent()) == {"weights": SHA_OF_GOOD}
+    assert unpack(folder, refuse, Silent()) == {"weights": SHA_OF_GOOD}
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["entry"]
+
+
+def test_another_time_with_the_same_content_is_whole(tmp_path: Path) -> None:
+    unpack(tmp_path / "entry", build, Silent())
+    os.utime(tmp_path / "entry" / "weights", ns=(1, 1))
+    assert fault(tmp_path / "entry") is None
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        pytest.param(lambda folder: (folder / "weights").write_text("goo"), "3 bytes, not 4", id="cut off"),
+        pytest.param(lambda folder: (folder / "weights").write_text("bad!"), "sha256", id="changed"),
+        pytest.param(lambda folder: (folder / "weights").unlink(), "FileNotFoundError", id="file gone"),
+        pytest.param(lambda folder: (folder / "unpacked.json").write_text("{"), "JSONDecodeError", id="record torn"),
+        pytest.param(lambda folder: (folder / "unpacked.json").unlink(), "FileNotFoundError", id="record gone"),
+    ],
+)
+def test_damage_is_named_and_repaired(tmp_path: Path, damage: object, words: str) -> None:
+    folder = tmp_path / "entry"
+    unpack(folder, build, Silent())
+    damage(folder)  # type: ignore[operator]
+    report = Warnings()
+    assert unpack(folder, build, report) == {"weights": SHA_OF_GOOD}
+    assert words in report.lines[0]
+    assert fault(folder) is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry"]
+
+
+def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
+    def fail(target: Path) -> None:
+        build(target)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(EnvironmentProblem, match="no space left"):
+        unpack(tmp_path / "entry", fail, Silent())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_old_remains_of_killed_builds_are_removed(tmp_path: Path) -> None:
+    for name, age_s in ((".entry.old", 2 * 86400), (".entry.new", 60)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
+    unpack(tmp_path / "entry", build, Silent())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".entry.new", "entry"]
+
+
+RACER = """
+import sys, time
+from pathlib import Path
+from expert_cli.console import Silent
+from expert_cli.model.unpacked import unpack
+folder = Path(sys.argv[1])
+def build(target):
+    (folder.parent / f"started{sys.argv[2]}").touch()
+    while len(list(folder.parent.glob("started*"))) < 2:
+        time.sleep(0.01)
+    (target / "weights").write_text("good", encoding="utf-8")
+print(unpack(folder, build, Silent())["weights"])
+"""
+
+
+def test_two_processes_at_once_both_succeed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RACER, str(tmp_path / "entry")]
+    racers = [subprocess.Popen([*command, number], stdout=subprocess.PIPE, text=True) for number in "12"]
+    assert [racer.communicate(timeout=60)[0].strip() for racer in racers] == [SHA_OF_GOOD] * 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry", "started1", "started2"]
