@@ -72,7 +72,7 @@ def a_set(items: Sequence[Value]) -> Raw:
 def _check(expression: str, value: Value, number: int) -> str:
     if isinstance(value, Throws):
         return f"throws(() => {expression});"
-    if value is UNDEFINED or isinstance(value, (bool, int, float, str)) and "(" in expression:
+    if isinstance(value, Raw) and not value.text.startswith("new ") or isinstance(value, (bool, int, float, str)) and "(" in expression:
         return f'if ({expression} !== {literal(value)}) throw new Error("check {number} failed");'
     return f"deepStrictEqual({expression}, {literal(value)});"
 

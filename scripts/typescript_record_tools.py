@@ -85,11 +85,12 @@ def find(w: World, rng: Random) -> Tool:
 def change(w: World, rng: Random) -> Tool:
     """A copy of one record with something changed."""
     n, f, row = w.number, w.flag, w.records[0]
+    number, on = row.get(n, 0), row.get(f)
     step = rng.randint(2, 9)
     name, head, words, body, result = rng.choice([
-        (f"toggle{w.cap(f)}", f"(item: {w.type})", f"returns a copy of the {w.noun} with `{f}` negated", f"({{ ...item, {f}: !item.{f} }})", {**row, f: not row[f]}),
-        (f"raise{w.cap(n)}", f"(item: Readonly<{w.type}>)", f"returns a copy with `{n}` raised by {step}", f"({{ ...item, {n}: item.{n} + {step} }})", {**row, n: row[n] + step}),
-        (f"double{w.cap(n)}", f"(item: {w.type})", f"returns a new {w.noun} with twice the `{n}`; the argument stays as it is", f"({{ ...item, {n}: item.{n} * 2 }})", {**row, n: row[n] * 2}),
+        (f"toggle{w.cap(f)}", f"(item: {w.type})", f"returns a copy of the {w.noun} with `{f}` negated", f"({{ ...item, {f}: !item.{f} }})", {**row, f: not on}),
+        (f"raise{w.cap(n)}", f"(item: Readonly<{w.type}>)", f"returns a copy with `{n}` raised by {step}", f"({{ ...item, {n}: item.{n} + {step} }})", {**row, n: number + step}),
+        (f"double{w.cap(n)}", f"(item: {w.type})", f"returns a new {w.noun} with twice the `{n}`; the argument stays as it is", f"({{ ...item, {n}: item.{n} * 2 }})", {**row, n: number * 2}),
         (f"clear{w.cap(n)}", f"(item: {w.type})", f"returns a copy whose `{n}` is 0", f"({{ ...item, {n}: 0 }})", {**row, n: 0}),
     ])  # fmt: skip
     checks: Checks = [(f"{name}(rows[0])", result), ("rows[0]", row)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from json_domains import Domain, Field, key_of
-from typescript_case import Case, Checks, Throws, ask, declare, draw_record, fields_in_words, interface, literal, pascal, test_of, type_of
+from typescript_case import UNDEFINED, Case, Checks, Raw, Throws, ask, declare, draw_record, fields_in_words, interface, literal, pascal, test_of, type_of
 from typescript_records import case_of, reduced, setup_of, world
 
 KINDS = ("code", "title", "person", "city", "date", "int", "num", "bool", "some", "ints")
@@ -74,7 +74,7 @@ def enumeration(domain: Domain, rng: Random) -> Case:
     following = [*members[1:], members[0]]
     forms.append((f"next{name}", f"({key}: {name})", name, "returns the next member in order, the first after the last",
                   f"{order}return order[(order.indexOf({key}) + 1) % order.length];",
-                  [(f"next{name}({a}) === {b}", True) for a, b in zip(members, following, strict=True)]))
+                  [(f"next{name}({a})", Raw(b)) for a, b in zip(members, following, strict=True)]))
     cases = "\n".join(f"  case {a}:\n    return {literal(option.upper())};" for a, option in zip(members, options, strict=True))
     labels = ", ".join(f'"{option.upper()}"' for option in options)
     forms.append((f"{key}Label", f"({key}: {name})", "string", f"uses a switch to return {labels} for the members in order",
@@ -82,7 +82,7 @@ def enumeration(domain: Domain, rng: Random) -> Case:
     if not numeric:
         forms.append((f"parse{name}", "(text: string)", f"{name} | undefined", "returns the member with that value, undefined for any other text",
                       f"Object.values({name}).find((member) => member === text)",
-                      [*((f'parse{name}("{option}") === {a}', True) for a, option in zip(members, options, strict=True)), (f'parse{name}("?") === undefined', True)]))
+                      [*((f'parse{name}("{option}")', Raw(a)) for a, option in zip(members, options, strict=True)), (f'parse{name}("?")', UNDEFINED)]))
     function, head, result, words, body, checks = rng.choice(forms)
     output = f"enum {name} {{\n{lines},\n}}\n\n" + declare(function, head, result, body, "function")
     return Case("types", domain.noun, f"{told} " + ask(f"{function}{head}: {result}", words, rng), output, test_of(checks))
@@ -93,20 +93,20 @@ def union(domain: Domain, rng: Random) -> Case:
     key, name, options = _members(domain, rng)
     typed = f"type {name} = {' | '.join(literal(option) for option in options)};"
     numbers = [rng.randint(1, 40) for _ in options]
-    table = ", ".join(f"{literal(o)}: {n}" for o, n in zip(options, numbers, strict=True))
+    table, zeros = literal(dict(zip(options, numbers, strict=True))), dict.fromkeys(options, 0)
     told = rng.choice([f"Declare the union type `{name}` of {', '.join(literal(o) for o in options)}.", f"Given `{typed}`, declare it first."])
     shown = ", ".join(f"{n} for {o}" for o, n in zip(options, numbers, strict=True))
     function, head, result, words, body, const, checks = rng.choice([
         (f"{key}Weight", f"({key}: {name})", "number", f"looks the value up in a const of type `Record<{name}, number>`: {shown}",
-         f"weights[{key}]", f"const weights: Record<{name}, number> = {{ {table} }};\n\n",
+         f"weights[{key}]", f"const weights: Record<{name}, number> = {table};\n\n",
          [(f"{key}Weight({literal(o)})", n) for o, n in zip(options, numbers, strict=True)]),
         (f"is{name}", "(value: string)", f"value is {name}", "is a type guard over an array of all the options",
          "(options as readonly string[]).includes(value)", f"const options: readonly {name}[] = [{', '.join(map(literal, options))}];\n\n",
          [*((f"is{name}({literal(o)})", True) for o in options), (f'is{name}("?")', False), (f'is{name}("")', False)]),
         (f"count{name}", f"(values: {name}[])", f"Record<{name}, number>", "counts how often each option occurs, 0 included",
-         f"const counts: Record<{name}, number> = {{ {', '.join(f'{literal(o)}: 0' for o in options)} }};\nfor (const value of values) counts[value] += 1;\nreturn counts;", "",
-         [(f"count{name}([{literal(options[0])}, {literal(options[1])}, {literal(options[0])}])", {**dict.fromkeys(options, 0), options[0]: 2, options[1]: 1}),
-          (f"count{name}([])", dict.fromkeys(options, 0))]),
+         f"const counts: Record<{name}, number> = {literal(zeros)};\nfor (const value of values) counts[value] += 1;\nreturn counts;", "",
+         [(f"count{name}([{literal(options[0])}, {literal(options[1])}, {literal(options[0])}])", {**zeros, options[0]: 2, options[1]: 1}),
+          (f"count{name}([])", zeros)]),
     ])  # fmt: skip
     output = f"{typed}\n\n{const}" + declare(function, head, result, body, "function")
     return Case("types", domain.noun, f"{told} " + ask(f"{function}{head}: {result}", words, rng), output, test_of(checks))

@@ -18,6 +18,7 @@ from expert_cli.console import Reporter
 from expert_cli.data.encode import Encoder, encode, template_for
 from expert_cli.data.loader import DocumentDataset
 from expert_cli.data.rows import Rows
+from expert_cli.data.segments import Segment
 from expert_cli.data.skeleton import RenderChat
 from expert_cli.data.sources import DataRows, read_training_rows
 from expert_cli.data.templates import Template
@@ -87,8 +88,9 @@ class RunResult:
     def summary(self) -> str:
         """Return the lines a person reads at the end."""
         done = self.fit
+        first, last = done.mean_losses()
         lines = [
-            f"loss {done.first_loss:.3f} -> {done.last_loss:.3f} in {done.steps} steps, {done.seconds:.0f} s, "
+            f"loss {first:.3f} -> {last:.3f} (means of the first and last 5 of {done.steps} steps), {done.seconds:.0f} s, "
             f"{done.tokens_per_s:,.0f} real tokens/s, peak memory {done.peak_memory_mb / 1024:.1f} GB"
         ]
         if done.eval_loss is not None:
@@ -229,20 +231,21 @@ def _model(source: LocalModel, run: RunConfig, report: Reporter) -> PeftModel:
 
 
 def _question(rows: DataRows, template: Template) -> tuple[str, str] | None:
-    """Return (prompt, expected answer) of a held-out row, or of a training row where there is no other."""
+    """Return (prompt, expected answer) of the shortest held-out row, or training row where there is no other."""
     source = rows.validation if rows.validation is not None and len(rows.validation) else rows.train
     if source.kind != "pair":
         return None
-    prompt = source.instruction[0] + (f"{template.joint}{source.input[0]}" if source.input[0] else "")
-    return prompt, source.response[0]
+    row = min(range(len(source)), key=source.characters)
+    prompt = source.instruction[row] + (f"{template.joint}{source.input[row]}" if source.input[row] else "")
+    return prompt, source.response[row]
 
 
 def _ask(model: Any, question: tuple[str, str], template: Template, tokenizer: TokenizerInfo, report: Reporter) -> str:
-    ids = Encoder(tokenizer.backend).ids(template.prompt(question[0]))
-    end_id = tokenizer.backend.token_to_id(template.end_token)
-    with report.progress("answering one prompt", None) as bar:
-        bar.update(0)
-        return answer(model, ids, tokenizer.backend, end_id=end_id, max_new_tokens=SAMPLE_TOKENS)
+    report.say("answering one prompt")
+    encoder = Encoder(tokenizer.backend)
+    ids = encoder.ids(template.prompt(question[0]))
+    end_id = encoder.ids((Segment(template.end_token, control=True, trained=True),))[0]
+    return answer(model, ids, tokenizer.backend, end_id=end_id, max_new_tokens=SAMPLE_TOKENS)
 
 
 def _save_adapter(

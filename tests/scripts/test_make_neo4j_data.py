@@ -21,9 +21,13 @@ SCHEMA = (
     "(:Reader)-[:READ {rating: INTEGER}]->(:Book)"
 )
 GRAPH = domain_graph(BOOKS)
-READERS, TITLES = GRAPH.nodes["Reader"], [book["title"] for book in GRAPH.nodes["Book"]]
-WRITERS = [writer["name"] for writer in GRAPH.nodes["Writer"]]
-READ = [(READERS[a]["name"], TITLES[b], made["rating"]) for a, b, made in GRAPH.links["READ"]]
+READERS: list[dict[str, Any]] = GRAPH.nodes["Reader"]
+BOOK_NODES: list[dict[str, Any]] = GRAPH.nodes["Book"]
+TITLES = [book["title"] for book in BOOK_NODES]
+WRITERS = [str(writer["name"]) for writer in GRAPH.nodes["Writer"]]
+READ: list[tuple[Any, Any, Any]] = [
+    (READERS[a]["name"], TITLES[b], made["rating"]) for a, b, made in GRAPH.links["READ"]
+]
 ADMIRES = {(WRITERS[a], WRITERS[b]) for a, b, _ in GRAPH.links["ADMIRES"]}
 
 
@@ -94,9 +98,9 @@ def test_filters_and_figures_are_what_python_counts() -> None:
     average = sum(ages) / len(ages)
     query = "MATCH (r:Reader) WITH avg(r.age) AS mean MATCH (r:Reader) WHERE r.age > mean RETURN r.name"
     assert ask(query) == expected((reader["name"],) for reader in READERS if reader["age"] > average)
-    priced = sum("price" in book for book in GRAPH.nodes["Book"])
+    priced = sum("price" in book for book in BOOK_NODES)
     assert ask("MATCH (b:Book) WHERE b.price IS NOT NULL RETURN count(b) AS n") == [(priced,)]
-    late = [(book["title"],) for book in GRAPH.nodes["Book"] if book["published"] > "1990-01-01"]
+    late = [(book["title"],) for book in BOOK_NODES if book["published"] > "1990-01-01"]
     assert ask("MATCH (b:Book) WHERE b.published > date('1990-01-01') RETURN b.title") == expected(late)
 
 

@@ -70,7 +70,7 @@ def test_the_context_is_filled_with_the_rows_of_the_domain() -> None:
     members = domain_data(GYM)["gym_members"]
     connection = make_sql_data.context_database(CONTEXT)
     assert make_sql_data.fill(connection, DOMAINS) == "gym"
-    ages = sorted((row["id"], row["age"]) for row in members)
+    ages = sorted(((row["id"], row["age"]) for row in members), key=repr)
     assert run(connection, "SELECT id, age FROM gym_members") == ages
     basic = sum(row["membership"] == "basic" for row in members)
     assert run(connection, "SELECT COUNT(*) FROM gym_members WHERE membership = 'basic'") == [(basic,)]

@@ -62,7 +62,9 @@ COMBINATIONS: list[tuple[AdapterType, Quantization]] = [
 
 
 @pytest.mark.parametrize(("kind", "quantization"), COMBINATIONS, ids=[f"{a}-{b}" for a, b in COMBINATIONS])
-def test_every_supported_adapter_and_quantisation_learns(folder: Path, kind: AdapterType, quantization: Quantization) -> None:
+def test_every_supported_adapter_and_quantisation_learns(
+    folder: Path, kind: AdapterType, quantization: Quantization
+) -> None:
     model = adapted(folder, kind, quantization, dtype=torch.bfloat16)
     trainable = [p for p in model.parameters() if p.requires_grad]
     assert trainable

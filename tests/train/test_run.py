@@ -80,7 +80,9 @@ def test_no_pickle_is_written(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, save_steps=2, eval_steps=2, load_best_model_at_end=True)
     result = train(manifest)
     written = [path for path in result.output.rglob("*") if path.is_file()]
-    assert [path.parent.name for path in written if path.name == "adapter_model.safetensors" and "checkpoints" in path.parts]
+    assert [
+        path.parent.name for path in written if path.name == "adapter_model.safetensors" and "checkpoints" in path.parts
+    ]
     assert not [path for path in written if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".pickle")]
     pickled = [path for path in written if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
     assert pickled == []
@@ -112,7 +114,9 @@ def test_two_workers_train_the_same_adapter(tmp_path: Path, model: Path) -> None
 
 @pytest.mark.parametrize("adapter", ["lora", "dora", "rslora", "ia3", "lokr"])
 def test_every_adapter_trains(tmp_path: Path, model: Path, adapter: str) -> None:
-    result = train(project(tmp_path, model, adapter_type=adapter, feedforward_modules=["down_proj"] if adapter == "ia3" else None))
+    result = train(
+        project(tmp_path, model, adapter_type=adapter, feedforward_modules=["down_proj"] if adapter == "ia3" else None)
+    )
     assert result.fit.last_loss < result.fit.first_loss
 
 
@@ -128,14 +132,24 @@ def test_four_bit_on_a_cpu_with_evaluations_in_between(tmp_path: Path, model: Pa
 def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path, model: Path) -> None:
     uneven = [{"instruction": "x" * n, "input": "", "output": "y" * (1 + n % 7)} for n in range(1, 17)]
     wide = train(project(tmp_path / "a", model, uneven, batch_size=4, max_steps=2, learning_rate=1e-6))
-    narrow = train(project(tmp_path / "b", model, uneven, batch_size=1, gradient_accumulation_steps=4, max_steps=2, learning_rate=1e-6))
+    narrow = train(
+        project(
+            tmp_path / "b", model, uneven, batch_size=1, gradient_accumulation_steps=4, max_steps=2, learning_rate=1e-6
+        )
+    )
     assert narrow.fit.first_loss == pytest.approx(wide.fit.first_loss, abs=1e-6)
     assert narrow.fit.last_loss == pytest.approx(wide.fit.last_loss, abs=1e-6)
 
 
 SCHEDULES = {
-    "linear with 3 of 6 steps warm-up": ({"lr_scheduler": "linear", "warmup_steps": 3}, [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3]),
-    "warm-up as a share": ({"lr_scheduler": "linear", "warmup_steps": 0, "warmup_ratio": 0.5}, [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3]),
+    "linear with 3 of 6 steps warm-up": (
+        {"lr_scheduler": "linear", "warmup_steps": 3},
+        [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3],
+    ),
+    "warm-up as a share": (
+        {"lr_scheduler": "linear", "warmup_steps": 0, "warmup_ratio": 0.5},
+        [0, 1 / 3, 2 / 3, 1, 2 / 3, 1 / 3],
+    ),
     "constant": ({"lr_scheduler": "constant"}, [1] * 6),
     "constant keeps its warm-up": ({"lr_scheduler": "constant", "warmup_steps": 2}, [0, 0.5, 1, 1, 1, 1]),
     "cosine with restarts": (
@@ -146,7 +160,9 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize(("config", "shares"), SCHEDULES.values(), ids=SCHEDULES.keys())
-def test_the_learning_rate_runs_as_written(tmp_path: Path, model: Path, config: dict[str, Any], shares: list[float]) -> None:
+def test_the_learning_rate_runs_as_written(
+    tmp_path: Path, model: Path, config: dict[str, Any], shares: list[float]
+) -> None:
     result = train(project(tmp_path, model, logging_steps=1, learning_rate=0.01, **config))
     lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
     rates = [json.loads(line)["learning_rate"] for line in lines]

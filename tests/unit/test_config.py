@@ -22,7 +22,10 @@ OLD_GPU = replace(GPU, gpus=(Gpu("Tesla T4", 16 * 2**30, (7, 5)),))
 
 
 def resolved(
-    tmp_path: Path, machine: Machine = CPU, overrides: Overrides = Overrides(), **config: Any  # noqa: B008
+    tmp_path: Path,
+    machine: Machine = CPU,
+    overrides: Overrides = Overrides(),
+    **config: Any,  # noqa: B008
 ) -> RunConfig:
     return resolve(load(manifests.write(tmp_path, manifests.small(**config)), overrides.settings), machine, overrides)
 
@@ -48,7 +51,10 @@ def test_precision(tmp_path: Path, machine: Machine, config: dict[str, Any], dty
 
 CHECKPOINTING = {
     "nothing": ({}, "off"),
-    "false stays false with 4 bit": ({"gradient_checkpointing": False, "activation_checkpointing": "attention_only"}, "off"),
+    "false stays false with 4 bit": (
+        {"gradient_checkpointing": False, "activation_checkpointing": "attention_only"},
+        "off",
+    ),
     "true": ({"gradient_checkpointing": True}, "all"),
     "narrowed": ({"gradient_checkpointing": True, "activation_checkpointing": "attention_only"}, "attention_only"),
     "selective": ({"gradient_checkpointing": "selective", "activation_checkpointing": "attention_only"}, "selective"),
@@ -75,20 +81,38 @@ def test_warmup(tmp_path: Path, config: dict[str, Any], warmup: float) -> None:
 def test_loader_settings_are_taken_as_written_false_and_zero_included(tmp_path: Path) -> None:
     off = {"dataloader_num_workers": 0, "dataloader_pin_memory": False, "dataloader_prefetch_factor": 1}
     loader = resolved(tmp_path, GPU, **off, dataloader_persistent_workers=True).loader
-    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor, loader.persistent_workers) == (0, False, None, False)
+    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor, loader.persistent_workers) == (
+        0,
+        False,
+        None,
+        False,
+    )
     on = {"dataloader_num_workers": 8, "dataloader_pin_memory": True, "dataloader_prefetch_factor": 8}
     loader = resolved(tmp_path, GPU, **on, dataloader_persistent_workers=True).loader
-    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor, loader.persistent_workers) == (8, True, 8, True)
+    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor, loader.persistent_workers) == (
+        8,
+        True,
+        8,
+        True,
+    )
     assert resolved(tmp_path, CPU, **on).loader.pin_memory is False
 
 
 def test_tf32_is_only_switched_on_where_the_gpu_has_it(tmp_path: Path) -> None:
-    assert [resolved(tmp_path, machine, use_tf32=True).compute.tf32 for machine in (GPU, OLD_GPU, CPU)] == [True, False, False]
+    assert [resolved(tmp_path, machine, use_tf32=True).compute.tf32 for machine in (GPU, OLD_GPU, CPU)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_the_order_of_origins(tmp_path: Path) -> None:
     manifest = manifests.small(learning_rate=1.0, batch_size=2, epochs=3)
-    manifest["base_models"][0] |= {"config": {"learning_rate": 2.0, "seed": 5}, "alias": "q", "adapters": [{"dropout": 0.5}]}
+    manifest["base_models"][0] |= {
+        "config": {"learning_rate": 2.0, "seed": 5},
+        "alias": "q",
+        "adapters": [{"dropout": 0.5}],
+    }
     path = manifests.write(tmp_path, manifest)
     overrides = Overrides(seed=7, max_steps=9, settings=("training.config.batch_size=8",))
     run = resolve(load(path, overrides.settings), CPU, overrides)
@@ -138,10 +162,20 @@ REFUSED = {
     "lokr on 8 bit": ({"adapter_type": "lokr"}, "int8", "lokr does not go with quantization int8"),
     "cache outside": ({"pretokenized_cache": "../elsewhere"}, "none", "outside the project root"),
     "absolute cache": ({"pretokenized_cache": "/etc/x"}, "none", "outside the project root"),
-    "stray scheduler setting": ({"lr_scheduler": "linear", "lr_scheduler_kwargs": {"num_cycles": 3}}, "none", "num_cycles"),
+    "stray scheduler setting": (
+        {"lr_scheduler": "linear", "lr_scheduler_kwargs": {"num_cycles": 3}},
+        "none",
+        "num_cycles",
+    ),
     "best without evaluation": ({"load_best_model_at_end": True, "eval_strategy": "no"}, "none", "eval_strategy"),
     "best at other steps": (
-        {"load_best_model_at_end": True, "save_strategy": "steps", "eval_strategy": "steps", "save_steps": 10, "eval_steps": 3},
+        {
+            "load_best_model_at_end": True,
+            "save_strategy": "steps",
+            "eval_strategy": "steps",
+            "save_steps": 10,
+            "eval_steps": 3,
+        },
         "none",
         "not a multiple",
     ),
@@ -220,7 +254,9 @@ def test_hub_ids(tmp_path: Path, written: str, path: str, split: str, config: st
     assert (spec.kind, spec.path, spec.split, spec.config) == ("hub", path, split, config)
 
 
-@pytest.mark.parametrize("written", ["./rows", "C:/rows/train", "rows\\train", "/nowhere/rows", "a/b/c.parquet", "x.jsonl"])
+@pytest.mark.parametrize(
+    "written", ["./rows", "C:/rows/train", "rows\\train", "/nowhere/rows", "a/b/c.parquet", "x.jsonl"]
+)
 def test_what_looks_local_is_never_sent_to_the_hub(tmp_path: Path, written: str) -> None:
     manifest = manifests.small()
     manifest["training"]["dataset"]["path"] = written

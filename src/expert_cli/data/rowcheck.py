@@ -27,7 +27,7 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 )
 
 
-class _BadRow(Exception):  # noqa: N818 - a row's fate, not a failure
+class _BadRow(Exception):
     """The reason why a row cannot be used, in the same words for every row with this fault."""
 
 

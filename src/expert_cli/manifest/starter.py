@@ -15,6 +15,7 @@ SMOLLM2 = {
         "gradient_accumulation_steps": 1,
         "max_seq_length": 512,
         "learning_rate": 2e-3,
+        "dropout": 0.0,
         "dataloader_num_workers": 0,
         "logging_steps": 5,
     },

