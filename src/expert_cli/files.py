@@ -37,7 +37,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON document atomically."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """Return a JSON document as `write_json` writes it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
 def sync_folder(folder: Path) -> None:

@@ -246,3 +246,19 @@ def test_compiled_layers_give_the_same_losses(tmp_path: Path, model: Path) -> No
     plain = train(project(tmp_path / "a", model, max_steps=2))
     compiled = train(project(tmp_path / "b", model, max_steps=2, torch_compile=True, torch_compile_backend="eager"))
     assert compiled.fit.last_loss == pytest.approx(plain.fit.last_loss, abs=1e-5)
+
+
+def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path, model: Path) -> None:
+    result = train(project(tmp_path, model, report_to="tensorboard", use_tf32=True, dataloader_pin_memory=True))
+    assert list(RunPaths(result.output).tensorboard.glob("events.out.tfevents.*"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path, model: Path) -> None:
+    manifest = json.loads(project(tmp_path, model, max_steps=1).read_text(encoding="utf-8"))
+    secret = "hf_" + "A1b2" * 8
+    manifest |= {"author": secret, "runtime": {"note": f"use {secret}"}}
+    result = train(manifests.write(tmp_path, manifest))
+    written = [path for path in result.output.rglob("*") if path.is_file()]
+    assert written
+    assert not [path for path in written if secret.encode() in path.read_bytes()]

@@ -120,7 +120,7 @@ def read_located(data: DataConfig, located: LocatedData, reporter: Reporter) -> 
     if not data.validation_share:
         return DataRows(_taken(train), None, report, None, located)
     evaluated = _split_off(train, data)
-    split_report = RowReport(read=len(evaluated), mapping=report.mapping)
+    split_report = RowReport(read=len(evaluated), mapping=report.mapping, input_column=report.input_column)
     return DataRows(_taken(train), evaluated, report, split_report, located)
 
 
@@ -174,6 +174,7 @@ def _checked(
         return Rows("pair")
     columns = choose_columns(names, mapping, where)
     report.mapping = str(columns)
+    report.input_column = columns.input
     rows = Rows(columns.kind)
     for row in raw:
         fault = row.fault or append_row(rows, row.fields, columns, row.where)

@@ -69,7 +69,7 @@ def _table_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, EOFError) as error:
-        raise InputError(f"{path}: damaged, or not a {path.suffix[1:]} file: {_first_line(error)}") from error
+        raise InputError(f"{path}: damaged, or no {path.suffix} file: {_first_line(error)}") from error
     except OSError as error:
         # Arrow reports damaged pages as OSError without a number; one of the system has it.
         if error.errno is not None:

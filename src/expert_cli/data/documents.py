@@ -1,0 +1,126 @@
+"""The documents of an opened store: views into memory-mapped Arrow files, never copies, never lists."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from expert_cli.errors import LockedOrDamaged
+
+_REMEDY = "delete the folder to have it built anew"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One record batch: `starts` int64 [rows + 1] into `ids` int32 [tokens] and `mask` (an Arrow bit array) [tokens]."""
+
+    starts: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    mask: Any
+
+
+class Documents:
+    """One split of a store, by document number.
+
+    lengths: int64 [documents], tokens of each. Picklable: a worker process opens the files again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Map the Arrow files of a split's folder. Raises LockedOrDamaged if they are not what a store holds."""
+        self.folder = folder
+        self._parts = [part for file in _data_files(folder) for part in _parts(file)]
+        counts = [len(part.starts) - 1 for part in self._parts]
+        self._first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self.lengths: NDArray[np.int64] = np.concatenate(
+            [np.empty(0, np.int64), *(np.diff(p.starts) for p in self._parts)]
+        )
+
+    def __reduce__(self) -> tuple[type[Documents], tuple[Path]]:
+        """Send the folder, not the data."""
+        return Documents, (self.folder,)
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return len(self.lengths)
+
+    def document(self, number: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """Return (ids, trained) of one document, both [tokens]; ids is a view of the file."""
+        at = int(np.searchsorted(self._first, number, side="right")) - 1
+        part = self._parts[at]
+        row = number - int(self._first[at])
+        start, stop = int(part.starts[row]), int(part.starts[row + 1])
+        return part.ids[start:stop], part.mask[start:stop].to_numpy(zero_copy_only=False)
+
+    @cached_property
+    def prompt_lengths(self) -> NDArray[np.int64]:
+        """Tokens before the first trained one, int64 [documents]; one pass over the masks."""
+        return self._per_part(_prompts)
+
+    @cached_property
+    def trained_lengths(self) -> NDArray[np.int64]:
+        """Trained tokens, int64 [documents]; one pass over the masks."""
+        return self._per_part(_trained)
+
+    def largest_id(self) -> int:
+        """Return the largest token id, -1 if there is no token."""
+        return max((int(part.ids.max()) for part in self._parts if len(part.ids)), default=-1)
+
+    def smallest_id(self) -> int:
+        """Return the smallest token id, 0 if there is no token."""
+        return min((int(part.ids.min()) for part in self._parts if len(part.ids)), default=0)
+
+    def _per_part(self, measure: Any) -> NDArray[np.int64]:
+        return np.concatenate([np.empty(0, np.int64), *(measure(part) for part in self._parts)])
+
+
+def _data_files(folder: Path) -> list[Path]:
+    try:
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        return [folder / Path(entry["filename"]).name for entry in state["_data_files"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LockedOrDamaged(f"{folder}: state.json is missing or broken", _REMEDY) from error
+
+
+def _parts(file: Path) -> list[_Part]:
+    try:
+        with pa.memory_map(str(file)) as source:
+            batches = list(pa.ipc.open_stream(source))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise LockedOrDamaged(f"{file} cannot be read: {error}", _REMEDY) from error
+    return [_part(file, batch) for batch in batches]
+
+
+def _part(file: Path, batch: Any) -> _Part:
+    names = batch.schema.names
+    if "input_ids" not in names or not {"completion_mask", "labels"} & set(names):
+        message = f"{file} has the columns {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
+        raise LockedOrDamaged(message, _REMEDY)
+    ids = batch.column("input_ids")
+    flat = np.asarray(ids.flatten()).astype(np.int32, copy=False)
+    starts = np.asarray(ids.offsets).astype(np.int64)
+    if "completion_mask" in names:
+        mask = batch.column("completion_mask").flatten().cast(pa.bool_())
+    else:
+        mask = pa.array(np.asarray(batch.column("labels").flatten()) != -100)
+    if len(mask) != len(flat):
+        raise LockedOrDamaged(f"{file}: ids and mask differ in length", _REMEDY)
+    return _Part(starts - starts[0], flat, mask)
+
+
+def _prompts(part: _Part) -> NDArray[np.int64]:
+    trained = np.flatnonzero(part.mask.to_numpy(zero_copy_only=False))
+    ends = np.append(trained, len(part.ids))
+    first = ends[np.searchsorted(trained, part.starts[:-1])]
+    return np.asarray(np.minimum(first, part.starts[1:]) - part.starts[:-1])
+
+
+def _trained(part: _Part) -> NDArray[np.int64]:
+    before = np.concatenate([[0], np.cumsum(part.mask.to_numpy(zero_copy_only=False), dtype=np.int64)])
+    return np.asarray(np.diff(before[part.starts]))

@@ -1,0 +1,226 @@
+"""The token store: documents as ids on disk, written once, found again by what they are made of.
+
+A store is keyed by content alone: the bytes of the source files, which rows of them, tokenizer, template, column mapping,
+masking rule, format. Times, paths, threads and processes are not in the key; neither are sequence length and packing,
+which are decided when training starts.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from expert_cli.console import Reporter
+from expert_cli.data.encode import Encoded
+from expert_cli.data.sources import Located, LocatedData
+from expert_cli.data.storefiles import (
+    FINGERPRINT,
+    FORMAT,
+    STATS,
+    Memo,
+    ShardRecord,
+    find_damage,
+    read_fingerprint,
+    seal,
+    write_shard,
+)
+from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
+from expert_cli.files import write_json
+from expert_cli.runconfig import DataConfig
+
+MASKING_RULE = "1"
+"""Raise it when `encode.py` or `templates.py` train other tokens of the same document than before."""
+PROGRESS = "progress.json"
+LOCK_POLL_S = 0.5
+Shards = Callable[[str, int], Iterable[Encoded]]
+
+
+@dataclass(frozen=True)
+class StoreKey:
+    """What a store is made of, part by part; `sha256` over all of it names the store."""
+
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def sha256(self) -> str:
+        """The key."""
+        return hashlib.sha256(json.dumps(self.parts).encode()).hexdigest()
+
+    def changes(self, other: Mapping[str, str]) -> list[str]:
+        """Return one line for every part that differs in `other`: which, from what, to what."""
+        mine = dict(self.parts)
+        names = [name for name in dict.fromkeys([*other, *mine]) if mine.get(name) != other.get(name)]
+        return [
+            f"{name}: {_short(other.get(name, 'nothing'))} -> {_short(mine.get(name, 'nothing'))}" for name in names
+        ]
+
+
+def store_key(data: DataConfig, located: LocatedData, memo: Memo, *, tokenizer: str, template: str) -> StoreKey:
+    """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make."""
+    mapping = {name: value for name, value in asdict(data.mapping).items() if value}
+    parts = {
+        "format": str(FORMAT),
+        "train data": _content(located.train, memo),
+        "train rows": json.dumps([_rows(source, data) for source in located.train]),
+        "validation data": _content(located.validation, memo),
+        "validation rows": json.dumps([_rows(source, data) for source in located.validation]),
+        "split": json.dumps([data.validation_share, data.seed]) if data.validation_share else "none",
+        "filters": json.dumps(asdict(data.filters)),
+        "tokenizer": tokenizer,
+        "template": template,
+        "mapping": json.dumps(mapping),
+        "masking": f"{MASKING_RULE}, {'answers' if data.completion_only else 'everything'}",
+    }
+    return StoreKey(tuple(parts.items()))
+
+
+def _content(sources: Sequence[Located], memo: Memo) -> str:
+    hashes = [[source.revision, *(memo.sha256(path) for path in source.files)] for source in sources]
+    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
+
+
+def _rows(source: Located, data: DataConfig) -> list[Any]:
+    """Which rows of a source are taken; the seed counts only where a weight draws rows."""
+    drawn = source.spec.weight != int(source.spec.weight)
+    return [source.spec.split, source.spec.weight, data.seed if drawn else None]
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 40 else f"{value[:37]}..."
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """What lies where a store should lie: state "hit", "missing", "stale" or "damaged", and why."""
+
+    state: str
+    reason: str
+    changes: tuple[str, ...] = ()
+
+
+def look(folder: Path, key: StoreKey, memo: Memo, *, hash_all: bool = False) -> StoreState:
+    """Say whether `folder` (the one above the key) holds this store, unharmed.
+
+    stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them.
+    """
+    home = folder / key.sha256[:12]
+    if not home.is_dir():
+        return _other_store(folder, key)
+    try:
+        fingerprint = read_fingerprint(home)
+    except LockedOrDamaged as error:
+        return StoreState("damaged", error.message)
+    if fingerprint["key"] != key.sha256:
+        return StoreState("damaged", f"{home} holds another key than its name says")
+    damage = find_damage(home, fingerprint, memo, hash_all=hash_all)
+    return StoreState("damaged", damage) if damage else StoreState("hit", f"{home} fits")
+
+
+def _other_store(folder: Path, key: StoreKey) -> StoreState:
+    others = sorted(folder.glob(f"[0-9a-f]*/{FINGERPRINT}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in others:
+        try:
+            found = read_fingerprint(path.parent)
+        except LockedOrDamaged:
+            continue
+        changes = key.changes(found["parts"])
+        return StoreState("stale", f"{path.parent} was made from something else", tuple(changes))
+    return StoreState("missing", f"no store in {folder}")
+
+
+def build(
+    folder: Path,
+    key: StoreKey,
+    splits: Sequence[str],
+    shards: Shards,
+    stats: Callable[[], Mapping[str, Any]],
+    report: Reporter,
+) -> Path:
+    """Build a store, or go on with a build that was interrupted, and return its folder.
+
+    `shards(split, skip)` yields the shards of a split from number `skip` on; the same shards every time. `stats` is asked
+    at the end. Waits while another process builds the same store and then uses that one. Raises EnvironmentProblem when
+    the disk is full (nothing of this build is left) or the folder cannot be written.
+    """
+    home = folder / key.sha256[:12]
+    building = folder / f".building-{key.sha256[:12]}"
+    with _disk_problems(folder, building), _lock(folder, key, report):
+        memo = Memo(folder / ".memo.json")
+        if look(folder, key, memo).state == "hit":
+            return home
+        records = _finished(building)
+        for split in splits:
+            done = sum(record.file.startswith(f"{split}/") for record in records)
+            for number, encoded in enumerate(shards(split, done), start=done):
+                records.append(write_shard(building, split, number, encoded))
+                write_json(building / PROGRESS, {"shards": [asdict(record) for record in records]})
+        (building / PROGRESS).unlink(missing_ok=True)
+        seal(building, key.sha256, dict(key.parts), records, stats())
+        if home.exists():
+            shutil.rmtree(home)
+        building.rename(home)
+        state = look(folder, key, memo, hash_all=True)
+        memo.save()
+        if state.state != "hit":
+            raise LockedOrDamaged(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
+    return home
+
+
+def _finished(building: Path) -> list[ShardRecord]:
+    """Return the shards of an interrupted build, up to the first that is not there as recorded."""
+    try:
+        told = json.loads((building / PROGRESS).read_text(encoding="utf-8"))["shards"]
+    except (OSError, ValueError, KeyError):
+        shutil.rmtree(building, ignore_errors=True)
+        return []
+    good: list[ShardRecord] = []
+    fresh = Memo(building / "none")
+    for record in (ShardRecord(**shard) for shard in told):
+        path = building / record.file
+        if not path.is_file() or path.stat().st_size != record.bytes or fresh.sha256(path) != record.sha256:
+            break
+        good.append(record)
+    return good
+
+
+@contextmanager
+def _lock(folder: Path, key: StoreKey, report: Reporter) -> Iterator[None]:
+    """Hold the lock of one store. The operating system frees it when its owner dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / f".lock-{key.sha256[:12]}")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        report.say("another process builds this token store; waiting for it")
+        lock.acquire(poll_interval=LOCK_POLL_S)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _disk_problems(folder: Path, building: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        shutil.rmtree(building, ignore_errors=True)
+        hint = "free some space, or put the store elsewhere: pretokenize --output DIR"
+        raise EnvironmentProblem(f"cannot write the token store in {folder}: {error.strerror}", hint) from error
+
+
+def read_stats(home: Path) -> dict[str, Any]:
+    """Return the statistics of a verified store."""
+    stats: dict[str, Any] = json.loads((home / STATS).read_text(encoding="utf-8"))
+    return stats

@@ -1,0 +1,212 @@
+"""The files of a token store: written beside their place, synced, hashed while written, verified before they are read.
+
+A store as it lies on disk (opens with `datasets.load_from_disk`):
+
+    <first 12 of the key>/
+      fingerprint.json         key, its parts, size and SHA-256 of every other file, a hash of itself
+      stats.json               rows, tokens, what was dropped
+      dataset_dict.json        the splits
+      train/data-00000.arrow   input_ids list<int32>, completion_mask list<bool>: one row a document
+      train/state.json, train/dataset_info.json
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from expert_cli.data.encode import Encoded
+from expert_cli.errors import LockedOrDamaged
+from expert_cli.files import json_text, sha256_of, sync_folder, write_json
+
+FORMAT = 1
+FINGERPRINT = "fingerprint.json"
+STATS = "stats.json"
+_FEATURES = {
+    "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
+    "completion_mask": {"feature": {"dtype": "bool", "_type": "Value"}, "_type": "List"},
+}
+SCHEMA = pa.schema(
+    [("input_ids", pa.list_(pa.int32())), ("completion_mask", pa.list_(pa.bool_()))],
+    metadata={"huggingface": json.dumps({"info": {"features": _FEATURES}})},
+)
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """One shard that is complete on disk."""
+
+    file: str
+    bytes: int
+    sha256: str
+    rows: int
+    tokens: int
+    trained_tokens: int
+
+
+class _HashingFile:
+    """A binary file that is hashed while it is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("wb")
+        self.digest = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self.digest.update(view)
+        self.size += view.nbytes
+        return self.file.write(view)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+            self.closed = True
+
+
+def write_shard(folder: Path, split: str, number: int, encoded: Encoded) -> ShardRecord:
+    """Write one shard, complete or not at all, and return its record. Raises OSError (disk full)."""
+    name = f"{split}/data-{number:05d}.arrow"
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".tmp")
+    offsets = pa.array(encoded.offsets.astype(np.int32))
+    ids = pa.Array.from_buffers(
+        pa.int32(), len(encoded.ids), [None, pa.py_buffer(np.ascontiguousarray(encoded.ids, np.int32))]
+    )
+    # packbits takes 3 ms where pa.array(bool) takes most of a second
+    bits = np.packbits(encoded.trained, bitorder="little")
+    mask = pa.Array.from_buffers(pa.bool_(), len(encoded.trained), [None, pa.py_buffer(bits)])
+    columns = [pa.ListArray.from_arrays(offsets, ids), pa.ListArray.from_arrays(offsets, mask)]
+    sink = _HashingFile(beside)
+    try:
+        with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), SCHEMA) as writer:
+            writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
+        sink.close()
+        beside.replace(path)
+    finally:
+        sink.file.close()
+        beside.unlink(missing_ok=True)
+    trained = int(encoded.trained.sum())
+    return ShardRecord(name, sink.size, sink.digest.hexdigest(), len(encoded), len(encoded.ids), trained)
+
+
+def seal(
+    folder: Path, key: str, parts: Mapping[str, str], shards: Sequence[ShardRecord], stats: Mapping[str, Any]
+) -> None:
+    """Write what turns a folder of shards into a store: the layout's JSON files, statistics, and last the fingerprint."""
+    splits = list(dict.fromkeys(shard.file.split("/")[0] for shard in shards))
+    write_json(folder / "dataset_dict.json", {"splits": splits})
+    for split in splits:
+        names = [shard.file.split("/")[1] for shard in shards if shard.file.startswith(f"{split}/")]
+        state = {
+            "_data_files": [{"filename": name} for name in names],
+            "_fingerprint": key[:16],
+            "_format_columns": None,
+        }
+        state |= {"_format_kwargs": {}, "_format_type": None, "_output_all_columns": False, "_split": split}
+        info = {"citation": "", "description": "", "features": _FEATURES, "homepage": "", "license": ""}
+        write_json(folder / split / "state.json", state)
+        write_json(folder / split / "dataset_info.json", info)
+    write_json(folder / STATS, stats)
+    known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
+    small = [path for path in sorted(folder.rglob("*.json")) if path.name != FINGERPRINT]
+    for path in small:
+        known[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    body = {
+        "format": FORMAT,
+        "key": key,
+        "parts": dict(parts),
+        "shards": [asdict(shard) for shard in shards],
+        "files": known,
+    }
+    write_json(folder / FINGERPRINT, {**body, "self": _digest_of(body)})
+    sync_folder(folder)
+
+
+def _digest_of(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def read_fingerprint(folder: Path) -> dict[str, Any]:
+    """Return a store's fingerprint. Raises LockedOrDamaged if it is missing, broken or of another format."""
+    path = folder / FINGERPRINT
+    try:
+        text = path.read_text(encoding="utf-8")
+        sealed: dict[str, Any] = json.loads(text)
+        body = {name: value for name, value in sealed.items() if name != "self"}
+        whole = sealed["self"] == _digest_of(body) and text == json_text(sealed)
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise LockedOrDamaged(f"{path} is missing or broken", "") from error
+    if not whole or body["format"] != FORMAT:
+        raise LockedOrDamaged(f"{path} does not match its own hash, or is of another format", "")
+    return body
+
+
+def find_damage(folder: Path, fingerprint: Mapping[str, Any], memo: Memo, *, hash_all: bool) -> str:
+    """Return what is wrong with a store's files, "" if nothing.
+
+    Sizes and stat data are always checked; a file whose stat data differ from the verified record is hashed again,
+    with `hash_all` every file is.
+    """
+    for name, wanted in fingerprint["files"].items():
+        path = folder / name
+        try:
+            size = path.stat().st_size
+        except OSError:
+            return f"{path} is missing"
+        if size != wanted["bytes"]:
+            return f"{path} has {size:,} bytes, not {wanted['bytes']:,}"
+        if memo.sha256(path, again=hash_all) != wanted["sha256"]:
+            return f"{path} does not match its hash"
+    return ""
+
+
+class Memo:
+    """File hashes remembered by size, mtime, ctime and inode, so that an unchanged file is not read again."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the memo at `path`; a missing or broken one is an empty one."""
+        self.path = path
+        self.changed = False
+        try:
+            loaded = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            loaded = {}
+        self.known: dict[str, list[Any]] = loaded if isinstance(loaded, dict) else {}
+
+    def sha256(self, path: Path, *, again: bool = False) -> str:
+        """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""
+        stat = path.stat()
+        seen = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        name = str(path.resolve())
+        remembered = self.known.get(name)
+        if not again and remembered is not None and remembered[:-1] == seen:
+            return str(remembered[-1])
+        digest = sha256_of(path)
+        self.known[name] = [*seen, digest]
+        self.changed = True
+        return digest
+
+    def save(self) -> None:
+        """Write what is new; a folder that cannot be written is used without a memo."""
+        if self.changed:
+            try:
+                write_json(self.path, {name: seen for name, seen in self.known.items() if Path(name).exists()})
+            except OSError:
+                return
+            self.changed = False

@@ -1,0 +1,275 @@
+"""Hub data sets: from a cache as the hub client lays it out, and from a small hub that runs in the test."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import huggingface_hub
+import pytest
+from huggingface_hub import constants
+
+from expert_cli.console import Silent
+from expert_cli.data.sources import locate_data, read_training_rows
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+
+COMMIT = "a" * 40
+README = """---
+license: mit
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*
+  - split: test
+    path: data/test-*
+- config_name: small
+  data_files: small.jsonl
+---
+# Rows
+"""
+
+
+def row(answer: str) -> bytes:
+    return (json.dumps({"question": "q", "answer": answer}) + "\n").encode()
+
+
+FILES = {
+    "README.md": README.encode(),
+    "data/train-00000-of-00002.jsonl": row("t0"),
+    "data/train-00001-of-00002.jsonl": row("t1"),
+    "data/test-00000-of-00001.jsonl": row("e0"),
+    "small.jsonl": row("s0"),
+}
+ROWS = SourceSpec("hub", "org/rows")
+
+
+def data_config(spec: SourceSpec, *, offline: bool = True) -> DataConfig:
+    return DataConfig((spec,), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, offline)
+
+
+@dataclass
+class Listening(Silent):
+    warned: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub client."""
+    folder = tmp_path / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    return folder
+
+
+def fill(cache: Path, names: list[str], tree: bool = False) -> Path:
+    """Lay the cache out as the client does; with `tree` also the list of all files, as newer clients keep it."""
+    repository = cache / "datasets--org--rows"
+    for name in names:
+        blob = repository / "blobs" / hashlib.sha256(FILES[name]).hexdigest()
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(FILES[name])
+        link = repository / "snapshots" / COMMIT / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if os.name == "nt":
+            link.write_bytes(FILES[name])  # as the client does where links need a privilege
+        else:
+            link.symlink_to(blob)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT, encoding="utf-8")
+    if tree:
+        (repository / "trees").mkdir()
+        listed = {name: {"size": len(content), "blob_id": "0" * 40} for name, content in FILES.items()}
+        note = {"format_version": 1, "files": listed}
+        (repository / "trees" / f"{COMMIT}.json").write_text(json.dumps(note), encoding="utf-8")
+    return repository / "snapshots" / COMMIT
+
+
+@pytest.mark.parametrize(
+    ("spec", "answers"),
+    [
+        (ROWS, ["t0", "t1"]),
+        (replace(ROWS, split="train[1:]"), ["t1"]),
+        (replace(ROWS, split="test"), ["e0"]),
+        (replace(ROWS, config="small"), ["s0"]),
+    ],
+    ids=["default", "slice", "split", "config"],
+)
+def test_the_cache_serves_without_a_network(cache: Path, spec: SourceSpec, answers: list[str]) -> None:
+    folder = fill(cache, list(FILES))
+    before = sorted(cache.rglob("*"))
+    rows = read_training_rows(data_config(spec), Silent())
+    assert rows.train.response == answers
+    assert rows.located.train[0].revision == COMMIT
+    assert all(path.is_relative_to(folder) for path in rows.files)
+    assert sorted(cache.rglob("*")) == before
+
+
+def test_a_cache_without_a_readme_goes_by_file_names(cache: Path) -> None:
+    fill(cache, [name for name in FILES if name.startswith("data/")])
+    assert read_training_rows(data_config(ROWS), Silent()).train.response == ["t0", "t1"]
+
+
+@pytest.mark.parametrize("tree", [False, True], ids=["by the shard's number", "by the list of files"])
+def test_an_incomplete_cache_is_not_used(cache: Path, tree: bool) -> None:
+    fill(cache, ["README.md", "data/train-00000-of-00002.jsonl"], tree)
+    with pytest.raises((EnvironmentProblem, InputError)) as caught:
+        locate_data(data_config(ROWS), Silent())
+    assert "00001" in caught.value.message
+    if tree:
+        assert "1 of 2 files" in caught.value.message
+        with pytest.raises(EnvironmentProblem, match="1 of 1 files of the split"):
+            locate_data(data_config(replace(ROWS, config="small")), Silent())
+
+
+@pytest.mark.parametrize("by", ["run", "client"])
+def test_an_absent_data_set_names_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", by == "client")
+    monkeypatch.setattr(constants, "ENDPOINT", "http://must.not.be.asked.invalid")
+    with pytest.raises(EnvironmentProblem) as caught:
+        locate_data(data_config(ROWS, offline=by == "run"), Silent(), alternatives=[Path("/data/train.jsonl")])
+    assert caught.value.message == (
+        f'hub data set "org/rows": the network is not allowed, and it is not in the cache {cache}'
+    )
+    assert caught.value.hint == (
+        "Give the rows as a local file or folder: --dataset PATH. On this machine: /data/train.jsonl."
+    )
+
+
+@pytest.mark.parametrize("name", ["my data", "../x/y", "org/name/deep", "a--b"])
+def test_what_is_no_id_is_never_looked_up(cache: Path, name: str) -> None:
+    with pytest.raises(InputError, match="neither a file nor the id of a hub data set"):
+        locate_data(data_config(SourceSpec("hub", name)), Silent())
+    assert not cache.exists()
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the hub as a download asks: a commit, its files, their content."""
+
+    asked: list[str] = []
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        self.asked.append(path)
+        name = path.partition("/resolve/")[2].partition("/")[2]
+        if path.startswith("/api/datasets/org/rows/tree/"):
+            listed = [
+                {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+                for name, content in FILES.items()
+            ]
+            self._send(json.dumps(listed).encode(), "application/json")
+        elif path.startswith("/api/datasets/org/rows"):
+            siblings = [{"rfilename": name} for name in FILES]
+            self._send(json.dumps({"id": "org/rows", "sha": COMMIT, "siblings": siblings}).encode(), "application/json")
+        elif path.startswith("/datasets/org/rows/resolve/") and name in FILES:
+            self._send(FILES[name], "application/octet-stream")
+        elif "/gated" in path:
+            self._send(b"{}", "application/json", 403, "GatedRepo")
+        elif "/down" in path:
+            self._send(b"{}", "application/json", 501)
+        else:
+            self._send(b"{}", "application/json", 404, "RepoNotFound")
+
+    def _send(self, content: bytes, kind: str, status: int = 200, code: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        if code:
+            self.send_header("X-Error-Code", code)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A hub on this machine; yields the paths that were asked for."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    Hub.asked = []
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", endpoint)
+    try:
+        yield Hub.asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_download_fetches_the_split_alone_and_serves_later_runs(
+    cache: Path, hub: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = read_training_rows(data_config(ROWS, offline=False), Silent())
+    assert rows.train.response == ["t0", "t1"]
+    assert rows.located.train[0].revision == COMMIT
+    assert {path.rpartition("/")[2] for path in hub if "/resolve/" in path} == {
+        "README.md",
+        "train-00000-of-00002.jsonl",
+        "train-00001-of-00002.jsonl",
+    }
+    assert capfd.readouterr() == ("", "")
+    asked = len(hub)
+    assert read_training_rows(data_config(ROWS), Silent()).train.response == ["t0", "t1"]
+    assert len(hub) == asked
+    assert (cache / "datasets--org--rows" / "refs" / "main").read_text(encoding="utf-8") == COMMIT
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("org/absent", "the hub has no such data set, or it is private"),
+        ("org/gated", "access has to be asked for on its page"),
+        ("org/down", "the hub answered 501"),
+    ],
+)
+@pytest.mark.usefixtures("hub")
+def test_what_the_hub_refuses_is_said_in_a_line(name: str, reason: str) -> None:
+    with pytest.raises(EnvironmentProblem) as caught:
+        locate_data(data_config(SourceSpec("hub", name), offline=False), Silent())
+    assert f'hub data set "{name}": {reason}' in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_wrong_split_is_not_taken_for_an_unreachable_hub(hub: list[str]) -> None:
+    with pytest.raises(InputError, match=r'no file holds the split "validation"; there is: train \(2\), test \(1\)'):
+        locate_data(data_config(replace(ROWS, split="validation"), offline=False), Silent())
+    assert not any("/resolve/" in path and "README" not in path for path in hub)
+
+
+def test_an_unreachable_hub_is_replaced_by_the_cache_with_a_warning(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(EnvironmentProblem, match="the hub cannot be reached"):
+        locate_data(data_config(ROWS, offline=False), Silent())
+    fill(cache, list(FILES))
+    reporter = Listening()
+    assert read_training_rows(data_config(ROWS, offline=False), reporter).train.response == ["t0", "t1"]
+    assert len(reporter.warned) == 1
+    assert f"using commit {COMMIT[:12]} from the cache" in reporter.warned[0]

@@ -1,0 +1,317 @@
+"""From a DataConfig to rows: order, weights, slices, the split, filters, and what is said about bad rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from expert_cli.console import Silent
+from expert_cli.data.rows import Message
+from expert_cli.data.sources import DataRows, locate_data, read_training_rows
+from expert_cli.errors import InputError
+from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+
+
+@dataclass
+class Listening(Silent):
+    """Keeps what is reported."""
+
+    said: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
+
+
+def config(*train: SourceSpec, **changes: Any) -> DataConfig:
+    return replace(BASE, train=train, **changes)
+
+
+def file_source(path: Path, split: str = "train", weight: float = 1.0) -> SourceSpec:
+    return SourceSpec("file", str(path), split=split, weight=weight)
+
+
+def write_rows(path: Path, answers: list[object], **extra: object) -> Path:
+    """Write one {"question", "answer"} row a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [json.dumps({"question": f"q{number}", "answer": answer, **extra}) for number, answer in enumerate(answers)]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def numbered(count: int, letter: str = "a") -> list[object]:
+    return [f"{letter}{number}" for number in range(count)]
+
+
+def read(data: DataConfig) -> DataRows:
+    return read_training_rows(data, Silent())
+
+
+def test_rows_carry_text_origin_mapping_and_files(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", ["a0", "a1"], context=None)
+    reporter = Listening()
+    result = read_training_rows(config(file_source(path)), reporter)
+    assert (result.train.kind, result.train.instruction, result.train.input, result.train.response) == (
+        "pair",
+        ["q0", "q1"],
+        ["", ""],
+        ["a0", "a1"],
+    )
+    assert result.train.origins == [f"{path}:1", f"{path}:2"]
+    line = "instruction <- question, input <- context, response <- answer"
+    assert (result.train_report.read, result.train_report.mapping) == (2, line)
+    assert result.train_report.input_column == "context"
+    assert (result.validation, result.validation_report, result.files) == (None, None, [path])
+    assert (reporter.said, reporter.warned) == ([f"{path}: 2 rows; {line}"], [])
+    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [
+        ("train[:2]", ["a0", "a1"]),
+        ("train[3:5]", ["a3", "a4"]),
+        ("train[10%:30%]", ["a1", "a2"]),
+        ("train[-1:]", ["a9"]),
+        ("whatever[8:]", ["a8", "a9"]),
+    ],
+)
+def test_a_slice_of_a_file(tmp_path: Path, split: str, expected: list[str]) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", numbered(10))
+    assert read(config(file_source(path, split))).train.response == expected
+
+
+def test_a_slice_counts_bad_rows_and_looks_at_no_other(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", ["a0", 1, "a2", "a3"])
+    assert read(config(file_source(path, "train[2:]"))).train.response == ["a2", "a3"]
+    with pytest.raises(InputError, match="1 of 2 rows are bad"):
+        read(config(file_source(path, "train[:2]")))
+    with pytest.raises(InputError, match="there are no rows"):
+        read(config(file_source(path, "train[4:]")))
+
+
+def test_sources_stand_in_order_and_weights_repeat_rounds(tmp_path: Path) -> None:
+    first = write_rows(tmp_path / "1.jsonl", numbered(2, "a"))
+    second = write_rows(tmp_path / "2.jsonl", numbered(2, "b"))
+    third = write_rows(tmp_path / "3.jsonl", numbered(10, "c"))
+    result = read(
+        config(file_source(first, weight=2.0), file_source(second, weight=1.5), file_source(third, weight=0.4))
+    )
+    assert result.train.response[:6] == ["a0", "a1", "a0", "a1", "b0", "b1"]
+    assert result.train.response[6] in {"b0", "b1"}
+    sample = result.train.response[7:]
+    assert len(sample) == 4
+    assert sample == sorted(sample, key=lambda answer: int(answer[1:]))
+    assert result.train_report.read == 14
+    assert result.files == [first, second, third]
+
+
+def test_the_split_evaluates_rows_that_do_not_train(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", numbered(100))
+    once = read(config(file_source(path), validation_share=0.05))
+    twice = read(config(file_source(path, weight=2.0), validation_share=0.05))
+    assert once.validation is not None
+    assert twice.validation is not None
+    assert (len(once.train), len(once.validation), len(twice.train), len(twice.validation)) == (95, 5, 190, 5)
+    assert twice.validation.response == once.validation.response
+    assert not set(once.validation.response) & set(once.train.response)
+    assert sorted(once.validation.response + once.train.response) == sorted(map(str, numbered(100)))
+    assert once.validation_report is not None
+    assert once.validation_report.read == 5
+    other_seed = read(config(file_source(path), validation_share=0.05, seed=8)).validation
+    assert other_seed is not None
+    assert other_seed.response != once.validation.response
+
+
+def test_validation_sources_are_read_and_nothing_is_split_off(tmp_path: Path) -> None:
+    train = write_rows(tmp_path / "train.jsonl", numbered(4))
+    valid = write_rows(tmp_path / "valid.jsonl", ["v"])
+    result = read(config(file_source(train), validation=(file_source(valid),), validation_share=0.5))
+    assert result.validation is not None
+    assert (len(result.train), result.validation.response, result.files) == (4, ["v"], [train, valid])
+
+
+def test_filters_are_counted_and_are_not_bad_rows(tmp_path: Path) -> None:
+    first = write_rows(tmp_path / "1.jsonl", ["a", "longer", "x" * 50])
+    again = write_rows(tmp_path / "2.jsonl", ["b", "longer", "new row"])
+    filters = RowFilters(deduplicate=True, min_chars=4, max_chars=20)
+    reporter = Listening()
+    result = read_training_rows(config(file_source(first), file_source(again), filters=filters), reporter)
+    assert result.train.response == ["longer", "new row"]
+    assert result.train_report.filtered == {
+        "shorter than 4 characters": 2,
+        "longer than 20 characters": 1,
+        "repeated": 1,
+    }
+    assert result.train_report.dropped == {}
+    assert (
+        reporter.said[1] == f"{again}: 1 rows, 1 shorter than 4 characters, 1 repeated; {result.train_report.mapping}"
+    )
+    with pytest.raises(InputError, match=r"the filters leave no row of 3 \(shorter than 99 characters: 3\)"):
+        read(config(file_source(first), filters=RowFilters(min_chars=99)))
+
+
+def test_up_to_one_percent_of_bad_rows_is_left_out_and_named(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", [*numbered(150), 3, *numbered(49)])
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n{broken\n")
+    reporter = Listening()
+    result = read_training_rows(config(file_source(path)), reporter)
+    assert (len(result.train), result.train_report.read) == (199, 201)
+    assert result.train_report.dropped == {'"answer" is a number, not text': 1, "not valid JSON": 1}
+    assert result.train_report.examples == [
+        f'{path}:151: "answer" is a number, not text',
+        f"{path}:202: not valid JSON",
+    ]
+    assert reporter.warned == [f"{path}: 2 of 201 rows are bad and left out: {'; '.join(result.train_report.examples)}"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        pytest.param(
+            [*numbered(98), "", {"a": 1}],
+            '2 of 100 rows are bad: {path}:99: "answer" is empty; {path}:100: "answer" is an object, not text',
+            id="two in a hundred",
+        ),
+        pytest.param(
+            [1] * 7,
+            "7 of 7 rows are bad: "
+            + "; ".join(f'{{path}}:{line}: "answer" is a number, not text' for line in range(1, 6))
+            + "; ...",
+            id="no good row",
+        ),
+    ],
+)
+def test_more_than_one_percent_of_bad_rows_is_refused(tmp_path: Path, answers: list[object], message: str) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", answers)
+    with pytest.raises(InputError) as caught:
+        read(config(file_source(path)))
+    assert caught.value.message == f"{path}: {message.replace('{path}', str(path))}"
+
+
+def test_a_bad_source_is_not_hidden_by_a_big_good_one(tmp_path: Path) -> None:
+    good = write_rows(tmp_path / "good.jsonl", numbered(1000))
+    bad = write_rows(tmp_path / "bad.jsonl", ["a", 1])
+    with pytest.raises(InputError, match=r"bad\.jsonl: 1 of 2 rows are bad"):
+        read(config(file_source(good), file_source(bad)))
+
+
+def test_a_file_without_a_readable_row_says_what_is_wrong_with_the_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("[\n  1\n]\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"3 of 3 rows are bad: .*rows\.jsonl:1: not valid JSON"):
+        read(config(file_source(path)))
+
+
+def test_conversations_and_documents(tmp_path: Path) -> None:
+    chat = tmp_path / "chat.jsonl"
+    chat.write_text(
+        '{"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]}\n', encoding="utf-8"
+    )
+    text = tmp_path / "text.jsonl"
+    text.write_text('{"text": "whole"}\n', encoding="utf-8")
+    conversation = read(config(file_source(chat, weight=2.0))).train
+    assert conversation.messages == [(Message("user", "u"), Message("assistant", "a"))] * 2
+    document = read(config(file_source(text), filters=RowFilters(True, 5, 5))).train
+    assert (document.kind, document.text) == ("text", ["whole"])
+    with pytest.raises(InputError, match=r"rows are text \(text <- text\), those of .*chat\.jsonl are messages"):
+        read(config(file_source(chat), file_source(text)))
+
+
+def test_tasks_with_columns_of_their_own_are_each_shown(tmp_path: Path) -> None:
+    first = write_rows(tmp_path / "1.jsonl", ["a"])
+    second = tmp_path / "2.jsonl"
+    second.write_text('{"prompt": "p", "output": "o"}\n', encoding="utf-8")
+    report = read(config(file_source(first), file_source(second), file_source(first))).train_report
+    assert report.mapping == "instruction <- question, response <- answer; instruction <- prompt, response <- output"
+
+
+def test_a_missing_path_names_the_places_and_the_local_alternatives(tmp_path: Path) -> None:
+    spec = SourceSpec("file", "data/rows.jsonl", tried=("/expert/data/rows.jsonl", "/root/data/rows.jsonl"))
+    with pytest.raises(InputError) as caught:
+        locate_data(config(spec), Silent(), alternatives=[tmp_path / "train.jsonl"])
+    assert caught.value.message == (
+        "data/rows.jsonl: no such file or folder; looked for at: /expert/data/rows.jsonl, /root/data/rows.jsonl"
+    )
+    assert str(tmp_path / "train.jsonl") in caught.value.hint
+
+
+def test_folders_of_data_files_are_read_by_split(tmp_path: Path) -> None:
+    write_rows(tmp_path / "data" / "train-2.jsonl", ["t2"])
+    write_rows(tmp_path / "data" / "train-1.jsonl", ["t1"])
+    write_rows(tmp_path / "data" / "validation.jsonl", ["v"])
+    folder = SourceSpec("folder", str(tmp_path))
+    result = read(config(folder, validation=(replace(folder, split="validation"),)))
+    assert result.validation is not None
+    assert (result.train.response, result.validation.response) == (["t1", "t2"], ["v"])
+    assert read(config(replace(folder, split="train[1:]"))).train.response == ["t2"]
+    with pytest.raises(InputError, match=r'no file holds the split "test"; there is: train \(2\), validation \(1\)'):
+        read(config(replace(folder, split="test")))
+
+
+def test_a_clone_of_a_hub_data_set_is_read_by_its_readme(tmp_path: Path) -> None:
+    write_rows(tmp_path / "x.jsonl", ["x"])
+    write_rows(tmp_path / "y.jsonl", ["y"])
+    (tmp_path / "README.md").write_text(
+        "---\nconfigs:\n- config_name: a\n  data_files: x.jsonl\n- config_name: b\n  data_files: y.jsonl\n---\n# Words\n",
+        encoding="utf-8",
+    )
+    assert read(config(SourceSpec("folder", str(tmp_path), "b"))).train.response == ["y"]
+    (tmp_path / "README.md").write_text("---\nconfigs: [\n---\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"README\.md: its metadata block is not valid YAML"):
+        read(config(SourceSpec("folder", str(tmp_path))))
+
+
+def test_folders_of_save_to_disk_are_read_in_the_order_of_their_state(tmp_path: Path) -> None:
+    from datasets import Dataset, DatasetDict
+
+    rows = {"question": [f"q{number}" for number in range(12)], "answer": [f"a{number}" for number in range(12)]}
+    train = Dataset.from_dict(rows)
+    DatasetDict({"train": train, "test": train.select([5])}).save_to_disk(
+        tmp_path / "both", num_shards={"train": 3, "test": 1}
+    )
+    train.save_to_disk(tmp_path / "one")
+    both = SourceSpec("folder", str(tmp_path / "both"))
+    before = sorted(path for path in tmp_path.rglob("*"))
+    result = read(config(both))
+    assert result.train.response == rows["answer"]
+    assert [path.name for path in result.files] == [f"data-{number:05d}-of-00003.arrow" for number in range(3)]
+    assert read(config(replace(both, split="test"))).train.response == ["a5"]
+    assert read(config(SourceSpec("folder", str(tmp_path / "one")))).train.response == rows["answer"]
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+    with pytest.raises(InputError, match='there is no split "validation"; there is: train, test'):
+        read(config(replace(both, split="validation")))
+    (tmp_path / "both" / "train" / "data-00001-of-00003.arrow").unlink()
+    with pytest.raises(InputError, match=r"data-00001-of-00003\.arrow: listed in .*state\.json, but it is not there"):
+        read(config(both))
+    (tmp_path / "one" / "state.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="not written by save_to_disk"):
+        read(config(SourceSpec("folder", str(tmp_path / "one"))))
+
+
+def test_formats_give_the_same_rows(tmp_path: Path) -> None:
+    answers = [f"a{number}" for number in range(5)]
+    table = pa.table({"question": [f"q{number}" for number in range(5)], "answer": answers})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    with pa.OSFile(str(tmp_path / "rows.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    (tmp_path / "rows.csv").write_text(
+        "question,answer\n" + "".join(f"q{number},a{number}\n" for number in range(5)), encoding="utf-8"
+    )
+    (tmp_path / "rows.json").write_text(json.dumps(table.to_pylist()), encoding="utf-8")
+    for suffix in ("parquet", "arrow", "csv", "json"):
+        result = read(config(file_source(tmp_path / f"rows.{suffix}", "train[1:4]")))
+        assert (result.train.response, result.train.instruction) == (answers[1:4], ["q1", "q2", "q3"]), suffix

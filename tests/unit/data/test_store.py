@@ -1,0 +1,372 @@
+"""The token store: found by content, verified before use, whole or absent."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+
+from expert_cli.console import Silent
+from expert_cli.data import store as stores
+from expert_cli.data.documents import Documents
+from expert_cli.data.encode import Encoded
+from expert_cli.data.sources import Located, LocatedData
+from expert_cli.data.store import StoreKey, build, look, store_key
+from expert_cli.data.storefiles import Memo, read_fingerprint
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+
+KEY = StoreKey((("format", "1"), ("train data", "abc")))
+
+
+def encoded(documents: list[list[int]], prompt: int = 1) -> Encoded:
+    """Documents whose first `prompt` tokens are not trained."""
+    lengths = [len(ids) for ids in documents]
+    trained = np.concatenate([np.arange(n) >= prompt for n in lengths] or [np.empty(0, bool)])
+    ids = np.concatenate([np.array(d, np.int32) for d in documents] or [np.empty(0, np.int32)])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Encoded(ids, offsets, trained, np.arange(len(documents)), 0)
+
+
+SHARDS = {
+    "train": [encoded([[1, 2, 3], [4, 5]]), encoded([[6, 7, 8, 9]]), encoded([]), encoded([[10, 11]] * 20)],
+    "validation": [encoded([[12, 13, 14]])],
+}
+
+
+def shards(split: str, skip: int) -> Iterator[Encoded]:
+    yield from SHARDS[split][skip:]
+
+
+def make(folder: Path, key: StoreKey = KEY, source: Any = shards) -> Path:
+    return build(folder, key, ("train", "validation"), source, lambda: {"rows": 24}, Silent())
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    home = make(tmp_path)
+    documents = Documents(home / "train")
+    assert documents.lengths.tolist() == [3, 2, 4, *[2] * 20]
+    ids, trained = documents.document(2)
+    assert ids.tolist() == [6, 7, 8, 9]
+    assert trained.tolist() == [False, True, True, True]
+    assert documents.prompt_lengths.tolist() == [1] * 23
+    assert documents.trained_lengths.tolist() == [2, 1, 3, *[1] * 20]
+    assert (documents.smallest_id(), documents.largest_id()) == (1, 11)
+    assert home.name == KEY.sha256[:12]
+
+
+def test_the_datasets_library_opens_it(tmp_path: Path) -> None:
+    opened = datasets.load_from_disk(str(make(tmp_path)))
+    assert list(opened) == ["train", "validation"]
+    assert opened["train"][1] == {"input_ids": [4, 5], "completion_mask": [False, True]}
+    assert opened["train"].num_rows == 23
+
+
+def test_an_interrupted_build_goes_on_and_the_result_is_the_same(tmp_path: Path) -> None:
+    whole = contents(make(tmp_path / "a"))
+    asked: list[tuple[str, int]] = []
+
+    def breaks(split: str, skip: int) -> Iterator[Encoded]:
+        yield SHARDS[split][0]
+        yield SHARDS[split][1]
+        raise KeyboardInterrupt
+
+    def watched(split: str, skip: int) -> Iterator[Encoded]:
+        asked.append((split, skip))
+        return shards(split, skip)
+
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "b", source=breaks)
+    assert look(tmp_path / "b", KEY, Memo(tmp_path / "m")).state == "missing"
+    assert contents(make(tmp_path / "b", source=watched)) == whole
+    assert asked == [("train", 2), ("validation", 0)]
+
+
+def test_a_shard_that_was_harmed_between_two_builds_is_made_again(tmp_path: Path) -> None:
+    whole = contents(make(tmp_path / "a"))
+
+    def breaks(split: str, skip: int) -> Iterator[Encoded]:
+        yield from SHARDS[split][:3]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "b", source=breaks)
+    flip(next((tmp_path / "b").glob(".building-*/train/data-00001.arrow")))
+    assert contents(make(tmp_path / "b")) == whole
+
+
+def flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+def cut(path: Path, keep: float | None) -> None:
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1] if keep is None else raw[: int(len(raw) * keep)])
+
+
+def zero(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    middle = len(raw) // 3
+    raw[middle : middle + 4096] = bytes(len(raw[middle : middle + 4096]))
+    path.write_bytes(raw)
+
+
+DAMAGES = {
+    "delete": Path.unlink,
+    "cut a byte": lambda p: cut(p, None),
+    "cut half": lambda p: cut(p, 0.5),
+    "flip": flip,
+    "zero": zero,
+}
+FILES = [
+    "fingerprint.json",
+    "stats.json",
+    "dataset_dict.json",
+    "train/state.json",
+    "train/dataset_info.json",
+    "train/data-00000.arrow",
+    "validation/data-00000.arrow",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+@pytest.mark.parametrize("name", FILES)
+def test_every_damage_to_every_file_is_found_and_mended(tmp_path: Path, name: str, damage: Any) -> None:
+    home = make(tmp_path)
+    whole = contents(home)
+    memo = Memo(tmp_path / ".memo.json")
+    assert look(tmp_path, KEY, memo).state == "hit"
+    damage(home / name)
+    state = look(tmp_path, KEY, Memo(tmp_path / ".memo.json"))
+    assert state.state == "damaged"
+    assert Path(name).name in state.reason
+    assert contents(make(tmp_path)) == whole
+
+
+def test_a_flip_with_size_and_mtime_restored_is_found(tmp_path: Path) -> None:
+    home = make(tmp_path)
+    path = home / "train" / "data-00000.arrow"
+    stat = path.stat()
+    flip(path)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json")).state == "damaged"
+
+
+def test_a_hit_hashes_nothing_and_verify_hashes_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path)
+    hashed: list[Path] = []
+    real = stores.Memo.sha256.__globals__["sha256_of"]
+    monkeypatch.setitem(stores.Memo.sha256.__globals__, "sha256_of", lambda path: hashed.append(path) or real(path))
+    assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json")).state == "hit"
+    assert hashed == []
+    assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json"), hash_all=True).state == "hit"
+    assert len(hashed) == len(contents(tmp_path / KEY.sha256[:12])) - 1
+
+
+def test_a_read_only_store_is_used(tmp_path: Path) -> None:
+    home = make(tmp_path)
+    for path in [*tmp_path.rglob("*"), tmp_path]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json")).state == "hit"
+        assert len(Documents(home / "train")) == 23
+    finally:
+        for path in [tmp_path, *tmp_path.rglob("*")]:
+            path.chmod(0o755)
+
+
+def test_a_full_disk_leaves_no_debris_and_the_old_store_intact(tmp_path: Path) -> None:
+    old = make(tmp_path)
+    whole = contents(old)
+    other = StoreKey((("format", "1"), ("train data", "other")))
+
+    def full(split: str, skip: int) -> Iterator[Encoded]:
+        yield SHARDS["train"][0]
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(EnvironmentProblem, match="No space left") as caught:
+        make(tmp_path, other, full)
+    assert caught.value.exit_code == 3
+    assert contents(old) == whole
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".lock")} == {".memo.json", old.name}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a real full disk is made with a file-size limit")
+def test_a_real_write_failure_is_an_environment_problem(tmp_path: Path) -> None:
+    code = f"""
+import resource, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_store as t
+from expert_cli.errors import ExpertError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
+from pathlib import Path
+try:
+    t.make(Path({str(tmp_path)!r}))
+except ExpertError as error:
+    print(error.exit_code, error.message)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.startswith("3 cannot write the token store")
+    assert not list(tmp_path.glob(".building*"))
+
+
+def test_a_stale_store_says_what_changed(tmp_path: Path) -> None:
+    make(tmp_path)
+    other = StoreKey((("format", "1"), ("train data", "xyz"), ("template", "chatml")))
+    state = look(tmp_path, other, Memo(tmp_path / "m"))
+    assert state.state == "stale"
+    assert state.changes == ("train data: abc -> xyz", "template: nothing -> chatml")
+
+
+BUILDER = """
+import sys, time
+sys.path.insert(0, {tests!r})
+import test_store as t
+from pathlib import Path
+def slow(split, skip):
+    with open({log!r}, "a") as log:
+        log.write(split + "\\n")
+    for shard in t.shards(split, skip):
+        time.sleep({pause})
+        yield shard
+t.make(Path({folder!r}), source=slow)
+"""
+
+
+def start_builder(folder: Path, log: Path, pause: float) -> subprocess.Popen[bytes]:
+    code = BUILDER.format(tests=str(Path(__file__).parent), log=str(log), pause=pause, folder=str(folder))
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+def test_several_builders_at_once_build_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    running = [start_builder(tmp_path / "store", log, 0.1) for _ in range(4)]
+    assert [process.wait(timeout=120) for process in running] == [0] * 4
+    assert log.read_text(encoding="utf-8").split() == ["train", "validation"]
+
+
+def test_a_dead_owners_lock_is_taken_over_and_its_work_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    owner = start_builder(tmp_path / "store", log, 5.0)
+    deadline = time.monotonic() + 60
+    while not log.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    owner.kill()
+    owner.wait()
+    started = time.monotonic()
+    home = make(tmp_path / "store")
+    assert time.monotonic() - started < 10
+    assert len(Documents(home / "train")) == 23
+
+
+DATA = DataConfig(
+    train=(SourceSpec("file", "x"),),
+    validation=(),
+    validation_share=0.0,
+    mapping=ColumnMapping(),
+    filters=RowFilters(),
+    completion_only=True,
+    max_seq_length=512,
+    seed=1,
+    offline=True,
+)
+
+
+def key_of(folder: Path, raw: bytes = b"rows", **changes: Any) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "rows.jsonl"
+    path.write_bytes(raw)
+    data = replace(DATA, **{name: value for name, value in changes.items() if name in DataConfig.__dataclass_fields__})
+    located = LocatedData(tuple(Located(spec, (path,), changes.get("revision", "")) for spec in data.train), ())
+    tokenizer, template = changes.get("tokenizer", "t"), changes.get("template", "chatml")
+    return store_key(data, located, Memo(folder / "m"), tokenizer=tokenizer, template=template).sha256
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "a byte": {"raw": b"rowz"},
+    "an added byte": {"raw": b"rows "},
+    "tokenizer": {"tokenizer": "u"},
+    "template": {"template": "alpaca"},
+    "mapping": {"mapping": ColumnMapping(instruction="q")},
+    "masking": {"completion_only": False},
+    "slice": {"train": (SourceSpec("file", "x", split="train[:5]"),)},
+    "weight": {"train": (SourceSpec("file", "x", weight=2.0),)},
+    "filters": {"filters": RowFilters(deduplicate=True)},
+    "validation share": {"validation_share": 0.1},
+    "revision": {"revision": "abc"},
+}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES.keys())
+def test_every_change_of_content_changes_the_key(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert key_of(tmp_path / "a") != key_of(tmp_path / "b", **changes)
+
+
+SAME: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "length": {"max_seq_length": 64},
+    "seed that draws nothing": {"seed": 2},
+    "name of the path": {"train": (SourceSpec("file", "elsewhere"),)},
+    "offline": {"offline": False},
+}
+
+
+@pytest.mark.parametrize("changes", SAME.values(), ids=SAME.keys())
+def test_what_is_not_content_does_not(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert key_of(tmp_path / "a") == key_of(tmp_path / "b", **changes)
+
+
+def test_the_seed_counts_where_rows_are_drawn(tmp_path: Path) -> None:
+    drawn = (SourceSpec("file", "x", weight=0.5),)
+    assert key_of(tmp_path / "a", train=drawn, seed=1) != key_of(tmp_path / "b", train=drawn, seed=2)
+    assert key_of(tmp_path / "a", validation_share=0.1, seed=1) != key_of(tmp_path / "b", validation_share=0.1, seed=2)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_any_single_byte_matters_and_time_path_and_hash_seed_do_not(tmp_path: Path, number: int) -> None:
+    random = np.random.default_rng(number)
+    for case in range(10):
+        raw = random.bytes(200)
+        at = int(random.integers(200))
+        changed = raw[:at] + bytes([raw[at] ^ (1 << int(random.integers(8)))]) + raw[at + 1 :]
+        key = key_of(tmp_path / f"{case}a", raw)
+        os.utime(tmp_path / f"{case}a" / "rows.jsonl", (case, case))
+        assert key_of(tmp_path / f"{case}b", raw) == key
+        assert key_of(tmp_path / f"{case}c", changed) != key
+        shutil.rmtree(tmp_path / f"{case}a")
+
+
+def test_the_key_is_the_same_in_another_process(tmp_path: Path) -> None:
+    key_of(tmp_path / "a")
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from pathlib import Path; "
+        f"import test_store as t; print(t.key_of(Path({str(tmp_path / 'b')!r})))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == key_of(tmp_path / "a")
+
+
+def test_the_fingerprint_names_every_file(tmp_path: Path) -> None:
+    home = make(tmp_path)
+    assert set(read_fingerprint(home)["files"]) == set(contents(home)) - {"fingerprint.json"}
+    assert json.loads((home / "stats.json").read_text(encoding="utf-8")) == {"rows": 24}
