@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 
 from expert_cli import __version__
 from expert_cli.commands.init import init
+from expert_cli.commands.pretokenize import pretokenize
 from expert_cli.commands.schema import schema
 from expert_cli.commands.train import train
 from expert_cli.commands.validate import validate
@@ -24,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, validate, schema, init):
+for command in (train, pretokenize, validate, schema, init):
     app.command()(command)
 
 

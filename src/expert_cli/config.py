@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
-from expert_cli.machine import Machine, has_package
+from expert_cli.machine import Machine
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import SCHEDULERS, Adapter, AdapterType, Base, TrainingConfig
 from expert_cli.paths import is_inside, normalise, project_root
@@ -25,6 +25,7 @@ from expert_cli.runconfig import (
     LoaderConfig,
     ModelConfig,
     OptimConfig,
+    Packing,
     RunConfig,
     Strategy,
     WatchConfig,
@@ -156,6 +157,7 @@ def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Ove
         expert=loaded.manifest.name,
         manifest=loaded.path.resolve(),
         root=root,
+        store=_store(config, root, loaded.manifest.name),
         output=(overrides.output or loaded.path.parent / "weights" / normalise(base.name)).resolve(),
         seed=seed,
         model=ModelConfig(
@@ -183,6 +185,10 @@ def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Ove
         watch=watch,
         origins=tuple(sorted(written.origins.items())),
     )
+
+
+def _store(config: TrainingConfig, root: Path, expert: str) -> Path:
+    return (root / (config.pretokenized_cache or f"datasets_optimized/{normalise(expert)}/tokenized")).resolve()
 
 
 def _device(asked: str, machine: Machine) -> DeviceName:
@@ -232,8 +238,16 @@ def _loader(config: TrainingConfig, device: DeviceName) -> LoaderConfig:
         pin_memory=device == "cuda" and config.dataloader_pin_memory is not False,
         prefetch_factor=(config.dataloader_prefetch_factor or 2) if workers else None,
         persistent_workers=bool(workers and config.dataloader_persistent_workers),
-        group_by_length=bool(config.group_by_length),
+        packing=_packing(config),
+        overflow=config.overflow or "truncate",
+        group_by_length=bool(config.group_by_length) and config.packing is False,
     )
+
+
+def _packing(config: TrainingConfig) -> Packing:
+    if config.packing == "concat":
+        return "concat"
+    return "off" if config.packing is False else "best_fit"
 
 
 def _compute(config: TrainingConfig, machine: Machine, device: DeviceName) -> ComputeConfig:
@@ -242,7 +256,7 @@ def _compute(config: TrainingConfig, machine: Machine, device: DeviceName) -> Co
         device=device,
         dtype=_dtype(config, machine, device),
         tf32=bool(on_gpu and machine.gpus[0].has_tf32 and config.use_tf32),
-        attention=_attention(config, on_gpu),
+        attention=_attention(config),
         checkpointing=_checkpointing(config),
         reentrant=bool((config.gradient_checkpointing_kwargs or {}).get("use_reentrant", False)),
         torch_compile=bool(config.torch_compile),
@@ -263,9 +277,7 @@ def _dtype(config: TrainingConfig, machine: Machine, device: DeviceName) -> Dtyp
     return "bf16"
 
 
-def _attention(config: TrainingConfig, on_gpu: bool) -> str:
-    if config.flash_attention_2 and on_gpu and has_package("flash_attn"):
-        return "flash_attention_2"
+def _attention(config: TrainingConfig) -> str:
     asks_fused = config.use_sdpa is not False or config.flash_attention_2 or config.memory_efficient_attention
     return "sdpa" if asks_fused else "eager"
 

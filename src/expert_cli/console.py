@@ -9,7 +9,7 @@ import io
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -109,6 +109,15 @@ class Console:
     def text(self, text: str) -> None:
         """Write a result as plain text to stdout."""
         sys.stdout.write(redact(text) + "\n")
+
+    def marked(self, runs: Iterable[tuple[str, bool]]) -> None:
+        """Write text whose marked runs stand out: green on a terminal, between » and « elsewhere."""
+        if self._out.is_terminal and not self._out.no_color:
+            for text, is_marked in runs:
+                self._out.print(redact(text), markup=False, end="", style="bold green" if is_marked else "dim")
+            self._out.print()
+        else:
+            self.text("".join(f"»{text}«" if is_marked else text for text, is_marked in runs))
 
     def table(self, title: str, columns: list[str], rows: list[list[str]], *, to_stdout: bool = True) -> None:
         """Write a table, sized to the terminal; without one every row is one line, cells two blanks apart."""

@@ -15,26 +15,26 @@ from transformers import set_seed
 
 from expert_cli.card import model_card
 from expert_cli.console import Reporter
-from expert_cli.data.encode import Encoder, encode, template_for
-from expert_cli.data.loader import DocumentDataset
-from expert_cli.data.rows import Rows
+from expert_cli.data.encode import Encoder
+from expert_cli.data.loader import PackedDataset, plan_packs
 from expert_cli.data.segments import Segment
-from expert_cli.data.skeleton import RenderChat
-from expert_cli.data.sources import DataRows, read_training_rows
+from expert_cli.data.sources import first_rows
 from expert_cli.data.templates import Template
+from expert_cli.data.tokenise import Tokenised
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
+from expert_cli.locked import require_same
 from expert_cli.machine import Machine
 from expert_cli.model.adapter import attach
 from expert_cli.model.generate import answer
 from expert_cli.model.kernels import Kernel, kernel_plan, switch_on
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import decoder_layers, recompute
-from expert_cli.model.sources import LocalModel, locate
+from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
-from expert_cli.model.tokenizer import load as load_tokenizer
-from expert_cli.paths import RunPaths, cache_folder
+from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan
+from expert_cli.pretokenise import Inputs, describe, find_inputs, store_for
 from expert_cli.runconfig import RunConfig
 from expert_cli.training.fit import fit
 from expert_cli.training.result import FitResult
@@ -58,6 +58,7 @@ class RunResult:
 
     output: Path
     fit: FitResult
+    store: dict[str, Any]
     kernels: dict[str, Kernel]
     adapter_sha256: str
     seconds: float
@@ -76,7 +77,7 @@ class RunResult:
             "tokens_per_s": done.tokens_per_s,
             "mfu": None,
             "step_time_shares": None,
-            "store": None,
+            "store": self.store,
             "kernels": {name: asdict(kernel) for name, kernel in self.kernels.items()},
             "resumed_from": None,
             "adapter_sha256": self.adapter_sha256,
@@ -107,45 +108,51 @@ class RunResult:
         return "\n".join([*lines, f"adapter   {self.output / 'adapter'}"])
 
 
-def train(plan: Plan, machine: Machine, report: Reporter, *, overwrite: bool = False) -> RunResult:
+def train(
+    plan: Plan,
+    machine: Machine,
+    report: Reporter,
+    *,
+    overwrite: bool = False,
+    locked: Path | None = None,
+    trust_store: bool = False,
+) -> RunResult:
     """Train one expert and leave its run directory; `COMPLETE` in it is written last.
 
+    locked: a run.json that this run must agree with in data, tokenizer, base model, settings and code. trust_store: use a
+    data set that another program saved where the token store should be.
     Raises ExpertErrors: data or settings that cannot be used, a model that is not to be had, training that went wrong.
     """
     started = time.monotonic()
     run = plan.run
     paths = RunPaths(run.output)
+    inputs = find_inputs(run, report)
+    if locked is not None:
+        require_same(locked, _identity(run, inputs))
     _make_room(run.output, report, overwrite=overwrite)
     kernels = kernel_plan(run.compute, run.model, machine)
     for name, kernel in kernels.items():
         report.say(f"{name:9} {kernel.used}: {kernel.reason}")
-    rows = _read_rows(run, report)
-    search = (run.manifest.parent, run.root, Path.cwd())
-    source = locate(
-        run.model.name,
-        search=search,
-        sha256=run.model.sha256,
-        cache=cache_folder(),
-        offline=run.data.offline,
-        report=report,
-    )
-    tokenizer = load_tokenizer(source.folder)
-    template = _template(tokenizer, run, rows)
-    train_set = _documents(rows.train, template, tokenizer, run, report)
-    evaluates = run.watch.eval_strategy != "no"
-    held_out = _documents(rows.validation, template, tokenizer, run, report) if evaluates and rows.validation else None
-    _write_run_json(paths, plan, machine, source, tokenizer, rows, kernels, template)
+    source, tokenizer, template = inputs.source, inputs.tokenizer, inputs.template
+    store = store_for(run, inputs, report, locked=locked is not None, trusting=trust_store)
+    train_set = _packs(store, "train", run, report)
+    held_out = _packs(store, "validation", run, report) if run.watch.eval_strategy != "no" else None
+    if train_set is None:
+        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
+    _write_run_json(paths, plan, machine, inputs, store, kernels)
     set_seed(run.seed)
     switch_on(run.compute)
     model = _model(source, run, report)
-    question = _question(rows, template)
+    question = _question(run, inputs)
     before = _ask(model, question, template, tokenizer, report) if question else ""
     set_seed(run.seed)
     done = fit(model, train_set, held_out, pad_id=tokenizer.pad_id, run=run, paths=paths, report=report)
     after = _ask(model, question, template, tokenizer, report) if question else ""
     sample = Sample(*question, before, after) if question else None
     sha256 = _save_adapter(model, source, tokenizer, plan, done, paths)
-    result = RunResult(run.output, done, kernels, sha256, time.monotonic() - started, sample)
+    result = RunResult(
+        run.output, done, describe(run, store).as_json(), kernels, sha256, time.monotonic() - started, sample
+    )
     write_json(paths.report_json, result.as_json())
     write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
     return result
@@ -165,49 +172,22 @@ def _make_room(output: Path, report: Reporter, *, overwrite: bool) -> None:
     output.mkdir(parents=True, exist_ok=True)
 
 
-def _read_rows(run: RunConfig, report: Reporter) -> DataRows:
-    local = run.manifest.parent / "datasets" / "train.jsonl"
-    rows = read_training_rows(run.data, report, alternatives=(local,) if local.is_file() else ())
+def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> PackedDataset | None:
+    documents = store.split(split)
+    if documents is None:
+        return None
+    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow)
+    told = store.stats[split]
     report.say(
-        f"data      {len(rows.train):,} rows to train, {len(rows.validation or ()):,} to evaluate; {rows.train_report.mapping}"
+        f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
+        f"{len(packs):,} rows of {run.data.max_seq_length}, {packs.packs.fill():.1%} full"
     )
-    return rows
-
-
-def _template(tokenizer: TokenizerInfo, run: RunConfig, rows: DataRows) -> Template:
-    return template_for(
-        tokenizer.backend,
-        run.model.template,
-        render_chat=_render_chat(tokenizer) if tokenizer.has_chat_template else None,
-        eos_token=tokenizer.eos_token,
-        completion_only=run.data.completion_only,
-        input_column=rows.train_report.input_column,
-    )
-
-
-def _render_chat(tokenizer: TokenizerInfo) -> RenderChat:
-    return lambda messages, prompt: tokenizer.render_chat(messages, add_generation_prompt=prompt)
-
-
-def _documents(
-    rows: Rows | None, template: Template, tokenizer: TokenizerInfo, run: RunConfig, report: Reporter
-) -> DocumentDataset:
-    forms: dict[str, int] = {}
-    documents = template.documents(rows or Rows("pair"), forms=forms)
-    encoded = encode(documents, tokenizer.backend)
-    dataset = DocumentDataset(encoded, run.data.max_seq_length)
-    trained = int(encoded.trained.sum())
-    report.say(f"tokens    {len(encoded.ids):,}, of them {trained:,} trained; template: {template.name}")
-    if forms:
-        report.say(f"form      {', '.join(f'{count:,} rows {form}' for form, count in forms.items())}")
-    if encoded.dropped:
-        report.warn(f"{encoded.dropped} rows have no trained token and are left out")
-    if dataset.truncated_rows:
+    if packs.fitted is not None and packs.fitted.rows:
         report.warn(
-            f"{dataset.truncated_rows} rows are longer than max_seq_length {run.data.max_seq_length}: "
-            f"{dataset.truncated_tokens:,} tokens cut out of the middle of their prompts"
+            f"{packs.fitted.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
+            f"{packs.fitted.tokens:,} tokens left out (overflow: {run.loader.overflow})"
         )
-    return dataset
+    return packs
 
 
 def _model(source: LocalModel, run: RunConfig, report: Reporter) -> PeftModel:
@@ -230,14 +210,14 @@ def _model(source: LocalModel, run: RunConfig, report: Reporter) -> PeftModel:
     return model
 
 
-def _question(rows: DataRows, template: Template) -> tuple[str, str] | None:
-    """Return (prompt, expected answer) of the shortest held-out row, or training row where there is no other."""
-    source = rows.validation if rows.validation is not None and len(rows.validation) else rows.train
-    if source.kind != "pair":
+def _question(run: RunConfig, inputs: Inputs) -> tuple[str, str] | None:
+    """Return (prompt, expected answer) of the shortest of the first held-out rows, or training rows without others."""
+    rows, _ = first_rows(run.data, inputs.located.validation or inputs.located.train)
+    if rows.kind != "pair" or not len(rows):
         return None
-    row = min(range(len(source)), key=source.characters)
-    prompt = source.instruction[row] + (f"{template.joint}{source.input[row]}" if source.input[row] else "")
-    return prompt, source.response[row]
+    row = min(range(len(rows)), key=rows.characters)
+    prompt = rows.instruction[row] + (f"{inputs.template.joint}{rows.input[row]}" if rows.input[row] else "")
+    return prompt, rows.response[row]
 
 
 def _ask(model: Any, question: tuple[str, str], template: Template, tokenizer: TokenizerInfo, report: Reporter) -> str:
@@ -265,36 +245,41 @@ def _save_adapter(
 
 
 def _write_run_json(
-    paths: RunPaths,
-    plan: Plan,
-    machine: Machine,
-    source: LocalModel,
-    tokenizer: TokenizerInfo,
-    rows: DataRows,
-    kernels: dict[str, Kernel],
-    template: Template,
+    paths: RunPaths, plan: Plan, machine: Machine, inputs: Inputs, store: Tokenised, kernels: dict[str, Kernel]
 ) -> None:
     write_json(
         paths.run_json,
         {
             "schema_version": 1,
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "identity": _identity(plan.run, inputs),
             "config": asdict(plan.run),
             "effects": [effect.as_json() for effect in plan.effects],
             "kernels": {name: asdict(kernel) for name, kernel in kernels.items()},
-            "template": template.name,
-            "data": {
-                "files": {str(path): sha256_of(path) for path in rows.files},
-                "mapping": rows.train_report.mapping,
-                "dropped": rows.train_report.dropped,
-            },
-            "model": {"name": source.name, "kind": source.kind, "sha256": source.sha256},
-            "tokenizer": {"sha256": tokenizer.sha256},
-            "code_sha256": _code_sha256(),
+            "template": inputs.template.name,
+            "data": {"files": {str(path): sha256_of(path) for path in inputs.located.files()}, **store.stats},
+            "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
+            "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
             "machine": asdict(machine),
             "torch_threads": torch.get_num_threads(),
         },
     )
+
+
+def _identity(run: RunConfig, inputs: Inputs) -> dict[str, Any]:
+    """Return what a run with `--locked` must have in common with this one: contents and settings, no paths, no machine."""
+    settings = {name: asdict(getattr(run, name)) for name in ("model", "adapter", "optim", "loader", "compute")}
+    return {
+        "data": [sha256_of(path) for path in inputs.located.files()],
+        "rows": [[spec.split, spec.weight] for spec in run.data.train],
+        "base model": inputs.source.sha256,
+        "tokenizer": inputs.tokenizer.sha256,
+        "template": inputs.template.fingerprint,
+        "code": _code_sha256(),
+        "seed": run.seed,
+        "max_seq_length": run.data.max_seq_length,
+        **{f"{block}.{name}": value for block, values in settings.items() for name, value in values.items()},
+    }
 
 
 def _code_sha256() -> str:

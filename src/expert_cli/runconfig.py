@@ -15,6 +15,8 @@ Quantization = Literal["int4", "int8", "bf16", "fp16", "none"]
 AdapterType = Literal["lora", "dora", "rslora", "ia3", "lokr"]
 Checkpointing = Literal["off", "all", "selective", "attention_only"]
 Strategy = Literal["no", "steps", "epoch"]
+Packing = Literal["best_fit", "concat", "off"]
+Overflow = Literal["truncate", "drop", "split", "error"]
 DeviceName = Literal["cpu", "cuda"]
 
 
@@ -128,6 +130,8 @@ class LoaderConfig:
     pin_memory: bool
     prefetch_factor: int | None
     persistent_workers: bool
+    packing: Packing
+    overflow: Overflow
     group_by_length: bool
 
 
@@ -165,12 +169,17 @@ class WatchConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One run, decided. `origins` says for every key of `training.config` where its value came from."""
+    """One run, decided.
+
+    `store` is the folder that holds token stores, one folder a key. `origins` says for every key of `training.config` where
+    its value came from.
+    """
 
     expert: str
     manifest: Path
     root: Path
     output: Path
+    store: Path
     seed: int
     model: ModelConfig
     data: DataConfig

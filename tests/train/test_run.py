@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
+import datasets
 import manifests
 import pytest
 import tiny
@@ -53,9 +55,12 @@ def project(folder: Path, model: Path, rows: list[dict[str, str]] | None = None,
     return manifests.write(folder, manifest)
 
 
-def train(manifest: Path, *, overwrite: bool = False, **overrides: Any) -> run.RunResult:
+def train(
+    manifest: Path, *, overwrite: bool = False, locked: Path | None = None, trust_store: bool = False, **overrides: Any
+) -> run.RunResult:
     facts = machine.inspect()
-    return run.train(make_plan(manifest, facts, Overrides(**overrides)), facts, Silent(), overwrite=overwrite)
+    plan = make_plan(manifest, facts, Overrides(**overrides))
+    return run.train(plan, facts, Silent(), overwrite=overwrite, locked=locked, trust_store=trust_store)
 
 
 def test_the_run_directory_holds_what_it_should(tmp_path: Path, model: Path) -> None:
@@ -69,6 +74,7 @@ def test_the_run_directory_holds_what_it_should(tmp_path: Path, model: Path) -> 
     assert json.loads(paths.report_json.read_text(encoding="utf-8")) == json.loads(json.dumps(result.as_json()))
     recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
     assert recorded["data"]["files"] == {str(tmp_path / "train.jsonl"): sha256_of(tmp_path / "train.jsonl")}
+    assert recorded["store"]["key"] == result.store["key"]
     assert recorded["config"]["optim"]["batch_size"] == 8
     steps = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in steps] == [1, 2, 4, 6]
@@ -215,7 +221,7 @@ def test_early_stopping(tmp_path: Path, model: Path) -> None:
 
 
 def test_fractional_epochs_and_groups_by_length(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, max_steps=None, epochs=1.5, group_by_length=True)
+    manifest = project(tmp_path, model, max_steps=None, epochs=1.5, packing=False, group_by_length=True)
     result = train(manifest)
     assert result.fit.steps == math.ceil(1.5 * len(ROWS) / 8)
     assert result.fit.epochs == pytest.approx(1.5)
@@ -262,3 +268,45 @@ def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path, model: Path) -> Non
     written = [path for path in result.output.rglob("*") if path.is_file()]
     assert written
     assert not [path for path in written if secret.encode() in path.read_bytes()]
+
+
+def test_the_store_is_built_once_and_another_length_reuses_it(tmp_path: Path, model: Path) -> None:
+    first = train(project(tmp_path, model, max_steps=1))
+    again = train(project(tmp_path, model, max_steps=1, max_seq_length=128), overwrite=True)
+    assert (first.store["status"], again.store["status"]) == ("built", "hit")
+    assert first.store["key"] == again.store["key"]
+    assert again.store["packing"]["sequences"] < first.store["packing"]["sequences"]
+
+
+def test_a_changed_row_rebuilds_and_says_so(tmp_path: Path, model: Path) -> None:
+    train(project(tmp_path, model, max_steps=1))
+    changed = train(project(tmp_path, model, [*ROWS, ROWS[0]], max_steps=1), overwrite=True)
+    assert changed.store["status"] == "rebuilt"
+
+
+def test_locked_accepts_the_same_and_refuses_what_differs(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=2)
+    first = train(manifest, output=tmp_path / "a")
+    recorded = tmp_path / "a" / "run.json"
+    same = train(manifest, output=tmp_path / "b", locked=recorded)
+    assert same.adapter_sha256 == first.adapter_sha256
+    with pytest.raises(LockedOrDamaged, match=r"optim.learning_rate: 0.02 -> 0.5"):
+        train(project(tmp_path, model, max_steps=2, learning_rate=0.5), output=tmp_path / "c", locked=recorded)
+    with pytest.raises(LockedOrDamaged, match="data: "):
+        train(project(tmp_path, model, ROWS[1:], max_steps=2), output=tmp_path / "c", locked=recorded)
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_foreign_store_is_used_only_if_trusted_and_only_if_its_ids_fit(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
+    rows = {"input_ids": [[5, 6, 7, 8]] * 64, "completion_mask": [[False, True, True, True]] * 64}
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
+    assert train(manifest).store["status"] == "built"
+    trusted = train(manifest, overwrite=True, trust_store=True)
+    assert trusted.store["path"] == str(tmp_path / "tokenized")
+    assert trusted.store["tokens"] == 256
+    shutil.rmtree(tmp_path / "tokenized")
+    rows["input_ids"] = [[5, 6, 7, 100_000]] * 64
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
+    with pytest.raises(LockedOrDamaged, match="100000"):
+        train(manifest, overwrite=True, trust_store=True)

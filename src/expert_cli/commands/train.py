@@ -29,6 +29,13 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
     ] = None,
+    locked: Annotated[
+        Path | None,
+        typer.Option(help="A run.json: refuse (exit 6) if data, tokenizer, base model, settings or code differ."),
+    ] = None,
+    trust_store: Annotated[
+        bool, typer.Option("--trust-store", help="Use a tokenised data set that another program saved there.")
+    ] = False,
     offline: Offline = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -81,7 +88,7 @@ def train(
     quiet_imports()
     from expert_cli import run
 
-    result = run.train(plan, facts, console, overwrite=overwrite)
+    result = run.train(plan, facts, console, overwrite=overwrite, locked=locked, trust_store=trust_store)
     if as_json:
         console.document(result.as_json())
     else:

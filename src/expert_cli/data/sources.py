@@ -124,6 +124,14 @@ def read_located(data: DataConfig, located: LocatedData, reporter: Reporter) -> 
     return DataRows(_taken(train), evaluated, report, split_report, located)
 
 
+def first_rows(data: DataConfig, sources: Sequence[Located], count: int = 64) -> tuple[Rows, RowReport]:
+    """Return the good ones of the first `count` rows of the first source, whatever its slice: for a look, not for training."""
+    columns_read = ColumnFilter(names_of_interest(data.mapping))
+    raw = list(islice(_raw_rows(sources[0].files, columns_read), count))
+    report = RowReport(read=len(raw))
+    return _checked(raw, columns_read.seen, data.mapping, report, str(sources[0])), report
+
+
 def _path_hint(alternatives: Sequence[Path]) -> str:
     there = f" Data on this machine: {', '.join(map(str, alternatives))}." if alternatives else ""
     return f"Correct the path, or give the rows with --dataset PATH.{there}"

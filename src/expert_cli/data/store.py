@@ -142,20 +142,23 @@ def build(
     key: StoreKey,
     splits: Sequence[str],
     shards: Shards,
-    stats: Callable[[], Mapping[str, Any]],
+    stats: Callable[[Path], Mapping[str, Any]],
     report: Reporter,
+    *,
+    force: bool = False,
 ) -> Path:
     """Build a store, or go on with a build that was interrupted, and return its folder.
 
     `shards(split, skip)` yields the shards of a split from number `skip` on; the same shards every time. `stats` is asked
-    at the end. Waits while another process builds the same store and then uses that one. Raises EnvironmentProblem when
-    the disk is full (nothing of this build is left) or the folder cannot be written.
+    at the end, with the folder of what was written. force: build even if it is there. Waits while another process builds
+    the same store and then uses that one. Raises EnvironmentProblem when the disk is full (nothing of this build is left)
+    or the folder cannot be written.
     """
     home = folder / key.sha256[:12]
     building = folder / f".building-{key.sha256[:12]}"
     with _disk_problems(folder, building), _lock(folder, key, report):
         memo = Memo(folder / ".memo.json")
-        if look(folder, key, memo).state == "hit":
+        if not force and look(folder, key, memo).state == "hit":
             return home
         records = _finished(building)
         for split in splits:
@@ -164,7 +167,7 @@ def build(
                 records.append(write_shard(building, split, number, encoded))
                 write_json(building / PROGRESS, {"shards": [asdict(record) for record in records]})
         (building / PROGRESS).unlink(missing_ok=True)
-        seal(building, key.sha256, dict(key.parts), records, stats())
+        seal(building, key.sha256, dict(key.parts), records, stats)
         if home.exists():
             shutil.rmtree(home)
         building.rename(home)

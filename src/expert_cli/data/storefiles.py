@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -106,14 +106,18 @@ def write_shard(folder: Path, split: str, number: int, encoded: Encoded) -> Shar
 
 
 def seal(
-    folder: Path, key: str, parts: Mapping[str, str], shards: Sequence[ShardRecord], stats: Mapping[str, Any]
+    folder: Path,
+    key: str,
+    parts: Mapping[str, str],
+    shards: Sequence[ShardRecord],
+    stats: Callable[[Path], Mapping[str, Any]],
 ) -> None:
     """Write what turns a folder of shards into a store: the layout's JSON files, statistics, and last the fingerprint."""
     splits = list(dict.fromkeys(shard.file.split("/")[0] for shard in shards))
     write_json(folder / "dataset_dict.json", {"splits": splits})
     for split in splits:
         names = [shard.file.split("/")[1] for shard in shards if shard.file.startswith(f"{split}/")]
-        state = {
+        state: dict[str, Any] = {
             "_data_files": [{"filename": name} for name in names],
             "_fingerprint": key[:16],
             "_format_columns": None,
@@ -122,7 +126,7 @@ def seal(
         info = {"citation": "", "description": "", "features": _FEATURES, "homepage": "", "license": ""}
         write_json(folder / split / "state.json", state)
         write_json(folder / split / "dataset_info.json", info)
-    write_json(folder / STATS, stats)
+    write_json(folder / STATS, stats(folder))
     known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
     small = [path for path in sorted(folder.rglob("*.json")) if path.name != FINGERPRINT]
     for path in small:

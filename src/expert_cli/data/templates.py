@@ -35,6 +35,11 @@ class Template:
     carver: Carver
     _skeletons: dict[tuple[str, ...], Skeleton] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def fingerprint(self) -> str:
+        """What tells this template from another one for the same tokenizer: its name, end token, and joint."""
+        return f"{self.name}, {self.end_token!r}, {self.joint!r}"
+
     def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:
         """Return one document a row; each ends with a trained end token.
 

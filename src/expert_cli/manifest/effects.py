@@ -64,7 +64,7 @@ DATASET: Mapping[str, Outcome] = {
     "validation_path": applied("rows that evaluation uses"),
     "test_path": not_used("test rows stay untouched: evaluation during training uses the validation rows"),
     "validation_split": applied("share of the training rows split off for evaluation, by seed"),
-    "streaming": not_used("the rows are read into memory"),
+    "streaming": applied("the store is built in shards while the rows are read, whatever this says"),
     "filters": applied("rows outside it are left out and counted"),
     "validation": applied("old name of filters: rows outside it are left out and counted"),
     **dict.fromkeys(

@@ -117,6 +117,9 @@ class TrainingConfig(Strict):
     """Longest document in tokens; 2048 where it is not written."""
     packing: bool | Literal["concat"] | None = None
     """Fill each row with several documents that do not see each other."""
+    overflow: Literal["truncate", "drop", "split", "error"] | None = None
+    """What becomes of a document longer than `max_seq_length`: truncate (the middle of its prompt; the default), drop, split,
+    error."""
     group_by_length: bool | None = None
     """Batches of rows of similar length."""
     pretokenized_cache: Text | None = None

@@ -11,7 +11,7 @@ SMOLLM2 = {
     "quantization": "int4",
     "config": {
         "_comment": "A small model on two CPU cores: small batches, a higher learning rate.",
-        "batch_size": 4,
+        "batch_size": 2,
         "gradient_accumulation_steps": 1,
         "max_seq_length": 512,
         "learning_rate": 2e-3,

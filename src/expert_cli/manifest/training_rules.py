@@ -100,7 +100,29 @@ def _batch(f: Facts) -> Outcome:
     return applied(f"{optim.batch_size} x {optim.gradient_accumulation_steps} rows an optimizer step")
 
 
+def _packing(f: Facts) -> Outcome:
+    names = {
+        "best_fit": "each row is filled with whole documents that do not see each other",
+        "concat": "documents are laid end to end and cut; for comparison only",
+        "off": "one document a row, padded to the longest of its batch",
+    }
+    return applied(names[f.run.loader.packing])
+
+
+def _max_seq_length(f: Facts) -> Outcome:
+    limit = f.run.data.max_seq_length
+    what = {
+        "truncate": "longer documents lose the middle of their prompt",
+        "drop": "longer documents are left out",
+        "split": "longer documents are split",
+        "error": "a longer document is an error",
+    }
+    return applied(f"a row holds {limit} tokens; {what[f.run.loader.overflow]}")
+
+
 def _group_by_length(f: Facts) -> Outcome:
+    if f.config.group_by_length and f.run.loader.packing != "off":
+        return not_used("packed rows all have about the same length")
     return applied(
         "rows of similar length share a batch, by seed" if f.run.loader.group_by_length else "rows are shuffled"
     )
@@ -143,18 +165,15 @@ def _sdpa(f: Facts) -> Outcome:
     got = f.run.compute.attention
     if f.config.use_sdpa is False and got == "sdpa":
         return adjusted("sdpa", "the other attention keys ask for what only SDPA gives here")
-    if f.config.use_sdpa and got == "flash_attention_2":
-        return not_used("flash_attention_2 is used")
     return applied(f"attention: {got}")
 
 
 def _flash(f: Facts) -> Outcome:
     if not f.config.flash_attention_2:
         return applied(f"attention: {f.run.compute.attention}")
-    if f.run.compute.attention == "flash_attention_2":
-        return applied("attention: flash_attention_2")
-    why = "no GPU" if f.run.compute.device == "cpu" else "the flash-attn package is not installed"
-    return adjusted(f.run.compute.attention, why)
+    return adjusted(
+        f.run.compute.attention, "flash-attn does not keep packed documents apart in batches of several rows"
+    )
 
 
 def _memory_efficient(f: Facts) -> Outcome:
@@ -279,12 +298,11 @@ RULES: Mapping[str, Rule] = {
     ),
     "batch_size": _batch,
     "gradient_accumulation_steps": _batch,
-    "max_seq_length": lambda f: applied(
-        f"longer documents lose the middle of their prompt beyond {f.run.data.max_seq_length} tokens"
-    ),
-    "packing": lambda _: not_used("not built yet: rows are padded to the longest of their batch"),
+    "max_seq_length": _max_seq_length,
+    "packing": _packing,
+    "overflow": lambda f: applied(f"documents longer than max_seq_length: {f.run.loader.overflow}"),
     "group_by_length": _group_by_length,
-    "pretokenized_cache": lambda _: not_used("not built yet: rows are tokenised before every run"),
+    "pretokenized_cache": lambda f: applied(f"token stores lie in {f.run.store}"),
     "dataloader_num_workers": lambda f: applied(f"{f.run.loader.num_workers} processes prepare batches"),
     "dataloader_pin_memory": _pin_memory,
     "dataloader_prefetch_factor": _workers_only("batches prepared ahead by each worker"),

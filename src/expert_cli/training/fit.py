@@ -11,7 +11,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
 from expert_cli.console import Reporter
-from expert_cli.data.loader import Collator, DocumentDataset
+from expert_cli.data.loader import Collator, PackedDataset
 from expert_cli.errors import TrainingFailed
 from expert_cli.model.adapter import magnitudes
 from expert_cli.paths import RunPaths
@@ -24,8 +24,8 @@ from expert_cli.training.trainer import ExpertTrainer
 
 def fit(
     model: PeftModel,
-    train: DocumentDataset,
-    validation: DocumentDataset | None,
+    train: PackedDataset,
+    validation: PackedDataset | None,
     *,
     pad_id: int,
     run: RunConfig,

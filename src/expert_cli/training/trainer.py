@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from torch.utils.data import Sampler
 from transformers import Trainer
 
-from expert_cli.data.loader import IGNORED, DocumentDataset, LengthGroupedSampler
+from expert_cli.data.loader import IGNORED, LengthGroupedSampler, SeededSampler
 from expert_cli.runconfig import OptimConfig
 
 
@@ -43,7 +43,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self, model: Any, inputs: dict[str, torch.Tensor], num_items_in_batch: Any = None
     ) -> torch.Tensor:
         """Run one micro-step and keep its loss and token counts: the Trainer keeps only a sum over `logging_steps`."""
-        self.record.real = self.record.real + inputs["attention_mask"].sum()
+        self.record.real = self.record.real + inputs["real_tokens"]
         self.record.trained = self.record.trained + (inputs["labels"][:, 1:] != IGNORED).sum()
         self.record.padded += inputs["input_ids"].numel()
         loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
@@ -52,6 +52,10 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             self.record.losses.append(self._step_loss)
             self._step_loss = None
         return loss
+
+    def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], **settings: Any) -> Any:
+        """Take the count that is not for the model out of the batch."""
+        return super().compute_loss(model, {k: v for k, v in inputs.items() if k != "real_tokens"}, **settings)
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         """Make the learning-rate schedule; transformers has no one_cycle."""
@@ -73,12 +77,11 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         return schedule
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
-        """Group rows by length in an order that follows from seed and epoch; the Trainer's own cannot be repeated."""
+        """Order the packs by (seed, epoch), computed place by place; the Trainer's own order must be drawn to be found."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        if not self.group_by_length or not isinstance(dataset, DocumentDataset):
-            shuffled: Sampler[int] | None = super()._get_train_sampler(train_dataset)
-            return shuffled
-        return LengthGroupedSampler(dataset.lengths, self.args.train_batch_size, self.args.seed)
+        if self.group_by_length:
+            return LengthGroupedSampler(dataset.lengths, self.args.train_batch_size, self.args.seed)
+        return SeededSampler(len(dataset), self.args.seed)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """Write the adapter alone: the Trainer would add training_args.bin, a pickle that holds the hub token."""

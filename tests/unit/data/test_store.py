@@ -51,7 +51,7 @@ def shards(split: str, skip: int) -> Iterator[Encoded]:
 
 
 def make(folder: Path, key: StoreKey = KEY, source: Any = shards) -> Path:
-    return build(folder, key, ("train", "validation"), source, lambda: {"rows": 24}, Silent())
+    return build(folder, key, ("train", "validation"), source, lambda _: {"rows": 24}, Silent())
 
 
 def contents(home: Path) -> dict[str, bytes]:

@@ -1,0 +1,167 @@
+"""`expert-cli pretokenize`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet
+from expert_cli.console import Console
+from expert_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from expert_cli.plan import Plan
+    from expert_cli.pretokenise import Inputs, StoreReport
+
+
+def pretokenize(
+    manifest: Annotated[
+        list[Path] | None,
+        typer.Option("--manifest", "-m", help="An expert's manifest.json; repeatable.", show_default=False),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every expert in ./experts (or in EXPERTS).")] = False,
+    experts: Annotated[Path, typer.Argument(help="Folder of experts for --all.")] = Path("experts"),
+    dataset: Annotated[str | None, typer.Option(help="This file, folder or hub id instead of the manifest's.")] = None,
+    base_model: BaseModel = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder above the key; with --all it holds one folder an expert.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Build anew even if the store fits.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash every file of the store again.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say hit, missing, stale or damaged, and what changed; build nothing.")
+    ] = False,
+    show: Annotated[int, typer.Option(min=0, help="Print this many documents, trained tokens marked.")] = 0,
+    prune: Annotated[bool, typer.Option("--prune", help="Delete this expert's other stores.")] = False,
+    offline: Offline = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001  read by cli.main
+) -> None:
+    """Tokenise an expert's data once; training opens the result.
+
+    Examples:
+
+        expert-cli pretokenize --manifest experts/expert-sql/manifest.json
+
+        expert-cli pretokenize --all --base-model smollm2
+
+        expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
+    """
+    console = Console("pretokenize", as_json=as_json, quiet=quiet)
+    if every:
+        manifests = sorted(experts.glob("*/manifest.json"))
+        if not manifests:
+            raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
+    else:
+        manifests = manifest or []
+    if not manifests:
+        raise typer.BadParameter("give --manifest PATH, or --all")
+    from expert_cli import machine
+    from expert_cli._compat import quiet_imports
+    from expert_cli.config import Overrides
+    from expert_cli.plan import make_plan
+
+    forbid = offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+    overrides = Overrides(dataset=dataset, base_model=base_model, offline=forbid)
+    facts = machine.inspect()
+    plans = [make_plan(path, facts, overrides) for path in manifests]
+    quiet_imports()
+    rows = []
+    for plan in plans:
+        folder = output / plan.run.expert if output and every else output
+        rows.append(_one(console, plan, folder, force=force, verify=verify, explain=explain, show=show, prune=prune))
+    if as_json:
+        console.document({"stores": rows})
+
+
+def _one(
+    console: Console,
+    plan: Plan,
+    folder: Path | None,
+    *,
+    force: bool,
+    verify: bool,
+    explain: bool,
+    show: int,
+    prune: bool,
+) -> dict[str, object]:
+    from dataclasses import replace
+
+    from expert_cli import pretokenise
+
+    run = replace(plan.run, store=folder.resolve()) if folder else plan.run
+    inputs = pretokenise.find_inputs(run, console)
+    if explain:
+        key, state = pretokenise.explain(run, inputs)
+        if not console.as_json:
+            console.text(
+                "\n".join([f"{run.expert}: {state.state}: {state.reason}", *(f"  {c}" for c in state.changes)])
+            )
+        return {"expert": run.expert, "path": str(run.store / key.sha256[:12]), "status": state.state} | {
+            "reason": state.reason,
+            "key": key.sha256,
+            "changes": list(state.changes),
+        }
+    report = pretokenise.describe(run, pretokenise.store_for(run, inputs, console, verify=verify, force=force))
+    if prune:
+        for path in pretokenise.other_stores(run.store, report.store.key.sha256):
+            shutil.rmtree(path)
+            console.say(f"deleted   {path}")
+    if not console.as_json:
+        _show_report(console, report)
+        _show_documents(console, inputs, report, show)
+    return report.as_json()
+
+
+def _show_report(console: Console, report: StoreReport) -> None:
+    row = report.as_json()
+    speed = f" in {row['seconds']:.1f} s, {row['mb_per_s']:.0f} MB/s, {row['encoder']}" if row["mb_per_s"] else ""
+    length = ", ".join(f"{name} {value:,}" for name, value in row["length"].items())
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in row["dropped"].items()) or "none"
+    lines = [
+        f"{report.expert}: {report.store.status}{speed}",
+        f"  store     {report.store.home}",
+        f"  rows      {row['rows']:,}, {row['tokens']:,} tokens, {row['trained_tokens']:,} trained; dropped: {dropped}",
+        f"  length    {length}",
+        *_histogram(report),
+        f"  packing   {report.sequences:,} rows of {report.max_seq_length:,}, {report.fill:.2%} full; "
+        f"{report.truncated_rows:,} documents shortened by {report.truncated_tokens:,} tokens",
+    ]
+    console.text("\n".join(lines))
+    console.table(
+        f"  right size: {report.recommended} is the smallest that cuts nothing, or under 0.1 %",
+        ["max_seq_length", "rows", "full", "documents cut", "tokens cut"],
+        [
+            [
+                f"{s.max_seq_length:,}",
+                f"{s.sequences:,}",
+                f"{s.fill:.2%}",
+                f"{s.truncated_rows:,}",
+                f"{s.truncated_tokens:,}",
+            ]
+            for s in report.sizes
+        ],
+    )
+
+
+def _histogram(report: StoreReport, width: int = 32) -> list[str]:
+    histogram = report.store.stats["train"]["histogram"]
+    top = max(histogram["counts"])
+    return [
+        f"    {edge:7,.0f}+  {'#' * round(width * count / top):{width}} {count:,}"
+        for edge, count in zip(histogram["edges"], histogram["counts"], strict=False)
+        if count
+    ]
+
+
+def _show_documents(console: Console, inputs: Inputs, report: StoreReport, count: int) -> None:
+    from expert_cli.pretokenise import shown_documents
+
+    for number, runs in enumerate(shown_documents(report.store, inputs, count)):
+        console.text(f"document {number}")
+        console.marked(runs)

@@ -1,0 +1,188 @@
+"""A plan -> its token store, without a model in memory; and what to tell about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from expert_cli.console import Reporter
+from expert_cli.data.documents import Documents
+from expert_cli.data.encode import template_for
+from expert_cli.data.loader import plan_packs
+from expert_cli.data.packing import SizeRow, recommend, right_size
+from expert_cli.data.sources import LocatedData, first_rows, locate_data
+from expert_cli.data.store import StoreKey, StoreState
+from expert_cli.data.templates import Template
+from expert_cli.data.tokenise import Tokenised, foreign_store, state_of, tokenise, trust
+from expert_cli.model.sources import LocalModel, locate
+from expert_cli.model.tokenizer import TokenizerInfo
+from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.paths import cache_folder
+from expert_cli.runconfig import RunConfig
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a store is made of, found on this machine: the base model, its tokenizer, the template, the data files."""
+
+    source: LocalModel
+    tokenizer: TokenizerInfo
+    template: Template
+    located: LocatedData
+
+
+def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
+    """Locate data and base model. Raises InputError, EnvironmentProblem, LockedOrDamaged."""
+    local = run.manifest.parent / "datasets" / "train.jsonl"
+    located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
+    search = (run.manifest.parent, run.root, Path.cwd())
+    source = locate(
+        run.model.name,
+        search=search,
+        sha256=run.model.sha256,
+        cache=cache_folder(),
+        offline=run.data.offline,
+        report=report,
+    )
+    tokenizer = load_tokenizer(source.folder)
+
+    def render_chat(messages: list[dict[str, str]], prompt: bool) -> str:
+        return tokenizer.render_chat(messages, add_generation_prompt=prompt)
+
+    template = template_for(
+        tokenizer.backend,
+        run.model.template,
+        render_chat=render_chat if tokenizer.has_chat_template else None,
+        eos_token=tokenizer.eos_token,
+        completion_only=run.data.completion_only,
+        # alpaca heads the input by what its column is called
+        input_column=first_rows(run.data, located.train)[1].input_column,
+    )
+    return Inputs(source, tokenizer, template, located)
+
+
+def store_for(
+    run: RunConfig,
+    inputs: Inputs,
+    report: Reporter,
+    *,
+    verify: bool = False,
+    force: bool = False,
+    locked: bool = False,
+    trusting: bool = False,
+) -> Tokenised:
+    """Return the token store of a run, building it if need be.
+
+    locked: build nothing, raise LockedOrDamaged instead. trusting: use a data set that another program saved there.
+    """
+    tokenizer = inputs.tokenizer
+    foreign = foreign_store(run.store)
+    if foreign is not None and trusting:
+        key, _ = explain(run, inputs)
+        report.warn(f"{foreign} was made by another program; nothing tells whether it fits this data")
+        return trust(foreign, key, tokenizer.vocab_size)
+    if foreign is not None:
+        report.warn(f"{foreign} was made by another program and is not used; --trust-store uses it")
+    return tokenise(
+        run.data,
+        inputs.located,
+        run.store,
+        inputs.template,
+        tokenizer.backend,
+        report,
+        tokenizer_sha256=tokenizer.sha256,
+        verify=verify,
+        force=force,
+        locked=locked,
+    )
+
+
+def explain(run: RunConfig, inputs: Inputs) -> tuple[StoreKey, StoreState]:
+    """Return the key that the run gives now and what lies there for it; builds nothing."""
+    return state_of(run.data, inputs.located, run.store, inputs.template, inputs.tokenizer.sha256)
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """What `pretokenize` tells of one store."""
+
+    expert: str
+    store: Tokenised
+    sequences: int
+    fill: float
+    truncated_rows: int
+    truncated_tokens: int
+    max_seq_length: int
+    sizes: tuple[SizeRow, ...]
+    recommended: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row that INTERFACE describes."""
+        stats = self.store.stats["train"]
+        seconds = self.store.seconds
+        return {
+            "expert": self.expert,
+            "path": str(self.store.home),
+            "status": self.store.status,
+            "reason": self.store.reason,
+            "key": self.store.key.sha256,
+            **{name: stats[name] for name in ("rows", "tokens", "trained_tokens", "dropped")},
+            "seconds": seconds,
+            "tokens_per_s": stats["tokens"] / seconds if seconds else None,
+            "mb_per_s": self.store.source_bytes / 1e6 / seconds if seconds else None,
+            "encoder": stats["encoder"],
+            "length": stats["length"],
+            "packing": {
+                "max_seq_length": self.max_seq_length,
+                "sequences": self.sequences,
+                "fill": self.fill,
+                "truncated_rows": self.truncated_rows,
+                "truncated_tokens": self.truncated_tokens,
+            },
+            "right_size": [asdict(row) for row in self.sizes],
+            "recommended_max_seq_length": self.recommended,
+        }
+
+
+def describe(run: RunConfig, store: Tokenised) -> StoreReport:
+    """Measure what the run's length and packing make of a store, and what other lengths would."""
+    documents = Documents(store.home / "train")
+    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow)
+    fitted = packs.fitted
+    return StoreReport(
+        expert=run.expert,
+        store=store,
+        sequences=len(packs),
+        fill=packs.packs.fill(),
+        truncated_rows=fitted.rows if fitted else 0,
+        truncated_tokens=fitted.tokens if fitted else 0,
+        max_seq_length=run.data.max_seq_length,
+        sizes=tuple(right_size(documents.lengths, run.data.max_seq_length)),
+        recommended=recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths),
+    )
+
+
+def shown_documents(store: Tokenised, inputs: Inputs, count: int) -> Sequence[list[tuple[str, bool]]]:
+    """Return the first documents as runs of (text, trained), each run as long as it can be."""
+    documents = Documents(store.home / "train")
+    shown = []
+    for number in range(min(count, len(documents))):
+        ids, trained = documents.document(number)
+        borders = [0, *(i for i in range(1, len(ids)) if trained[i] != trained[i - 1]), len(ids)]
+        runs = [
+            (inputs.tokenizer.backend.decode(ids[a:b].tolist(), skip_special_tokens=False), bool(trained[a]))
+            for a, b in pairwise(borders)
+        ]
+        shown.append(runs)
+    return shown
+
+
+def other_stores(folder: Path, keep: str) -> list[Path]:
+    """Return the stores in `folder` with another key than `keep`, and what is left of interrupted builds."""
+    stores = [
+        path for path in folder.glob("[0-9a-f]*") if path.is_dir() and len(path.name) == 12 and path.name != keep[:12]
+    ]
+    return [*stores, *(path for path in folder.glob(".building-*") if not path.name.endswith(keep[:12]))]
