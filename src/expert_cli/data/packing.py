@@ -5,8 +5,8 @@
 
 Best-fit-decreasing over the whole data set: the longest document first, each into the pack with the least room that still
 takes it. Only lengths matter to that, so it works on their histogram: documents of one length go into packs of one room
-together, and a bit mask of the rooms there are finds the next one. A million documents take well under a second, where one
-document at a time (TRL's segment tree) takes two or more.
+together, and a bit mask of the rooms there are finds the next one. A million documents take 0.1 to 0.2 s; one document
+at a time, as in TRL's segment tree, takes seconds (scripts/bench_packing.py).
 """
 
 from __future__ import annotations
@@ -249,13 +249,8 @@ def _grouped(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> Packs:
 
 
 def _stable_order(keys: Ints) -> Ints:
-    """Sort indices by keys >= 0, equal keys by index: 16 bits at a time, where numpy's stable sort is a radix sort."""
-    order = np.argsort((keys & 0xFFFF).astype(np.uint16), kind="stable")
-    high = keys >> 16
-    while high.any():
-        order = order[np.argsort((high[order] & 0xFFFF).astype(np.uint16), kind="stable")]
-        high = high >> 16
-    return order
+    """Sort indices by keys >= 0, equal keys by index; keys of 16 bits take numpy's radix sort, six times as fast."""
+    return np.argsort(keys if keys.max(initial=0) >> 16 else keys.astype(np.uint16), kind="stable")
 
 
 def _answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:
