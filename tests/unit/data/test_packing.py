@@ -1,0 +1,294 @@
+"""Packs: whole documents, exactly once, as few packs as best-fit-decreasing gives; long documents counted, never lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from expert_cli.data.loader import shorten
+from expert_cli.data.packing import (
+    SIZES,
+    Overflow,
+    Packs,
+    concat,
+    fit_lengths,
+    pack,
+    recommend,
+    right_size,
+    single,
+)
+from expert_cli.errors import ExpertError, InputError
+
+
+def numbers(*values: int) -> NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+def contents(packs: Packs) -> list[list[tuple[int, int, int]]]:
+    """List the (document, start, stop) of every pack."""
+    pieces = list(zip(packs.documents.tolist(), packs.starts.tolist(), packs.stops.tolist(), strict=True))
+    ends = packs.offsets.tolist()
+    return [pieces[a:b] for a, b in pairwise(ends)]
+
+
+def naive_best_fit(lengths: list[int], capacity: int) -> list[int]:
+    """Best-fit-decreasing one document at a time: the tokens in every pack."""
+    used: list[int] = []
+    for length in sorted(lengths, reverse=True):
+        fitting = [p for p, tokens in enumerate(used) if tokens + length <= capacity]
+        if fitting:
+            used[max(fitting, key=lambda p: used[p])] += length
+        else:
+            used.append(length)
+    return used
+
+
+@st.composite
+def lengths_and_capacity(draw: st.DrawFn) -> tuple[list[int], int]:
+    capacity = draw(st.integers(1, 60))
+    return draw(st.lists(st.integers(1, capacity), max_size=120)), capacity
+
+
+@given(lengths_and_capacity())
+def test_packs_are_those_of_best_fit_decreasing(case: tuple[list[int], int]) -> None:
+    lengths, capacity = case
+    packs = pack(np.array(lengths, np.int32), capacity)
+    tokens = [sum(stop - start for _, start, stop in pieces) for pieces in contents(packs)]
+    assert sorted(tokens) == sorted(naive_best_fit(lengths, capacity))
+
+
+@given(lengths_and_capacity())
+def test_every_document_is_whole_in_exactly_one_pack(case: tuple[list[int], int]) -> None:
+    lengths, capacity = case
+    packs = contents(pack(np.array(lengths, np.int64), capacity))
+    assert sorted(piece for pieces in packs for piece in pieces) == [(d, 0, n) for d, n in enumerate(lengths)]
+    assert all(pieces == sorted(pieces) for pieces in packs)
+    assert [pieces[0] for pieces in packs] == sorted(pieces[0] for pieces in packs)
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.5], ids=["narrow", "wide"])
+def test_packs_of_many_documents_are_those_of_best_fit_decreasing(spread: float) -> None:
+    lengths = np.random.default_rng(3).lognormal(np.log(100), spread, 3000).astype(int).clip(1, 512)
+    packs = pack(lengths, 512)
+    tokens = np.add.reduceat(packs.stops - packs.starts, packs.offsets[:-1])
+    assert sorted(tokens.tolist()) == sorted(naive_best_fit(lengths.tolist(), 512))
+    assert packs.fill() == lengths.sum() / (len(packs) * 512)
+
+
+def test_a_document_goes_where_the_least_room_is_left() -> None:
+    packs = pack(numbers(9, 2, 1, 6, 4, 6), 10)
+    assert contents(packs) == [[(0, 0, 9), (2, 0, 1)], [(1, 0, 2), (5, 0, 6)], [(3, 0, 6), (4, 0, 4)]]
+    assert packs.fill() == 28 / 30
+
+
+@pytest.mark.parametrize("median", [100, 200, 400])
+def test_packs_are_full_and_made_quickly(median: int) -> None:
+    lengths = np.random.default_rng(median).lognormal(np.log(median), 0.8, 300_000).astype(int).clip(1, 2048)
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        packs = pack(lengths, 2048)
+        seconds.append(time.perf_counter() - started)
+    assert packs.fill() >= 0.995
+    assert len(lengths) / min(seconds) >= 1_500_000
+
+
+@pytest.mark.parametrize("way", [pack, single, concat])
+def test_no_documents_make_no_packs(way: type) -> None:
+    packs = way(numbers(), 8)
+    assert (len(packs), packs.fill(), packs.offsets.tolist()) == (0, 0.0, [0])
+
+
+@pytest.mark.parametrize(
+    ("way", "lengths"),
+    [(pack, (3, 9)), (pack, (3, 0)), (single, (3, 9)), (single, (-1, 3)), (concat, (3, 0))],
+    ids=["pack too long", "pack empty", "single too long", "single negative", "concat empty"],
+)
+def test_lengths_that_no_pack_holds_are_a_bug_of_the_caller(way: type, lengths: tuple[int, int]) -> None:
+    with pytest.raises(ExpertError, match=f"lengths {min(lengths)} to {max(lengths)} do not go into") as error:
+        way(numbers(*lengths), 8)
+    assert error.value.exit_code == 1
+
+
+def test_concat_cuts_documents_at_the_capacity() -> None:
+    packs = concat(numbers(3, 8, 1, 2, 4), 4)
+    assert contents(packs) == [
+        [(0, 0, 3), (1, 0, 1)],
+        [(1, 1, 5)],
+        [(1, 5, 8), (2, 0, 1)],
+        [(3, 0, 2), (4, 0, 2)],
+        [(4, 2, 4)],
+    ]
+    assert packs.fill() == 18 / 20
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 20))
+def test_concat_keeps_every_token_in_order(lengths: list[int], capacity: int) -> None:
+    packs = contents(concat(np.array(lengths), capacity))
+    flat = [(d, token) for pieces in packs for d, start, stop in pieces for token in range(start, stop)]
+    assert flat == [(d, token) for d, length in enumerate(lengths) for token in range(length)]
+    assert {sum(stop - start for _, start, stop in pieces) for pieces in packs[:-1]} <= {capacity}
+
+
+def test_single_gives_every_document_its_own_pack() -> None:
+    packs = single(numbers(3, 1), 4)
+    assert (contents(packs), packs.fill()) == ([[(0, 0, 3)], [(1, 0, 1)]], 0.5)
+
+
+OVERFLOWS: list[tuple[Overflow, list[tuple[int, int, int]], tuple[int, int, int]]] = [
+    # The prompt of document 1 keeps a quarter, of its answer 6 of 15 tokens stay and the one after the seam is lost too.
+    ("truncate", [(0, 0, 5), (1, 0, 8), (2, 0, 8), (3, 0, 8)], (2, 17 + 1, 9 + 1)),
+    ("drop", [(0, 0, 5), (2, 0, 8)], (2, 25 + 9, 15 + 4)),
+    # Document 1: the first piece is all prompt, the third begins in the answer, the last is one token, as in document 3.
+    ("split", [(0, 0, 5), (1, 8, 16), (1, 16, 24), (2, 0, 8), (3, 0, 8)], (2, 8 + 1 + 1, 1 + 1 + 1)),
+]
+
+
+@pytest.mark.parametrize(("overflow", "pieces", "counts"), OVERFLOWS, ids=[case[0] for case in OVERFLOWS])
+def test_long_documents_are_handled_and_counted(
+    overflow: Overflow, pieces: list[tuple[int, int, int]], counts: tuple[int, int, int]
+) -> None:
+    fitted = fit_lengths(numbers(5, 25, 8, 9), numbers(2, 10, 3, 5), 8, overflow)
+    found = zip(fitted.documents.tolist(), fitted.starts.tolist(), fitted.stops.tolist(), strict=True)
+    assert list(found) == pieces
+    assert (fitted.rows, fitted.tokens, fitted.answer_tokens) == counts
+    assert fitted.lengths.tolist() == [stop - start for _, start, stop in pieces]
+
+
+def test_a_long_document_can_be_an_error() -> None:
+    with pytest.raises(
+        InputError, match=r"document 1 .* has 25 tokens, max_seq_length is 8; 2 of 4 documents"
+    ) as error:
+        fit_lengths(numbers(5, 25, 8, 9), numbers(2, 10, 3, 5), 8, "error")
+    assert "training.config.max_seq_length to 25" in error.value.hint
+
+
+@pytest.mark.parametrize("overflow", ["truncate", "drop", "split", "error"])
+def test_documents_that_fit_stay_as_they_are(overflow: Overflow) -> None:
+    fitted = fit_lengths(numbers(8, 1), numbers(0, 0), 8, overflow)
+    assert (fitted.starts.tolist(), fitted.stops.tolist()) == ([0, 0], [8, 1])
+    assert (fitted.rows, fitted.tokens, fitted.answer_tokens) == (0, 0, 0)
+
+
+def test_dropping_every_document_is_an_error() -> None:
+    with pytest.raises(InputError, match="none of the 2 documents fits max_seq_length 8; the shortest has 9"):
+        fit_lengths(numbers(9, 30), numbers(0, 0), 8, "drop")
+
+
+@given(st.integers(1, 80), st.integers(0, 80), st.integers(1, 60))
+def test_truncation_counts_what_shorten_cuts(answer: int, prompt: int, capacity: int) -> None:
+    ids = np.arange(prompt + answer, dtype=np.int32)
+    trained = ids >= prompt
+    short, still_trained = shorten(ids, trained, capacity)
+    fitted = fit_lengths(numbers(len(ids)), numbers(prompt), capacity, "truncate")
+    assert fitted.lengths.tolist() == [len(short)]
+    assert (fitted.rows, fitted.tokens) == (len(ids) > capacity, len(ids) - len(short))
+    assert fitted.answer_tokens == trained.sum() - still_trained.sum()
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=20), st.integers(8, 30))
+def test_split_leaves_out_only_what_cannot_train(documents: list[tuple[int, int]], capacity: int) -> None:
+    prompts = np.array([prompt for _, prompt in documents])
+    lengths = prompts + np.array([answer for answer, _ in documents])
+    longest = int(lengths.max())
+    fitted = fit_lengths(np.append(lengths, 8), np.append(prompts, 0), capacity, "split")
+    kept = {
+        (d, token)
+        for d, start, stop in zip(fitted.documents, fitted.starts, fitted.stops, strict=True)
+        for token in range(start, stop)
+    }
+    for d, (length, prompt) in enumerate(zip(lengths.tolist(), prompts.tolist(), strict=True)):
+        gone = [token for token in range(length) if (d, token) not in kept]
+        assert all(token // capacity * capacity + capacity <= prompt or token == length - 1 for token in gone)
+    assert fitted.lengths.max() <= capacity
+    assert (fitted.tokens == 0) == (len(kept) == lengths.sum() + 8)
+    assert fitted.rows == sum(length > capacity for length in lengths.tolist()) <= longest
+
+
+def test_packs_of_pieces_name_the_documents() -> None:
+    fitted = fit_lengths(numbers(3, 20, 5), numbers(1, 2, 1), 8, "split")
+    packs = pack(fitted.lengths, 8).within(fitted)
+    assert contents(packs) == [[(0, 0, 3), (2, 0, 5)], [(1, 0, 8)], [(1, 8, 16)], [(1, 16, 20)]]
+    assert (packs.capacity, packs.fill()) == (8, 28 / 32)
+
+
+def test_cut_pieces_keep_their_place_in_the_document() -> None:
+    fitted = fit_lengths(numbers(20, 5), numbers(12, 1), 8, "split")
+    assert contents(concat(fitted.lengths, 6).within(fitted)) == [
+        [(0, 8, 14)],
+        [(0, 14, 16), (0, 16, 20)],
+        [(1, 0, 5)],
+    ]
+
+
+def test_right_size_shows_what_each_capacity_means() -> None:
+    rows = right_size(numbers(*[300] * 4, 1000, 5000), 600)
+    assert [row.max_seq_length for row in rows] == [512, 600, 768, 1024, 1536, 2048, 4096]
+    assert (rows[0].sequences, rows[0].fill) == (6, (4 * 300 + 2 * 512) / (6 * 512))
+    assert (rows[1].sequences, rows[1].fill) == (4, 1.0)
+    assert [(row.truncated_rows, row.truncated_tokens) for row in rows] == [
+        (2, 488 + 4488),
+        (2, 400 + 4400),
+        (2, 232 + 4232),
+        (1, 3976),
+        (1, 3464),
+        (1, 2952),
+        (1, 904),
+    ]
+
+
+def test_right_size_counts_the_packs_that_packing_makes() -> None:
+    lengths = np.random.default_rng(1).lognormal(6, 1, 5000).astype(int) + 1
+    for row in right_size(lengths, 2048):
+        fitted = fit_lengths(lengths, lengths // 2, row.max_seq_length, "truncate")
+        packs = pack(fitted.lengths, row.max_seq_length)
+        assert (row.sequences, row.fill) == (len(packs), packs.fill())
+        assert (row.truncated_rows, row.truncated_tokens) == (fitted.rows, fitted.tokens)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "prompts", "size"),
+    [
+        ((512, 100), (0, 0), 512),
+        ((513, 100), (0, 0), 768),
+        ((513, *[500] * 10), (0,) * 11, 512),
+        ((4096, 9), (4000, 2), 4096),
+        ((4097, 9), (0, 2), 4096),
+        ((5000, 9), (0, 2), 8192),
+        ((40_000, 9), (39_990, 2), 65_536),
+        ((520, *[512] * 9), (519, *[511] * 9), 768),
+        ((513, *[512] * 9), (0, *[511] * 9), 768),
+    ],
+    ids=[
+        "fits 512",
+        "one token too long of 613",
+        "one token and a seam of 5513",
+        "fits 4096",
+        "one token too long of 4106",
+        "beyond the table",
+        "answers whole, prompts gone",
+        "a few tokens of the prompts",
+        "few tokens, but of the answers",
+    ],
+)
+def test_recommended_size_cuts_next_to_nothing(lengths: tuple[int, ...], prompts: tuple[int, ...], size: int) -> None:
+    assert recommend(numbers(*lengths), numbers(*prompts), numbers(*lengths) - numbers(*prompts)) == size
+
+
+def test_sizes_are_looked_at_in_ascending_order() -> None:
+    assert list(SIZES) == sorted(SIZES)
+
+
+@pytest.mark.parametrize("module", ["packing", "order"])
+def test_the_module_stays_on_the_light_side(module: str) -> None:
+    heavy = ["torch", "transformers", "datasets", "pyarrow", "tokenizers"]
+    code = f"import sys, expert_cli.data.{module}; print([m for m in {heavy} if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
