@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -74,13 +74,23 @@ def test_every_document_is_whole_in_exactly_one_pack(case: tuple[list[int], int]
     assert [pieces[0] for pieces in packs] == sorted(pieces[0] for pieces in packs)
 
 
-@pytest.mark.parametrize("spread", [0.3, 1.5], ids=["narrow", "wide"])
-def test_packs_of_many_documents_are_those_of_best_fit_decreasing(spread: float) -> None:
-    lengths = np.random.default_rng(3).lognormal(np.log(100), spread, 3000).astype(int).clip(1, 512)
-    packs = pack(lengths, 512)
+@pytest.mark.parametrize(
+    ("median", "spread", "capacity"),
+    [(100, 0.3, 512), (100, 1.5, 512), (50_000, 1.0, 200_000)],
+    ids=["narrow", "wide", "lengths beyond 16 bits"],
+)
+def test_packs_of_many_documents_are_those_of_best_fit_decreasing(median: int, spread: float, capacity: int) -> None:
+    lengths = np.random.default_rng(3).lognormal(np.log(median), spread, 2000).astype(int).clip(1, capacity)
+    packs = pack(lengths, capacity)
     tokens = np.add.reduceat(packs.stops - packs.starts, packs.offsets[:-1])
-    assert sorted(tokens.tolist()) == sorted(naive_best_fit(lengths.tolist(), 512))
-    assert packs.fill() == lengths.sum() / (len(packs) * 512)
+    assert sorted(tokens.tolist()) == sorted(naive_best_fit(lengths.tolist(), capacity))
+    assert packs.fill() == lengths.sum() / (len(packs) * capacity)
+
+
+def test_packs_beyond_16_bits_keep_their_documents() -> None:
+    packs = pack(np.tile([6, 3], 70_000), 9)
+    assert packs.documents.tolist() == list(range(140_000))
+    assert packs.offsets.tolist() == list(range(0, 140_001, 2))
 
 
 def test_a_document_goes_where_the_least_room_is_left() -> None:
@@ -183,15 +193,16 @@ def test_dropping_every_document_is_an_error() -> None:
         fit_lengths(numbers(9, 30), numbers(0, 0), 8, "drop")
 
 
-@given(st.integers(1, 80), st.integers(0, 80), st.integers(1, 60))
-def test_truncation_counts_what_shorten_cuts(answer: int, prompt: int, capacity: int) -> None:
-    ids = np.arange(prompt + answer, dtype=np.int32)
-    trained = ids >= prompt
-    short, still_trained = shorten(ids, trained, capacity)
-    fitted = fit_lengths(numbers(len(ids)), numbers(prompt), capacity, "truncate")
-    assert fitted.lengths.tolist() == [len(short)]
-    assert (fitted.rows, fitted.tokens) == (len(ids) > capacity, len(ids) - len(short))
-    assert fitted.answer_tokens == trained.sum() - still_trained.sum()
+@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 7, 8, 13])
+def test_truncation_counts_what_shorten_cuts(capacity: int) -> None:
+    for prompt, answer in product(range(20), range(1, 20)):
+        ids = np.arange(prompt + answer, dtype=np.int32)
+        trained = ids >= prompt
+        short, still_trained = shorten(ids, trained, capacity)
+        fitted = fit_lengths(numbers(len(ids)), numbers(prompt), capacity, "truncate")
+        assert fitted.lengths.tolist() == [len(short)]
+        assert (fitted.rows, fitted.tokens) == (len(ids) > capacity, len(ids) - len(short))
+        assert fitted.answer_tokens == trained.sum() - still_trained.sum(), (prompt, answer)
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=20), st.integers(8, 30))

@@ -1,0 +1,272 @@
+"""Lengths become packs: which documents share a sequence, decided from the lengths alone.
+
+    capacity 10   | document 4 (6) | document 7 (4) |     a full pack
+                  | document 0 (9)               |.|      fill 95 %
+
+Best-fit-decreasing over the whole data set: the longest document first, each into the pack with the least room that still
+takes it. Only lengths matter to that, so it works on their histogram: documents of one length go into packs of one room
+together, and a bit mask of the rooms there are finds the next one. A million documents take 0.1 to 0.2 s; one document
+at a time, as in TRL's segment tree, takes seconds (scripts/bench_packing.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli.errors import ExpertError, InputError
+
+Overflow = Literal["truncate", "drop", "split", "error"]
+Lengths = NDArray[np.integer[Any]]
+Ints = NDArray[np.int64]
+
+SIZES = (512, 768, 1024, 1536, 2048, 4096)
+_MOST_CUT = 0.001
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What is left of every document at some capacity: piece i is document `documents[i]`, tokens starts[i]:stops[i].
+
+    All int64 [pieces], in document order, no piece longer than the capacity. Truncated documents have start 0 and stop at
+    the capacity: the tokens of `loader.shorten(document, capacity)`, not the first ones. rows: documents that were too long.
+    tokens: tokens left out. answer_tokens: tokens after a prompt that do not train, left out or just after a cut.
+    """
+
+    documents: Ints
+    starts: Ints
+    stops: Ints
+    rows: int
+    tokens: int
+    answer_tokens: int
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of every piece, int64 [pieces]."""
+        return self.stops - self.starts
+
+
+@dataclass(frozen=True)
+class Packs:
+    """Which tokens make up which sequence.
+
+    Piece i is tokens starts[i]:stops[i] of document documents[i] (int64 [pieces]); pack p is the pieces
+    offsets[p]:offsets[p + 1] (int64 [packs + 1]), by ascending document. Packs stand in the order of their first document.
+    """
+
+    documents: Ints
+    starts: Ints
+    stops: Ints
+    offsets: Ints
+    capacity: int
+
+    def __len__(self) -> int:
+        """Return the number of packs."""
+        return len(self.offsets) - 1
+
+    def fill(self) -> float:
+        """Return the share of all room that holds tokens; 0 without packs."""
+        return _share(int((self.stops - self.starts).sum()), len(self) * self.capacity)
+
+    def within(self, fitted: Fitted) -> Packs:
+        """Return these packs of `fitted.lengths` in terms of the documents that `fitted` has the pieces of."""
+        begin = fitted.starts[self.documents]
+        return Packs(
+            fitted.documents[self.documents], begin + self.starts, begin + self.stops, self.offsets, self.capacity
+        )
+
+
+def pack(lengths: Lengths, capacity: int) -> Packs:
+    """Put every document whole into exactly one pack by best-fit-decreasing; the same lengths give the same packs.
+
+    Raises ExpertError where a length is below 1 or above `capacity`: `fit_lengths` comes first.
+    """
+    sizes = _checked(lengths, capacity)
+    steps, packs = _best_fit(np.bincount(sizes, minlength=1).tolist(), capacity)
+    first, taken, each = np.array(steps, np.int64).reshape(-1, 3).T
+    placed = taken * each
+    within = np.arange(len(sizes)) - np.repeat(np.cumsum(placed) - placed, placed)
+    pack_of = np.empty(len(sizes), np.int64)
+    pack_of[_stable_order(capacity - sizes)] = np.repeat(first, placed) + within // np.repeat(each, placed)
+    return _grouped(pack_of, packs, sizes, capacity)
+
+
+def concat(lengths: Lengths, capacity: int) -> Packs:
+    """Lay all documents end to end and cut at every `capacity` tokens: full packs, documents in pieces.
+
+    Lengths may exceed `capacity`. For comparison only: where a document is cut, its end does not see its beginning.
+    """
+    sizes = _checked(lengths, None)
+    ends = np.cumsum(sizes)
+    total = int(sizes.sum())
+    borders = np.arange(0, total, capacity)
+    begins = np.sort(np.concatenate([ends - sizes, borders]), kind="stable")  # merges two sorted runs
+    begins = begins[np.diff(begins, prepend=-1) > 0]
+    documents = np.searchsorted(ends, begins, side="right")
+    starts = begins - (ends - sizes)[documents]
+    stops = starts + np.diff(begins, append=total)
+    return Packs(documents, starts, stops, np.append(np.searchsorted(begins, borders), len(begins)), capacity)
+
+
+def single(lengths: Lengths, capacity: int) -> Packs:
+    """Give every document a pack of its own. Raises ExpertError as `pack` does."""
+    sizes = _checked(lengths, capacity)
+    return Packs(np.arange(len(sizes)), np.zeros_like(sizes), sizes, np.arange(len(sizes) + 1), capacity)
+
+
+def fit_lengths(lengths: Lengths, prompt_lengths: Lengths, capacity: int, overflow: Overflow) -> Fitted:
+    """Decide what becomes of documents longer than `capacity`; `prompt_lengths` = tokens before the first trained one.
+
+    truncate: the middle of the prompt goes, then the middle of the answer. drop: the document goes. split: pieces of
+    `capacity`; one that trains nothing goes. error: InputError. Raises InputError too if nothing is left.
+    """
+    sizes, prompts = np.asarray(lengths, np.int64), np.asarray(prompt_lengths, np.int64)
+    rows = int((sizes > capacity).sum())
+    if rows and overflow == "error":
+        longest = int(sizes.argmax())
+        raise InputError(
+            f"document {longest} (counted from 0) has {sizes[longest]} tokens, max_seq_length is {capacity}; "
+            f"{rows} of {len(sizes)} documents are longer",
+            f"Set training.config.max_seq_length to {sizes[longest]}, or let long documents be truncated, dropped or split.",
+        )
+    documents, starts, stops = _pieces(sizes, prompts, capacity, overflow)
+    if len(sizes) and not len(documents):
+        raise InputError(
+            f"none of the {len(sizes)} documents fits max_seq_length {capacity}; the shortest has {sizes.min()} tokens",
+            "Raise training.config.max_seq_length, or let long documents be truncated.",
+        )
+    if overflow == "truncate":
+        answer_tokens = _answer_cut(sizes, prompts, capacity).sum()
+    else:
+        # Nothing before a later piece's first token predicts it.
+        answers = stops - np.clip(prompts[documents], starts + (starts > 0), stops)
+        answer_tokens = (sizes - prompts).sum() - answers.sum()
+    return Fitted(documents, starts, stops, rows, int(sizes.sum() - (stops - starts).sum()), int(answer_tokens))
+
+
+@dataclass(frozen=True)
+class SizeRow:
+    """What a `max_seq_length` would mean: packs, how full, documents shortened and by how many tokens in all."""
+
+    max_seq_length: int
+    sequences: int
+    fill: float
+    truncated_rows: int
+    truncated_tokens: int
+
+
+def right_size(lengths: Lengths, present: int) -> list[SizeRow]:
+    """Return a row for each of `SIZES` and for the `present` max_seq_length, ascending; long documents truncated."""
+    sizes = _checked(lengths, None)
+    return [_size_row(sizes, capacity) for capacity in sorted({*SIZES, present})]
+
+
+def recommend(lengths: Lengths, prompt_lengths: Lengths, trained_lengths: Lengths) -> int:
+    """Return the smallest of `SIZES`, or the next power of two, that truncates less than 0.1 % of tokens.
+
+    Less than 0.1 % of the trained tokens, and of all tokens as well: answers may be whole at a size that leaves nothing of
+    their prompts. `trained_lengths` = trained tokens of a document; where fewer than follow the prompt (several turns),
+    its share of them is taken as cut.
+    """
+    sizes, prompts = np.asarray(lengths, np.int64), np.asarray(prompt_lengths, np.int64)
+    share = np.asarray(trained_lengths, np.int64) / np.maximum(sizes - prompts, 1)
+    most, most_trained = _MOST_CUT * sizes.sum(), _MOST_CUT * np.sum(trained_lengths)
+    for capacity in chain(SIZES, (SIZES[-1] << n for n in count(1))):
+        tokens = np.maximum(sizes - capacity, 0).sum()
+        trained = (_answer_cut(sizes, prompts, capacity) * share).sum()
+        if not tokens or (tokens < most and trained < most_trained):
+            break
+    return capacity
+
+
+def _checked(lengths: Lengths, capacity: int | None) -> Ints:
+    sizes = np.asarray(lengths, np.int64)
+    if len(sizes) and (sizes.min() < 1 or (capacity is not None and sizes.max() > capacity)):
+        raise ExpertError(f"lengths {sizes.min()} to {sizes.max()} do not go into packs of {capacity or 'any length'}")
+    return sizes
+
+
+def _pieces(sizes: Ints, prompts: Ints, capacity: int, overflow: Overflow) -> tuple[Ints, Ints, Ints]:
+    """Return document, start and stop of what is left of every document."""
+    counts = -(-sizes // capacity) if overflow == "split" else np.where((overflow == "drop") & (sizes > capacity), 0, 1)
+    documents = np.repeat(np.arange(len(sizes)), counts)
+    starts = capacity * (np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts))
+    stops = np.minimum(sizes[documents], starts + capacity)
+    if overflow == "split":
+        trains = (counts[documents] == 1) | (stops > np.maximum(prompts[documents], starts + 1))
+        documents, starts, stops = documents[trains], starts[trains], stops[trains]
+    return documents, starts, stops
+
+
+def _best_fit(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int, int, int]], int]:
+    """Best-fit-decreasing over a histogram: counts[n] documents of n tokens.
+
+    Returns steps (first pack, packs, documents into each of them), which place the documents longest first, and the number
+    of packs. Packs of equal room are interchangeable; they are kept as ranges of numbers.
+    """
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    rooms = 0  # bit n is set where there is a pack with room for n more tokens
+    steps: list[tuple[int, int, int]] = []
+    opened = 0
+    for length in range(len(counts) - 1, 0, -1):
+        left = counts[length]
+        while left:
+            large_enough = rooms >> length
+            if large_enough:
+                room = length + (large_enough & -large_enough).bit_length() - 1
+                first, stop = ranges[room].pop()
+            else:
+                room, first = capacity, opened
+                opened = stop = first + max(1, left // (capacity // length))
+            # A pack with the least room has even less after a document, so it takes the next one too, while it can.
+            each = min(room // length, left)
+            packs = min(stop - first, left // each)
+            steps.append((first, packs, each))
+            left -= packs * each
+            if first + packs < stop:
+                ranges[room].append((first + packs, stop))
+            elif not ranges.get(room):
+                rooms &= ~(1 << room)
+            ranges.setdefault(room - each * length, []).append((first, first + packs))
+            rooms |= 1 << (room - each * length)
+    return steps, opened
+
+
+def _grouped(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> Packs:
+    """Return the packs in the order of their first documents; `pack_of` numbers each document's pack in any order."""
+    by_pack = _stable_order(pack_of)
+    counts = np.bincount(pack_of, minlength=packs)
+    begins = np.cumsum(counts) - counts
+    order = np.argsort(by_pack[begins])
+    offsets = np.concatenate([[0], np.cumsum(counts[order])])
+    documents = by_pack[np.arange(len(by_pack)) + np.repeat(begins[order] - offsets[:-1], counts[order])]
+    return Packs(documents, np.zeros_like(documents), sizes[documents], offsets, capacity)
+
+
+def _stable_order(keys: Ints) -> Ints:
+    """Sort indices by keys >= 0, equal keys by index; keys of 16 bits take numpy's radix sort, six times as fast."""
+    return np.argsort(keys if keys.max(initial=0) >> 16 else keys.astype(np.uint16), kind="stable")
+
+
+def _answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:
+    """Return how many tokens of each answer `loader.shorten` cuts or leaves untrained after the seam."""
+    keep = np.maximum(np.minimum(prompts, capacity // 4), prompts - (sizes - capacity))
+    rest = capacity - keep
+    cut = sizes - prompts - rest
+    return np.where(cut > 0, cut + (rest > 2), 0)
+
+
+def _size_row(sizes: Ints, capacity: int) -> SizeRow:
+    short = np.minimum(sizes, capacity)
+    _, packs = _best_fit(np.bincount(short, minlength=1).tolist(), capacity)
+    fill = _share(int(short.sum()), packs * capacity)
+    return SizeRow(capacity, packs, fill, int((sizes > capacity).sum()), int((sizes - short).sum()))
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
