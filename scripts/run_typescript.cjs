@@ -46,8 +46,15 @@ async function run(source) {
   const body = asynchronous < 0 ? code : `${code.slice(0, asynchronous)}\nreturn ${code.slice(asynchronous + 1)}`;
   const wrapped = vm.runInThisContext(`(function (require, exports) {${body}\n})`, { timeout: LIMIT_MS });
   globalThis.__row = () => wrapped(require, {});
-  const late = new Promise((_, reject) => setTimeout(() => reject(new Error("time limit")), LIMIT_MS).unref());
-  await Promise.race([vm.runInThisContext("__row()", { timeout: LIMIT_MS }), late]);
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error("time limit")), LIMIT_MS);
+  });
+  try {
+    await Promise.race([vm.runInThisContext("__row()", { timeout: LIMIT_MS }), late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 async function main() {

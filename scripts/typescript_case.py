@@ -32,9 +32,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Raw:
-    """TypeScript text that stands for a value: an enum member, a Map, undefined."""
+    """TypeScript text that stands for a value: an enum member, a Map, undefined, a function; and the value in Python."""
 
     text: str
+    value: Any = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Throws:
 
 
 UNDEFINED = Raw("undefined")
+DONE = Raw("")  # a statement that is only run
 
 
 def literal(value: Value) -> str:
@@ -50,7 +52,9 @@ def literal(value: Value) -> str:
     if isinstance(value, Raw):
         return value.text
     if isinstance(value, dict):
-        inner = ", ".join(f"{key if key.isidentifier() else json.dumps(key)}: {literal(item)}" for key, item in value.items())
+        inner = ", ".join(
+            f"{key if key.isidentifier() else json.dumps(key)}: {literal(item)}" for key, item in value.items()
+        )
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(literal(item) for item in value)}]"
@@ -61,23 +65,27 @@ def literal(value: Value) -> str:
 
 def a_map(pairs: dict[Any, Value]) -> Raw:
     """A Map with these entries."""
-    return Raw(f"new Map({literal([[key, item] for key, item in pairs.items()]) if pairs else ''})")
+    return Raw(f"new Map({literal([[key, item] for key, item in pairs.items()]) if pairs else ''})", pairs)
 
 
 def a_set(items: Sequence[Value]) -> Raw:
     """A Set of these items."""
-    return Raw(f"new Set({literal(list(items)) if items else ''})")
+    return Raw(f"new Set({literal(list(items)) if items else ''})", list(items))
 
 
 def _check(expression: str, value: Value, number: int) -> str:
+    if value is DONE:
+        return f"{expression};"
     if isinstance(value, Throws):
         return f"throws(() => {expression});"
-    if isinstance(value, Raw) and not value.text.startswith("new ") or isinstance(value, (bool, int, float, str)) and "(" in expression:
+    if (isinstance(value, Raw) and not value.text.startswith("new ")) or (
+        isinstance(value, (bool, int, float, str)) and "(" in expression
+    ):
         return f'if ({expression} !== {literal(value)}) throw new Error("check {number} failed");'
     return f"deepStrictEqual({expression}, {literal(value)});"
 
 
-def test_of(checks: Checks, setup: Sequence[str] = (), asynchronous: bool = False) -> str:
+def assertions(checks: Checks, setup: Sequence[str] = (), asynchronous: bool = False) -> str:
     """The assertions that stand after an answer; an expression without a call is never narrowed by its check."""
     lines = [*setup, *(_check(expression, value, i) for i, (expression, value) in enumerate(checks, 1))]
     used = [name for name in ("deepStrictEqual", "throws", "rejects") if any(f"{name}(" in line for line in lines)]
@@ -110,7 +118,8 @@ def declare(name: str, head: str, result: str, body: str, form: str) -> str:
     lines = body if "return " in body else f"return {bare};"
     indented = "\n".join(f"  {line}" if line else line for line in lines.split("\n"))
     if form == "arrow" and "return " not in body:
-        return f"const {name} = {head}: {result} =>\n  {body};" if len(body) > 60 else f"const {name} = {head}: {result} => {body};"
+        start = f"const {name} = {head}: {result} =>"
+        return f"{start}\n  {body};" if len(start) + len(body) > 110 else f"{start} {body};"
     if form == "arrow" and not head.startswith("<"):
         return f"const {name} = {head}: {result} => {{\n{indented}\n}};"
     start = "export function" if form == "export" else "function"
@@ -131,7 +140,9 @@ def type_of(field: Field) -> str:
     name = field.kind.name
     if name == "one":
         return " | ".join(json.dumps(option) for option in field.kind.schema["enum"])
-    return {"int": "number", "num": "number", "bool": "boolean", "some": "string[]", "ints": "number[]"}.get(name, "string")
+    return {"int": "number", "num": "number", "bool": "boolean", "some": "string[]", "ints": "number[]"}.get(
+        name, "string"
+    )
 
 
 def interface(name: str, fields: Sequence[Field], keyword: str = "interface") -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
-from random import Random
 from typing import Any
 
-from typescript_case import Raw, a_map, a_set
+from typescript_case import Raw, a_map
 
 Meaning = Callable[[Any], Any]
 
@@ -46,7 +43,9 @@ def whole(name: str, words: str, code: str, meaning: Meaning, of: str, to: str =
     return Operation("whole", name, words, code, meaning, of, to or of)
 
 
-def end(name: str, words: str, code: str, meaning: Meaning, of: str, to: str, loop: tuple[str, str] | None = None) -> Operation:
+def end(
+    name: str, words: str, code: str, meaning: Meaning, of: str, to: str, loop: tuple[str, str] | None = None
+) -> Operation:
     """A step after which nothing follows."""
     return Operation("end", name, words, code, meaning, of, to, loop)
 

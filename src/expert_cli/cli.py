@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import sys
-import traceback
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from expert_cli import __version__
@@ -14,19 +17,58 @@ from expert_cli.commands.pretokenize import pretokenize
 from expert_cli.commands.schema import schema
 from expert_cli.commands.train import train
 from expert_cli.commands.validate import validate
-from expert_cli.console import Console
-from expert_cli.errors import ExpertError
+from expert_cli.console import Console, wants_style
+from expert_cli.errors import EnvironmentProblem, ExpertError
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train,
+    "pretokenize": pretokenize,
+    "validate": validate,
+    "schema": schema,
+    "init": init,
+}
+_MACHINE_SAYS_NO = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+
+
+class _Command(TyperCommand):
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _tidy_help(self.get_params(ctx))
+        super().format_help(ctx, formatter)
+
+
+class _Root(TyperGroup):
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _tidy_help(self.get_params(ctx))
+        super().format_help(ctx, formatter)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Hand Ctrl-C on to `main`: typer would end the process without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise typer.Abort from error
+
+
+def _tidy_help(options: Iterable[Any]) -> None:
+    """Keep "<bool>" behind options without a value out of the help, and escape sequences where none are wanted."""
+    from typer import rich_utils
+
+    if not wants_style(sys.stdout):
+        rich_utils.COLOR_SYSTEM = None  # typer's own switch; by itself it leaves bold in, and all of it on GitHub
+    for option in options:
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+
 
 app = typer.Typer(
     name="expert-cli",
-    help="A manifest goes in, a trained expert comes out.",
-    no_args_is_help=True,
+    cls=_Root,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, pretokenize, validate, schema, init):
-    app.command()(command)
+for name, command in COMMANDS.items():
+    app.command(name, cls=_Command)(command)
 
 
 def _version(shown: bool) -> None:
@@ -35,33 +77,55 @@ def _version(shown: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    ctx: typer.Context,
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),  # noqa: ARG001
 ) -> None:
-    """A manifest goes in, a trained expert comes out."""
+    """A manifest goes in, a trained expert comes out.
+
+    Examples:
+
+        expert-cli init expert-regex
+
+        expert-cli validate experts/expert-sql/manifest.json
+
+        expert-cli train --manifest experts/expert-sql/manifest.json --base-model smollm2
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.get_help()
+        raise typer.Exit(2)
 
 
 def main() -> None:
     """Run the command line; the process ends here with the exit code of INTERFACE."""
-    words = [word for word in sys.argv[1:] if not word.startswith("-")]
-    console = Console(words[0] if words else "", as_json="--json" in sys.argv, quiet=True)
+    word = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    console = Console(word if word in COMMANDS else "", as_json="--json" in sys.argv, quiet=True)
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="expert-cli")
     except ExpertError as error:
-        if "--debug" in sys.argv:
-            traceback.print_exc()
-        console.fail(error.message, error.hint, error.exit_code)
-        code = error.exit_code
+        code = _failed(console, error)
     except TyperException as error:
-        console.fail(error.format_message(), "see expert-cli --help", 2)
         code = 2
+        help_ = f"see expert-cli {word} --help" if word in COMMANDS else f"commands: {', '.join(COMMANDS)}"
+        console.fail(error.format_message(), help_, code)
     except (KeyboardInterrupt, typer.Abort):
-        console.fail("interrupted", "", 130)
         code = 130
+        console.fail("interrupted", "", code)
     except Exception as error:  # noqa: BLE001  the outermost boundary: a bug is reported as one
-        traceback.print_exc()
-        hint = f"this is a bug in expert-cli {__version__}: report the lines above with the manifest"
-        console.fail(f"{type(error).__name__}: {error}", hint, 1)
-        code = 1
+        if isinstance(error, OSError) and error.errno in _MACHINE_SAYS_NO:
+            where = f"{error.filename}: " if error.filename else ""
+            code = _failed(console, EnvironmentProblem(f"{where}{error.strerror}", "make room, or give another folder"))
+        else:
+            console.trace()
+            hint = f"this is a bug in expert-cli {__version__}: report the lines above with the manifest"
+            console.fail(f"{type(error).__name__}: {error}", hint, 1)
+            code = 1
     sys.exit(code or 0)
+
+
+def _failed(console: Console, error: ExpertError) -> int:
+    if "--debug" in sys.argv:
+        console.trace()
+    console.fail(error.message, error.hint, error.exit_code)
+    return error.exit_code

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 import rich.console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from expert_cli.files import redact
 
 SCHEMA_VERSION = 1
 PLAIN_INTERVAL_S = 5.0
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Bar(Protocol):
@@ -65,6 +70,37 @@ class Silent:
         yield SilentBar()
 
 
+def wants_style(stream: TextIO | None) -> bool:
+    """Whether colours and live bars may be written: to a terminal, unless NO_COLOR is set."""
+    return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+class _Stream(rich.console.Console):
+    """A stream as it is: no words are coloured or turned into pictures. One whose reader has gone falls silent."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        plain = not wants_style(sys.stderr if stderr else sys.stdout)
+        super().__init__(stderr=stderr, highlight=False, emoji=False, force_terminal=False if plain else None)
+
+    def words(self, text: str, style: str = "") -> None:
+        """Write words, not wrapped, so that they can be searched and copied."""
+        self.print(Text(text, style), soft_wrap=True)
+
+    def data(self, text: str) -> None:
+        """Write a line exactly as it is: rich would expand its tabs."""
+        try:
+            self.file.write(f"{text}\n")
+            self.file.flush()
+        except BrokenPipeError:
+            self.on_broken_pipe()
+
+    def on_broken_pipe(self) -> None:
+        """Go on without a reader: `train | head` must not end the training."""
+        self.quiet = True
+        self.file = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  held until the process ends
+        os.dup2(self.file.fileno(), (sys.stderr if self.stderr else sys.stdout).fileno())
+
+
 class Console:
     """Writes to the terminal: live bars where there is one, plain lines where there is none.
 
@@ -79,60 +115,70 @@ class Console:
         self.command = command
         self.as_json = as_json
         self.quiet = quiet
-        self._out = rich.console.Console(highlight=False, soft_wrap=True)
-        self._err = rich.console.Console(stderr=True, highlight=False, soft_wrap=True)
+        self._out = _Stream(stderr=False)
+        self._err = _Stream(stderr=True)
 
     def say(self, text: str) -> None:
         """Write one line of what happens."""
         if not self.quiet:
-            self._err.print(redact(text), markup=False)
+            self._err.words(_clean(text))
 
     def warn(self, text: str) -> None:
         """Write a warning."""
-        self._err.print(f"warning: {redact(text)}", markup=False, style="yellow")
+        self._err.words(f"warning: {_clean(text)}", "yellow")
 
     def fail(self, message: str, hint: str, exit_code: int) -> None:
-        """Write an error: what and where, then what to do; with --json the document of the failure."""
+        """Write an error: a line of what and where, a line of what to do; with --json the document of the failure."""
         if self.as_json:
-            self.document({"error": {"exit_code": exit_code, "message": redact(message), "hint": redact(hint)}})
+            self.document({"error": {"exit_code": exit_code, "message": message, "hint": hint}})
             return
-        self._err.print(f"error: {redact(message)}", markup=False, style="red")
+        self._err.words(f"error: {_one_line(message)}", "red")
         if hint:
-            self._err.print(f"  {redact(hint)}", markup=False)
+            self._err.words(f"  {_one_line(hint)}")
+
+    def trace(self) -> None:
+        """Write the traceback of the exception that is being handled."""
+        self._err.words(_clean(traceback.format_exc().rstrip()))
 
     def document(self, value: Mapping[str, Any]) -> None:
         """Write the one JSON document of this command."""
         head = {"schema_version": SCHEMA_VERSION, "command": self.command}
-        sys.stdout.write(redact(json.dumps({**head, **value}, ensure_ascii=True, default=str)) + "\n")
-        sys.stdout.flush()
+        self._out.data(redact(json.dumps({**head, **value}, ensure_ascii=True, default=str)))
 
     def text(self, text: str) -> None:
         """Write a result as plain text to stdout."""
-        sys.stdout.write(redact(text) + "\n")
+        self._out.data(_clean(text))
+
+    def diff(self, lines: Sequence[str]) -> None:
+        """Write a unified diff to stdout."""
+        styles = {"+": "green", "-": "red", "@": "cyan"}
+        for line in lines:
+            if self._out.is_terminal:
+                self._out.words(_clean(line), styles.get(line[:1], ""))
+            else:
+                self._out.data(_clean(line))
 
     def marked(self, runs: Iterable[tuple[str, bool]]) -> None:
         """Write text whose marked runs stand out: green on a terminal, between » and « elsewhere."""
-        if self._out.is_terminal and not self._out.no_color:
-            for text, is_marked in runs:
-                self._out.print(redact(text), markup=False, end="", style="bold green" if is_marked else "dim")
-            self._out.print()
+        if self._out.is_terminal:
+            self._out.print(Text.assemble(*((_clean(text), "bold green" if mark else "dim") for text, mark in runs)))
         else:
-            self.text("".join(f"»{text}«" if is_marked else text for text, is_marked in runs))
+            self.text("".join(f"»{text}«" if mark else text for text, mark in runs))
 
     def table(self, title: str, columns: list[str], rows: list[list[str]], *, to_stdout: bool = True) -> None:
-        """Write a table, sized to the terminal; without one every row is one line, cells two blanks apart."""
-        console = self._out if to_stdout else self._err
-        if not console.is_terminal:
-            widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
+        """Write a table. Without a terminal every row is one line, cells two blanks apart.
+
+        A terminal gets it in its width, and of dotted keys in the first column the block once, as a heading.
+        """
+        stream = self._out if to_stdout else self._err
+        rows = [[_clean(cell) for cell in row] for row in rows]
+        stream.words(_clean(title))
+        if stream.is_terminal and rows:
+            stream.print(_grouped(columns, rows))
+        elif rows:
+            widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
             lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-            console.print("\n".join([title, *(line.rstrip() for line in lines)]), markup=False)
-            return
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*(rich.markup.escape(redact(cell)) for cell in row))
-        console.print(table)
+            stream.words("\n".join(line.rstrip() for line in lines))
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
@@ -141,11 +187,11 @@ class Console:
             yield SilentBar()
         elif self._err.is_terminal:
             columns = (
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=24),
-                TextColumn("{task.fields[count]}"),
+                TextColumn("{task.fields[count]}", markup=False),
                 TimeRemainingColumn(compact=True),
-                TextColumn("{task.fields[note]}"),
+                TextColumn("{task.fields[note]}", markup=False),
             )
             with Progress(*columns, console=self._err) as progress:
                 task = progress.add_task(title, total=total, count="", note="")
@@ -194,3 +240,26 @@ class _PlainBar:
 def _count(done: float, total: float | None, unit: str) -> str:
     of_total = f"/{total:,.0f}" if total else ""
     return f"{done:,.0f}{of_total} {unit}".rstrip()
+
+
+def _clean(text: str) -> str:
+    """Return text that a terminal takes as text: without secrets, control characters spelled out."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", redact(text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(line.strip() for line in _clean(text).splitlines() if line.strip())
+
+
+def _grouped(columns: list[str], rows: list[list[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        table.add_column(column, no_wrap=index == 0, overflow="fold")
+    block = ""
+    for first, *rest in rows:
+        head, _, name = first.rpartition(".")
+        if head != block:
+            table.add_row(Text(head, "bold"))
+            block = head
+        table.add_row(*(Text(cell) for cell in (f"  {name}" if head else name, *rest)))
+    return table

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expert_cli.config import Overrides, choose_base, contradictions, merge, resolve
-from expert_cli.errors import Fault
+from expert_cli.errors import Fault, InputError, LockedOrDamaged
 from expert_cli.machine import Machine
 from expert_cli.manifest.effects import Effect, effects
 from expert_cli.manifest.reader import LoadedManifest, load
@@ -33,3 +33,12 @@ def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
     rows = effects(loaded.text, values, run, machine, base_index=index, v1=is_v1)
     warnings = (*loaded.warnings, *contradictions(loaded, base, index, values))
     return Plan(loaded, run, tuple(rows), warnings)
+
+
+def require_free(output: Path, *, overwrite: bool) -> None:
+    """Raise LockedOrDamaged if the output folder holds something that may not be moved, InputError if it is a file."""
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output} is a file, not a folder", "give another folder with --output")
+    if not overwrite and output.is_dir() and any(output.iterdir()):
+        hint = "give another folder with --output, or move this one aside with --overwrite"
+        raise LockedOrDamaged(f"{output} holds a run already", hint)

@@ -21,7 +21,7 @@ from expert_cli.data.segments import Segment
 from expert_cli.data.sources import first_rows
 from expert_cli.data.templates import Template
 from expert_cli.data.tokenise import Tokenised
-from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.errors import InputError
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
 from expert_cli.locked import require_same
 from expert_cli.machine import Machine
@@ -33,7 +33,7 @@ from expert_cli.model.recompute import decoder_layers, recompute
 from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.paths import RunPaths
-from expert_cli.plan import Plan
+from expert_cli.plan import Plan, require_free
 from expert_cli.pretokenise import Inputs, describe, find_inputs, store_for
 from expert_cli.runconfig import RunConfig
 from expert_cli.training.fit import fit
@@ -160,15 +160,11 @@ def train(
 
 def _make_room(output: Path, report: Reporter, *, overwrite: bool) -> None:
     """Make the output folder; one that holds something is refused, or moved aside with `overwrite`."""
+    require_free(output, overwrite=overwrite)
     if output.is_dir() and any(output.iterdir()):
-        if not overwrite:
-            hint = "give another folder with --output, or move this one aside with --overwrite"
-            raise LockedOrDamaged(f"{output} holds a run already", hint)
         aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
         output.rename(aside)
         report.say(f"the run that lay there is now {aside}")
-    elif output.exists() and not output.is_dir():
-        raise InputError(f"{output} is a file, not a folder", "give another folder with --output")
     output.mkdir(parents=True, exist_ok=True)
 
 

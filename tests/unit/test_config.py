@@ -25,7 +25,7 @@ def resolved(
     tmp_path: Path,
     machine: Machine = CPU,
     overrides: Overrides = Overrides(),
-    **config: Any,  # noqa: B008
+    **config: Any,
 ) -> RunConfig:
     return resolve(load(manifests.write(tmp_path, manifests.small(**config)), overrides.settings), machine, overrides)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from expert_cli.commands.options import Debug, Json, Quiet
 from expert_cli.console import Console
-from expert_cli.errors import InputError
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.files import write_text
 
 
@@ -33,15 +34,24 @@ def init(
     from expert_cli.manifest.starter import EXAMPLE_ROWS, starter_manifest
 
     console = Console("init", as_json=as_json, quiet=quiet)
-    if not name or Path(name).name != name or name.startswith("."):
-        raise InputError(f'"{name}" cannot be the name of a folder', "use letters, digits, - and _")
+    if not re.fullmatch(r"\w([\w.-]*\w)?", name):
+        raise InputError(
+            f'"{name}" cannot be the name of an expert', "use letters, digits, - and _; --folder says where"
+        )
     parent = folder or (Path("experts") if Path("experts").is_dir() else Path())
+    if parent.exists() and not parent.is_dir():
+        raise InputError(f"{parent} is a file, not a folder", "give another folder with --folder")
     home = parent / name
     if home.exists():
         raise InputError(f"{home} exists already", "choose another name, or remove it")
     manifest = home / "manifest.json"
-    write_text(home / "datasets" / "train.jsonl", EXAMPLE_ROWS)
-    write_text(manifest, starter_manifest(name))
+    try:
+        write_text(home / "datasets" / "train.jsonl", EXAMPLE_ROWS)
+        write_text(manifest, starter_manifest(name))
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{home} cannot be made: {error.strerror}", "give another folder with --folder"
+        ) from error
     if as_json:
         console.document({"manifest": str(manifest)})
     else:

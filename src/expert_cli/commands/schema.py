@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from expert_cli.commands.options import Debug, Json
+from expert_cli.commands.options import Debug, Json, Quiet
 from expert_cli.console import Console
 
 
-def schema(as_json: Json = False, debug: Debug = False) -> None:  # noqa: ARG001  --debug is read by cli.main
+def schema(as_json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:  # noqa: ARG001  --debug: cli.main
     """Print the manifest's JSON Schema, for editors and other programs.
 
     Examples:
@@ -17,11 +18,30 @@ def schema(as_json: Json = False, debug: Debug = False) -> None:  # noqa: ARG001
 
         expert-cli schema --json
     """
-    from expert_cli.manifest.schema import Manifest
-
-    console = Console("schema", as_json=as_json)
-    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Manifest.model_json_schema()}
+    console = Console("schema", as_json=as_json, quiet=quiet)
+    document = manifest_schema()
     if as_json:
         console.document({"schema": document})
     else:
         console.text(json.dumps(document, indent=2))
+
+
+def manifest_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a manifest; keys that start with "_" are comments everywhere."""
+    from expert_cli.manifest.schema import Manifest
+
+    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Manifest.model_json_schema()}
+    _allow_comments(document)
+    return document
+
+
+def _allow_comments(node: Any) -> None:
+    """Allow comments in every object that the schema describes, in place."""
+    if isinstance(node, list):
+        for item in node:
+            _allow_comments(item)
+    elif isinstance(node, dict):
+        for item in node.values():
+            _allow_comments(item)
+        if node.get("type") == "object":
+            node["patternProperties"] = {"^_": True}

@@ -53,8 +53,8 @@ def train(
     """
     from expert_cli import machine
     from expert_cli.commands.effects_table import show_effects
-    from expert_cli.config import Overrides
-    from expert_cli.plan import make_plan
+    from expert_cli.config import Overrides, require_data
+    from expert_cli.plan import make_plan, require_free
 
     console = Console("train", as_json=as_json, quiet=quiet)
     if device not in ("auto", "cpu", "cuda"):
@@ -77,6 +77,8 @@ def train(
     if facts.first_words:
         console.warn(facts.first_words)
     plan = make_plan(manifest, facts, overrides)
+    require_data(plan.run)
+    require_free(plan.run.output, overwrite=overwrite)
     for warning in plan.warnings:
         console.warn(str(warning))
     if not quiet:

@@ -11,6 +11,7 @@ is found again without a network, also when another program downloaded it:
 
 from __future__ import annotations
 
+import errno
 import glob
 import json
 from collections.abc import Sequence
@@ -18,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from expert_cli.console import Reporter
+from expert_cli.console import Bar, Reporter
 from expert_cli.data.selection import select_files
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.runconfig import SourceSpec
+
+_HUB_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def hub_files(
     split or configuration.
     """
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils._validators import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
     try:
         validate_repo_id(spec.path)
@@ -51,7 +54,7 @@ def hub_files(
     if offline or _client_is_offline():
         return _cached(spec, split, "the network is not allowed", alternatives)
     try:
-        return _downloaded(spec, split)
+        return _downloaded(spec, split, reporter)
     except ExpertError:
         raise
     except Exception as error:  # noqa: BLE001 - the client's transport library, and so its errors, differ by version
@@ -81,19 +84,45 @@ def _client_is_offline() -> bool:
     return bool(constants.HF_HUB_OFFLINE)
 
 
-def _downloaded(spec: SourceSpec, split: str) -> HubFiles:
+def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> HubFiles:
     """Download the README first and then only the split's files: other configurations may be a hundred times as big."""
-    from huggingface_hub import HfApi, hf_hub_download, snapshot_download
+    from huggingface_hub import HfApi
 
-    names = HfApi().list_repo_files(spec.path, repo_type="dataset")
+    # Not list_repo_files: it tries five more times, and a machine without a network would wait 23 s.
+    listed = HfApi().dataset_info(spec.path, timeout=_HUB_TIMEOUT_S).siblings or ()
+    names = [entry.rfilename for entry in listed]
     card: dict[str, Any] = {}
-    if "README.md" in names:
-        card = load_card(Path(hf_hub_download(spec.path, "README.md", repo_type="dataset")))
-    chosen = select_files(names, card, spec.config, split, spec.path)
-    # The branch, not its commit, is named: only then the client notes the commit for later runs without a network.
-    patterns = [glob.escape(name) for name in ("README.md", *chosen)]
-    folder = Path(snapshot_download(spec.path, repo_type="dataset", allow_patterns=patterns))
+    with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "MB") as bar:
+        if "README.md" in names:
+            card = load_card(_fetched(spec.path, ["README.md"], bar) / "README.md")
+        chosen = select_files(names, card, spec.config, split, spec.path)
+        folder = _fetched(spec.path, chosen, bar)
     return HubFiles(tuple(folder / name for name in chosen), folder.name)
+
+
+def _fetched(repo_id: str, names: Sequence[str], bar: Bar) -> Path:
+    """Download files and return the snapshot's folder. The client's own progress bars are told to `bar`, not drawn."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils.tqdm import tqdm
+
+    class CountingBar(tqdm):
+        """One of several that count the same bytes, received and written: the fullest is shown."""
+
+        most = 0.0
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.counted = 0.0 if kwargs.get("unit") == "B" else None
+            super().__init__(*args, **(kwargs | {"disable": True}))  # type: ignore[no-untyped-call]
+
+        def update(self, n: float | None = 1) -> None:
+            if self.counted is not None:
+                self.counted += n or 0
+                CountingBar.most = max(CountingBar.most, self.counted)
+                bar.update(round(CountingBar.most / 1e6, 1))
+
+    # The branch, not its commit, is named: only then the client notes the commit for later runs without a network.
+    patterns = [glob.escape(name) for name in names]
+    return Path(snapshot_download(repo_id, repo_type="dataset", allow_patterns=patterns, tqdm_class=CountingBar))
 
 
 def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Path]) -> HubFiles:
@@ -141,6 +170,8 @@ def _reason(error: Exception) -> str:
         return "the hub has no such data set, or it is private (hf auth login)"
     if isinstance(error, HfHubHTTPError) and error.response is not None:
         return f"the hub answered {error.response.status_code}"
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS}:
+        return f"the hub client's cache cannot be written ({error.strerror})"
     return f"the hub cannot be reached ({type(error).__name__})"
 
 

@@ -50,8 +50,7 @@ def _row_fields(batch: Any) -> Iterable[Mapping[str, object] | None]:
         rows: list[Mapping[str, object] | None] = batch.to_pylist()
     except UnicodeDecodeError:
         return [_one_row(batch.slice(row, 1)) for row in range(batch.num_rows)]
-    # A batch without columns has no rows for to_pylist().
-    return rows if rows else [{} for _ in range(batch.num_rows)]
+    return rows
 
 
 def _one_row(batch: Any) -> Mapping[str, object] | None:

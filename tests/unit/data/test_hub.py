@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
 import huggingface_hub
@@ -137,14 +138,13 @@ def test_an_incomplete_cache_is_not_used(cache: Path, tree: bool) -> None:
 def test_an_absent_data_set_names_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", by == "client")
     monkeypatch.setattr(constants, "ENDPOINT", "http://must.not.be.asked.invalid")
+    local = Path("/data/train.jsonl")
     with pytest.raises(EnvironmentProblem) as caught:
-        locate_data(data_config(ROWS, offline=by == "run"), Silent(), alternatives=[Path("/data/train.jsonl")])
+        locate_data(data_config(ROWS, offline=by == "run"), Silent(), alternatives=[local])
     assert caught.value.message == (
         f'hub data set "org/rows": the network is not allowed, and it is not in the cache {cache}'
     )
-    assert caught.value.hint == (
-        "Give the rows as a local file or folder: --dataset PATH. On this machine: /data/train.jsonl."
-    )
+    assert caught.value.hint == f"Give the rows as a local file or folder: --dataset PATH. On this machine: {local}."
 
 
 @pytest.mark.parametrize("name", ["my data", "../x/y", "org/name/deep", "a--b"])
@@ -157,7 +157,7 @@ def test_what_is_no_id_is_never_looked_up(cache: Path, name: str) -> None:
 class Hub(BaseHTTPRequestHandler):
     """As much of the hub as a download asks: a commit, its files, their content."""
 
-    asked: list[str] = []
+    asked: ClassVar[list[str]] = []
 
     def do_HEAD(self) -> None:
         self._answer()
@@ -171,13 +171,15 @@ class Hub(BaseHTTPRequestHandler):
         name = path.partition("/resolve/")[2].partition("/")[2]
         if path.startswith("/api/datasets/org/rows/tree/"):
             listed = [
-                {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+                {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha256(content).hexdigest()}
                 for name, content in FILES.items()
             ]
             self._send(json.dumps(listed).encode(), "application/json")
         elif path.startswith("/api/datasets/org/rows"):
             siblings = [{"rfilename": name} for name in FILES]
             self._send(json.dumps({"id": "org/rows", "sha": COMMIT, "siblings": siblings}).encode(), "application/json")
+        elif path.startswith("/api/datasets/org/bare"):
+            self._send(json.dumps({"id": "org/bare", "sha": COMMIT, "siblings": []}).encode(), "application/json")
         elif path.startswith("/datasets/org/rows/resolve/") and name in FILES:
             self._send(FILES[name], "application/octet-stream")
         elif "/gated" in path:
@@ -191,7 +193,7 @@ class Hub(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
-        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
         self.send_header("X-Repo-Commit", COMMIT)
         if code:
             self.send_header("X-Error-Code", code)
@@ -207,7 +209,7 @@ class Hub(BaseHTTPRequestHandler):
 def hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A hub on this machine; yields the paths that were asked for."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     Hub.asked = []
     endpoint = f"http://127.0.0.1:{server.server_port}"
@@ -260,6 +262,8 @@ def test_a_wrong_split_is_not_taken_for_an_unreachable_hub(hub: list[str]) -> No
     with pytest.raises(InputError, match=r'no file holds the split "validation"; there is: train \(2\), test \(1\)'):
         locate_data(data_config(replace(ROWS, split="validation"), offline=False), Silent())
     assert not any("/resolve/" in path and "README" not in path for path in hub)
+    with pytest.raises(InputError, match=r'org/bare: no file holds the split "train"; there is: no data file'):
+        locate_data(data_config(SourceSpec("hub", "org/bare"), offline=False), Silent())
 
 
 def test_an_unreachable_hub_is_replaced_by_the_cache_with_a_warning(

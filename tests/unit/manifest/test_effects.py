@@ -30,7 +30,7 @@ SHARED = sorted(
 )
 
 
-def rows_of(path: Path, machine: Machine = CPU, overrides: Overrides = Overrides()) -> list[Effect]:  # noqa: B008
+def rows_of(path: Path, machine: Machine = CPU, overrides: Overrides = Overrides()) -> list[Effect]:
     return list(make_plan(path, machine, overrides).effects)
 
 
@@ -58,7 +58,7 @@ def keys_of(value: Any, path: str = "") -> Iterator[str]:
         isinstance(value, list)
         and value
         and isinstance(value[0], dict)
-        and path.split(".")[-1] in ("base_models", "adapters")
+        and path.rsplit(".", maxsplit=1)[-1] in ("base_models", "adapters")
     ):
         for index, item in enumerate(value):
             yield from keys_of(item, f"{path}[{index}]")

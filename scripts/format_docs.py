@@ -1,0 +1,185 @@
+"""docs/EXPERT_FORMAT.md, made from the manifest's schema and the code that reads it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any, get_args
+
+from expert_cli.commands.schema import manifest_schema
+from expert_cli.config import resolve
+from expert_cli.data.columns import USUAL_NAMES
+from expert_cli.data.text_templates import STYLES
+from expert_cli.errors import ManifestError
+from expert_cli.machine import Machine
+from expert_cli.manifest.fixes import BY_HAND, old_names
+from expert_cli.manifest.jsontext import MAX_BYTES, MAX_DEPTH
+from expert_cli.manifest.names import OTHER_TOOLS
+from expert_cli.manifest.reader import load
+from expert_cli.manifest.schema import SCHEDULERS, Base, Dataset, TrainingConfig
+from expert_cli.runconfig import AdapterType, Quantization
+from expert_cli.sourcespec import DATA_SUFFIXES
+
+SMALLEST: dict[str, Any] = {
+    "name": "expert-regex",
+    "schema_version": "2.0",
+    "base_models": [{"name": "Qwen/Qwen3-0.6B"}],
+    "training": {"dataset": {"path": "datasets/train.jsonl"}, "config": {"rank": 16, "epochs": 2}},
+}
+
+BLOCKS = (
+    (
+        "",
+        "The top of the file",
+        "Who the expert is. Most of it is for the model card and for the programs that load the expert.",
+    ),
+    (
+        "Base",
+        "`base_models[i]`",
+        "The models that the expert can be trained for. `--base-model` picks one by alias or name.",
+    ),
+    ("Training", "`training`", "Data, settings, and how answers are generated."),
+    (
+        "TrainingConfig",
+        "`training.config`",
+        "How the expert is trained. A base model's own `config` has the same keys and wins.",
+    ),
+    ("Dataset", "`training.dataset`", "Which rows train the expert."),
+    (
+        "FieldMapping",
+        "`training.dataset.field_mapping`",
+        "Which column is what. A mapping that names less is completed by the usual names.",
+    ),
+    ("Task", "`training.dataset.tasks.NAME`", "One task of a data set of `type` multi_task."),
+    ("Filters", "`training.dataset.filters`", "Rows to leave out. How many were left out is reported."),
+    ("Decoding", "`training.decoding`", "How answers are generated. Training does not read it."),
+    (
+        "Adapter",
+        "`base_models[i].adapters[j]`",
+        "Adapters as other programs load them. The first one fills in what `training.config` leaves out.",
+    ),
+)
+
+TEMPLATE = Path(__file__).with_name("EXPERT_FORMAT.template.md")
+
+
+def expert_format() -> str:
+    """Return the text of docs/EXPERT_FORMAT.md: the template, its tables filled in from the code."""
+    schema = manifest_schema()
+    blocks = [
+        f"### {title}\n\n{intro}\n\n{_block(schema['$defs'][name] if name else schema)}"
+        for name, title, intro in BLOCKS
+    ]
+    old = {**old_names(TrainingConfig), **old_names(Dataset)}
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        smallest=json.dumps(SMALLEST, indent=2),
+        max_bytes=f"{MAX_BYTES:,}",
+        max_depth=MAX_DEPTH,
+        blocks="\n".join(blocks),
+        suffixes=", ".join(f"`{suffix}`" for suffix in DATA_SUFFIXES),
+        columns=_rows((role, ", ".join(f"`{name}`" for name in names)) for role, names in USUAL_NAMES.items()),
+        adapters=_adapters(),
+        schedulers=_schedulers(),
+        templates=_templates(),
+        old_names=", ".join(f"`{name}` is now `{new}`" for name, new in old.items()),
+        other_tools=_other_tools(),
+    )
+
+
+def allowed(node: dict[str, Any]) -> str:
+    """Return the values that a part of a JSON Schema allows, in words."""
+    options = [option for option in node.get("anyOf", [node]) if option.get("type") != "null"]
+    if len(options) > 1:
+        return " or ".join(dict.fromkeys(allowed(option) for option in options))
+    (node,) = options
+    if "$ref" in node:
+        return "object"
+    if "const" in node or "enum" in node:
+        return ", ".join(f"`{json.dumps(value)}`" for value in node.get("enum", [node.get("const")]))
+    if node.get("type") == "array":
+        return f"list: {allowed(node['items'])}"
+    words = {
+        "integer": "whole number",
+        "number": "number",
+        "boolean": "true or false",
+        "string": "text",
+        "object": "object",
+    }
+    return words.get(node.get("type", ""), "anything") + _bounds(node)
+
+
+def _bounds(node: dict[str, Any]) -> str:
+    signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+    return ",".join(f" {sign} {node[name]}" for name, sign in signs.items() if name in node)
+
+
+def _block(block: dict[str, Any]) -> str:
+    required = block.get("required", [])
+    rows = [
+        (f"`{key}`", allowed(node) + (" (required)" if key in required else ""), node["description"])
+        for key, node in block["properties"].items()
+    ]
+    closed = (
+        "Unknown keys are errors."
+        if block.get("additionalProperties") is False
+        else "Other keys are kept as information."
+    )
+    return "| key | value | meaning |\n|---|---|---|\n" + _rows(rows) + f"\n{closed}\n"
+
+
+def _rows(rows: Iterable[Sequence[str]]) -> str:
+    """Return the body of a table."""
+    return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |\n" for row in rows)
+
+
+def _adapters() -> str:
+    """Try every combination: the table says what `validate` says."""
+    quantizations = get_args(Quantization)
+    lines = [f"| | {' | '.join(quantizations)} |\n|---|{'---|' * len(quantizations)}\n"]
+    for adapter in get_args(AdapterType):
+        cells = ["yes" if _goes_together(adapter, quantization) else "no" for quantization in quantizations]
+        lines.append(f"| {adapter} | {' | '.join(cells)} |\n")
+    return "".join(lines)
+
+
+def _goes_together(adapter: str, quantization: str) -> bool:
+    manifest = json.loads(json.dumps(SMALLEST))
+    manifest["training"]["config"]["adapter_type"] = adapter
+    manifest["base_models"][0]["quantization"] = quantization
+    machine = Machine("Linux", cores=1, memory_bytes=0, gpus=(), cpu_bf16=False, torch_cuda="", versions=())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "manifest.json"
+        path.write_text(json.dumps(manifest), encoding="utf-8")
+        try:
+            resolve(load(path), machine)
+        except ManifestError:
+            return False
+    return True
+
+
+def _schedulers() -> str:
+    rows = [
+        (f"`{name}`", ", ".join(f"`{setting}`" for setting in sorted(settings)) or "none")
+        for name, settings in SCHEDULERS.items()
+    ]
+    return "| `lr_scheduler` | keys of `lr_scheduler_kwargs` |\n|---|---|\n" + _rows(rows)
+
+
+def _templates() -> str:
+    turns = (("system", "SYSTEM"), ("user", "QUESTION"), ("assistant", "ANSWER"))
+    messages = [{"role": role, "content": content} for role, content in turns]
+    written = {name: style.render(messages, False, "EOS").rstrip() for name, style in STYLES.items()}
+    return "\n".join(f"`{name}`:\n\n```text\n{text}\n```\n" for name, text in written.items())
+
+
+def _other_tools() -> str:
+    strict = {*TrainingConfig.model_fields, *Base.model_fields}
+    rows = [
+        (f"`{name}`", f"`{new}`", f"no: {BY_HAND[name]}" if name in BY_HAND else "yes")
+        for name, new in OTHER_TOOLS.items()
+        if new in strict
+    ]
+    return "| elsewhere | here | renamed by --fix |\n|---|---|---|\n" + _rows(rows)

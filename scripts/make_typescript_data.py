@@ -1,0 +1,120 @@
+"""Write the training rows of expert-typescript: typed functions, classes and types, each with tests from Python."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from dataset_files import Row, split_by_group, write_jsonl
+from json_domain_table import DOMAINS
+from json_domains import Domain, parse_domains
+from typescript_array_utilities import ARRAYS
+from typescript_async import asynchronous
+from typescript_case import Case
+from typescript_check import compiler, failures, parses
+from typescript_classes import CLASSES
+from typescript_number_utilities import NUMBERS
+from typescript_object_utilities import OBJECTS
+from typescript_pipelines import pipeline
+from typescript_record_changes import CHANGES
+from typescript_record_tools import LOOKS
+from typescript_records import selected
+from typescript_string_utilities import STRINGS
+from typescript_types import TYPES
+from typescript_unions import UNIONS
+from typescript_utilities import utility
+from typescript_world import tool_row
+
+OUTPUT = Path(__file__).resolve().parents[1] / "experts" / "expert-typescript" / "datasets"
+SEED = 20
+LONGEST = 1300
+UTILITIES = [*NUMBERS, *STRINGS, *ARRAYS, *OBJECTS]
+
+# What makes a row of a family, over a domain where it speaks of one, and how many rows are drawn.
+FAMILIES: dict[str, tuple[Callable[[Domain, Random], Case | None], int]] = {
+    "pipelines": (lambda _domain, rng: pipeline(rng), 950),
+    "records": (selected, 420),
+    "record tools": (lambda domain, rng: tool_row(LOOKS if rng.random() < 0.4 else CHANGES, domain, rng), 480),
+    "types": (lambda domain, rng: rng.choice(TYPES)(domain, rng), 260),
+    "classes": (lambda domain, rng: rng.choice(CLASSES)(domain, rng), 160),
+    "unions": (lambda domain, rng: rng.choice(UNIONS)(domain, rng), 130),
+    "async": (asynchronous, 130),
+    "utilities": (lambda _domain, rng: utility(UTILITIES, rng), 330),
+}
+
+
+def verify(case: Case) -> str | None:
+    """Why the case is refused without being run, or None."""
+    if not parses(case.output) or not parses(f"{case.output}\n{case.test}"):
+        return "the answer or its test does not parse"
+    if not case.test.strip():
+        return "nothing is tested"
+    return "too long" if len(case.instruction) + len(case.output) > LONGEST else None
+
+
+def make(family: str, domains: Sequence[Domain], count: int, seed: int, refused: Counter[str]) -> list[Case]:
+    """Draw cases of one family over the domains in turn; keep those that verify and whose answer is new."""
+    rng = Random(seed * 100_003 + zlib.crc32(family.encode()))
+    cases: dict[str, Case] = {}
+    for number in range(count):
+        case = FAMILIES[family][0](domains[number % len(domains)], rng)
+        reason = "the test values would not show a missing step" if case is None else verify(case)
+        if case is not None and reason is None and case.output in cases:
+            reason = "the answer is there already"
+        if case is None or reason is not None:
+            refused[f"{family}: {reason}"] += 1
+        else:
+            cases[case.output] = case
+    return list(cases.values())
+
+
+def split_cases(cases: Sequence[Case]) -> tuple[list[Row], list[Row]]:
+    """Split the rows of cases so that no group stands on both sides."""
+    groups = {case.output: case.group for case in cases}
+    return split_by_group([case.row() for case in cases], lambda row: groups[row["output"]])
+
+
+def build(seed: int = SEED) -> tuple[list[Case], Counter[str]]:
+    """All cases of all families, shuffled, and what was refused and why."""
+    domains, refused = parse_domains(DOMAINS), Counter[str]()
+    cases = [case for name, (_, count) in FAMILIES.items() for case in make(name, domains, count, seed, refused)]
+    Random(seed).shuffle(cases)
+    return cases, refused
+
+
+def run_all(cases: Sequence[Case]) -> int:
+    """Type-check and run every answer with its test where node is there; say so, and return how many failed."""
+    package = compiler(fetch=True)
+    if package is None:
+        print("node or the npm package typescript is missing: the answers were only parsed, none was run")
+        return 0
+    wrong = [(case, why) for case, why in zip(cases, failures([c.row() for c in cases], package), strict=True) if why]
+    print(f"{len(cases) - len(wrong)} of {len(cases)} answers pass the strict type check and their own tests")
+    for case, why in wrong:
+        print(f"  {why}\n{case.output}\n{case.test}", file=sys.stderr)
+    return len(wrong)
+
+
+def main() -> None:
+    """Write the files and say what was made and refused; a failing answer is an error, so no file depends on node."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    output: Path = parser.parse_args().output
+    cases, refused = build()
+    print(f"{len(cases) + sum(refused.values())} made, {len(cases)} parsed, {sum(refused.values())} refused")
+    for reason, count in sorted(refused.items()):
+        print(f"  {count} refused: {reason}")
+    if run_all(cases):
+        sys.exit("nothing was written: an answer fails its own test")
+    train, valid = split_cases(cases)
+    print(f"train.jsonl: {write_jsonl(output / 'train.jsonl', train)} rows")
+    print(f"valid.jsonl: {write_jsonl(output / 'valid.jsonl', valid)} rows")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Mistyped keys, names of other tools and old names -> renames in a manifest's text; every other byte stays.
+
+Only keys are renamed. A key whose value would mean something else under its right name is left to its author.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed leaves it out
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from expert_cli.errors import EnvironmentProblem, Fault
+from expert_cli.manifest.jsontext import JsonText, Path_
+from expert_cli.manifest.schema import Dataset, TrainingConfig
+
+BY_HAND = {
+    "train_on_inputs": "it means the opposite",
+    "load_in_4bit": 'true is written "int4" there',
+}
+"""Names of other tools whose values do not go with the name here, and why."""
+
+_MEANT = re.compile(r"did you mean (\w+)\?")
+_OLD_NAME = re.compile(r"Old name of `(\w+)`")
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One key to rename: its place (line and column from 1; `start` and `stop` in the text, quotes included)."""
+
+    line: int
+    column: int
+    old: str
+    new: str
+    start: int
+    stop: int
+
+    def as_json(self) -> dict[str, int | str]:
+        """Return the row that `validate --fix --json` prints."""
+        return {"line": self.line, "column": self.column, "from": self.old, "to": self.new}
+
+
+def old_names(block: type[BaseModel]) -> dict[str, str]:
+    """Return the old names that a block of the schema still reads, and the name of today."""
+    found = {name: _OLD_NAME.match(info.description or "") for name, info in block.model_fields.items()}
+    return {name: match[1] for name, match in found.items() if match}
+
+
+def find_fixes(raw: str, text: JsonText, faults: Sequence[Fault]) -> tuple[list[Fix], list[Fault]]:
+    """Return the renames, in the file's order, and a remark for every key that cannot be renamed.
+
+    raw: the file's text, with the byte order mark if it has one. text: the same, parsed. faults: what the reader found.
+    Keys inside a mistyped block show only once that block has its right name.
+    """
+    meant = {(f.line, f.column): match[1] for f in faults if (match := _MEANT.fullmatch(f.suggestion))}
+    fixes: list[Fix] = []
+    remarks: list[Fault] = []
+    taken: dict[Path_, set[str]] = {}
+    for path, place in text.places.items():
+        key = str(path[-1])
+        if any(str(part).startswith("_") for part in path):
+            continue
+        known = meant.get(place, "")
+        new = _old_name((*path[:-1], known or key), _at(text.value, path)) or known
+        if not new:
+            continue
+        present = taken.setdefault(path[:-1], set(_at(text.value, path[:-1])))
+        reason = BY_HAND.get(key.lower(), "") or (f"{new} stands there already" if new in present else "")
+        if reason:
+            remarks.append(text.fault(path, f"is not renamed to {new}: {reason}"))
+            continue
+        present.add(new)
+        start = _offset(raw, *place)
+        fixes.append(Fix(*place, key, new, start, scanstring(raw, start + 1, True)[1]))
+    return fixes, remarks
+
+
+def apply_fixes(raw: str, fixes: Iterable[Fix]) -> str:
+    """Return the text with its keys renamed."""
+    for fix in sorted(fixes, key=lambda fix: fix.start, reverse=True):
+        raw = f'{raw[: fix.start]}"{fix.new}"{raw[fix.stop :]}'
+    return raw
+
+
+def diff(old: str, new: str, file: str) -> list[str]:
+    """Return the lines of the unified diff, without line ends."""
+    before, after = ([line.rstrip("\r") for line in text.split("\n")] for text in (old, new))
+    return list(difflib.unified_diff(before, after, file, file, lineterm=""))
+
+
+def read_raw(path: Path) -> str:
+    """Return a file's text as it is: line ends and byte order mark included."""
+    return path.read_bytes().decode("utf-8")
+
+
+def write_raw(path: Path, raw: str) -> None:
+    """Replace a file's text atomically and exactly; a link stays a link, the permissions stay.
+
+    Not `files.write_text`, which removes secrets: nothing but the keys may change. Raises EnvironmentProblem.
+    """
+    path = path.resolve()
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with path.open("rb+"), beside.open("wb") as file:
+            file.write(raw.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.copymode(path, beside)
+        beside.replace(path)
+    except OSError as error:
+        hint = "make the file and its folder writable, or apply the diff by hand"
+        raise EnvironmentProblem(f"{path} cannot be written: {error.strerror}", hint) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _old_name(path: Path_, value: Any) -> str:
+    """Return the name of today for the old name at `path`, or ""."""
+    key = str(path[-1])
+    match path[:-1]:
+        case ("training", "config") | ("base_model", "config") | ("base_models", int(), "config"):
+            return old_names(TrainingConfig).get(key, "")
+        case ("training", "dataset") if isinstance(value, dict):
+            return old_names(Dataset).get(key, "")
+    return ""
+
+
+def _at(value: Any, path: Path_) -> Any:
+    for part in path:
+        value = value[part]
+    return value
+
+
+def _offset(raw: str, line: int, column: int) -> int:
+    """Return where a place of the parsed text stands in `raw`, whose byte order mark the parser does not count."""
+    start = 1 if raw.startswith("\ufeff") else 0
+    for _ in range(line - 1):
+        start = raw.index("\n", start) + 1
+    return start + column - 1

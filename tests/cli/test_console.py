@@ -1,0 +1,55 @@
+"""The writer: errors of a few lines, plain tables without a terminal, one document with --json."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from expert_cli.console import Console
+
+
+def test_an_error_is_two_lines_whatever_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+    Console("train").fail("one\n  two\n\n three", "do\nthis", 4)
+    assert capsys.readouterr() == ("", "error: one two three\n  do this\n")
+
+
+def test_a_failure_in_json_keeps_the_message_and_hides_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    Console("train", as_json=True).fail("one\ntwo hf_abcdefghijklmnopqrst", "", 3)
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert json.loads(out) == {
+        "schema_version": 1,
+        "command": "train",
+        "error": {"exit_code": 3, "message": "one\ntwo ***", "hint": ""},
+    }
+
+
+def test_quiet_keeps_warnings_and_results(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console("train", quiet=True)
+    console.say("words")
+    console.warn("look")
+    console.text("result")
+    with console.progress("work", 3) as bar:
+        bar.update(3)
+    assert capsys.readouterr() == ("result\n", "warning: look\n")
+
+
+def test_without_a_terminal_a_table_is_lines_to_search(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 300
+    Console("c").table("title", ["a", "b"], [["training.one", "[bold]1"], ["two", long]])
+    assert capsys.readouterr().out == f"title\ntraining.one  [bold]1\ntwo           {long}\n"
+
+
+def test_results_are_written_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console("c")
+    console.text("a\tb :100: [red] ü\x1b[0m")
+    console.diff(["-\tone", "+\ttwo"])
+    assert capsys.readouterr().out == "a\tb :100: [red] ü\\x1b[0m\n-\tone\n+\ttwo\n"
+
+
+def test_progress_without_a_terminal_ends_with_its_last_state(capsys: pytest.CaptureFixture[str]) -> None:
+    with Console("c").progress("training", 4, "steps") as bar:
+        for step in range(1, 5):
+            bar.update(step, "loss 1")
+    assert capsys.readouterr() == ("", "training  4/4 steps  loss 1\n")

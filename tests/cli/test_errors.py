@@ -1,0 +1,209 @@
+"""Every error: its exit code, at most three lines on stderr, or one JSON document on stdout; never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+
+Cli = Callable[..., Any]
+TRAIN = ("train", "--manifest", "manifest.json")
+
+# id -> arguments, exit code, what the error says
+CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "unknown command": (("trian",), 2, "error: No such command 'trian'. Did you mean 'train'?\n  commands: train, "),
+    "unknown command, none near": (("frobnicate",), 2, "error: No such command 'frobnicate'.\n  commands: train, "),
+    "unknown option": (("train", "--max-step", "3"), 2, "No such option: --max-step (Possible options: --m"),
+    "option without its value": (("train", "--manifest"), 2, "requires an argument"),
+    "not a number": ((*TRAIN, "--max-steps", "x"), 2, "'--max-steps'"),
+    "below its range": ((*TRAIN, "--max-steps", "0"), 2, "'--max-steps'"),
+    "no manifest named": (("train",), 2, "error: Missing option '--manifest' / '-m'.\n  see expert-cli train --help"),
+    "no argument": (("validate",), 2, "error: Missing argument 'manifests'.\n  see expert-cli validate --help"),
+    "write without fix": (("validate", "manifest.json", "--write"), 2, "--write goes with --fix"),
+    "missing manifest": (("train", "-m", "no.json"), 2, "error: no.json:1:1: no such file\n  give the path of"),
+    "a folder": (("train", "-m", "."), 2, "is a folder\n  name the file: manifest.json"),
+    "broken JSON": (
+        ("train", "-m", "broken.json"),
+        2,
+        "error: broken.json:1:13: trailing comma before '}'\n  remove the",
+    ),
+    "unknown key": (
+        ("train", "-m", "typo.json"),
+        2,
+        "training.config.learning_rte: unknown key, nearest known: learning_rate",
+    ),
+    "many unknown keys": (("train", "-m", "typos.json"), 2, "(and 2 more: expert-cli validate typos.json)"),
+    "cuda without a GPU": ((*TRAIN, "--device", "cuda"), 3, "error: --device cuda: no usable GPU\n  use --device cpu"),
+    "unknown device": ((*TRAIN, "--device", "tpu"), 2, "--device tpu: must be auto, cpu or cuda"),
+    "--set of an unknown key": (
+        (*TRAIN, "--set", "training.config.learning_rte=1"),
+        2,
+        "error: --set: unknown key training.config.learning_rte\n  did you mean learning_rate?",
+    ),
+    "--set without a value": ((*TRAIN, "--set", "rank"), 2, "is not of the form training.config.KEY=VALUE"),
+    "--set of a wrong value": (
+        (*TRAIN, "--set", "rank=many"),
+        2,
+        'training.config.rank: must be a whole number, is "many"',
+    ),
+    "name with a slash": (("init", "a/b"), 2, 'error: "a/b" cannot be the name of an expert'),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "broken.json").write_text('{"name": "x",}', encoding="utf-8")
+    (tmp_path / "typo.json").write_text(json.dumps(manifests.small(learning_rte=1)), encoding="utf-8")
+    many = manifests.small(learning_rte=1, lora_r=2, num_train_epochs=3)
+    (tmp_path / "typos.json").write_text(json.dumps(many), encoding="utf-8")
+    manifests.write(tmp_path, manifests.small())
+    return tmp_path
+
+
+@pytest.mark.parametrize(("args", "code", "says"), CASES.values(), ids=CASES.keys())
+def test_words(cli: Cli, folder: Path, args: tuple[str, ...], code: int, says: str) -> None:
+    done = cli(*args)
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err
+    assert done.err.startswith("error: ")
+    assert len(done.err.splitlines()) <= 3
+
+
+@pytest.mark.parametrize(("args", "code", "says"), CASES.values(), ids=CASES.keys())
+def test_json(cli: Cli, folder: Path, args: tuple[str, ...], code: int, says: str) -> None:
+    done = cli(args[0], "--json", *args[1:], PYTHONIOENCODING="ascii")
+    assert (done.code, done.err) == (code, "")
+    assert done.out.count("\n") == 1
+    document = json.loads(done.out)
+    assert list(document) == ["schema_version", "command", "error"]
+    assert (document["schema_version"], document["error"]["exit_code"]) == (1, code)
+    assert document["command"] == (args[0] if args[0] in ("train", "validate", "init") else "")
+    shown = f"error: {document['error']['message']}\n  {document['error']['hint']}"
+    assert says in shown
+
+
+def test_no_arguments_print_the_help(cli: Cli) -> None:
+    done = cli()
+    assert (done.code, done.err) == (2, "")
+    assert "Usage: expert-cli" in done.out
+
+
+def test_debug_shows_the_traceback(folder: Path) -> None:
+    command = [sys.executable, "-m", "expert_cli", "train", "-m", "no.json", "--debug"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert done.stderr.rstrip().splitlines()[-2] == "error: no.json:1:1: no such file"
+
+
+def test_a_console_without_these_characters(cli: Cli, tmp_path: Path) -> None:
+    manifest = {**manifests.small(beschränkung=1), "name": "日本 \u2028 \ud800"}
+    manifests.write(tmp_path, manifest)
+    done = cli("validate", "manifest.json", PYTHONIOENCODING="ascii")
+    assert done.code == 2
+    assert "training.config.beschr?nkung: unknown key" in done.out
+    assert cli("--help", PYTHONIOENCODING="ascii").code == 0
+
+
+def test_control_characters_of_a_manifest_are_spelled_out(cli: Cli, tmp_path: Path) -> None:
+    manifests.write(tmp_path, manifests.small(**{"a\x1b[31mred": 1}))
+    done = cli("validate", "manifest.json")  # which also asserts that no escape sequence comes out
+    assert "training.config.a\\x1b[31mred: unknown key" in done.out
+
+
+def test_a_line_number_is_not_an_emoji(cli: Cli, tmp_path: Path) -> None:
+    text = json.dumps({**manifests.small(), "strange": 1}, indent=2).replace('  "strange"', "\n" * 79 + '  "strange"')
+    (tmp_path / "manifest.json").write_text(text, encoding="utf-8")
+    assert "manifest.json:100:3: strange" in cli("validate", "manifest.json").err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("args", [["--help"], ["validate", "manifest.json"], ["trian"]], ids=" ".join)
+def test_no_color_gives_plain_text_on_a_terminal(folder: Path, args: list[str]) -> None:
+    plain, coloured = on_a_terminal(folder, args, NO_COLOR="1"), on_a_terminal(folder, args, NO_COLOR="")
+    assert b"\x1b" not in plain
+    assert b"\x1b" in coloured
+
+
+def on_a_terminal(folder: Path, args: list[str], **env: str) -> bytes:
+    import pty
+
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", **env}
+    command = [sys.executable, "-m", "expert_cli", *args]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        written = b""
+        try:
+            while block := os.read(ours, 65536):
+                written += block
+        except OSError:  # Linux ends a terminal whose other side is closed with an error
+            pass
+        process.wait(60)
+    os.close(ours)
+    return written
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closing a pipe is another error on Windows")
+def test_a_reader_that_leaves_changes_no_exit_code(folder: Path) -> None:
+    command = [sys.executable, "-m", "expert_cli", "validate", "typo.json"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_full_disk_is_no_bug(folder: Path) -> None:
+    command = [sys.executable, "-m", "expert_cli", "schema"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command, cwd=folder, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False
+        )
+    assert done.returncode == 3
+    assert done.stderr == "error: No space left on device\n  make room, or give another folder\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "says"),
+    [
+        pytest.param(
+            "no data", 2, "datasets/train.jsonl: no such file or folder; looked for at: ", id="missing data file"
+        ),
+        pytest.param("a run", 6, "out holds a run already", id="output that holds a run"),
+    ],
+)
+def test_errors_of_a_run(cli: Cli, folder: Path, change: str, code: int, says: str) -> None:
+    if change == "a run":
+        (folder / "out").mkdir()
+        (folder / "out" / "run.json").write_text("{}", encoding="utf-8")
+    done = cli(*TRAIN, "--output", "out", "--offline", "--json")
+    assert done.code == code
+    error = json.loads(done.out)["error"]
+    assert error["exit_code"] == code
+    assert says in error["message"]
+    assert error["hint"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT cannot be sent to one process on Windows")
+def test_ctrl_c_while_the_libraries_load(folder: Path) -> None:
+    command = [sys.executable, "-m", "expert_cli", *TRAIN, "--offline"]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        assert process.stderr
+        while "loading the training libraries" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "error: interrupted\n")

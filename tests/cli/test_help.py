@@ -1,0 +1,86 @@
+"""Every command explains itself, quickly, and its examples are true."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+import typer
+
+import expert_cli
+from expert_cli.cli import COMMANDS, app, root
+
+HEAVY = {"torch", "transformers", "datasets", "peft", "bitsandbytes", "accelerate", "pyarrow", "tokenizers", "numpy"}
+# Typer itself imports pydantic once it has values to convert, so a command's --help may; our schema still must not be built.
+LOADED = """
+import atexit, json, sys
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
+from expert_cli.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(cli: Callable[..., Any], command: str) -> None:
+    done = cli(command, "--help")
+    assert done.code == 0
+    assert done.err == ""
+    assert f"Usage: expert-cli {command}" in done.out
+    assert f"expert-cli {command}" in done.out.partition("Examples:")[2]
+    assert all(f" {option} " in done.out for option in ("--json", "--quiet", "--debug", "--help"))
+    assert "<bool>" not in done.out
+
+
+def test_the_root_help_lists_every_command(cli: Callable[..., Any]) -> None:
+    done = cli("-h")
+    assert done.code == 0
+    listed = done.out.partition("─ Commands ─")[2]
+    assert all(f"│ {command} " in listed for command in COMMANDS)
+
+
+def test_version(cli: Callable[..., Any]) -> None:
+    done = cli("--version")
+    assert (done.code, done.out, done.err) == (0, f"expert-cli {expert_cli.__version__}\n", "")
+
+
+def examples() -> list[str]:
+    texts = [inspect.getdoc(function) or "" for function in (root, *COMMANDS.values())]
+    lines = [line.strip() for text in texts for line in text.partition("Examples:")[2].splitlines()]
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("line", examples())
+def test_examples_are_commands_that_can_be_typed(line: str) -> None:
+    program, name, *args = shlex.split(line.partition(" > ")[0])
+    assert program == "expert-cli"
+    typer.main.get_command(app).commands[name].make_context(name, args)  # raises for an option that is not there
+
+
+@pytest.mark.parametrize(
+    ("args", "absent"),
+    [
+        pytest.param(["--help"], HEAVY | {"pydantic"}, id="--help"),
+        pytest.param(["train", "--help"], HEAVY | {"expert_cli.manifest.schema"}, id="train --help"),
+        pytest.param(["--version"], HEAVY | {"pydantic"}, id="--version"),
+        pytest.param(["validate", "manifest.json"], HEAVY, id="validate"),
+        pytest.param(["validate", "manifest.json", "--fix"], HEAVY, id="validate --fix"),
+        pytest.param(["schema"], HEAVY, id="schema"),
+        pytest.param(["init", "expert-x"], HEAVY, id="init"),
+        pytest.param(["train", "-m", "manifest.json", "--set", "x=1"], HEAVY, id="train refused"),
+    ],
+)
+def test_the_light_side_stays_light(tmp_path: Path, args: list[str], absent: set[str]) -> None:
+    manifests.write(tmp_path, manifests.small())
+    command = [sys.executable, "-c", LOADED, *args]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    loaded = set(json.loads(ran.stderr.splitlines()[-1]))
+    assert "expert_cli" in loaded
+    assert loaded & absent == set()

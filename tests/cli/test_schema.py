@@ -1,0 +1,71 @@
+"""The printed schema: valid itself, right about real manifests, strict about typos."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from expert_cli.commands.schema import manifest_schema
+
+EXPERTS = sorted((Path(__file__).parents[2] / "experts").glob("*/manifest.json"))
+SQL = json.loads((Path(__file__).parents[2] / "experts" / "expert-sql" / "manifest.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(manifest_schema())
+
+
+def test_the_command_prints_it(cli: Callable[..., Any]) -> None:
+    printed = json.loads(cli("schema").out)
+    assert printed == manifest_schema()
+    assert json.loads(cli("schema", "--json").out)["schema"] == printed
+    assert printed["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema_rs.meta.validate(printed)
+
+
+def test_there_are_four_experts() -> None:
+    assert [path.parent.name for path in EXPERTS] == ["expert-json", "expert-neo4j", "expert-sql", "expert-typescript"]
+
+
+@pytest.mark.parametrize("path", EXPERTS, ids=lambda path: path.parent.name)
+def test_it_accepts_the_experts(validator: jsonschema_rs.Draft202012Validator, path: Path) -> None:
+    validator.validate(json.loads(path.read_text(encoding="utf-8")))
+
+
+def test_it_accepts_comments_at_every_depth(validator: jsonschema_rs.Draft202012Validator) -> None:
+    def comment(value: Any) -> None:
+        if isinstance(value, dict):
+            for member in [*value.values()]:
+                comment(member)
+            value["_note"] = ["free", {"of": "form"}]
+
+    manifest = copy.deepcopy(SQL)
+    manifest["training"]["dataset"]["tasks"] = {"one": {"train": "a.jsonl"}}
+    manifest["training"]["config"]["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
+    comment(manifest)
+    assert manifest["training"]["dataset"]["tasks"]["one"]["_note"]
+    validator.validate(manifest)
+
+
+REFUSED: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "typo in training.config": lambda m: m["training"]["config"].update(learning_rte=1e-4),
+    "typo in a base model": lambda m: m["base_models"][0].update(nme="x"),
+    "text for a number": lambda m: m["training"]["config"].update(rank="16"),
+    "unknown optimizer": lambda m: m["training"]["config"].update(optim="adam"),
+    "no training": lambda m: m.pop("training"),
+    "no base model": lambda m: m.update(base_models=[]),
+}
+
+
+@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())
+def test_it_refuses(validator: jsonschema_rs.Draft202012Validator, change: Callable[[dict[str, Any]], Any]) -> None:
+    manifest = copy.deepcopy(SQL)
+    change(manifest)
+    assert not validator.is_valid(manifest)

@@ -1,0 +1,170 @@
+"""validate: what it prints, what it returns, and what --fix --write leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+
+Cli = Callable[..., Any]
+
+
+def document(done: Any) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(done.out)
+    assert done.out.count("\n") == 1
+    return value
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """The data file that `manifests.small` names."""
+    path = tmp_path / "datasets" / "train.jsonl"
+    path.parent.mkdir()
+    path.write_text('{"instruction": "a", "output": "b"}\n', encoding="utf-8")
+    return path
+
+
+def test_a_valid_manifest(cli: Cli, tmp_path: Path, rows: Path) -> None:
+    manifests.write(tmp_path, manifests.small(use_unsloth=True))
+    done = cli("validate", "manifest.json")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "effects of the manifest: 9 applied, 0 adjusted, 0 informational, 1 not used"
+    unused = next(line for line in lines if line.startswith("training.config.use_unsloth "))
+    assert unused.split()[1:4] == ["true", "not", "used"]
+    assert lines[-1] == "manifest.json: valid"
+    assert cli("validate", "manifest.json", "--quiet").out == "manifest.json: valid\n"
+
+
+def test_json_lists_every_key_once(cli: Cli, tmp_path: Path, rows: Path) -> None:
+    manifests.write(tmp_path, manifests.small(_note="a comment"))
+    done = cli("validate", "manifest.json", "--json")
+    assert (done.code, done.err) == (0, "")
+    value = document(done)
+    assert (value["schema_version"], value["command"], value["valid"]) == (1, "validate", True)
+    (entry,) = value["manifests"]
+    assert (entry["path"], entry["errors"], entry["warnings"]) == ("manifest.json", [], [])
+    assert [effect["key"] for effect in entry["effects"]] == [
+        *("name", "schema_version", "base_models[0].name", "base_models[0].quantization", "training.dataset.path"),
+        *(f"training.config.{key}" for key in ("adapter_type", "rank", "alpha", "learning_rate")),
+    ]
+    assert "fixes" not in entry
+
+
+def test_data_that_is_not_here_is_a_warning(cli: Cli, tmp_path: Path) -> None:
+    manifests.write(tmp_path, manifests.small())
+    done = cli("validate", "manifest.json")
+    assert done.code == 0
+    assert done.err.startswith("warning: no data at datasets/train.jsonl; looked for ")
+    assert len(done.err.splitlines()) == 1
+
+
+def test_one_bad_manifest_of_two(cli: Cli, tmp_path: Path, rows: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    manifests.write(tmp_path / "bad", manifests.small(learning_rte=1))
+    manifests.write(tmp_path, manifests.small())
+    bad = Path("bad", "manifest.json")
+    done = cli("validate", bad, "manifest.json", "--quiet")
+    assert done.code == 2
+    assert done.out.splitlines() == [
+        f"{bad}:19:7: training.config.learning_rte: unknown key, nearest known: learning_rate",
+        "  did you mean learning_rate?",
+        f"{bad}: 1 fault(s)",
+        "manifest.json: valid",
+    ]
+    value = document(cli("validate", bad, "manifest.json", "--json"))
+    assert [entry["valid"] for entry in value["manifests"]] == [False, True]
+    assert value["manifests"][0]["errors"][0] == {
+        "file": str(bad),
+        "line": 19,
+        "column": 7,
+        "key": "training.config.learning_rte",
+        "message": "unknown key, nearest known: learning_rate",
+        "suggestion": "did you mean learning_rate?",
+    }
+
+
+def test_fix_shows_a_diff_and_changes_nothing(cli: Cli, tmp_path: Path, rows: Path) -> None:
+    path = manifests.write(tmp_path, manifests.small(learning_rte=1, num_epochs=2))
+    before = path.read_bytes()
+    done = cli("validate", "manifest.json", "--fix")
+    assert done.code == 2
+    shown = [line for line in done.out.splitlines() if line.startswith(("+", "-", "manifest.json"))]
+    assert shown == [
+        "manifest.json:19:7: training.config.learning_rte: unknown key, nearest known: learning_rate",
+        "--- manifest.json",
+        "+++ manifest.json",
+        '-      "num_epochs": 2',
+        '+      "epochs": 2',
+        "manifest.json: 1 key to rename (--write does it)",
+        "manifest.json: 1 fault(s)",
+    ]
+    assert done.err == (
+        "warning: manifest.json:19:7: training.config.learning_rte: "
+        "is not renamed to learning_rate: learning_rate stands there already\n"
+    )
+    assert path.read_bytes() == before
+
+
+def test_write_applies_it_and_the_exit_code_is_the_results(cli: Cli, tmp_path: Path, rows: Path) -> None:
+    manifest = manifests.small(num_epochs=2, lora_alpha=4)
+    manifest["training"]["config"].pop("alpha")
+    path = manifests.write(tmp_path, manifest)
+    before = path.read_text(encoding="utf-8")
+    done = cli("validate", "manifest.json", "--fix", "--write", "--json")
+    assert (done.code, done.err) == (0, "")
+    entry = document(done)["manifests"][0]
+    assert (entry["valid"], entry["errors"]) == (True, [])
+    assert entry["fixes"] == [
+        {"line": 18, "column": 7, "from": "num_epochs", "to": "epochs"},
+        {"line": 19, "column": 7, "from": "lora_alpha", "to": "alpha"},
+    ]
+    assert path.read_text(encoding="utf-8") == before.replace("num_epochs", "epochs").replace("lora_alpha", "alpha")
+    again = document(cli("validate", "manifest.json", "--fix", "--write", "--json"))
+    assert again["manifests"][0]["fixes"] == []
+
+
+def test_write_goes_on_into_a_block_that_was_mistyped(cli: Cli, tmp_path: Path, rows: Path) -> None:
+    manifest = manifests.small(num_epochs=2)
+    manifest["trainig"] = manifest.pop("training")
+    path = manifests.write(tmp_path, manifest)
+    done = cli("validate", "manifest.json", "--fix", "--write")
+    assert done.code == 0
+    assert done.out.endswith("manifest.json: 2 keys renamed\nmanifest.json: valid\n")
+    assert json.loads(path.read_text(encoding="utf-8"))["training"]["config"]["epochs"] == 2
+
+
+def test_a_value_that_is_wrong_under_the_right_name_stays_a_fault(cli: Cli, tmp_path: Path, rows: Path) -> None:
+    manifests.write(tmp_path, manifests.small(num_train_epochs="three"))
+    done = cli("validate", "manifest.json", "--fix", "--write", "--quiet")
+    assert done.code == 2
+    assert 'training.config.epochs: must be a number, is "three"' in done.out
+
+
+@pytest.mark.parametrize("text", ["{", "", '{"name": "a", "name": "b"}'], ids=["broken", "empty", "key twice"])
+def test_what_cannot_be_read_is_not_fixed(cli: Cli, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text(text, encoding="utf-8")
+    done = cli("validate", "manifest.json", "--fix", "--write", "--json")
+    assert done.code == 2
+    assert document(done)["manifests"][0]["fixes"] == []
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_a_file_that_is_not_there_has_nothing_to_fix(cli: Cli) -> None:
+    done = cli("validate", "manifest.json", "--fix")
+    assert done.code == 2
+    assert done.out.splitlines()[0] == "manifest.json:1:1: no such file"
+
+
+def test_secrets_do_not_reach_the_table(cli: Cli, tmp_path: Path, rows: Path) -> None:
+    manifest = {**manifests.small(), "runtime": {"login": "hf_abcdefghijklmnopqrst"}}
+    manifests.write(tmp_path, manifest)
+    for args in (["--json"], []):
+        done = cli("validate", "manifest.json", *args)
+        assert "***" in done.out
+        assert "hf_abc" not in done.out + done.err

@@ -1,0 +1,59 @@
+"""The generated documents are those of the code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import format_docs
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def make_docs(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
+    command = [sys.executable, str(ROOT / "scripts" / "make_docs.py"), *map(str, args)]
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=60, check=False)
+
+
+def test_the_committed_documents_are_fresh() -> None:
+    done = make_docs("--check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_check_names_what_is_stale_and_writes_nothing(tmp_path: Path) -> None:
+    assert make_docs("--docs", tmp_path).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"CLI.md", "EXPERT_FORMAT.md"}
+    (tmp_path / "CLI.md").write_text("old", encoding="utf-8")
+    done = make_docs("--check", "--docs", tmp_path)
+    assert (done.returncode, done.stderr) == (1, f"{tmp_path / 'CLI.md'} is stale: run python scripts/make_docs.py\n")
+    assert (tmp_path / "CLI.md").read_text(encoding="utf-8") == "old"
+
+
+VALUES: dict[str, tuple[dict[str, Any], str]] = {
+    "range": (
+        {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 1}, {"type": "null"}]},
+        "number ≥ 0, < 1",
+    ),
+    "choice": ({"enum": ["a", "b"], "type": "string"}, '`"a"`, `"b"`'),
+    "one value": ({"const": "sft", "type": "string"}, '`"sft"`'),
+    "several types": ({"anyOf": [{"type": "boolean"}, {"const": "concat"}]}, 'true or false or `"concat"`'),
+    "list": ({"type": "array", "items": {"type": "string"}}, "list: text"),
+    "block": ({"$ref": "#/$defs/Base"}, "object"),
+    "free": ({}, "anything"),
+}
+
+
+@pytest.mark.parametrize(("node", "words"), VALUES.values(), ids=VALUES.keys())
+def test_allowed_values_in_words(node: dict[str, Any], words: str) -> None:
+    assert format_docs.allowed(node) == words
+
+
+def test_every_block_of_the_schema_is_described() -> None:
+    described = {name for name, _, _ in format_docs.BLOCKS} - {""}
+    assert described == set(format_docs.manifest_schema()["$defs"])
