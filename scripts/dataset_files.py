@@ -34,7 +34,7 @@ def split_by_group(
 
 
 def write_jsonl(path: Path, rows: Iterable[Row]) -> int:
-    """Write one JSON object a line (UTF-8, "\\n" on every system) and return the number of rows."""
+    """Write one JSON object a line (UTF-8, line feeds on every system) and return the number of rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     with path.open("w", encoding="utf-8", newline="\n") as file:

@@ -125,7 +125,7 @@ def test_one_fault_one_row(tmp_path: Path, change: Change, key: str, message: st
 def test_a_number_too_large_for_a_float_is_refused(tmp_path: Path) -> None:
     path = manifests.write(tmp_path, manifests.small())
     path.write_text(path.read_text(encoding="utf-8").replace("0.001", "1e999"), encoding="utf-8")
-    with pytest.raises(ManifestError, match="training.config.learning_rate"):
+    with pytest.raises(ManifestError, match=r"training\.config\.learning_rate"):
         load(path)
 
 

@@ -1,0 +1,95 @@
+"""`pretokenize` on a tiny model: what it prints, and that a second call finds what the first one made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import manifests
+import pytest
+import tiny
+from typer.testing import CliRunner
+
+from expert_cli.cli import app
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 9)} for n in range(40)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def project(folder: Path, model: Path, rows: list[dict[str, str]] = ROWS, **config: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    manifest = manifests.small(max_seq_length=64, **config)
+    manifest["base_models"][0]["name"] = str(model)
+    manifest["training"]["dataset"] = {"path": "train.jsonl"}
+    return manifests.write(folder, manifest)
+
+
+def pretokenize(*args: str | Path) -> Any:
+    """Run the command in this process (the training libraries are loaded) and return its JSON document."""
+    done = CliRunner().invoke(app, ["pretokenize", *map(str, args), "--json", "--quiet"], catch_exceptions=False)
+    document = json.loads(done.stdout)
+    jsonschema_rs.validator_for(json.loads((SCHEMAS / "pretokenize.schema.json").read_text(encoding="utf-8"))).validate(
+        document
+    )
+    return document["stores"]
+
+
+def test_built_then_hit_then_built_by_force(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    (first,) = pretokenize("-m", manifest)
+    (second,) = pretokenize("-m", manifest)
+    (third,) = pretokenize("-m", manifest, "--force")
+    assert [row["status"] for row in (first, second, third)] == ["built", "hit", "rebuilt"]
+    assert first["key"] == second["key"] == third["key"]
+    assert (first["rows"], first["packing"]["max_seq_length"]) == (40, 64)
+    assert Path(first["path"]).name == first["key"][:12]
+    assert Path(first["path"]).parent == tmp_path / "datasets_optimized" / "expert-small" / "tokenized"
+
+
+CHANGES: dict[str, tuple[Callable[[Path, Path], Any], str, str]] = {
+    "nothing": (lambda folder, model: project(folder, model), "hit", ""),
+    "length and packing": (lambda folder, model: project(folder, model, packing=False, epochs=3), "hit", ""),
+    "a row": (lambda folder, model: project(folder, model, ROWS[1:]), "stale", "train data"),
+    "masking": (lambda folder, model: project(folder, model, completion_only_loss=False), "stale", "masking"),
+}
+
+
+@pytest.mark.parametrize(("change", "state", "part"), CHANGES.values(), ids=CHANGES.keys())
+def test_explain_says_what_changed(tmp_path: Path, model: Path, change: Any, state: str, part: str) -> None:
+    manifest = project(tmp_path, model)
+    pretokenize("-m", manifest)
+    change(tmp_path, model)
+    (row,) = pretokenize("-m", manifest, "--explain")
+    assert row["status"] == state
+    assert [line.split(":")[0] for line in row["changes"]] == ([part] if part else [])
+
+
+def test_all_experts_into_one_folder_and_prune(tmp_path: Path, model: Path) -> None:
+    for name in ("a", "b"):
+        manifest = project(tmp_path / "experts" / name, model)
+        written = json.loads(manifest.read_text(encoding="utf-8")) | {"name": f"expert-{name}"}
+        manifests.write(manifest.parent, written)
+    rows = pretokenize("--all", tmp_path / "experts", "--output", tmp_path / "out")
+    assert [Path(row["path"]).parent for row in rows] == [tmp_path / "out" / "expert-a", tmp_path / "out" / "expert-b"]
+    manifest = project(tmp_path / "experts" / "a", model, ROWS[1:])
+    (row,) = pretokenize("-m", manifest, "--output", tmp_path / "out" / "expert-a", "--prune")
+    stores = [path for path in (tmp_path / "out" / "expert-a").iterdir() if path.is_dir()]
+    assert stores == [Path(row["path"])]
+
+
+def test_shown_documents_mark_what_is_trained(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    done = CliRunner().invoke(
+        app, ["pretokenize", "-m", str(manifest), "--show", "1", "--quiet"], catch_exceptions=False
+    )
+    assert "»yes <|im_end|>«" in done.stdout
+    assert "right size" in done.stdout
