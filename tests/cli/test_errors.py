@@ -197,6 +197,8 @@ def test_errors_of_a_run(cli: Cli, folder: Path, change: str, code: int, says: s
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT cannot be sent to one process on Windows")
 def test_ctrl_c_while_the_libraries_load(folder: Path) -> None:
+    (folder / "datasets").mkdir()
+    (folder / "datasets" / "train.jsonl").write_text('{"instruction": "a", "output": "b"}\n', encoding="utf-8")
     command = [sys.executable, "-m", "expert_cli", *TRAIN, "--offline"]
     with subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"

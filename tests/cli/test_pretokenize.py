@@ -56,7 +56,7 @@ def test_built_then_hit_then_built_by_force(tmp_path: Path, model: Path) -> None
 
 
 CHANGES: dict[str, tuple[Callable[[Path, Path], Any], str, str]] = {
-    "nothing": (lambda folder, model: project(folder, model), "hit", ""),
+    "nothing": (project, "hit", ""),
     "length and packing": (lambda folder, model: project(folder, model, packing=False, epochs=3), "hit", ""),
     "a row": (lambda folder, model: project(folder, model, ROWS[1:]), "stale", "train data"),
     "masking": (lambda folder, model: project(folder, model, completion_only_loss=False), "stale", "masking"),

@@ -77,8 +77,8 @@ def train(
     if facts.first_words:
         console.warn(facts.first_words)
     plan = make_plan(manifest, facts, overrides)
-    require_data(plan.run)
     require_free(plan.run.output, overwrite=overwrite)
+    require_data(plan.run)
     for warning in plan.warnings:
         console.warn(str(warning))
     if not quiet:
