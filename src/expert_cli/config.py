@@ -376,7 +376,9 @@ def _check_best(watch: WatchConfig, fault: Any) -> None:
 def missing_data(config: RunConfig) -> list[str]:
     """Return one sentence for every data file that is not on this machine, with the places where it was looked for."""
     specs = (*config.data.train, *config.data.validation)
-    return [f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}" for spec in specs if spec.tried]
+    return [
+        f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}" for spec in specs if spec.tried
+    ]
 
 
 def require_data(config: RunConfig) -> None:

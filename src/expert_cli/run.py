@@ -39,7 +39,7 @@ from expert_cli.runconfig import RunConfig
 from expert_cli.training.fit import fit
 from expert_cli.training.result import FitResult
 
-SAMPLE_TOKENS = 96
+SAMPLE_TOKENS = 64
 
 
 @dataclass(frozen=True)
