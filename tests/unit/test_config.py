@@ -219,9 +219,8 @@ def test_device_cuda_without_a_gpu_is_an_environment_problem(tmp_path: Path) -> 
 def test_missing_data_names_the_places_and_never_becomes_a_hub_id(tmp_path: Path) -> None:
     run = resolved(tmp_path)
     assert run.data.train[0].kind == "file"
-    assert missing_data(run) == [
-        f"datasets/train.jsonl: no such file or folder; looked for at: {tmp_path / 'datasets' / 'train.jsonl'}"
-    ]
+    looked_for = tmp_path / "datasets" / "train.jsonl"
+    assert missing_data(run) == [f"datasets/train.jsonl: no such file or folder; looked for at: {looked_for}"]
     with pytest.raises(InputError, match="no such file or folder"):
         require_data(run)
 
