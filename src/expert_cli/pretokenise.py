@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from expert_cli.console import Reporter
+from expert_cli.data.disk import stage, staged_path
 from expert_cli.data.documents import Documents
 from expert_cli.data.encode import template_for
 from expert_cli.data.loader import plan_packs
 from expert_cli.data.packing import SizeRow, recommend, right_size
-from expert_cli.data.sources import LocatedData, first_rows, locate_data
+from expert_cli.data.sources import Located, LocatedData, first_rows, locate_data
 from expert_cli.data.store import StoreKey, StoreState
 from expert_cli.data.templates import Template
 from expert_cli.data.tokenise import Tokenised, foreign_store, state_of, tokenise, trust
 from expert_cli.model.sources import LocalModel, locate
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.model.tokenizer import load as load_tokenizer
-from expert_cli.paths import cache_folder
+from expert_cli.paths import cache_folder, is_inside
 from expert_cli.runconfig import RunConfig
 
 
@@ -98,6 +99,23 @@ def store_for(
         force=force,
         locked=locked,
     )
+
+
+def staged_inputs(inputs: Inputs, target: Path, report: Reporter) -> Inputs:
+    """Return the same inputs with their data files copied under `target`, which is a faster disk."""
+    staged = stage(inputs.located.files(), target, report)
+
+    def moved(sources: Sequence[Located]) -> tuple[Located, ...]:
+        return tuple(replace(source, files=tuple(staged.mapping[path] for path in source.files)) for source in sources)
+
+    return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
+
+
+def staged_store(store: Tokenised, target: Path, report: Reporter) -> Tokenised:
+    """Return the same store, copied under `target`."""
+    files = [path for path in store.home.rglob("*") if path.is_file()]
+    stage(files, target, report)
+    return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
 
 def explain(run: RunConfig, inputs: Inputs) -> tuple[StoreKey, StoreState]:

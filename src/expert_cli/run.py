@@ -34,7 +34,7 @@ from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, require_free
-from expert_cli.pretokenise import Inputs, describe, find_inputs, store_for
+from expert_cli.pretokenise import Inputs, describe, find_inputs, staged_store, store_for
 from expert_cli.runconfig import RunConfig
 from expert_cli.training.fit import fit
 from expert_cli.training.result import FitResult
@@ -116,11 +116,13 @@ def train(
     overwrite: bool = False,
     locked: Path | None = None,
     trust_store: bool = False,
+    stage: Path | None = None,
 ) -> RunResult:
     """Train one expert and leave its run directory; `COMPLETE` in it is written last.
 
     locked: a run.json that this run must agree with in data, tokenizer, base model, settings and code. trust_store: use a
-    data set that another program saved where the token store should be.
+    data set that another program saved where the token store should be. stage: a folder (a faster disk) that the token
+    store is copied to, and read from.
     Raises ExpertErrors: data or settings that cannot be used, a model that is not to be had, training that went wrong.
     """
     started = time.monotonic()
@@ -135,6 +137,8 @@ def train(
         report.say(f"{name:9} {kernel.used}: {kernel.reason}")
     source, tokenizer, template = inputs.source, inputs.tokenizer, inputs.template
     store = store_for(run, inputs, report, locked=locked is not None, trusting=trust_store)
+    if stage is not None:
+        store = staged_store(store, stage, report)
     train_set = _packs(store, "train", run, report)
     held_out = _packs(store, "validation", run, report) if run.watch.eval_strategy != "no" else None
     if train_set is None:

@@ -86,6 +86,14 @@ def test_all_experts_into_one_folder_and_prune(tmp_path: Path, model: Path) -> N
     assert stores == [Path(row["path"])]
 
 
+def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    (plain,) = pretokenize("-m", manifest)
+    (staged,) = pretokenize("-m", manifest, "--stage", tmp_path / "fast", "--output", tmp_path / "out")
+    assert staged["key"] == plain["key"]
+    assert [path.name for path in (tmp_path / "fast").rglob("*.jsonl")] == ["train.jsonl"]
+
+
 def test_shown_documents_mark_what_is_trained(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model)
     done = CliRunner().invoke(

@@ -56,11 +56,17 @@ def project(folder: Path, model: Path, rows: list[dict[str, str]] | None = None,
 
 
 def train(
-    manifest: Path, *, overwrite: bool = False, locked: Path | None = None, trust_store: bool = False, **overrides: Any
+    manifest: Path,
+    *,
+    overwrite: bool = False,
+    locked: Path | None = None,
+    trust_store: bool = False,
+    stage: Path | None = None,
+    **overrides: Any,
 ) -> run.RunResult:
     facts = machine.inspect()
     plan = make_plan(manifest, facts, Overrides(**overrides))
-    return run.train(plan, facts, Silent(), overwrite=overwrite, locked=locked, trust_store=trust_store)
+    return run.train(plan, facts, Silent(), overwrite=overwrite, locked=locked, trust_store=trust_store, stage=stage)
 
 
 def test_the_run_directory_holds_what_it_should(tmp_path: Path, model: Path) -> None:
@@ -310,3 +316,11 @@ def test_a_foreign_store_is_used_only_if_trusted_and_only_if_its_ids_fit(tmp_pat
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
     with pytest.raises(LockedOrDamaged, match="100000"):
         train(manifest, overwrite=True, trust_store=True)
+
+
+def test_a_staged_store_trains_the_same_adapter(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=2)
+    plain = train(manifest, output=tmp_path / "a")
+    staged = train(manifest, output=tmp_path / "b", stage=tmp_path / "fast")
+    assert staged.adapter_sha256 == plain.adapter_sha256
+    assert Path(staged.store["path"]).is_relative_to(tmp_path / "fast")

@@ -36,6 +36,7 @@ def pretokenize(
         bool, typer.Option("--explain", help="Say hit, missing, stale or damaged, and what changed; build nothing.")
     ] = False,
     show: Annotated[int, typer.Option(min=0, help="Print this many documents, trained tokens marked.")] = 0,
+    stage: Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Delete this expert's other stores.")] = False,
     offline: Offline = False,
     as_json: Json = False,
@@ -74,7 +75,11 @@ def pretokenize(
     rows = []
     for plan in plans:
         folder = output / plan.run.expert if output and every else output
-        rows.append(_one(console, plan, folder, force=force, verify=verify, explain=explain, show=show, prune=prune))
+        rows.append(
+            _one(
+                console, plan, folder, force=force, verify=verify, explain=explain, show=show, prune=prune, stage=stage
+            )
+        )
     if as_json:
         console.document({"stores": rows})
 
@@ -89,6 +94,7 @@ def _one(
     explain: bool,
     show: int,
     prune: bool,
+    stage: Path | None,
 ) -> dict[str, object]:
     from dataclasses import replace
 
@@ -96,6 +102,8 @@ def _one(
 
     run = replace(plan.run, store=folder.resolve()) if folder else plan.run
     inputs = pretokenise.find_inputs(run, console)
+    if stage is not None:
+        inputs = pretokenise.staged_inputs(inputs, stage, console)
     if explain:
         key, state = pretokenise.explain(run, inputs)
         if not console.as_json:

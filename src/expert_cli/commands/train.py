@@ -36,6 +36,9 @@ def train(
     trust_store: Annotated[
         bool, typer.Option("--trust-store", help="Use a tokenised data set that another program saved there.")
     ] = False,
+    stage: Annotated[
+        Path | None, typer.Option(help="Copy the token store to this folder (a faster disk) first.")
+    ] = None,
     offline: Offline = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -90,7 +93,7 @@ def train(
     quiet_imports()
     from expert_cli import run
 
-    result = run.train(plan, facts, console, overwrite=overwrite, locked=locked, trust_store=trust_store)
+    result = run.train(plan, facts, console, overwrite=overwrite, locked=locked, trust_store=trust_store, stage=stage)
     if as_json:
         console.document(result.as_json())
     else:

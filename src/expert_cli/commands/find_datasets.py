@@ -1,0 +1,118 @@
+"""`expert-cli find-datasets`."""
+
+from __future__ import annotations
+
+import time
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from expert_cli.commands.options import Debug, Json, Quiet
+from expert_cli.console import Console
+from expert_cli.errors import ExpertError
+
+if TYPE_CHECKING:
+    from expert_cli.data.found import DataSet
+    from expert_cli.plan import Plan
+
+_AGES = ((60.0, "minute"), (3600.0, "hour"), (86400.0, "day"), (30.4 * 86400, "month"), (365.25 * 86400, "year"))
+
+
+def find_datasets(
+    experts: Annotated[
+        Path | None,
+        typer.Option(help="The experts' folder. Default: experts/ here or above.", show_default=False),
+    ] = None,
+    hf_cache: Annotated[
+        Path | None,
+        typer.Option(help="A Hugging Face cache. Default: where HF_HOME and its kind point.", show_default=False),
+    ] = None,
+    measure_disk: Annotated[
+        bool, typer.Option("--measure-disk", help="Measure how fast the disk under each data set reads.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001  read by cli.main
+) -> None:
+    """List the data on this machine: size, last use, which expert names it, and what is missing.
+
+    Looks into the Hugging Face caches, datasets_optimized/ and the experts' folders; reads no rows, changes nothing.
+
+    Examples:
+
+        expert-cli find-datasets
+
+        expert-cli find-datasets --experts experts --hf-cache /data/huggingface --measure-disk --json
+    """
+    from expert_cli.data.claims import default_experts
+    from expert_cli.data.disk import size_text
+    from expert_cli.data.hfcaches import hf_caches
+    from expert_cli.data.inventory import measure_disks, take_inventory
+
+    console = Console("find-datasets", as_json=as_json, quiet=quiet)
+    if hf_cache is not None and not hf_cache.is_dir():
+        console.warn(f"{hf_cache}: no such cache")
+    inventory = take_inventory(experts or default_experts(Path.cwd()), hf_caches(hf_cache), console, _current_key)
+    if measure_disk:
+        inventory = measure_disks(inventory, console)
+    if as_json:
+        console.document(inventory.as_json())
+        return
+    now = time.time()
+    columns = ["state", "size", "files", "rows", "last use", "data set"]
+    for place, group in groupby(inventory.datasets, lambda row: row.place):
+        rows = list(group)
+        speeds = sorted({f"{row.disk.mb_per_s:,.0f} MB/s" for row in rows if row.disk is not None})
+        title = f"{place}, disk {' and '.join(speeds)}" if speeds else f"{place}"
+        console.table(title, columns, [_cells(row, now) for row in rows])
+        console.text("")
+    console.text(f"{len(inventory.datasets)} data sets, {size_text(inventory.bytes)}")
+
+
+def _current_key(plan: Plan) -> str | None:
+    """Return the key that a plan's token store must have now; None where data or tokenizer are not on this machine.
+
+    Only asked where there is a store to compare with: it loads the tokenizer.
+    """
+    if not any(plan.run.store.glob("*/fingerprint.json")):
+        return None
+    from dataclasses import replace
+
+    from expert_cli._compat import quiet_imports
+    from expert_cli.console import Silent
+
+    quiet_imports()
+    from expert_cli.pretokenise import explain, find_inputs
+
+    run = replace(plan.run, data=replace(plan.run.data, offline=True))
+    try:
+        return explain(run, find_inputs(run, Silent()))[0].sha256
+    except ExpertError:
+        return None
+
+
+def _cells(row: DataSet, now: float) -> list[str]:
+    from expert_cli.data.disk import size_text
+
+    there = row.status != "missing"
+    named = f"{row.name} ({', '.join(row.experts)})" if row.experts else row.name
+    verb = "read" if row.last_used_from == "atime" else "written"
+    return [
+        row.status,
+        size_text(row.bytes) if there else "",
+        f"{len(row.inodes):,}" if there else "",
+        "" if row.rows is None else f"{row.rows:,}",
+        "" if row.last_used is None else f"{verb} {age_text(now - row.last_used)}",
+        f"{named}: {row.note}" if row.note else named,
+    ]
+
+
+def age_text(seconds: float) -> str:
+    """Return an age as a person says it, in whole units rounded down: "now", "1 hour ago", "3 days ago"."""
+    length, unit = next(((length, unit) for length, unit in reversed(_AGES) if seconds >= length), (0.0, ""))
+    if not unit:
+        return "now"
+    count = int(seconds // length)
+    return f"{count} {unit}{'s' if count > 1 else ''} ago"

@@ -1,0 +1,83 @@
+"""What lies in a folder that rows were saved in: a token store and its state, or what `save_to_disk` wrote.
+
+<12 hex>/                      a token store, named by the first 12 of its key
+    fingerprint.json           {"format", "key": 64 hex, "parts": {...}, "files": {path: {"bytes", "sha256"}}}
+    dataset_dict.json          {"splits": [...]}
+    train/state.json           {"_data_files": [{"filename"}, ...]}
+    train/data-00000.arrow
+.building-<12 hex>/            a build that was interrupted, or is under way
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from expert_cli.data.tree import is_file, open_unnoticed
+
+FINGERPRINT = "fingerprint.json"
+BUILDING = ".building-"
+_SHORT_KEY = re.compile(r"(\.building-)?[0-9a-f]{12}")
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+def kind_of(folder: Path) -> Literal["token_store", "saved"] | None:
+    """Return what a folder is; a folder named like a store is one, also when its fingerprint is gone."""
+    if is_file(folder / FINGERPRINT):
+        return "token_store"
+    if is_file(folder / "dataset_dict.json") or is_file(folder / "state.json"):
+        return "saved"
+    return "token_store" if _SHORT_KEY.fullmatch(folder.name) else None
+
+
+def store_key(folder: Path) -> tuple[str, str]:
+    """Return (key, "") of a token store that is whole by names and sizes, else ("", what is wrong). Hashes nothing."""
+    try:
+        written = read_json(folder / FINGERPRINT)
+        key, files = str(written["key"]), dict(written["files"])
+        sizes = {str(name): int(entry["bytes"]) for name, entry in files.items()}
+    except FileNotFoundError:
+        return "", f"no {FINGERPRINT}: an interrupted or foreign build"
+    except OSError as error:
+        return "", f"{FINGERPRINT} cannot be read: {error.strerror}"
+    except (ValueError, KeyError, TypeError):
+        return "", f"{FINGERPRINT} is not of its form"
+    if not _KEY.fullmatch(key) or not key.startswith(folder.name):
+        return "", f"{FINGERPRINT} belongs to another folder, {key[:12]}"
+    for name, size in sizes.items():
+        fault = _fault(folder, name, size)
+        if fault:
+            return "", fault
+    return key, ""
+
+
+def saved_files(folder: Path) -> tuple[list[Path], str]:
+    """Return the Arrow files that the lists of a saved `Dataset` or `DatasetDict` name, and what is wrong with it or ""."""
+    files: list[Path] = []
+    for state in sorted((*folder.glob("state.json"), *folder.glob("*/state.json"))):
+        try:
+            names = [str(entry["filename"]) for entry in read_json(state)["_data_files"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            return [], f"{state.relative_to(folder).as_posix()} cannot be read"
+        files += [state.parent / name for name in names]
+    missing = [path for path in files if not is_file(path)]
+    return files, f"{missing[0].relative_to(folder).as_posix()} is missing" if missing else ""
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file without changing its time of last access. Raises OSError, ValueError."""
+    with open_unnoticed(path) as file:
+        return json.loads(file.read())
+
+
+def _fault(folder: Path, name: str, size: int) -> str:
+    inside = PurePosixPath(name)
+    if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
+        return f"{FINGERPRINT} names a file outside the store, {name}"
+    try:
+        found = (folder / name).stat().st_size
+    except OSError:
+        return f"{name} is missing"
+    return "" if found == size else f"{name} has {found:,} bytes, not {size:,}"

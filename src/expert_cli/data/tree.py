@@ -1,0 +1,167 @@
+"""Looking at files and folders without leaving a trace: sizes, last use, what is broken. Follows no link into a folder.
+
+A cache is shared with running programs: what vanishes while it is listed was not there, what cannot be read is counted.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from expert_cli.sourcespec import DATA_SUFFIXES
+
+MAX_S = 30.0
+"""A folder that takes longer to list is counted only so far; its row says so."""
+INFO_NAMES = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
+Inode = tuple[int, int]
+
+
+@dataclass
+class Tree:
+    """What lies under some files and folders.
+
+    inodes: (device, inode) -> bytes, so that a file with many names is counted once. data_files: by name, links included.
+    accessed, modified: newest of all files, seconds since 1970, 0 where there is no file. broken: links to nothing.
+    """
+
+    inodes: dict[Inode, int] = field(default_factory=dict)
+    data_files: list[Path] = field(default_factory=list)
+    accessed: float = 0.0
+    modified: float = 0.0
+    largest: tuple[int, int, Path] | None = None
+    broken: int = 0
+    unfinished: int = 0
+    unreadable: int = 0
+    cut_short: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Sizes of the files, each counted once."""
+        return sum(self.inodes.values())
+
+    def last_use(self) -> tuple[float | None, str]:
+        """Return when a file was last read or written and which told, "atime" or "mtime"; (None, "") without files."""
+        if not self.inodes:
+            return None, ""
+        return (self.accessed, "atime") if self.accessed >= self.modified else (self.modified, "mtime")
+
+    def add(self, path: Path, facts: os.stat_result, *, keeps_atime: bool) -> None:
+        """Count one file; the newest access counts only on a file system that keeps it."""
+        inode = (facts.st_dev, facts.st_ino)
+        self.inodes[inode] = facts.st_size
+        self.modified = max(self.modified, facts.st_mtime)
+        if keeps_atime:
+            self.accessed = max(self.accessed, facts.st_atime)
+        self.unfinished += path.name.endswith(".incomplete")
+        if path.suffix.lower() in DATA_SUFFIXES and path.name not in INFO_NAMES:
+            self.data_files.append(path)
+        if self.largest is None or facts.st_size > self.largest[0]:
+            self.largest = (facts.st_size, facts.st_dev, path)
+
+
+def look(roots: Sequence[Path], pulse: Callable[[], None], *, max_s: float = MAX_S) -> Tree:
+    """Look at files and folders; a root may itself be a link. Raises nothing: what cannot be seen is counted in the tree."""
+    tree = Tree()
+    seen: set[Inode] = set()
+    end = time.monotonic() + max_s
+    for root in roots:
+        keeps_atime = _keeps_atime(root)
+        stack = [root]
+        while stack:
+            here = stack.pop()
+            facts = _facts(here, tree)
+            if facts is None:
+                continue
+            if stat.S_ISREG(facts.st_mode):
+                tree.add(here, facts, keeps_atime=keeps_atime)
+            elif stat.S_ISDIR(facts.st_mode) and (facts.st_dev, facts.st_ino) not in seen:
+                # Junctions of Windows and bind mounts can make a circle too, and neither says that it is a link.
+                seen.add((facts.st_dev, facts.st_ino))
+                stack.extend(_children(here, tree))
+            pulse()
+            if time.monotonic() > end:
+                tree.cut_short = True
+                return tree
+    return tree
+
+
+def open_unnoticed(path: Path, flags: int = 0) -> io.FileIO:
+    """Open a file to read it without changing its time of last access, where the system allows that. Raises OSError."""
+    flags |= os.O_RDONLY | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    except PermissionError:  # only a file's owner may ask for O_NOATIME
+        handle = os.open(path, flags)
+    return io.FileIO(handle, "rb")
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; no in a folder that may not be looked into, where `Path.is_file` raises."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; no in a folder that may not be looked into."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def real_path(path: Path) -> Path:
+    """Return the path with links resolved; of links in a circle, over which `Path.resolve` raises, as far as it goes."""
+    return Path(os.path.realpath(path))
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, links to folders included, by name; none where it cannot be read."""
+    try:
+        return sorted(path for path in folder.iterdir() if is_folder(path))
+    except OSError:
+        return []
+
+
+def _facts(path: Path, tree: Tree) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except PermissionError:
+        tree.unreadable += 1
+    except OSError:
+        # Gone by now, or a link: to nothing, or in a circle.
+        tree.broken += path.is_symlink()
+    return None
+
+
+def _children(folder: Path, tree: Tree) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not _is_link_to_folder(entry):
+                    yield Path(entry.path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        tree.unreadable += 1
+
+
+def _is_link_to_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_symlink() and entry.is_dir()
+    except OSError:  # a link in a circle
+        return False
+
+
+def _keeps_atime(path: Path) -> bool:
+    """Whether the file system notes reading: not when mounted noatime, and on Windows rarely."""
+    try:
+        return os.name == "posix" and not os.statvfs(path).f_flag & getattr(os, "ST_NOATIME", 0)
+    except OSError:
+        return False

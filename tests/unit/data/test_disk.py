@@ -1,0 +1,306 @@
+"""Read speed, and copies that are whole, found again, or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from expert_cli.console import Silent
+from expert_cli.data.disk import ReadSpeed, measure_read, size_text, stage, staged_path
+from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+
+LINUX = sys.platform == "linux"
+MIB = 1 << 20
+
+
+class Words(Silent):
+    """Keeps what is said; `during` runs whenever a bar moves."""
+
+    def __init__(self, during: Callable[[], None] = lambda: None) -> None:
+        self.lines: list[str] = []
+        self.during = during
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def warn(self, text: str) -> None:
+        self.lines.append(f"warning: {text}")
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Words]:  # noqa: ARG002
+        yield self
+
+    def update(self, done: float, note: str = "") -> None:  # noqa: ARG002
+        self.during()
+
+
+def made(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (9_949, "9.9 kB"), (9_960, "10 kB"), (999_400, "999 kB"),
+     (999_600, "1.0 MB"), (3_400_000_000, "3.4 GB"), (45e9, "45 GB"), (2.5e12, "2.5 TB"), (12_345e12, "12345.0 TB")],
+)  # fmt: skip
+def test_sizes_are_read_easily(count: float, text: str) -> None:
+    assert size_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "max_bytes", "read"), [(5 * MIB, 2 * MIB, 2 * MIB), (MIB + 7, 9 * MIB, MIB + 7), (0, 9, 0)]
+)
+def test_reading_ends_at_the_limit_or_with_the_file(tmp_path: Path, size: int, max_bytes: int, read: int) -> None:
+    speed = measure_read(made(tmp_path / "a.bin", os.urandom(size)), max_bytes=max_bytes)
+    assert speed.bytes == read
+    assert (speed.mb_per_s > 0) == (read > 0)
+
+
+def test_reading_ends_in_time(tmp_path: Path) -> None:
+    assert measure_read(made(tmp_path / "a.bin", bytes(5 * MIB)), max_s=0).bytes == 0
+
+
+@pytest.mark.skipif(not LINUX, reason="O_DIRECT and posix_fadvise are Linux's")
+@pytest.mark.parametrize(("refused", "method"), [("open", "posix_fadvise(DONTNEED)"), ("", "O_DIRECT")])
+def test_the_method_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, method: str) -> None:
+    path = made(tmp_path / "a.bin", bytes(2 * MIB))
+    real = os.open
+
+    def refusing(name: Path, flags: int, *rest: int) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real(name, flags, *rest)
+
+    if refused:
+        monkeypatch.setattr(os, "open", refusing)
+    assert measure_read(path).method == method
+    assert measure_read(path).bytes == 2 * MIB
+
+
+def test_without_either_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = made(tmp_path / "a.bin", bytes(100))
+    for name in ("O_DIRECT", "posix_fadvise", "O_NOATIME"):
+        monkeypatch.delattr(os, name, raising=False)
+    assert measure_read(path).method == "page cache not bypassed"
+
+
+def test_a_file_that_cannot_be_read_is_no_traceback(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"gone\.bin: cannot be read"):
+        measure_read(tmp_path / "gone.bin")
+
+
+@pytest.mark.skipif(not LINUX, reason="O_NOATIME is Linux's")
+def test_measuring_leaves_the_time_of_last_access(tmp_path: Path) -> None:
+    path = made(tmp_path / "a.bin", bytes(MIB))
+    os.utime(path, (1_000_000, 1_000_000))
+    measure_read(path)
+    assert path.stat().st_atime == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("speed", "read", "slow"), [(49.9, 16_000_000, True), (50.0, 16_000_000, False), (1.0, 15_999_999, False)]
+)
+def test_a_small_measurement_proves_nothing(speed: float, read: int, slow: bool) -> None:
+    assert ReadSpeed(speed, "O_DIRECT", read).is_slow is slow
+
+
+def test_copies_keep_their_folders_and_do_not_collide(tmp_path: Path) -> None:
+    files = [made(tmp_path / "a" / "train.jsonl", b"one\n"), made(tmp_path / "b" / "train.jsonl", b"three\n")]
+    report = Words()
+    staged = stage(files, tmp_path / "fast", report)
+    assert [staged.mapping[path].read_bytes() for path in files] == [b"one\n", b"three\n"]
+    assert [staged.mapping[path] for path in files] == [staged_path(path, tmp_path / "fast") for path in files]
+    assert staged.mapping[files[0]].as_posix().endswith("/a/train.jsonl")
+    assert (staged.bytes, staged.reused) == (10, 0)
+    assert report.lines[-1].startswith(f"staged    10 B to {tmp_path / 'fast'} in ")
+    assert not [name for name in left(tmp_path / "fast") if name.endswith(".tmp")]
+
+
+def test_a_link_keeps_its_own_name(tmp_path: Path) -> None:
+    made(tmp_path / "blobs" / "0123", b"rows")
+    link = tmp_path / "snapshots" / "train.parquet"
+    link.parent.mkdir()
+    link.symlink_to("../blobs/0123")
+    copy = stage([link], tmp_path / "fast", Silent()).mapping[link]
+    assert copy.name == "train.parquet"
+    assert not copy.is_symlink()
+    assert copy.read_bytes() == b"rows"
+
+
+@pytest.mark.parametrize("spelling", ["b/../a/t.jsonl", "a/t.jsonl"])
+def test_other_spellings_share_a_copy(tmp_path: Path, spelling: str) -> None:
+    path = made(tmp_path / "a" / "t.jsonl", b"x")
+    (tmp_path / "b").mkdir()
+    staged = stage([path, tmp_path / spelling], tmp_path / "fast", Silent())
+    assert len(set(staged.mapping.values())) == 1
+    assert staged.bytes == 1
+
+
+def test_a_drive_becomes_a_folder(tmp_path: Path) -> None:
+    copy = staged_path(tmp_path / "x.jsonl", tmp_path / "fast")
+    assert copy.is_relative_to(tmp_path / "fast")
+    assert ":" not in str(copy.relative_to(tmp_path / "fast"))
+
+
+def test_what_lies_there_already_stays(tmp_path: Path) -> None:
+    path = made(tmp_path / "fast" / "a.jsonl", b"x")
+    staged = stage([path], tmp_path / "fast", Silent())
+    assert (staged.mapping, staged.bytes, left(tmp_path / "fast")) == ({path: path}, 0, ["a.jsonl"])
+
+
+def touched(path: Path, _copy: Path) -> None:
+    os.utime(path, (1, 1))
+
+
+def rewritten_in_secret(path: Path, _copy: Path) -> None:
+    before = path.stat()
+    path.write_bytes(b"ROWS")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def grown(path: Path, _copy: Path) -> None:
+    path.write_bytes(b"rows and more")
+
+
+def copy_flipped(_path: Path, copy: Path) -> None:
+    copy.write_bytes(b"rowt")
+
+
+def copy_cut(_path: Path, copy: Path) -> None:
+    copy.write_bytes(b"ro")
+
+
+def copy_gone(_path: Path, copy: Path) -> None:
+    copy.unlink()
+
+
+def untouched(_path: Path, _copy: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("change", "reused", "said"),
+    [(untouched, 1, ""), (touched, 0, ""), (grown, 0, ""), (copy_flipped, 0, "damaged and is made again"),
+     (copy_cut, 0, ""), (copy_gone, 0, ""),
+     pytest.param(rewritten_in_secret, 0, "", marks=pytest.mark.skipif(os.name == "nt", reason="ctime is creation"))],
+    ids=lambda value: getattr(value, "__name__", None),
+)  # fmt: skip
+def test_a_copy_is_used_again_only_if_it_is_the_same(
+    tmp_path: Path, change: Callable[[Path, Path], None], reused: int, said: str
+) -> None:
+    path = made(tmp_path / "a.jsonl", b"rows")
+    fast = tmp_path / "fast"
+    copy = stage([path], fast, Silent()).mapping[path]
+    change(path, copy)
+    report = Words()
+    staged = stage([path], fast, report)
+    assert staged.reused == reused
+    assert copy.read_bytes() == path.read_bytes()
+    assert said in report.lines[0]
+    assert stage([path], fast, Silent()).reused == 1
+
+
+def test_a_broken_record_is_no_record(tmp_path: Path) -> None:
+    path = made(tmp_path / "a.jsonl", b"rows")
+    stage([path], tmp_path / "fast", Silent())
+    (record,) = (tmp_path / "fast" / ".staged").iterdir()
+    record.write_text('["half')
+    assert stage([path], tmp_path / "fast", Silent()).reused == 0
+
+
+@pytest.mark.parametrize(("free", "fits"), [(9, False), (10, True)])
+def test_too_little_room_is_said_before_anything_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, fits: bool
+) -> None:
+    files = [made(tmp_path / "a.jsonl", b"rows"), made(tmp_path / "b.jsonl", b"others")]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 100 - free, free))
+    if fits:
+        assert stage(files, tmp_path / "fast", Silent()).bytes == 10
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 100, 0))
+        assert stage(files, tmp_path / "fast", Silent()).reused == 2
+        return
+    with pytest.raises(EnvironmentProblem, match="fast: 10 bytes are to be staged, and 9 bytes are free"):
+        stage(files, tmp_path / "fast", Silent())
+    assert left(tmp_path / "fast") == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no limit on file sizes to set")
+def test_a_full_disk_leaves_what_was_whole_and_nothing_else(tmp_path: Path) -> None:
+    import resource
+
+    first = made(tmp_path / "a" / "first.jsonl", bytes(1000))
+    second = made(tmp_path / "b" / "deep" / "second.jsonl", bytes(20 * MIB))
+    fast = tmp_path / "fast"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10 * MIB, hard))
+    try:
+        with pytest.raises(EnvironmentProblem, match=r"second\.jsonl: the disk is full; 21 MB were to be written"):
+            stage([first, second], fast, Silent())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path for path in fast.rglob("*") if path.is_file() and ".staged" not in path.parts] == [
+        staged_path(first, fast)
+    ]
+    assert not staged_path(second.parent.parent, fast).exists()
+    assert stage([first, second], fast, Silent()).reused == 1
+
+
+def test_a_source_that_changes_while_it_is_copied_is_refused(tmp_path: Path) -> None:
+    path = made(tmp_path / "a.jsonl", b"rows")
+
+    def grow() -> None:
+        with path.open("ab") as file:
+            file.write(b"+")
+
+    with pytest.raises(LockedOrDamaged, match=r"a\.jsonl: changed while it was staged"):
+        stage([path], tmp_path / "fast", Words(grow))
+    assert left(tmp_path / "fast") == []
+
+
+def test_a_copy_that_reads_back_different_is_refused(tmp_path: Path) -> None:
+    path = made(tmp_path / "a.bin", bytes(8 * MIB))
+    fast = tmp_path / "fast"
+
+    def flip() -> None:
+        (beside,) = (found for found in fast.rglob("*.tmp"))
+        with beside.open("r+b") as file:
+            file.write(b"!")
+
+    with pytest.raises(LockedOrDamaged, match="reads back different"):
+        stage([path], fast, Words(flip))
+    assert left(fast) == []
+
+
+def test_interrupted_staging_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stage([made(tmp_path / "a.bin", b"x")], tmp_path / "fast", Words(interrupt))
+    assert left(tmp_path / "fast") == []
+
+
+@pytest.mark.parametrize("name", ["gone.jsonl", "folder", "circle"])
+def test_only_files_are_staged(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(InputError, match=f"{name}: cannot be staged"):
+        stage([tmp_path / name], tmp_path / "fast", Silent())
+
+
+def test_a_target_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match="fast: cannot be staged to"):
+        stage([made(tmp_path / "a", b"x")], made(tmp_path / "fast", b""), Silent())

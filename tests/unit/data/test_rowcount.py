@@ -1,0 +1,45 @@
+"""Rows of Parquet and Arrow files, told by their metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from dataset_world import made, parquet
+
+from expert_cli.data.rowcount import RowCount, count_rows
+
+
+def streamed(path: Path, batches: list[int]) -> Path:
+    schema = pa.schema([("a", pa.int64())])
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for rows in batches:
+            writer.write_batch(pa.record_batch([pa.array(range(rows), pa.int64())], schema=schema))
+    return path
+
+
+def filed(path: Path, rows: int) -> Path:
+    table = pa.table({"a": list(range(rows))})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    return path
+
+
+def test_rows_come_from_metadata(tmp_path: Path) -> None:
+    good = [
+        streamed(tmp_path / "a.arrow", [3, 0, 4]),
+        filed(tmp_path / "b.arrow", 5),
+        parquet(tmp_path / "c.parquet", 6),
+    ]
+    assert count_rows(good) == RowCount(18)
+    assert count_rows([]) == RowCount()
+    assert count_rows([*good, made(tmp_path / "d.jsonl")]) == RowCount()
+    assert count_rows(good, max_s=-1) == RowCount()
+    assert count_rows([tmp_path / "gone.arrow"]) == RowCount()
+    bad = [
+        made(tmp_path / "empty.arrow", b""),
+        made(tmp_path / "bad.parquet", b"PAR1"),
+        made(tmp_path / "bad.arrow", b"no"),
+    ]
+    cut = made(tmp_path / "cut.arrow", good[0].read_bytes()[:-40])
+    assert count_rows([*good, *bad, cut]) == RowCount(None, (*bad, cut))

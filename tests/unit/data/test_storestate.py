@@ -1,0 +1,108 @@
+"""Token stores and what lies among them: fresh, stale, damaged, foreign."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataset_world import KEY, OTHER, expert, listed, made, store
+from datasets import Dataset
+
+from expert_cli.plan import Plan
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    (tmp_path / "project" / "experts").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("now", "owner", "status"),
+    [
+        (lambda _: KEY, "one", "fresh"),
+        (lambda _: OTHER, "one", "stale"),
+        (lambda _: None, "one", "used"),
+        (None, "one", "used"),
+        (lambda _: KEY, "two", "unused"),
+        (lambda plan: KEY if plan.run.model.name == "org/second" else OTHER, "one", "fresh"),
+        (lambda plan: OTHER if plan.run.model.name == "org/second" else None, "one", "used"),
+    ],
+    ids=["same", "other", "not told", "no function", "nobody's", "second base", "one of two not told"],
+)
+def test_a_store_is_fresh_only_if_its_key_is_one_of_now(
+    world: Path, now: Callable[[Plan], str | None] | None, owner: str, status: str
+) -> None:
+    path = expert(world, owner, {"path": "org/rows"})
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["base_models"].append({"name": "org/second", "quantization": "none"})
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    store(world / "project" / "datasets_optimized" / "one" / "tokenized")
+    assert listed(world, now)["one/tokenized/0123456789ab"].status == status
+
+
+def test_a_store_lies_where_the_manifest_says(world: Path) -> None:
+    expert(world, "one", {"path": "org/rows"}, pretokenized_cache="cache/mine")
+    store(world / "project" / "cache" / "mine")
+    row = listed(world, lambda _: KEY)["0123456789ab"]
+    assert (row.status, row.experts, row.place) == ("fresh", ("one",), world / "project" / "cache" / "mine")
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "note"),
+    [
+        ({"files": {"train/gone.arrow": {"bytes": 1}}}, "train/gone.arrow is missing"),
+        ({"files": {"dataset_dict.json": {"bytes": 5}}}, "dataset_dict.json has 21 bytes, not 5"),
+        ({"files": {"../x": {"bytes": 5}}}, "fingerprint.json names a file outside the store, ../x"),
+        ({"files": {"/etc/hosts": {"bytes": 5}}}, "fingerprint.json names a file outside the store, /etc/hosts"),
+        ({"files": {"C:x": {"bytes": 5}}}, "fingerprint.json names a file outside the store, C:x"),
+        ({"files": ["a"]}, "fingerprint.json is not of its form"),
+        ({"files": {"a": 5}}, "fingerprint.json is not of its form"),
+        ({"key": OTHER}, "fingerprint.json belongs to another folder, fedcba987654"),
+        ({"key": KEY[:20]}, "fingerprint.json belongs to another folder, 0123456789ab"),
+    ],
+)
+def test_a_damaged_store_is_named(world: Path, fingerprint: dict[str, Any], note: str) -> None:
+    expert(world, "one", {"path": "org/rows"})
+    home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
+    path = home / "fingerprint.json"
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **fingerprint}), encoding="utf-8")
+    row = listed(world, lambda _: KEY)["one/tokenized/0123456789ab"]
+    assert (row.status, row.note) == ("damaged", note)
+
+
+@pytest.mark.parametrize("written", [b"", b"[]", b"\xff", b'"x"'], ids=["empty", "list", "not UTF-8", "text"])
+def test_a_spoilt_fingerprint_is_damage(world: Path, written: bytes) -> None:
+    home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
+    (home / "fingerprint.json").write_bytes(written)
+    row = listed(world)["one/tokenized/0123456789ab"]
+    assert (row.status, row.note) == ("damaged", "fingerprint.json is not of its form")
+
+
+def test_folders_among_the_stores_that_are_none(world: Path) -> None:
+    stores = world / "project" / "datasets_optimized"
+    expert(world, "one", {"path": "org/rows"})
+    expert(world, "old", {"path": "org/rows"}, pretokenized_cache="datasets_optimized/old")
+    expert(world, "mine", {"path": "../../datasets_optimized/mine"})
+    for name in ("old", "mine", "broken"):
+        Dataset.from_dict({"a": [1, 2, 3]}).save_to_disk(stores / name)
+    next((stores / "broken").glob("*.arrow")).unlink()
+    (store(stores / "one" / "tokenized") / "fingerprint.json").unlink()
+    (stores / "one" / "tokenized" / OTHER[:12]).mkdir()
+    made(stores / "one" / "tokenized" / f".building-{OTHER[:12]}" / "train" / "data-00000.arrow", b"")
+    made(stores / "loose.parquet", b"")
+    rows = listed(world, lambda _: KEY)
+    assert {name: (row.kind, row.status, row.experts, row.rows) for name, row in rows.items() if row.kind != "hub"} == {
+        "old": ("saved", "foreign", ("old",), 3),
+        "mine": ("saved", "used", ("mine",), 3),
+        "broken": ("saved", "damaged", (), None),
+        "one/tokenized/0123456789ab": ("saved", "foreign", ("one",), 2),
+        "one/tokenized/fedcba987654": ("token_store", "damaged", ("one",), None),
+        "one/tokenized/.building-fedcba987654": ("token_store", "used", ("one",), None),
+        "loose.parquet": ("file", "damaged", (), None),
+    }
+    assert rows["one/tokenized/fedcba987654"].note == "no fingerprint.json: an interrupted or foreign build"
+    assert rows["broken"].note == "data-00000-of-00001.arrow is missing"
