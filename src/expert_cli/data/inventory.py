@@ -239,7 +239,8 @@ class _Search:
             for path in folder.iterdir():
                 self.pulse()
                 suffix = path.suffix.lower()
-                if suffix in DATA_SUFFIXES and path.name not in INFO_NAMES and not (is_expert and suffix == ".json"):
+                told = path.name.startswith(".") or path.name in INFO_NAMES or (is_expert and suffix == ".json")
+                if suffix in DATA_SUFFIXES and not told:
                     files.append(path)
         except OSError:
             return []

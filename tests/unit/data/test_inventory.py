@@ -29,6 +29,7 @@ def test_the_whole_world(world: Path) -> None:
     hub(world, "idle", {"data.jsonl": b"{}\n"})
     stores = world / "project" / "datasets_optimized"
     store(stores / "one" / "tokenized")
+    made(stores / "one" / "tokenized" / ".memo.json", b"{}")
     experts = world / "project" / "experts"
     expert(world, "one", {"path": "org/named", "test_path": "datasets/test.jsonl"})
     expert(world, "two", {"path": "datasets/rows", "validation_path": "gone/valid.csv"})
