@@ -59,7 +59,7 @@ def test_data_that_is_not_here_is_a_warning(cli: Cli, tmp_path: Path) -> None:
     manifests.write(tmp_path, manifests.small())
     done = cli("validate", "manifest.json")
     assert done.code == 0
-    assert done.err.startswith("warning: no data at datasets/train.jsonl; looked for ")
+    assert done.err.startswith("warning: datasets/train.jsonl: no such file or folder; looked for at: ")
     assert len(done.err.splitlines()) == 1
 
 
