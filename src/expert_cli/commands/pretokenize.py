@@ -36,6 +36,7 @@ def pretokenize(
         bool, typer.Option("--explain", help="Say hit, missing, stale or damaged, and what changed; build nothing.")
     ] = False,
     show: Annotated[int, typer.Option(min=0, help="Print this many documents, trained tokens marked.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="Threads that tokenise; 0: one a core.")] = 0,
     stage: Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Delete this expert's other stores.")] = False,
     offline: Offline = False,
@@ -72,6 +73,9 @@ def pretokenize(
     facts = machine.inspect()
     plans = [make_plan(path, facts, overrides) for path in manifests]
     quiet_imports()
+    from expert_cli.data.engine import limit_threads
+
+    limit_threads(threads)
     rows = []
     for plan in plans:
         folder = output / plan.run.expert if output and every else output

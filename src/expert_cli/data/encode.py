@@ -16,15 +16,18 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import repeat, takewhile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from expert_cli.data.segments import Document
-from expert_cli.data.skeleton import RenderChat
+from expert_cli.data.engine import Pieces, ReferenceEngine, gather
+from expert_cli.data.enginecheck import Choice, Chooser
+from expert_cli.data.segments import Document, Segment
+from expert_cli.data.skeleton import PieceColumn, RenderChat
 from expert_cli.data.templates import Template, make_template
 from expert_cli.data.text_templates import MARKERS
 from expert_cli.errors import InputError
@@ -58,11 +61,16 @@ def encode(documents: Sequence[Document], tokenizer: Tokenizer) -> Encoded:
     """
     encoded = Encoder(tokenizer).encode(documents)
     if not len(encoded):
-        raise InputError(
-            f"none of the {len(documents)} documents has a trained token",
-            "Check that the response column is mapped and not empty.",
-        )
+        raise no_documents(len(documents))
     return encoded
+
+
+def no_documents(count: int) -> InputError:
+    """Return the error that none of `count` documents has a trained token."""
+    return InputError(
+        f"none of the {count} documents has a trained token",
+        "Check that the response column is mapped and not empty.",
+    )
 
 
 def template_for(
@@ -103,75 +111,94 @@ def leading_token(tokenizer: Tokenizer) -> str:
 
 
 class Encoder:
-    """Encodes documents with its own copies of a tokenizer; for one thread at a time."""
+    """Encodes documents with its own copies of a tokenizer; for one thread at a time.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    engine: what encodes, and why. It is chosen by the first documents; without a `cache` folder, which remembers how
+    fastokens compares, it stays `tokenizers`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, cache: Path | None = None) -> None:
         """Copy the tokenizer (truncation and padding off), once for each treatment of word prefixes that it needs."""
         control = control_tokens(tokenizer)
         spec = json.loads(tokenizer.to_str())
         spec["added_tokens"] = [{**t, "special": t["special"] or t["content"] in control} for t in spec["added_tokens"]]
-        self._control = tuple(control)
+        self._control = tuple(sorted(control))
         self._any_control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))))
         self._swallowing = tuple(t["content"] for t in spec["added_tokens"] if t["rstrip"] and t["content"] in control)
         variants = (spec, _without_prefix(spec, everywhere=False), _without_prefix(spec, everywhere=True))
-        self._copies: list[Tokenizer] = []
+        self._references: list[ReferenceEngine] = []
         for n, variant in enumerate(variants):
             first = variants.index(variant)
-            self._copies.append(self._copies[first] if first < n else _copy(variant))
+            self._references.append(self._references[first] if first < n else ReferenceEngine(variant))
         self._places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
+        folder = None if self._places_matter else cache
+        self._chooser = Chooser(self._references[0], self._control, folder) if folder else None
+        why = "its word prefixes depend on where a piece stands" if self._places_matter else "nothing else was tried"
+        self.engine = Choice(self._references[0], why)
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """Encode documents; those without a trained token are left out and counted, be it all of them."""
         starts = range(0, len(documents), _BATCH)
-        batches = [self._encode_batch(documents[start : start + _BATCH]) for start in starts]
-        ids = np.concatenate([np.empty(0, np.int32), *(b[0] for b in batches)])
-        trained = np.concatenate([np.empty(0, np.bool_), *(b[1] for b in batches)])
-        lengths = np.concatenate([np.empty(0, np.int64), *(b[2] for b in batches)])
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        trained_before = np.concatenate([[0], np.cumsum(trained, dtype=np.int64)])
-        good = np.diff(trained_before[ends]) > 0
-        if not good.all():
-            of_good = np.repeat(good, lengths)
-            ids, trained, lengths = ids[of_good], trained[of_good], lengths[good]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        return Encoded(ids, offsets, trained, np.flatnonzero(good), int(len(good) - good.sum()))
+        return join([self._encode_batch(documents[start : start + _BATCH]) for start in starts])
+
+    def encode_columns(self, columns: Sequence[PieceColumn]) -> Encoded:
+        """Encode documents given piece by piece, at least one piece with a text a document; the ids are those of `encode`."""
+        users = [column.texts for column in columns if isinstance(column.texts, list)]
+        if self._places_matter:
+            return self.encode(_documents(columns, len(users[0])))
+        # The users' texts in the order of the documents, so that their ids are nearly the documents already.
+        texts = [""] * (len(users) * len(users[0]))
+        for number, column in enumerate(users):
+            texts[number :: len(users)] = column
+        own = [[piece.texts] for piece in columns if isinstance(piece.texts, str)]
+        self._choose(texts)
+        parts = [self._encode_texts(texts, control=False)]
+        parts += [self._encode_texts(text, control=True) for text in own]
+        order = np.empty((len(users[0]), len(columns)), np.int64)
+        user, constant = iter(range(len(users))), iter(range(len(texts), len(texts) + len(own)))
+        for place, piece in enumerate(columns):
+            if isinstance(piece.texts, list):
+                order[:, place] = np.arange(next(user), len(texts), len(users))
+            else:
+                order[:, place] = next(constant)
+        flags = np.tile(np.array([piece.trained for piece in columns], np.bool_), len(order))
+        return _assemble(_end_to_end(parts), order.ravel(), flags, np.full(len(order), len(columns)))
 
     def ids(self, document: Document) -> list[int]:
         """Return the ids of one document, trained or not: what generation starts from."""
-        return [int(i) for i in self._encode_batch([document])[0]]
+        pieces = [
+            self._encode_texts([text], control=control, variant=variant)[0]
+            for text, control, _, variant in self._placed(document)
+        ]
+        return [int(i) for piece in pieces for i in piece]
 
-    def _encode_batch(
-        self, documents: Sequence[Document]
-    ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int64]]:
-        """Return flat ids, which are trained, and the length of each document; equal pieces are encoded once."""
-        jobs: dict[tuple[str, bool, int], int] = {}
-        order: list[int] = []
+    def _encode_batch(self, documents: Sequence[Document]) -> Encoded:
+        """Encode documents in as few calls as there are ways to encode; equal pieces are encoded once."""
+        ways: dict[tuple[bool, int], dict[str, int]] = {}
+        order: list[tuple[dict[str, int], int]] = []
         flags: list[bool] = []
-        ends = [0]
-        for document in documents:
+        counts = np.empty(len(documents), np.int64)
+        for number, document in enumerate(documents):
+            before = len(order)
             for text, control, trained, variant in self._placed(document):
-                order.append(jobs.setdefault((text, control, variant), len(jobs)))
+                way = ways.setdefault((control, variant), {})
+                order.append((way, way.setdefault(text, len(way))))
                 flags.append(trained)
-            ends.append(len(order))
-        pieces = self._run(jobs)
-        sizes = np.fromiter((len(pieces[job]) for job in order), np.int64, len(order))
-        ids = np.concatenate([np.empty(0, np.int32), *(pieces[job] for job in order)])
-        before = np.concatenate([[0], np.cumsum(sizes)])
-        return ids, np.repeat(np.array(flags, np.bool_), sizes), np.diff(before[ends])
+            counts[number] = len(order) - before
+        self._choose([text for (control, _), texts in ways.items() if not control for text in texts])
+        parts = [self._encode_texts(list(texts), control=c, variant=v) for (c, v), texts in ways.items()]
+        firsts = dict(zip(map(id, ways.values()), np.cumsum([0, *map(len, ways.values())]), strict=False))
+        jobs = np.fromiter((firsts[id(way)] + job for way, job in order), np.int64, len(order))
+        return _assemble(_end_to_end(parts), jobs, np.array(flags, np.bool_), counts)
 
-    def _run(self, jobs: dict[tuple[str, bool, int], int]) -> list[NDArray[np.int32]]:
-        """Encode each job's text in as few calls as there are ways to encode."""
-        ways: dict[tuple[bool, int], list[tuple[str, int]]] = {}
-        for (text, control, variant), job in jobs.items():
-            ways.setdefault((control, variant), []).append((text, job))
-        pieces = [np.empty(0, np.int32)] * len(jobs)
-        for (control, variant), work in ways.items():
-            tokenizer = self._copies[variant]
-            tokenizer.encode_special_tokens = not control
-            encodings = tokenizer.encode_batch_fast([text for text, _ in work], add_special_tokens=False)
-            for (_, job), encoding in zip(work, encodings, strict=True):
-                pieces[job] = np.array(encoding.ids, np.int32)
-        return pieces
+    def _encode_texts(self, texts: list[str], *, control: bool, variant: int = 0) -> Pieces:
+        engine = self._references[variant] if self._places_matter else self.engine.engine
+        return engine.encode(texts, control=control)
+
+    def _choose(self, sample: Sequence[str]) -> None:
+        """Choose the engine, once."""
+        if self._chooser:
+            self.engine, self._chooser = self._chooser.choose(sample), None
 
     def _placed(self, document: Document) -> Iterator[tuple[str, bool, bool, int]]:
         """Yield text, control, trained and variant (0 start, 1 after a control token, 2 after text) of each piece."""
@@ -194,11 +221,48 @@ class Encoder:
             variant = 1 if control and (swallow or kept.endswith(self._control)) else 2
 
 
-def _copy(spec: dict[str, Any]) -> Tokenizer:
-    tokenizer = Tokenizer.from_str(json.dumps(spec))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+def join(parts: Sequence[Encoded]) -> Encoded:
+    """Return the documents of all parts, numbered on."""
+    given = np.cumsum([0, *(len(part.kept) + part.dropped for part in parts)])
+    tokens = np.cumsum([0, *(len(part.ids) for part in parts)])
+    return Encoded(
+        np.concatenate([np.empty(0, np.int32), *(part.ids for part in parts)]),
+        np.concatenate([[0], *(part.offsets[1:] + n for part, n in zip(parts, tokens, strict=False))]).astype(np.int64),
+        np.concatenate([np.empty(0, np.bool_), *(part.trained for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.kept + n for part, n in zip(parts, given, strict=False))]),
+        sum(part.dropped for part in parts),
+    )
+
+
+def _end_to_end(parts: Sequence[Pieces]) -> Pieces:
+    ids = np.concatenate([np.empty(0, np.int32), *(part[0] for part in parts)])
+    return ids, np.concatenate([np.empty(0, np.int64), *(part[1] for part in parts)])
+
+
+def _assemble(pieces: Pieces, order: NDArray[np.int64], flags: NDArray[np.bool_], counts: NDArray[np.int64]) -> Encoded:
+    """Put documents together.
+
+    order: int64 [pieces of all documents], which of the encoded `pieces` each is; flags: whether it is trained; counts:
+    int64 [documents], how many pieces each has.
+    """
+    ids, sizes = pieces
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    trained = np.concatenate([[0], np.cumsum(sizes[order] * flags)])
+    good = np.diff(trained[ends]) > 0
+    if not good.all():
+        of_good = np.repeat(good, counts)
+        order, flags, counts = order[of_good], flags[of_good], counts[good]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+    tokens = sizes[order]
+    offsets = np.concatenate([[0], np.cumsum(tokens)])[ends].astype(np.int64)
+    starts = np.cumsum(sizes) - sizes
+    flat = gather(ids, starts[order], tokens)
+    return Encoded(flat, offsets, np.repeat(flags, tokens), np.flatnonzero(good), int(len(good) - good.sum()))
+
+
+def _documents(columns: Sequence[PieceColumn], count: int) -> list[Document]:
+    texts = zip(*(repeat(c.texts, count) if isinstance(c.texts, str) else c.texts for c in columns), strict=True)
+    return [tuple(Segment(text, c.control, c.trained) for text, c in zip(row, columns, strict=True)) for row in texts]
 
 
 def _without_prefix(spec: dict[str, Any], *, everywhere: bool) -> dict[str, Any]:

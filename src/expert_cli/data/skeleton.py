@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 from expert_cli.data.segments import Document, Segment
@@ -28,6 +28,14 @@ class Slot(NamedTuple):
     """A piece that rows fill in: constant text and the numbers of messages, in order."""
 
     parts: tuple[str | int, ...]
+    trained: bool
+
+
+class PieceColumn(NamedTuple):
+    """One piece of many documents: the same text in all of them, or the users' texts, one a document."""
+
+    texts: str | list[str]
+    control: bool
     trained: bool
 
 
@@ -50,6 +58,19 @@ class Skeleton:
             else Segment("".join([p if isinstance(p, str) else contents[p] for p in part.parts]), False, part.trained)
             for part in (self.prompt + self.answer if with_answer else self.prompt)
         )
+
+    def fill_columns(self, contents: Sequence[list[str]]) -> list[PieceColumn]:
+        """Put the messages' contents, column by column, in their places: the documents of `fill` with their answers."""
+        stripped = [
+            [_strip(text, *self.trims[number]) for text in column] if number in self.trims else column
+            for number, column in enumerate(contents)
+        ]
+        return [
+            PieceColumn(*part)
+            if isinstance(part, Segment)
+            else PieceColumn(_joined(part, stripped), False, part.trained)
+            for part in self.prompt + self.answer
+        ]
 
 
 @dataclass(frozen=True)
@@ -144,6 +165,18 @@ def render_safely(render: RenderChat, messages: list[dict[str, str]], add_genera
             f"the chat template refuses a conversation of {roles}: {error}",
             'Give the rows the roles it knows, or set another "prompt_template".',
         ) from error
+
+
+def _joined(slot: Slot, contents: Sequence[list[str]]) -> list[str]:
+    """The texts of a slot, one a document."""
+    numbers = [part for part in slot.parts if isinstance(part, int)]
+    if len(numbers) > 1:
+        columns = [repeat(part) if isinstance(part, str) else contents[part] for part in slot.parts]
+        return ["".join(parts) for parts in zip(*columns, strict=False)]
+    at = slot.parts.index(numbers[0])
+    before, after = ("".join(map(str, parts)) for parts in (slot.parts[:at], slot.parts[at + 1 :]))
+    column = contents[numbers[0]]
+    return [f"{before}{text}{after}" for text in column] if before or after else column
 
 
 def _place(number: int) -> str:

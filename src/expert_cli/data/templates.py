@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from expert_cli.data.rows import Message, Rows
 from expert_cli.data.segments import Document, Segment
-from expert_cli.data.skeleton import Carver, RenderChat, Skeleton, render_safely
+from expert_cli.data.skeleton import Carver, PieceColumn, RenderChat, Skeleton, render_safely
 from expert_cli.data.text_templates import ALPACA, STYLES, Style, read_document
 from expert_cli.errors import InputError
 
@@ -55,6 +55,11 @@ class Template:
         fill = self._skeleton(_PAIR).fill
         columns = zip(rows.instruction, rows.input, rows.response, strict=True)
         return [fill((self._user_turn(a, b), answer), with_answer=True) for a, b, answer in columns]
+
+    def pair_columns(self, rows: Rows) -> list[PieceColumn]:
+        """Return the documents of rows of pairs, piece by piece instead of row by row."""
+        turns = [self._user_turn(a, b) for a, b in zip(rows.instruction, rows.input, strict=True)]
+        return self._skeleton(_PAIR).fill_columns((turns, rows.response))
 
     def prompt(self, instruction: str, input: str = "") -> Document:  # noqa: A002  the row's own word for it
         """Return what generation starts from: the document of such a row up to its answer."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokenizers
 from tokenizers import Tokenizer
 
 from expert_cli.console import Reporter
@@ -21,10 +20,11 @@ from expert_cli.data.store import StoreKey, StoreState, build, look, read_stats,
 from expert_cli.data.storefiles import FINGERPRINT, Memo
 from expert_cli.data.templates import Template
 from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.paths import cache_folder
 from expert_cli.runconfig import DataConfig
 
 CHUNK_ROWS = 20_000
-ENGINE = f"tokenizers {tokenizers.__version__}"
+ENGINE_ROWS = 64
 PERCENTILES = (50, 90, 95, 99)
 
 
@@ -114,7 +114,7 @@ class _Build:
         self.data = data
         self.located = located
         self.template = template
-        self.encoder = Encoder(tokenizer)
+        self.encoder = Encoder(tokenizer, cache=cache_folder() / "engines")
         self.report = report
         self._rows: DataRows | None = None
 
@@ -141,12 +141,20 @@ class _Build:
                 yield self.encoder.encode(self.template.documents(chunk))
                 bar.update(min(len(rows), start + CHUNK_ROWS))
 
+    def engine(self) -> str:
+        """Return the engine and its version; a build that only had to be finished asks which it would be."""
+        rows = self.rows.train
+        chunk = Rows(rows.kind)
+        chunk.extend(rows, range(min(len(rows), ENGINE_ROWS)))
+        self.encoder.encode(self.template.documents(chunk))
+        return self.encoder.engine.engine.name
+
     def stats(self, building: Path) -> dict[str, Any]:
         """Return the store's statistics, measured on what was written."""
         reports = {"train": self.rows.train_report, "validation": self.rows.validation_report}
         rows = {"train": self.rows.train, "validation": self.rows.validation}
         return {
-            split: _split_stats(Documents(building / split), reports[split], len(rows[split] or ()), ENGINE)
+            split: _split_stats(Documents(building / split), reports[split], len(rows[split] or ()), self.engine())
             for split in self.splits
         }
 
