@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from expert_cli.data import tablefiles, textfiles
@@ -29,8 +30,15 @@ def read_file(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
             f"{path}: no known data format" + (f' ("{path.suffix}")' if path.suffix else ""),
             f"Give the rows as one of {', '.join(READERS)}.",
         )
-    try:
+    with file_errors(path):
         yield from reader(path, columns)
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Make a system's error about a file one that names it."""
+    try:
+        yield
     except ExpertError:
         raise
     except OSError as error:
@@ -42,7 +50,7 @@ READERS: Mapping[str, Reader] = {
     ".ndjson": textfiles.read_json_lines,
     ".json": textfiles.read_json,
     ".csv": textfiles.read_csv,
-    ".parquet": tablefiles.read_parquet,
-    ".arrow": tablefiles.read_arrow,
+    ".parquet": tablefiles.read_rows,
+    ".arrow": tablefiles.read_rows,
 }
 """The formats by suffix, in small letters."""

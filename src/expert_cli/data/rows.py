@@ -55,6 +55,12 @@ class Rows:
             return sum(len(turn.content) for turn in self.messages[row])
         return sum(len(column[row]) for column in self.columns())
 
+    def lengths(self) -> list[int]:
+        """Return the length of every row's text."""
+        if self.kind == "messages":
+            return [self.characters(row) for row in range(len(self))]
+        return [sum(lengths) for lengths in zip(*(map(len, column) for column in self.columns()), strict=True)]
+
     def extend(self, other: Rows, rows: Iterable[int]) -> None:
         """Append the numbered rows of `other`, which is of the same kind, in the order given."""
         numbers = list(rows)

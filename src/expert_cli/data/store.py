@@ -41,7 +41,7 @@ MASKING_RULE = "1"
 """Raise it when `encode.py` or `templates.py` train other tokens of the same document than before."""
 PROGRESS = "progress.json"
 LOCK_POLL_S = 0.5
-Shards = Callable[[str, int], Iterable[Encoded]]
+Shards = Callable[[Any, int], Iterable[Encoded]]
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,43 @@ from typing import Any
 from expert_cli.data.rawrows import ColumnFilter, RawRow
 from expert_cli.errors import InputError
 
+_BATCH_ROWS = 1024
 
-def read_parquet(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+
+def read_rows(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+    number = 1
+    for batch in read_batches(path, columns):
+        yield from batch_rows(path, batch, number)
+        number += batch.num_rows
+
+
+def batch_rows(path: Path, batch: Any, first: int) -> Iterator[RawRow]:
+    for number, fields in enumerate(_row_fields(batch), first):
+        where = f"{path}:row {number}"
+        yield RawRow(where, {}, "not valid UTF-8") if fields is None else RawRow(where, fields)
+
+
+def read_batches(path: Path, columns: ColumnFilter) -> Iterator[Any]:
+    """Yield the record batches of a Parquet or Arrow file in order, at most 1,024 rows each."""
+    with _table_errors(path):
+        yield from (
+            _parquet_batches(path, columns) if path.suffix.lower() == ".parquet" else _arrow_batches(path, columns)
+        )
+
+
+def _parquet_batches(path: Path, columns: ColumnFilter) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
-    with _table_errors(path), pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path) as file:
         wanted = columns.select(file.schema_arrow.names)
-        yield from _batch_rows(path, file.iter_batches(columns=list(wanted)))
+        yield from file.iter_batches(_BATCH_ROWS, columns=list(wanted))
 
 
-def read_arrow(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+def _arrow_batches(path: Path, columns: ColumnFilter) -> Iterator[Any]:
     """Both Arrow forms: the file format, and the stream format that `datasets` writes."""
     import pyarrow as pa
 
-    with _table_errors(path), pa.OSFile(str(path)) as file:
+    with pa.OSFile(str(path)) as file:
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
         if is_file:
@@ -31,17 +54,10 @@ def read_arrow(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
             batches: Iterable[Any] = (opened.get_batch(number) for number in range(opened.num_record_batches))
         else:
             opened = batches = pa.ipc.open_stream(file)
-        wanted = columns.select(opened.schema.names)
-        yield from _batch_rows(path, (batch.select(list(wanted)) for batch in batches))
-
-
-def _batch_rows(path: Path, batches: Iterable[Any]) -> Iterator[RawRow]:
-    number = 0
-    for batch in batches:
-        for fields in _row_fields(batch):
-            number += 1
-            where = f"{path}:row {number}"
-            yield RawRow(where, {}, "not valid UTF-8") if fields is None else RawRow(where, fields)
+        wanted = list(columns.select(opened.schema.names))
+        for batch in batches:
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                yield batch.select(wanted).slice(start, _BATCH_ROWS)
 
 
 def _row_fields(batch: Any) -> Iterable[Mapping[str, object] | None]:

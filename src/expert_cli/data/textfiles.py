@@ -21,15 +21,15 @@ _LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds
 
 
 def read_json_lines(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
-    _refuse_utf16(path)
+    refuse_utf16(path)
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if content.strip():
-                yield _json_row(f"{path}:{number}", content, columns)
+                yield json_row(f"{path}:{number}", content, columns)
 
 
-def _json_row(where: str, line: bytes, columns: ColumnFilter) -> RawRow:
+def json_row(where: str, line: bytes, columns: ColumnFilter) -> RawRow:
     try:
         value = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError:
@@ -46,7 +46,7 @@ def _object_row(where: str, value: object, columns: ColumnFilter) -> RawRow:
 
 
 def read_json(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
-    _refuse_utf16(path)
+    refuse_utf16(path)
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
         text = content.decode("utf-8")
@@ -121,7 +121,7 @@ def _space(text: str, at: int) -> int:
 
 
 def read_csv(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
-    _refuse_utf16(path)
+    refuse_utf16(path)
     limit = csv.field_size_limit(_LONGEST_CELL)
     try:
         # A CSV cell has no escapes, so half of a surrogate pair in it can only be a byte that was not UTF-8.
@@ -174,7 +174,7 @@ def _is_utf8(cell: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in cell)
 
 
-def _refuse_utf16(path: Path) -> None:
+def refuse_utf16(path: Path) -> None:
     """A UTF-16 file, as Windows programs write it, would be one bad row a line; say it once instead."""
     with path.open("rb") as file:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,17 @@ from tokenizers import Tokenizer
 from expert_cli.console import Reporter
 from expert_cli.data.documents import Documents
 from expert_cli.data.encode import Encoded, Encoder
-from expert_cli.data.rows import RowReport, Rows
-from expert_cli.data.sources import DataRows, LocatedData, read_located
+from expert_cli.data.rows import RowReport
+from expert_cli.data.sources import LocatedData, first_rows
 from expert_cli.data.store import StoreKey, StoreState, build, look, read_stats, store_key
 from expert_cli.data.storefiles import FINGERPRINT, Memo
+from expert_cli.data.stream import DocumentStream
+from expert_cli.data.survey import Split, Survey, survey_data
 from expert_cli.data.templates import Template
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.paths import cache_folder
 from expert_cli.runconfig import DataConfig
 
-CHUNK_ROWS = 20_000
-ENGINE_ROWS = 64
 PERCENTILES = (50, 90, 95, 99)
 
 
@@ -106,7 +107,7 @@ def tokenise(  # noqa: PLR0913  everything a store is made of
 
 
 class _Build:
-    """One build: reads the rows once, hands out shards, and measures what was written."""
+    """One build: surveys the rows, hands out shards as they are encoded, and measures what was written."""
 
     def __init__(
         self, data: DataConfig, located: LocatedData, template: Template, tokenizer: Tokenizer, report: Reporter
@@ -116,45 +117,40 @@ class _Build:
         self.template = template
         self.encoder = Encoder(tokenizer, cache=cache_folder() / "engines")
         self.report = report
-        self._rows: DataRows | None = None
+
+    @cached_property
+    def survey(self) -> Survey:
+        return survey_data(self.data, self.located, self.report)
 
     @property
-    def splits(self) -> tuple[str, ...]:
+    def splits(self) -> tuple[Split, ...]:
         """The splits that the store gets."""
         return ("train", "validation") if self.located.validation or self.data.validation_share else ("train",)
 
-    @property
-    def rows(self) -> DataRows:
-        if self._rows is None:
-            self._rows = read_located(self.data, self.located, self.report)
-        return self._rows
+    def rows(self, split: Split) -> int:
+        return sum(map(len, self.survey.sources(split)))
 
-    def shards(self, split: str, skip: int) -> Iterator[Encoded]:
+    def shards(self, split: Split, skip: int) -> Iterator[Encoded]:
         """Yield the shards of a split from number `skip` on."""
-        rows = self.rows.train if split == "train" else self.rows.validation
-        if rows is None or not len(rows):
-            raise InputError(f"the {split} data has no rows", "check the paths and filters of training.dataset")
-        with self.report.progress(f"tokenising {split}", len(rows), "rows") as bar:
-            for start in range(skip * CHUNK_ROWS, len(rows), CHUNK_ROWS):
-                chunk = Rows(rows.kind)
-                chunk.extend(rows, range(start, min(len(rows), start + CHUNK_ROWS)))
-                yield self.encoder.encode(self.template.documents(chunk))
-                bar.update(min(len(rows), start + CHUNK_ROWS))
+        stream = DocumentStream(self.data, self.survey, self.template, self.encoder)
+        with self.report.progress(f"tokenising {split}", self.rows(split), "rows") as bar:
+            done = 0
+            for chunk in stream.chunks(split, skip=skip):
+                yield chunk.encoded
+                done += chunk.rows
+                bar.update(done)
 
     def engine(self) -> str:
         """Return the engine and its version; a build that only had to be finished asks which it would be."""
-        rows = self.rows.train
-        chunk = Rows(rows.kind)
-        chunk.extend(rows, range(min(len(rows), ENGINE_ROWS)))
-        self.encoder.encode(self.template.documents(chunk))
+        rows, _ = first_rows(self.data, self.located.train)
+        self.encoder.encode(self.template.documents(rows))
         return self.encoder.engine.engine.name
 
     def stats(self, building: Path) -> dict[str, Any]:
         """Return the store's statistics, measured on what was written."""
-        reports = {"train": self.rows.train_report, "validation": self.rows.validation_report}
-        rows = {"train": self.rows.train, "validation": self.rows.validation}
+        reports = {"train": self.survey.train_report, "validation": self.survey.validation_report}
         return {
-            split: _split_stats(Documents(building / split), reports[split], len(rows[split] or ()), self.engine())
+            split: _split_stats(Documents(building / split), reports[split], self.rows(split), self.engine())
             for split in self.splits
         }
 

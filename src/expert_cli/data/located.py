@@ -1,0 +1,34 @@
+"""Sources that were found: which files the rows of a run are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from expert_cli.runconfig import SourceSpec
+
+
+@dataclass(frozen=True)
+class Located:
+    """One source and the files its rows are in; `revision` is the commit of a hub data set, else ""."""
+
+    spec: SourceSpec
+    files: tuple[Path, ...]
+    revision: str = ""
+
+    def __str__(self) -> str:
+        """Return the source as messages name it."""
+        config = f"::{self.spec.config}" if self.spec.config else ""
+        return f"{self.spec.path}{config}" + (f" [{self.spec.split}]" if self.spec.split != "train" else "")
+
+
+@dataclass(frozen=True)
+class LocatedData:
+    """All sources of a run, those that train and those that evaluate."""
+
+    train: tuple[Located, ...]
+    validation: tuple[Located, ...]
+
+    def files(self) -> list[Path]:
+        """Return the files that are read, in order, each once."""
+        return list(dict.fromkeys(path for source in self.train + self.validation for path in source.files))

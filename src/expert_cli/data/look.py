@@ -1,0 +1,198 @@
+"""A first look at one source: every row is judged, none is kept.
+
+Columns are chosen by the names of all columns, and a name may turn up in the last row. The rows are judged by the names
+known so far; if a later one changes the choice, they are all judged again, by all names.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli.data.blocks import Block, check_block, read_blocks
+from expert_cli.data.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.located import Located
+from expert_cli.data.rawrows import ColumnFilter
+from expert_cli.data.rows import RowReport, Rows
+from expert_cli.data.sampling import content_rank, parse_split
+from expert_cli.errors import InputError
+from expert_cli.runconfig import DataConfig, RowFilters
+
+BAD_SHARE = 0.01
+"""The share of bad rows in a source above which it is refused."""
+
+
+@dataclass
+class Look:
+    """What was seen of one source.
+
+    start: the number of the first row of its slice. kept: for every row of the slice, block by block, whether it is good
+    and passes the filters. ranks: 16 bytes for each of these, where asked for. digests: theirs, where repeats are left out.
+    """
+
+    start: int
+    columns: Columns = field(default_factory=Columns)
+    report: RowReport = field(default_factory=RowReport)
+    kept: list[NDArray[np.bool_]] = field(default_factory=list)
+    ranks: bytearray = field(default_factory=bytearray)
+    digests: set[bytes] = field(default_factory=set)
+
+
+def look_at(located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool) -> Look:
+    """Look at all rows of a source; `seen` are the digests of earlier sources, to which those of its rows are added.
+
+    Raises InputError: no row, columns that cannot be told, more than 1 % bad rows, no row that passes the filters.
+    """
+    names = ColumnFilter(names_of_interest(data.mapping))
+    start, stop = _slice(located, names)
+    judge = _Judge(located, data, seen, ranked=ranked)
+    look = None
+    while look is None:
+        look = judge.all_rows(names, start, stop)
+    _refuse_useless(located, look, data.filters)
+    seen |= look.digests
+    return look
+
+
+def source_blocks(files: Sequence[Path], names: ColumnFilter, stop: int | None) -> Iterator[tuple[Block, int]]:
+    """Yield the first `stop` rows of a source's files in blocks, each with the number of its first row."""
+    first = 0
+    for path in files:
+        if first == stop:
+            return
+        for block in read_blocks(path, names, None if stop is None else stop - first):
+            yield block, first
+            first += block.count
+
+
+def _slice(located: Located, names: ColumnFilter) -> tuple[int, int | None]:
+    """Where the source's slice begins and ends (None = with the last row); rows are counted only where that matters.
+
+    Bad rows count, so that "train[:100]" is the same rows once they are mended.
+    """
+    split = parse_split(located.spec.split)
+    if not split.start and not split.stop:
+        return 0, None
+    if split.rows_needed is not None:
+        return int(split.start or 0), split.rows_needed
+    rows = split.rows(sum(block.count for block, _ in source_blocks(located.files, names, None)))
+    return rows.start, rows.stop
+
+
+class _Judge:
+    def __init__(self, located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool) -> None:
+        self.located = located
+        self.data = data
+        self.seen = seen
+        self.ranked = ranked
+
+    def all_rows(self, names: ColumnFilter, start: int, stop: int | None) -> Look | None:
+        """Judge the rows of the slice; None if a name that turned up late changed what was decided for earlier rows."""
+        look = Look(start)
+        columns: Columns | None = None
+        known = undecided = 0
+        blocks = source_blocks(self.located.files, names, stop)
+        for block, first in blocks:
+            if len(names.seen) != known:
+                known = len(names.seen)
+                before, columns = columns, self._choice(names)
+                if columns != before and look.kept:
+                    collections.deque(blocks, maxlen=0)  # for the rest of the names
+                    return None
+            low = max(start - first, 0)
+            if low >= block.count:
+                continue
+            look.report.read += block.count - low
+            if columns:
+                look.kept.append(self._judge(block, low, columns, look))
+            else:
+                undecided += _faults(block, low, look)
+        if undecided:
+            columns = choose_columns(names.seen, self.data.mapping, str(self.located))
+        if columns:
+            look.columns, look.report.mapping, look.report.input_column = columns, str(columns), columns.input
+        return look
+
+    def _choice(self, names: ColumnFilter) -> Columns | None:
+        """The columns by the names so far, None if these do not tell."""
+        try:
+            return choose_columns(names.seen, self.data.mapping, str(self.located))
+        except InputError:
+            return None
+
+    def _judge(self, block: Block, low: int, columns: Columns, look: Look) -> NDArray[np.bool_]:
+        """Judge the rows of a block from number `low` on."""
+        checked = check_block(block, columns, low, block.count)
+        for where, reason in checked.bad:
+            look.report.drop(reason, where)
+        passing = self._filtered(checked.rows, look)
+        kept = np.zeros(block.count - low, np.bool_)
+        kept[checked.numbers[passing] - low] = True
+        if self.ranked:
+            for row in passing:
+                look.ranks += content_rank(checked.rows.content(row), self.data.seed)
+        return kept
+
+    def _filtered(self, rows: Rows, look: Look) -> Sequence[int]:
+        """The numbers of the rows that pass the filters."""
+        filters = self.data.filters
+        if filters == RowFilters():
+            return range(len(rows))
+        kept: list[int] = []
+        for row in range(len(rows)):
+            characters = rows.characters(row)
+            digest = _digest(rows.content(row)) if filters.deduplicate else b""
+            if characters < filters.min_chars:
+                look.report.leave_out(f"shorter than {filters.min_chars} characters")
+            elif filters.max_chars is not None and characters > filters.max_chars:
+                look.report.leave_out(f"longer than {filters.max_chars} characters")
+            elif digest and (digest in self.seen or digest in look.digests):
+                look.report.leave_out("repeated")
+            else:
+                kept.append(row)
+                if digest:
+                    look.digests.add(digest)
+        return kept
+
+
+def _faults(block: Block, low: int, look: Look) -> int:
+    """Count the rows that cannot be read, of which no column need be known; return how many the others are."""
+    look.kept.append(np.zeros(block.count - low, np.bool_))
+    if block.texts is not None:
+        return block.count - low
+    faults = [row for row in islice(block.raw(), low, None) if row.fault]
+    for row in faults:
+        look.report.drop(row.fault, row.where)
+    return block.count - low - len(faults)
+
+
+def _digest(content: tuple[str, ...]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for text in content:
+        part = text.encode()
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def _refuse_useless(located: Located, look: Look, filters: RowFilters) -> None:
+    report = look.report
+    if not report.read:
+        raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
+    bad = sum(report.dropped.values())
+    if bad > BAD_SHARE * report.read:
+        listed = "; ".join(report.examples) + ("; ..." if bad > len(report.examples) else "")
+        raise InputError(
+            f"{located}: {bad} of {report.read} rows are bad: {listed}",
+            f"Mend these rows, or take them out; up to {BAD_SHARE:.0%} are left out with a warning.",
+        )
+    if filters != RowFilters() and not any(kept.any() for kept in look.kept):
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in report.filtered.items())
+        raise InputError(f"{located}: the filters leave no row of {report.read - bad} ({reasons})", 'Loosen "filters".')

@@ -1,0 +1,473 @@
+"""The stream gives what reading row by row and encoding document by document gives, whatever the files hold."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny import CONTROL_TOKENS, tiny_backend, tiny_tokenizer
+
+from expert_cli.console import Silent
+from expert_cli.data import blocks, jsonblocks, stream
+from expert_cli.data.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.encode import Encoded, Encoder, join, template_for
+from expert_cli.data.rawrows import ColumnFilter, RawRow
+from expert_cli.data.readers import read_file
+from expert_cli.data.rowcheck import append_row
+from expert_cli.data.rows import Rows
+from expert_cli.data.sampling import copies_by_weight, held_out, parse_split
+from expert_cli.data.sources import locate_data, read_training_rows
+from expert_cli.data.stream import DocumentStream, EncodedChunk
+from expert_cli.data.survey import Split, survey_data
+from expert_cli.data.templates import Template
+from expert_cli.errors import InputError
+from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+
+HF = tiny_tokenizer()
+BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
+
+
+def render(messages: list[dict[str, str]], generate: bool) -> str:
+    return str(HF.apply_chat_template(messages, tokenize=False, add_generation_prompt=generate))
+
+
+TEMPLATES = {
+    "chat": template_for(tiny_backend(), "", render_chat=render, eos_token=CONTROL_TOKENS[0]),
+    "alpaca": template_for(tiny_backend(), "alpaca", render_chat=None, eos_token=CONTROL_TOKENS[0]),
+    "everything": template_for(
+        tiny_backend(), "", render_chat=render, eos_token=CONTROL_TOKENS[0], completion_only=False
+    ),
+}
+ENCODER = Encoder(tiny_backend())
+
+
+def config(*train: SourceSpec, **changes: Any) -> DataConfig:
+    return replace(BASE, train=train, **changes)
+
+
+def source(path: Path, split: str = "train", weight: float = 1.0) -> SourceSpec:
+    return SourceSpec("file", str(path), split=split, weight=weight)
+
+
+def opened(data: DataConfig, template: Template = TEMPLATES["chat"], encoder: Encoder = ENCODER) -> DocumentStream:
+    return DocumentStream(data, survey_data(data, locate_data(data, Silent()), Silent()), template, encoder)
+
+
+def whole(chunks: Iterator[EncodedChunk]) -> Encoded:
+    return join([chunk.encoded for chunk in chunks])
+
+
+def assert_equal(found: Encoded, expected: Encoded) -> None:
+    for mine, right in zip(
+        (found.ids, found.offsets, found.trained, found.kept),
+        (expected.ids, expected.offsets, expected.trained, expected.kept),
+        strict=True,
+    ):
+        assert mine.dtype == right.dtype
+        np.testing.assert_array_equal(mine, right)
+    assert found.dropped == expected.dropped
+
+
+# Row by row, all in memory: the plain way, to hold the stream against.
+
+
+def plain_rows(data: DataConfig, split: Split) -> Rows:
+    specs = data.train if split == "train" or not data.validation else data.validation
+    good: list[Rows] = []
+    copies: list[list[int]] = []
+    seen: set[tuple[str, ...]] = set()
+    for number, spec in enumerate(specs):
+        rows = kept_rows(spec, data, seen)
+        good.append(rows)
+        copies.append(copies_by_weight(len(rows), spec.weight, data.seed, str(number)))
+    taken = Rows(good[0].kind)
+    if data.validation_share and not data.validation:
+        places = [(s, row) for s, rows in enumerate(good) for row in range(len(rows)) if copies[s][row]]
+        held = held_out([good[s].content(row) for s, row in places], data.validation_share, data.seed)
+        for place in sorted(held):
+            s, row = places[place]
+            copies[s][row] = 0
+            if split == "validation":
+                taken.extend(good[s], [row])
+        if split == "validation":
+            return taken
+    for rows, times in zip(good, copies, strict=True):
+        for turn in range(max(times, default=0)):
+            taken.extend(rows, [row for row, count in enumerate(times) if count > turn])
+    return taken
+
+
+def kept_rows(spec: SourceSpec, data: DataConfig, seen: set[tuple[str, ...]]) -> Rows:
+    names = ColumnFilter(names_of_interest(data.mapping))
+    raw = list(read_file(Path(spec.path), names))
+    chosen = parse_split(spec.split).rows(len(raw))
+    columns = choose_columns(names.seen, data.mapping, spec.path)
+    rows = Rows(columns.kind)
+    for row in raw[chosen.start : chosen.stop]:
+        if not row.fault:
+            append_row(rows, row.fields, columns, row.where)
+    kept = Rows(columns.kind)
+    for number in range(len(rows)):
+        longest = data.filters.max_chars or 10**9
+        if not data.filters.min_chars <= rows.characters(number) <= longest:
+            continue
+        if data.filters.deduplicate and rows.content(number) in seen:
+            continue
+        seen.add(rows.content(number))
+        kept.extend(rows, [number])
+    return kept
+
+
+def write_pairs(path: Path, count: int, **changes: object) -> Path:
+    """Write rows with every kind of text; `changes` replaces the answers of some rows ({"7": value})."""
+    rows = []
+    for n in range(count):
+        row: dict[str, object] = {
+            "instruction": f"question {n % 40} <|im_end|> ü{n}",
+            "input": [None, "", f"CREATE TABLE t{n}", "漢字 🦆"][n % 4],
+            "output": f"SELECT {n} -- {'x' * (n % 50)}\n",
+            "id": n,
+            "tags": ["a", str(n)],
+        }
+        if n % 7 == 0:
+            del row["input"]
+        row["output"] = changes.get(str(n), row["output"])
+        rows.append(json.dumps(row, ensure_ascii=n % 3 == 0))
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def write_conversations(path: Path, count: int) -> Path:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for n in range(count):
+            turns = [{"role": "user", "content": f"u{n}"}, {"role": "assistant", "content": f"a{n}"}]
+            turns = [{"role": "system", "content": "s"}] * (n % 2) + turns * (1 + n % 3)
+            file.write(json.dumps({"messages": turns}) + "\n")
+    return path
+
+
+def write_texts(path: Path, count: int) -> Path:
+    texts = [
+        [f"plain {n}", f"<|im_start|>user\nq{n}<|im_end|>\n<|im_start|>assistant\na{n}<|im_end|>"] for n in range(count)
+    ]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in chain(*texts)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("rows")
+    pairs = write_pairs(folder / "pairs.jsonl", 400, **{"17": "", "203": 5})
+    rows = [json.loads(line) for line in pairs.read_text(encoding="utf-8").splitlines()]
+    good = [{**row, "input": row.get("input")} for row in rows if row["output"] and row["output"] != 5]
+    pq.write_table(pa.Table.from_pylist(good), folder / "pairs.parquet", row_group_size=90)
+    (folder / "pairs.json").write_text(json.dumps(rows), encoding="utf-8")
+    return {
+        "pairs": pairs,
+        "more": write_pairs(folder / "more.ndjson", 90),
+        "parquet": folder / "pairs.parquet",
+        "list": folder / "pairs.json",
+        "messages": write_conversations(folder / "messages.jsonl", 60),
+        "text": write_texts(folder / "text.jsonl", 40),
+    }
+
+
+CONFIGS = {
+    "all": lambda f: config(source(f["pairs"])),
+    "slices": lambda f: config(source(f["pairs"], "train[30:260]"), source(f["more"], "train[-40:]")),
+    "percent": lambda f: config(source(f["parquet"], "train[10%:35%]"), source(f["list"], "train[20:120]")),
+    "weights": lambda f: config(source(f["pairs"], weight=1.4), source(f["more"], weight=0.3), source(f["list"])),
+    "none of a source": lambda f: config(source(f["pairs"], weight=0.0), source(f["more"])),
+    "split": lambda f: config(source(f["pairs"], weight=2.0), source(f["more"], weight=0.5), validation_share=0.1),
+    "filters": lambda f: config(source(f["pairs"]), source(f["more"]), filters=RowFilters(True, 30, 90)),
+    "own validation": lambda f: config(source(f["pairs"]), validation=(source(f["more"]),), validation_share=0.5),
+    "messages": lambda f: config(source(f["messages"], weight=1.5), validation_share=0.2),
+    "text": lambda f: config(source(f["text"]), filters=RowFilters(True)),
+}
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_documents_are_those_of_the_plain_way(
+    name: str, split: Split, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(blocks, "_ROWS", 37)
+    data = CONFIGS[name](files)
+    template = TEMPLATES[["chat", "alpaca", "everything"][len(name) % 3] if "messages" not in name else "chat"]
+    documents = opened(data, template)
+    if split == "validation" and not (data.validation or data.validation_share):
+        assert documents.survey.validation is None
+        return
+    rows = plain_rows(data, split)
+    assert sum(map(len, documents.survey.sources(split))) == len(rows) > 0
+    assert_equal(whole(documents.chunks(split, chunk_rows=53)), ENCODER.encode(template.documents(rows)))
+    read = read_training_rows(data, Silent())
+    assert (read.train if split == "train" else read.validation) == rows
+
+
+def test_fastokens_and_tokenizers_give_the_same_chunks(files: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("fastokens")
+    data = config(source(files["pairs"]), source(files["more"]))
+    fast = Encoder(tiny_backend(), cache=tmp_path)
+    found = whole(opened(data, encoder=fast).chunks("train"))
+    assert fast.engine.engine.name.startswith("fastokens ")
+    assert_equal(found, whole(opened(data).chunks("train")))
+
+
+def test_chunks_say_where_their_documents_are_from_and_depend_on_rows_alone(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = config(source(files["pairs"], weight=2.0), source(files["more"], "train[5:]"))
+    chunks = list(opened(data).chunks("train", chunk_rows=100))
+    assert [chunk.number for chunk in chunks] == list(range(9))
+    assert [chunk.rows for chunk in chunks] == [100] * 8 + [81]
+    first, last = chunks[0], chunks[-1]
+    assert first.numbers.tolist() == [n for n in range(101) if n != 17]
+    assert (last.sources.tolist(), last.numbers.tolist()) == ([1] * 81, list(range(9, 90)))
+    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 777)
+    again = list(opened(data).chunks("train", chunk_rows=100))
+    for found, expected in zip(again, chunks, strict=True):
+        assert_equal(found.encoded, expected.encoded)
+        assert found.numbers.tolist() == expected.numbers.tolist()
+
+
+@pytest.mark.parametrize("skip", [1, 4, 8, 9, 50])
+def test_skipped_chunks_change_nothing_of_the_others(skip: int, files: dict[str, Path]) -> None:
+    data = config(source(files["pairs"], weight=2.0), source(files["more"], "train[5:]"))
+    expected = list(opened(data).chunks("train", chunk_rows=100))[skip:]
+    found = list(opened(data).chunks("train", skip=skip, chunk_rows=100))
+    assert [chunk.number for chunk in found] == list(range(skip, 9))
+    for mine, right in zip(found, expected, strict=True):
+        assert_equal(mine.encoded, right.encoded)
+
+
+def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 1000)
+    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 3000)
+    data = config(source(files["pairs"]))
+    lengths = plain_rows(data, "train").lengths()
+    chunks = list(opened(data).chunks("train"))
+    done = 0
+    for chunk in chunks[:-1]:
+        size = sum(lengths[done : done + chunk.rows])
+        assert size >= 1000 > size - lengths[done + chunk.rows - 1]
+        done += chunk.rows
+    assert done + chunks[-1].rows == len(lengths)
+    assert_equal(whole(iter(chunks)), whole(opened(data).chunks("train", chunk_rows=10**9)))
+
+
+def test_a_late_column_that_changes_the_choice_counts_from_the_first_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 300)
+    path = tmp_path / "rows.jsonl"
+    early, late = {"text": "t", "output": "o"}, {"instruction": "i", "text": "t", "output": "o"}
+    path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [late]), encoding="utf-8")
+    with pytest.raises(InputError, match=r'200 of 201 rows are bad: .*:1: "instruction" is missing'):
+        opened(config(source(path)))
+    path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [{**early, "answer": "?"}]), "utf-8")
+    with pytest.raises(InputError, match=r'2 columns could be the response \("output", "answer"\)'):
+        opened(config(source(path)))
+    first = [{"other": 1}] * 200
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*first, *[early] * 200]), encoding="utf-8")
+    with pytest.raises(InputError, match=r'200 of 400 rows are bad: .*:1: "text" is missing'):
+        opened(config(source(path)))
+
+
+def test_bad_rows_are_said_before_anything_is_encoded(tmp_path: Path) -> None:
+    path = write_pairs(tmp_path / "rows.jsonl", 100, **{"3": None, "99": 4})
+    with pytest.raises(
+        InputError, match=r'2 of 100 rows are bad: .*:4: "output" is null; .*:100: "output" is a number'
+    ):
+        opened(config(source(path)))
+
+
+@pytest.mark.parametrize("change", ["shorter", "longer", "a bad row"])
+def test_a_file_that_changes_after_the_survey_is_refused(tmp_path: Path, change: str) -> None:
+    path = write_pairs(tmp_path / "rows.jsonl", 100)
+    documents = opened(config(source(path)))
+    if change == "a bad row":
+        write_pairs(path, 100, **{"50": 7})
+    else:
+        write_pairs(path, 99 if change == "shorter" else 101)
+    if change == "longer":  # rows that were appended since are not part of the run
+        assert sum(chunk.rows for chunk in documents.chunks("train")) == 100
+        return
+    with pytest.raises(InputError, match="the files changed while they were read"):
+        list(documents.chunks("train"))
+
+
+def test_what_the_template_refuses_ends_the_stream_with_its_place(tmp_path: Path) -> None:
+    def strict(messages: list[dict[str, str]], generate: bool) -> str:
+        if messages[0]["role"] == "system":
+            raise ValueError("no system turns")
+        return render(messages, generate)
+
+    template = template_for(tiny_backend(), "", render_chat=strict, eos_token=CONTROL_TOKENS[0])
+    path = write_conversations(tmp_path / "rows.jsonl", 4)
+    with pytest.raises(InputError, match=r"rows\.jsonl:2: the chat template refuses .*no system turns"):
+        list(opened(config(source(path)), template).chunks("train"))
+
+
+def test_a_stream_that_is_left_early_ends_its_thread(files: dict[str, Path]) -> None:
+    chunks = opened(config(source(files["pairs"]))).chunks("train", chunk_rows=10)
+    next(chunks)
+    chunks.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]
+
+
+def test_no_document_at_all_is_an_error(files: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="none of the 0 documents has a trained token"):
+        list(opened(config(source(files["pairs"], weight=0.0))).chunks("train"))
+    assert list(opened(config(source(files["pairs"]))).chunks("validation")) == []
+
+
+def test_forms_of_whole_texts_are_counted(files: dict[str, Path]) -> None:
+    documents = opened(config(source(files["text"])))
+    list(documents.chunks("train"))
+    assert documents.forms == {"plain": 40, "chatml": 40}
+
+
+# Blocks of JSON lines against the line-wise reader.
+
+COLUMNS = Columns("q", "i", "a")
+TEXT = st.one_of(
+    st.text(max_size=6), st.sampled_from(["", " ", "x", "2024-01-01", "\ud800", "\u2028", "\x00", "{}", "}\n{"])
+)
+VALUE = st.recursive(
+    st.one_of(TEXT, st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats()),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=2), inner, max_size=2)),
+    max_leaves=4,
+)
+GOOD = st.fixed_dictionaries({"q": st.text(max_size=6), "a": st.just("answer")}, optional={"i": st.text(max_size=3)})
+ROW = st.one_of(
+    GOOD,
+    GOOD,
+    st.dictionaries(st.sampled_from(["q", "a", "i", "m", "A"]), st.one_of(TEXT, VALUE), max_size=5),
+    VALUE,
+)
+GARBAGE = st.sampled_from(
+    [
+        *(
+            b"",
+            b" ",
+            b"{",
+            b"}",
+            b"{}{}",
+            b'{"q": "x", "a": "y"}{"q": "x", "a": "y"}',
+            b'{"q": "x",',
+            b'"a": "y"}',
+            b"[1]",
+        ),
+        *(b"\xff", b'{"q": "x", "a": "\xff"}', b'{"q": "x", "a": "y", "m": "\xff"}', b'{"q": "x", "a": "y", "a": "z"}'),
+        *(
+            b'{"q": "x", "a": "y", "m": %s}' % value
+            for value in (b"Inf", b"NaN", b"01", b"9" * 5000, b"1." + b"0" * 500)
+        ),
+        b'{"q": "x", "a": "y", "m": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+        b'\xef\xbb\xbf{"q": "x", "a": "y"}',
+    ]
+)
+LINE = st.one_of(
+    st.builds(lambda row, ascii_: json.dumps(row, ensure_ascii=ascii_).encode("utf-8", "replace"), ROW, st.booleans()),
+    st.builds(lambda row: json.dumps(row).encode(), GOOD),
+    GARBAGE,
+)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(LINE, max_size=12), st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.sampled_from([40, 400, 1 << 20])
+)
+def test_blocks_hold_the_rows_of_the_line_wise_reader(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], end: bytes, ended: bool, size: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "lines.jsonl"
+    path.write_bytes(end.join(lines) + (end if ended else b""))
+    expected = line_wise(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonblocks, "_BLOCK_BYTES", size)
+        assert block_wise(path) == expected
+
+
+def line_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
+    names = ColumnFilter(frozenset({"q", "i", "a"}))
+    rows, bad, count = Rows("pair"), [], 0
+    try:
+        raw: list[RawRow] = list(read_file(path, names))
+    except InputError as error:
+        return rows, [("", error.message)], 0, set()
+    for row in raw:
+        fault = row.fault or append_row(rows, row.fields, COLUMNS, row.where)
+        bad += [(row.where, fault)] if fault else []
+        count += 1
+    return rows, bad, count, set(names.seen)
+
+
+def block_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
+    names = ColumnFilter(frozenset({"q", "i", "a"}))
+    rows, bad, count = Rows("pair"), [], 0
+    try:
+        for block in blocks.read_blocks(path, names, None):
+            checked = blocks.check_block(block, COLUMNS, 0, block.count)
+            rows.extend(checked.rows, range(len(checked.rows)))
+            bad += checked.bad
+            count += block.count
+    except InputError as error:
+        return Rows("pair"), [("", error.message)], 0, set()
+    return rows, bad, count, set(names.seen)
+
+
+def test_plain_rows_are_read_column_by_column_and_odd_ones_are_not(tmp_path: Path) -> None:
+    def columnar(*lines: str) -> list[bool]:
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
+        names = ColumnFilter(frozenset({"q", "a"}))
+        return [block.texts is not None for block in blocks.read_blocks(path, names, None)]
+
+    row, other = '{"q": "x", "a": "y"}', '{"q": "x", "a": "y", "n": {"d": [1, 2]}, "f": 0.5, "b": true, "z": null}'
+    assert columnar(row, row) == [True]
+    assert columnar(other, row, other) == [True]
+    assert columnar(row, '{"q": "x", "a": "' + "y" * (2 << 20) + '"}') == [True]
+    assert columnar(row + "\r", row + "\r") == [True]
+    for odd in (
+        '{"q": "x", "a": 1}',
+        row + row,
+        "",
+        " " + row,
+        "[1]",
+        '{"q": "x", "a": "\\ud800"}',
+        '{"q": "x", "q": "y"}',
+    ):
+        assert columnar(row, odd) == [False], odd
+    late = [row] * 150 + ['{"q": "x", "a": "y", "late": 1}']
+    assert columnar(*late) == [False]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 9, 10, 11, 25, 400])
+@pytest.mark.parametrize("name", ["pairs", "parquet", "list"])
+def test_nothing_behind_a_limit_is_read(
+    name: str, limit: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(blocks, "_ROWS", 10)
+    names = ColumnFilter(names_of_interest(ColumnMapping()))
+    found = [row for block in blocks.read_blocks(files[name], names, limit) for row in block.raw()]
+    assert found == list(read_file(files[name], names))[:limit]
+    path = files["pairs"].with_name("late.jsonl")
+    path.write_text('{"q": 1}\n' * 5 + '{"prompt": 1}\n', encoding="utf-8")
+    names = ColumnFilter(names_of_interest(ColumnMapping()))
+    assert sum(block.count for block in blocks.read_blocks(path, names, 5)) == 5
+    assert names.seen == ["q"]
