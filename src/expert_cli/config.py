@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
 from expert_cli.machine import Machine
@@ -33,6 +33,7 @@ from expert_cli.runconfig import (
 from expert_cli.sourcespec import resolve_sources
 
 ROPE_TYPES = ("linear", "dynamic", "yarn", "longrope", "llama3")
+DEFAULT_SAVE_EVERY = "5m"
 RENAMED = {"num_epochs": "epochs", "evaluation_strategy": "eval_strategy"}
 QUANTIZED_TABLE = (
     "supported: lora, dora, rslora with int4, int8, bf16, fp16, none; ia3, lokr with bf16, fp16, none "
@@ -263,6 +264,9 @@ def _compute(config: TrainingConfig, machine: Machine, device: DeviceName) -> Co
         compile_backend=config.torch_compile_backend or "inductor",
         # reduce-overhead records CUDA graphs, which need batches of one fixed shape
         compile_mode="default" if config.torch_compile_mode in (None, "reduce-overhead") else config.torch_compile_mode,
+        fused_kernels=config.fused_kernels or "auto",
+        dequantized_copy=config.dequantized_copy or "auto",
+        on_oom=config.on_oom or "fit",
     )
 
 
@@ -277,9 +281,10 @@ def _dtype(config: TrainingConfig, machine: Machine, device: DeviceName) -> Dtyp
     return "bf16"
 
 
-def _attention(config: TrainingConfig) -> str:
-    asks_fused = config.use_sdpa is not False or config.flash_attention_2 or config.memory_efficient_attention
-    return "sdpa" if asks_fused else "eager"
+def _attention(config: TrainingConfig) -> Literal["fused", "flash", "eager"]:
+    if config.flash_attention_2:
+        return "flash"
+    return "fused" if config.use_sdpa is not False or config.memory_efficient_attention else "eager"
 
 
 def _checkpointing(config: TrainingConfig) -> Checkpointing:
@@ -297,6 +302,7 @@ def _watch(config: TrainingConfig) -> WatchConfig:
     asks_eval = bool(config.eval_steps or wants_best or config.early_stopping_patience)
     asks_save = bool(config.save_steps or wants_best)
     save_strategy: Strategy = config.save_strategy or ("steps" if asks_save else "no")
+    by_time = config.save_every or (DEFAULT_SAVE_EVERY if not (config.save_strategy or asks_save) else "0s")
     eval_strategy: Strategy = config.eval_strategy or (
         (save_strategy if wants_best else "steps") if asks_eval else "no"
     )
@@ -306,6 +312,7 @@ def _watch(config: TrainingConfig) -> WatchConfig:
         logging_steps=config.logging_steps or 10,
         save_strategy=save_strategy,
         save_steps=save_steps,
+        save_every_s=float(by_time[:-1]) * {"s": 1, "m": 60, "h": 3600}[by_time[-1]],
         save_total_limit=config.save_total_limit,
         eval_strategy=eval_strategy,
         eval_steps=config.eval_steps or save_steps,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
+import shutil
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
 
 from expert_cli.card import model_card
-from expert_cli.console import Reporter
+from expert_cli.console import Reporter, Silent
 from expert_cli.data.encode import Encoder
 from expert_cli.data.loader import PackedDataset, plan_packs
 from expert_cli.data.segments import Segment
@@ -23,153 +26,120 @@ from expert_cli.data.templates import Template
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.errors import InputError
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
-from expert_cli.locked import require_same
+from expert_cli.locked import identity, require_same
 from expert_cli.machine import Machine
+from expert_cli.model import isolation
 from expert_cli.model.adapter import attach
 from expert_cli.model.generate import answer
-from expert_cli.model.kernels import Kernel, kernel_plan, switch_on
+from expert_cli.model.kernels import KernelPlan, kernel_plan, settle, settle_loss, switch_on
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import decoder_layers, recompute
 from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
+from expert_cli.outcome import RunResult, Sample, document, finished
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, require_free
 from expert_cli.pretokenise import Inputs, describe, find_inputs, staged_store, store_for
 from expert_cli.runconfig import RunConfig
-from expert_cli.training.fit import fit
+from expert_cli.runlock import contents, hold
+from expert_cli.training.fit import Continuity, TrainingData, fit
 from expert_cli.training.result import FitResult
+from expert_cli.training.resume import AUTO, Resumed, find
 
 SAMPLE_TOKENS = 64
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One prompt, answered by the base model and by the expert."""
+class RunOptions:
+    """What the command line asks of a run besides its settings.
 
-    prompt: str
-    expected: str
-    before: str
-    after: str
+    overwrite: move a run that lies in the output folder aside. resume: "auto" (the newest good checkpoint, if there is one),
+    a checkpoint's folder, or "" for a new run; drift: keys of the identity that may differ then. locked: a run.json that
+    this run must agree with in data, tokenizer, base model, settings and code. trust_store: use a data set that another
+    program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied to, and
+    read from. command: what a user types to go on with this run.
+    """
 
-
-@dataclass(frozen=True)
-class RunResult:
-    """What `train` leaves and prints."""
-
-    output: Path
-    fit: FitResult
-    store: dict[str, Any]
-    kernels: dict[str, Kernel]
-    adapter_sha256: str
-    seconds: float
-    sample: Sample | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the document that INTERFACE describes; what is not measured yet is null."""
-        done = self.fit
-        return {
-            "output": str(self.output),
-            "steps": done.steps,
-            "epochs": done.epochs,
-            "loss": {"first": done.first_loss, "last": done.last_loss},
-            "eval_loss": done.eval_loss,
-            "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},
-            "tokens_per_s": done.tokens_per_s,
-            "mfu": None,
-            "step_time_shares": None,
-            "store": self.store,
-            "kernels": {name: asdict(kernel) for name, kernel in self.kernels.items()},
-            "resumed_from": None,
-            "adapter_sha256": self.adapter_sha256,
-            "seconds": self.seconds,
-            "peak_memory_mb": done.peak_memory_mb,
-            "sample": asdict(self.sample) if self.sample else None,
-        }
-
-    def summary(self) -> str:
-        """Return the lines a person reads at the end."""
-        done = self.fit
-        first, last = done.mean_losses()
-        lines = [
-            f"loss {first:.3f} -> {last:.3f} (means of the first and last 5 of {done.steps} steps), {done.seconds:.0f} s, "
-            f"{done.tokens_per_s:,.0f} real tokens/s, peak memory {done.peak_memory_mb / 1024:.1f} GB"
-        ]
-        if done.eval_loss is not None:
-            lines.append(f"evaluation loss {done.eval_loss:.3f}")
-        if self.sample:
-            sample = self.sample
-            named = {
-                "prompt": sample.prompt,
-                "before": sample.before,
-                "after": sample.after,
-                "expected": sample.expected,
-            }
-            lines += [f"{name:9} {_one_line(text)}" for name, text in named.items()]
-        return "\n".join([*lines, f"adapter   {self.output / 'adapter'}"])
+    overwrite: bool = False
+    resume: str = ""
+    drift: tuple[str, ...] = ()
+    locked: Path | None = None
+    trust_store: bool = False
+    stage: Path | None = None
+    command: str = "the same command with --resume auto"
 
 
-def train(
-    plan: Plan,
-    machine: Machine,
-    report: Reporter,
-    *,
-    overwrite: bool = False,
-    locked: Path | None = None,
-    trust_store: bool = False,
-    stage: Path | None = None,
-) -> RunResult:
+def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = RunOptions()) -> RunResult:
     """Train one expert and leave its run directory; `COMPLETE` in it is written last.
 
-    locked: a run.json that this run must agree with in data, tokenizer, base model, settings and code. trust_store: use a
-    data set that another program saved where the token store should be. stage: a folder (a faster disk) that the token
-    store is copied to, and read from.
-    Raises ExpertErrors: data or settings that cannot be used, a model that is not to be had, training that went wrong.
+    Raises ExpertErrors: data or settings that cannot be used, a model that is not to be had, training that went wrong,
+    an output folder that another run owns. In a job of several processes each calls this; the first one alone writes.
     """
+    job = PartialState(cpu=plan.run.compute.device == "cpu")
+    with hold(plan.run.output) if job.is_main_process else nullcontext():
+        done = finished(plan.run.output) if options.resume == AUTO else None
+        if done is not None:
+            report.say(f"the run in {plan.run.output} is complete: nothing is left to do")
+            return done
+        return _train(plan, machine, report if job.is_main_process else Silent(), options, job)
+
+
+def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState) -> RunResult:
     started = time.monotonic()
-    run = plan.run
-    paths = RunPaths(run.output)
+    run, paths = plan.run, RunPaths(plan.run.output)
     inputs = find_inputs(run, report)
-    if locked is not None:
-        require_same(locked, _identity(run, inputs))
-    _make_room(run.output, report, overwrite=overwrite)
-    kernels = kernel_plan(run.compute, run.model, machine)
-    for name, kernel in kernels.items():
-        report.say(f"{name:9} {kernel.used}: {kernel.reason}")
+    what = _identity(run, inputs, job.num_processes)
+    if options.locked is not None:
+        require_same(options.locked, what)
+    resumed = find(paths.checkpoints, options.resume, what, options.drift, report) if options.resume else None
+    if job.is_main_process:
+        _make_room(run.output, report, options)
     source, tokenizer, template = inputs.source, inputs.tokenizer, inputs.template
-    store = store_for(run, inputs, report, locked=locked is not None, trusting=trust_store)
-    if stage is not None:
-        store = staged_store(store, stage, report)
-    train_set = _packs(store, "train", run, report)
-    held_out = _packs(store, "validation", run, report) if run.watch.eval_strategy != "no" else None
-    if train_set is None:
-        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
-    _write_run_json(paths, plan, machine, inputs, store, kernels)
+    with job.main_process_first():
+        store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
+        if options.stage is not None:
+            store = staged_store(store, options.stage, report)
+    data = _data(store, tokenizer, run, report)
     set_seed(run.seed)
     switch_on(run.compute)
-    model = _model(source, run, report)
-    question = _question(run, inputs)
+    model, kernels = _model(source, run, kernel_plan(run.compute, run.model, machine), report)
+    for name, kernel in kernels.lines.items():
+        report.say(f"{name:9} {kernel.used}: {kernel.reason}")
+    if job.is_main_process:
+        _write_run_json(paths, plan, machine, inputs, store, kernels, what, resumed)
+    question = _question(run, inputs) if job.is_main_process else None
     before = _ask(model, question, template, tokenizer, report) if question else ""
     set_seed(run.seed)
-    done = fit(model, train_set, held_out, pad_id=tokenizer.pad_id, run=run, paths=paths, report=report)
+    continuity = Continuity(what, resumed, options.command)
+    done = fit(model, data, run=run, kernels=kernels, paths=paths, continuity=continuity, report=report)
+    if not job.is_main_process:
+        return RunResult(run.output, {})
     after = _ask(model, question, template, tokenizer, report) if question else ""
     sample = Sample(*question, before, after) if question else None
     sha256 = _save_adapter(model, source, tokenizer, plan, done, paths)
-    result = RunResult(
-        run.output, done, describe(run, store).as_json(), kernels, sha256, time.monotonic() - started, sample
-    )
-    write_json(paths.report_json, result.as_json())
+    seconds = time.monotonic() - started
+    result = RunResult(run.output, document(run.output, done, describe(run, store).as_json(), kernels, sha256, resumed.path if resumed else None, sample, seconds))
+    write_json(paths.report_json, result.document)
     write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
     return result
 
 
-def _make_room(output: Path, report: Reporter, *, overwrite: bool) -> None:
-    """Make the output folder; one that holds something is refused, or moved aside with `overwrite`."""
-    require_free(output, overwrite=overwrite)
-    if output.is_dir() and any(output.iterdir()):
+def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
+    """Make the output folder; one that holds something is refused, moved aside with `overwrite`, kept to be gone on with."""
+    require_free(output, overwrite=options.overwrite or bool(options.resume))
+    if contents(output) and not options.resume:
         aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
         output.rename(aside)
         report.say(f"the run that lay there is now {aside}")
     output.mkdir(parents=True, exist_ok=True)
+
+
+def _data(store: Tokenised, tokenizer: TokenizerInfo, run: RunConfig, report: Reporter) -> TrainingData:
+    train_set = _packs(store, "train", run, report)
+    held_out = _packs(store, "validation", run, report) if run.watch.eval_strategy != "no" else None
+    if train_set is None:
+        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
+    return TrainingData(train_set, held_out, tokenizer.pad_id)
 
 
 def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> PackedDataset | None:
@@ -190,24 +160,30 @@ def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> Pa
     return packs
 
 
-def _model(source: LocalModel, run: RunConfig, report: Reporter) -> PeftModel:
-    """Load the base model and put on it what the manifest asks: adapter, recomputation, compilation."""
+def _model(
+    source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Reporter
+) -> tuple[PeftModel, KernelPlan]:
+    """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
     base = load_base(
         source.folder,
         quantization=run.model.quantization,
         dtype=DTYPES[run.compute.dtype],
         device=run.compute.device,
-        attention=run.compute.attention,
+        attention="eager" if run.compute.attention == "eager" else "sdpa",
         rope_scaling=dict(run.model.rope_scaling),
     )
+    kernels = settle(kernels, base, run.compute)
+    autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
+    isolation.require(isolation.measure(base, kernels.layout, autocast=autocast), kernels.attention)
     model = attach(base, run.adapter)
+    kernels = settle_loss(kernels, model)
     recompute(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
     if run.compute.torch_compile:
         for layer in decoder_layers(base):
             layer.compile(backend=run.compute.compile_backend, mode=run.compute.compile_mode)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.say(f"model     {source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
-    return model
+    return model, kernels
 
 
 def _question(run: RunConfig, inputs: Inputs) -> tuple[str, str] | None:
@@ -233,6 +209,7 @@ def _save_adapter(
 ) -> str:
     """Write the adapter folder beside its place and rename it; return the hash of its weights."""
     beside = paths.adapter.with_name(".adapter.tmp")
+    shutil.rmtree(beside, ignore_errors=True)  # a run that was killed here
     base_name = source.name if source.kind == "hub" else str(source.folder)
     for config in model.peft_config.values():
         config.base_model_name_or_path = base_name
@@ -240,22 +217,35 @@ def _save_adapter(
     tokenizer.hf.save_pretrained(beside)
     write_text(beside / "README.md", model_card(plan, done))
     sync_folder(beside)
+    shutil.rmtree(paths.adapter, ignore_errors=True)
     beside.rename(paths.adapter)
     return sha256_of(paths.adapter / "adapter_model.safetensors")
 
 
 def _write_run_json(
-    paths: RunPaths, plan: Plan, machine: Machine, inputs: Inputs, store: Tokenised, kernels: dict[str, Kernel]
+    paths: RunPaths,
+    plan: Plan,
+    machine: Machine,
+    inputs: Inputs,
+    store: Tokenised,
+    kernels: KernelPlan,
+    what: dict[str, Any],
+    resumed: Resumed | None,
 ) -> None:
+    """Write what the run is; one that goes on keeps its start and adds where it went on."""
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    earlier = json.loads(paths.run_json.read_text(encoding="utf-8")) if resumed and paths.run_json.is_file() else {}
+    resumes = [*earlier.get("resumes", []), {"time": now, "from": str(resumed.path)}] if resumed is not None else []
     write_json(
         paths.run_json,
         {
             "schema_version": 1,
-            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "identity": _identity(plan.run, inputs),
+            "started": earlier.get("started", now),
+            "resumes": resumes,
+            "identity": what,
             "config": asdict(plan.run),
             "effects": [effect.as_json() for effect in plan.effects],
-            "kernels": {name: asdict(kernel) for name, kernel in kernels.items()},
+            "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
             "template": inputs.template.name,
             "data": {"files": {str(path): sha256_of(path) for path in inputs.located.files()}, **store.stats},
             "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
@@ -266,30 +256,12 @@ def _write_run_json(
     )
 
 
-def _identity(run: RunConfig, inputs: Inputs) -> dict[str, Any]:
-    """Return what a run with `--locked` must have in common with this one: contents and settings, no paths, no machine."""
-    settings = {name: asdict(getattr(run, name)) for name in ("model", "adapter", "optim", "loader", "compute")}
-    return {
-        "data": [sha256_of(path) for path in inputs.located.files()],
-        "rows": [[spec.split, spec.weight] for spec in run.data.train],
-        "base model": inputs.source.sha256,
-        "tokenizer": inputs.tokenizer.sha256,
-        "template": inputs.template.fingerprint,
-        "code": _code_sha256(),
-        "seed": run.seed,
-        "max_seq_length": run.data.max_seq_length,
-        **{f"{block}.{name}": value for block, values in settings.items() for name, value in values.items()},
-    }
-
-
-def _code_sha256() -> str:
-    """Return one hash over the package's own source files."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _one_line(text: str, limit: int = 220) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+def _identity(run: RunConfig, inputs: Inputs, processes: int) -> dict[str, Any]:
+    return identity(
+        run,
+        files=inputs.located.files(),
+        base=inputs.source.sha256,
+        tokenizer=inputs.tokenizer.sha256,
+        template=inputs.template.fingerprint,
+        processes=processes,
+    )

@@ -18,6 +18,7 @@ Strategy = Literal["no", "steps", "epoch"]
 Packing = Literal["best_fit", "concat", "off"]
 Overflow = Literal["truncate", "drop", "split", "error"]
 DeviceName = Literal["cpu", "cuda"]
+Layout = Literal["flat", "rows"]
 
 
 @dataclass(frozen=True)
@@ -142,21 +143,28 @@ class ComputeConfig:
     device: DeviceName
     dtype: Dtype
     tf32: bool
-    attention: str
+    attention: Literal["fused", "flash", "eager"]
     checkpointing: Checkpointing
     reentrant: bool
     torch_compile: bool
     compile_backend: str
     compile_mode: str
+    fused_kernels: Literal["auto", "off"]
+    dequantized_copy: Literal["auto", "always", "never"]
+    on_oom: Literal["fit", "error"]
 
 
 @dataclass(frozen=True)
 class WatchConfig:
-    """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint."""
+    """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
+
+    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps.
+    """
 
     logging_steps: int
     save_strategy: Strategy
     save_steps: int
+    save_every_s: float
     save_total_limit: int | None
     eval_strategy: Strategy
     eval_steps: int

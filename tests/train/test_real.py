@@ -33,9 +33,9 @@ def test_smollm2_learns_sql_in_four_bit(tmp_path: Path) -> None:
         ),
     )
     result = run.train(make_plan(manifest, facts, overrides), facts, Silent())
-    first, last = result.fit.mean_losses(2)
+    first, last = result.document["loss"]["first"], result.document["loss"]["last"]
     assert last < 0.8 * first
-    assert result.kernels["weights"].used == "int4"
+    assert result.document["kernels"]["weights"]["used"] == "int4"
     assert (result.output / "COMPLETE").exists()
-    assert result.sample is not None
-    assert result.sample.after != result.sample.before
+    assert result.document["sample"]
+    assert result.document["sample"]["after"] != result.document["sample"]["before"]

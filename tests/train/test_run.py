@@ -21,6 +21,7 @@ from expert_cli.config import Overrides
 from expert_cli.console import Silent
 from expert_cli.errors import InputError, LockedOrDamaged, TrainingFailed
 from expert_cli.files import sha256_of
+from expert_cli.outcome import RunResult
 from expert_cli.paths import RunPaths
 from expert_cli.plan import make_plan
 
@@ -58,33 +59,30 @@ def project(folder: Path, model: Path, rows: list[dict[str, str]] | None = None,
 def train(
     manifest: Path,
     *,
-    overwrite: bool = False,
-    locked: Path | None = None,
-    trust_store: bool = False,
-    stage: Path | None = None,
+    options: run.RunOptions = run.RunOptions(),
     **overrides: Any,
-) -> run.RunResult:
+) -> RunResult:
     facts = machine.inspect()
     plan = make_plan(manifest, facts, Overrides(**overrides))
-    return run.train(plan, facts, Silent(), overwrite=overwrite, locked=locked, trust_store=trust_store, stage=stage)
+    return run.train(plan, facts, Silent(), options)
 
 
 def test_the_run_directory_holds_what_it_should(tmp_path: Path, model: Path) -> None:
     result = train(project(tmp_path, model))
     paths = RunPaths(result.output)
     assert result.output == tmp_path / "weights" / "tiny-llama"
-    assert result.fit.steps == 6
-    assert result.fit.last_loss < result.fit.first_loss
-    assert result.adapter_sha256 == sha256_of(paths.adapter / "adapter_model.safetensors")
-    assert paths.complete.read_text(encoding="utf-8").startswith(result.adapter_sha256)
-    assert json.loads(paths.report_json.read_text(encoding="utf-8")) == json.loads(json.dumps(result.as_json()))
+    assert result.document["steps"] == 6
+    assert result.document["loss"]["last"] < result.document["loss"]["first"]
+    assert result.document["adapter_sha256"] == sha256_of(paths.adapter / "adapter_model.safetensors")
+    assert paths.complete.read_text(encoding="utf-8").startswith(result.document["adapter_sha256"])
+    assert json.loads(paths.report_json.read_text(encoding="utf-8")) == json.loads(json.dumps(result.document))
     recorded = json.loads(paths.run_json.read_text(encoding="utf-8"))
     assert recorded["data"]["files"] == {str(tmp_path / "train.jsonl"): sha256_of(tmp_path / "train.jsonl")}
-    assert recorded["store"]["key"] == result.store["key"]
+    assert recorded["store"]["key"] == result.document["store"]["key"]
     assert recorded["config"]["optim"]["batch_size"] == 8
     steps = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in steps] == [1, 2, 4, 6]
-    assert steps[0]["loss"] == pytest.approx(result.fit.first_loss, abs=1e-4)
+    assert steps[0]["loss"] == pytest.approx(result.document["loss"]["first"], abs=1e-4)
     assert (paths.adapter / "README.md").read_text(encoding="utf-8").startswith("---\nlibrary_name")
 
 
@@ -112,16 +110,16 @@ def test_peft_loads_the_adapter_and_it_is_the_trained_one(tmp_path: Path, model:
 
 def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
     hashes = [
-        train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=0), seed=seed).adapter_sha256
+        train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=0), seed=seed).document["adapter_sha256"]
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     ]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_two_workers_train_the_same_adapter(tmp_path: Path, model: Path) -> None:
-    alone = train(project(tmp_path / "a", model)).adapter_sha256
+    alone = train(project(tmp_path / "a", model)).document["adapter_sha256"]
     workers = {"dataloader_num_workers": 2, "dataloader_prefetch_factor": 2, "dataloader_persistent_workers": True}
-    assert train(project(tmp_path / "b", model, **workers)).adapter_sha256 == alone
+    assert train(project(tmp_path / "b", model, **workers)).document["adapter_sha256"] == alone
 
 
 @pytest.mark.parametrize("adapter", ["lora", "dora", "rslora", "ia3", "lokr"])
@@ -129,7 +127,7 @@ def test_every_adapter_trains(tmp_path: Path, model: Path, adapter: str) -> None
     result = train(
         project(tmp_path, model, adapter_type=adapter, feedforward_modules=["down_proj"] if adapter == "ia3" else None)
     )
-    assert result.fit.last_loss < result.fit.first_loss
+    assert result.document["loss"]["last"] < result.document["loss"]["first"]
 
 
 def test_four_bit_on_a_cpu_with_evaluations_in_between(tmp_path: Path, model: Path) -> None:
@@ -137,8 +135,8 @@ def test_four_bit_on_a_cpu_with_evaluations_in_between(tmp_path: Path, model: Pa
     written = json.loads(manifest.read_text(encoding="utf-8"))
     written["base_models"][0]["quantization"] = "int4"
     result = train(manifests.write(tmp_path, written))
-    assert result.fit.eval_loss is not None
-    assert result.fit.last_loss < result.fit.first_loss - 0.1
+    assert result.document["eval_loss"] is not None
+    assert result.document["loss"]["last"] < result.document["loss"]["first"] - 0.1
 
 
 def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path, model: Path) -> None:
@@ -149,8 +147,8 @@ def test_batches_and_accumulation_give_the_same_first_loss(tmp_path: Path, model
             tmp_path / "b", model, uneven, batch_size=1, gradient_accumulation_steps=4, max_steps=2, learning_rate=1e-6
         )
     )
-    assert narrow.fit.first_loss == pytest.approx(wide.fit.first_loss, abs=1e-6)
-    assert narrow.fit.last_loss == pytest.approx(wide.fit.last_loss, abs=1e-6)
+    assert narrow.document["loss"]["first"] == pytest.approx(wide.document["loss"]["first"], abs=1e-6)
+    assert narrow.document["loss"]["last"] == pytest.approx(wide.document["loss"]["last"], abs=1e-6)
 
 
 SCHEDULES = {
@@ -202,8 +200,8 @@ def test_an_output_that_holds_a_run_is_refused_and_overwrite_moves_it_aside(tmp_
     with pytest.raises(LockedOrDamaged, match="holds a run already") as caught:
         train(manifest)
     assert "--overwrite" in caught.value.hint
-    train(manifest, overwrite=True)
-    kept = [path for path in first.output.parent.iterdir() if path != first.output]
+    train(manifest, options=run.RunOptions(overwrite=True))
+    kept = [path for path in first.output.parent.iterdir() if path.is_dir() and path != first.output]
     assert len(kept) == 1
     assert (kept[0] / "COMPLETE").exists()
 
@@ -223,29 +221,29 @@ def test_null_limit_keeps_every_checkpoint(tmp_path: Path, model: Path) -> None:
 
 def test_early_stopping(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, eval_steps=1, early_stopping_patience=1, learning_rate=5.0, max_steps=12)
-    assert train(manifest).fit.steps < 12
+    assert train(manifest).document["steps"] < 12
 
 
 def test_fractional_epochs_and_groups_by_length(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, max_steps=None, epochs=1.5, packing=False, group_by_length=True)
     result = train(manifest)
-    assert result.fit.steps == math.ceil(1.5 * len(ROWS) / 8)
-    assert result.fit.epochs == pytest.approx(1.5)
+    assert result.document["steps"] == math.ceil(1.5 * len(ROWS) / 8)
+    assert result.document["epochs"] == pytest.approx(1.5)
 
 
 def test_the_sample_is_answered_before_and_after(tmp_path: Path, model: Path) -> None:
     rows = [{"instruction": "Say it.", "input": "", "output": "yes"}] * 16
     result = train(project(tmp_path, model, rows, max_steps=40, lr_scheduler="linear"))
-    assert result.sample is not None
-    assert result.sample.after == "yes" == result.sample.expected
-    assert result.sample.before != "yes"
+    assert result.document["sample"] is not None
+    assert result.document["sample"]["after"] == "yes" == result.document["sample"]["expected"]
+    assert result.document["sample"]["before"] != "yes"
 
 
 def test_schema_one_trains(tmp_path: Path, model: Path) -> None:
     manifest = json.loads(project(tmp_path, model).read_text(encoding="utf-8"))
     base = manifest.pop("base_models")[0]
     manifest |= {"schema_version": "1.0", "base_model": base, "adapters": [{"type": "lora", "r": 4}]}
-    assert train(manifests.write(tmp_path, manifest)).fit.steps == 6
+    assert train(manifests.write(tmp_path, manifest)).document["steps"] == 6
 
 
 def test_rows_without_an_answer_are_refused(tmp_path: Path, model: Path) -> None:
@@ -257,7 +255,7 @@ def test_rows_without_an_answer_are_refused(tmp_path: Path, model: Path) -> None
 def test_compiled_layers_give_the_same_losses(tmp_path: Path, model: Path) -> None:
     plain = train(project(tmp_path / "a", model, max_steps=2))
     compiled = train(project(tmp_path / "b", model, max_steps=2, torch_compile=True, torch_compile_backend="eager"))
-    assert compiled.fit.last_loss == pytest.approx(plain.fit.last_loss, abs=1e-5)
+    assert compiled.document["loss"]["last"] == pytest.approx(plain.document["loss"]["last"], abs=1e-5)
 
 
 def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path, model: Path) -> None:
@@ -278,28 +276,28 @@ def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path, model: Path) -> Non
 
 def test_the_store_is_built_once_and_another_length_reuses_it(tmp_path: Path, model: Path) -> None:
     first = train(project(tmp_path, model, max_steps=1))
-    again = train(project(tmp_path, model, max_steps=1, max_seq_length=128), overwrite=True)
-    assert (first.store["status"], again.store["status"]) == ("built", "hit")
-    assert first.store["key"] == again.store["key"]
-    assert again.store["packing"]["sequences"] < first.store["packing"]["sequences"]
+    again = train(project(tmp_path, model, max_steps=1, max_seq_length=128), options=run.RunOptions(overwrite=True))
+    assert (first.document["store"]["status"], again.document["store"]["status"]) == ("built", "hit")
+    assert first.document["store"]["key"] == again.document["store"]["key"]
+    assert again.document["store"]["packing"]["sequences"] < first.document["store"]["packing"]["sequences"]
 
 
 def test_a_changed_row_rebuilds_and_says_so(tmp_path: Path, model: Path) -> None:
     train(project(tmp_path, model, max_steps=1))
-    changed = train(project(tmp_path, model, [*ROWS, ROWS[0]], max_steps=1), overwrite=True)
-    assert changed.store["status"] == "rebuilt"
+    changed = train(project(tmp_path, model, [*ROWS, ROWS[0]], max_steps=1), options=run.RunOptions(overwrite=True))
+    assert changed.document["store"]["status"] == "rebuilt"
 
 
 def test_locked_accepts_the_same_and_refuses_what_differs(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, max_steps=2)
     first = train(manifest, output=tmp_path / "a")
     recorded = tmp_path / "a" / "run.json"
-    same = train(manifest, output=tmp_path / "b", locked=recorded)
-    assert same.adapter_sha256 == first.adapter_sha256
+    same = train(manifest, output=tmp_path / "b", options=run.RunOptions(locked=recorded))
+    assert same.document["adapter_sha256"] == first.document["adapter_sha256"]
     with pytest.raises(LockedOrDamaged, match=r"optim.learning_rate: 0.02 -> 0.5"):
-        train(project(tmp_path, model, max_steps=2, learning_rate=0.5), output=tmp_path / "c", locked=recorded)
+        train(project(tmp_path, model, max_steps=2, learning_rate=0.5), output=tmp_path / "c", options=run.RunOptions(locked=recorded))
     with pytest.raises(LockedOrDamaged, match="data: "):
-        train(project(tmp_path, model, ROWS[1:], max_steps=2), output=tmp_path / "c", locked=recorded)
+        train(project(tmp_path, model, ROWS[1:], max_steps=2), output=tmp_path / "c", options=run.RunOptions(locked=recorded))
     assert not (tmp_path / "c").exists()
 
 
@@ -307,20 +305,20 @@ def test_a_foreign_store_is_used_only_if_trusted_and_only_if_its_ids_fit(tmp_pat
     manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
     rows = {"input_ids": [[5, 6, 7, 8]] * 64, "completion_mask": [[False, True, True, True]] * 64}
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
-    assert train(manifest).store["status"] == "built"
-    trusted = train(manifest, overwrite=True, trust_store=True)
-    assert trusted.store["path"] == str(tmp_path / "tokenized")
-    assert trusted.store["tokens"] == 256
+    assert train(manifest).document["store"]["status"] == "built"
+    trusted = train(manifest, options=run.RunOptions(overwrite=True, trust_store=True))
+    assert trusted.document["store"]["path"] == str(tmp_path / "tokenized")
+    assert trusted.document["store"]["tokens"] == 256
     shutil.rmtree(tmp_path / "tokenized")
     rows["input_ids"] = [[5, 6, 7, 100_000]] * 64
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
     with pytest.raises(LockedOrDamaged, match="100000"):
-        train(manifest, overwrite=True, trust_store=True)
+        train(manifest, options=run.RunOptions(overwrite=True, trust_store=True))
 
 
 def test_a_staged_store_trains_the_same_adapter(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, max_steps=2)
     plain = train(manifest, output=tmp_path / "a")
-    staged = train(manifest, output=tmp_path / "b", stage=tmp_path / "fast")
-    assert staged.adapter_sha256 == plain.adapter_sha256
-    assert Path(staged.store["path"]).is_relative_to(tmp_path / "fast")
+    staged = train(manifest, output=tmp_path / "b", options=run.RunOptions(stage=tmp_path / "fast"))
+    assert staged.document["adapter_sha256"] == plain.document["adapter_sha256"]
+    assert Path(staged.document["store"]["path"]).is_relative_to(tmp_path / "fast")

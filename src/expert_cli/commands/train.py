@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +31,13 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
     ] = None,
+    resume: Annotated[
+        str,
+        typer.Option(metavar="auto|PATH", help="Go on: with the newest good checkpoint (auto) or the one in PATH."),
+    ] = "",
+    allow_drift: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="With --resume: what may differ from before; repeatable.")
+    ] = None,
     locked: Annotated[
         Path | None,
         typer.Option(help="A run.json: refuse (exit 6) if data, tokenizer, base model, settings or code differ."),
@@ -53,6 +62,8 @@ def train(
         expert-cli train -m experts/expert-sql/manifest.json --base-model smollm2 --dataset rows.jsonl --max-steps 40
 
         expert-cli train -m experts/expert-sql/manifest.json --set training.config.learning_rate=1e-4
+
+        expert-cli train -m experts/expert-sql/manifest.json --resume auto
     """
     from expert_cli import machine
     from expert_cli.commands.effects_table import show_effects
@@ -80,7 +91,7 @@ def train(
     if facts.first_words:
         console.warn(facts.first_words)
     plan = make_plan(manifest, facts, overrides)
-    require_free(plan.run.output, overwrite=overwrite)
+    require_free(plan.run.output, overwrite=overwrite or bool(resume))
     require_data(plan.run)
     for warning in plan.warnings:
         console.warn(str(warning))
@@ -93,8 +104,19 @@ def train(
     quiet_imports()
     from expert_cli import run
 
-    result = run.train(plan, facts, console, overwrite=overwrite, locked=locked, trust_store=trust_store, stage=stage)
+    options = run.RunOptions(
+        overwrite, resume, tuple(allow_drift or ()), locked, trust_store, stage, again(sys.argv[1:])
+    )
+    result = run.train(plan, facts, console, options)
+    if os.environ.get("RANK", "0") != "0":
+        return
     if as_json:
-        console.document(result.as_json())
+        console.document(result.document)
     else:
         console.text(result.summary())
+
+
+def again(words: list[str]) -> str:
+    """Return the command line that goes on with a run started by `words`."""
+    kept = [word for n, word in enumerate(words) if word not in ("--overwrite", "--resume") and words[n - 1 : n] != ["--resume"]]
+    return shlex.join(["expert-cli", *(word for word in kept if not word.startswith("--resume=")), "--resume", "auto"])

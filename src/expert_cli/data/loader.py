@@ -1,32 +1,28 @@
-"""Documents become batches: packs of documents that do not see each other, in an order that follows from a seed.
+"""Documents become packs: rows of documents that do not see each other, over the memory-mapped store.
 
-One pack of a batch, as the model gets it (documents A and B, two places of padding):
+One pack (documents A and B):
 
-    input_ids     A0 A1 A2 A3 B0 B1 B2 .  .
-    position_ids  0  1  2  3  0  1  2  0  0      where it returns to 0 a new document begins
-    labels        -  -  A2 A3 -  -  B2 -  -      "-" is -100: prompts, first tokens, padding
+    input_ids     A0 A1 A2 A3 B0 B1 B2
+    position_ids  0  1  2  3  0  1  2      where it returns to 0 a new document begins
+    labels        -  -  A2 A3 -  -  B2     "-" is -100: prompts and first tokens
 
-There is no attention mask: transformers builds the block-diagonal one from position_ids if none is given and no cache is
-used. Labels are masked by position, never by id, since the padding id may be the end token's.
+Labels are masked by position, never by id, since the padding id may be the end token's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
 
 from expert_cli.data.documents import Documents
-from expert_cli.data.order import EpochOrder, epoch_order
 from expert_cli.data.packing import Fitted, Packs, concat, fit_lengths, pack, single
 from expert_cli.runconfig import Overflow, Packing
 
 IGNORED = -100
-_MEGABATCH = 50
+FILLER = -1
+"""The index of a pack without tokens: what a process gets where the last step of an epoch has no pack left for it."""
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
@@ -52,8 +48,16 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         """Return the number of packs."""
         return len(self.packs)
 
+    @property
+    def document_lengths(self) -> NDArray[np.int64]:
+        """Tokens of every piece of a document that lies in a pack, int64 [pieces]."""
+        return self.packs.stops - self.packs.starts
+
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        """Return one pack."""
+        """Return one pack; `FILLER` gives one without tokens."""
+        if index == FILLER:
+            empty = torch.empty(0, dtype=torch.int64)
+            return {"input_ids": empty, "labels": empty, "position_ids": empty}
         ids, labels, positions = [], [], []
         for piece in range(int(self.packs.offsets[index]), int(self.packs.offsets[index + 1])):
             tokens, trained = self._piece(piece)
@@ -116,86 +120,3 @@ def shorten(
         kept.append(np.arange(prompt, len(ids)))
     chosen = np.concatenate(kept)
     return ids[chosen], trained[chosen]
-
-
-@dataclass(frozen=True)
-class Collator:
-    """Pads packs to the longest of them: `input_ids`, `labels`, `position_ids`, each int64 [packs, longest].
-
-    `real_tokens`, int64 [], counts what is not padding; the Trainer takes it out before the model sees the batch.
-    """
-
-    pad_id: int
-
-    def __call__(self, rows: Sequence[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-        """Return one batch, padded on the right; every place of padding is a document of its own."""
-        shape = (len(rows), max(len(row["input_ids"]) for row in rows))
-        ids = torch.full(shape, self.pad_id, dtype=torch.int64)
-        labels = torch.full(shape, IGNORED, dtype=torch.int64)
-        positions = torch.zeros(shape, dtype=torch.int64)
-        for n, row in enumerate(rows):
-            length = len(row["input_ids"])
-            ids[n, :length] = row["input_ids"]
-            labels[n, :length] = row["labels"]
-            positions[n, :length] = row["position_ids"]
-        real = torch.tensor(sum(len(row["input_ids"]) for row in rows))
-        return {"input_ids": ids, "labels": labels, "position_ids": positions, "real_tokens": real}
-
-
-class SeededSampler(Sampler[int]):
-    """All packs in the order of (seed, epoch); place n of it costs the same whatever n is."""
-
-    def __init__(self, packs: int, seed: int) -> None:
-        """Take the number of packs and the run's seed."""
-        self.packs = packs
-        self.seed = seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of `epoch`, counted from 0; the Trainer calls this."""
-        self.epoch = epoch
-
-    def order(self) -> EpochOrder:
-        """Return the order of the chosen epoch."""
-        return epoch_order(self.packs, self.seed, self.epoch)
-
-    def __len__(self) -> int:
-        """Return the number of packs."""
-        return self.packs
-
-    def __iter__(self) -> Iterator[int]:
-        """Yield every pack's number once."""
-        yield from self.order().permutation().tolist()
-
-
-class LengthGroupedSampler(Sampler[int]):
-    """An order in which neighbours have similar lengths; the same for the same seed and epoch.
-
-    Rows are shuffled, sorted by length within stretches of 50 batches, and the batches shuffled; a short batch comes last.
-    """
-
-    def __init__(self, lengths: Sequence[int] | NDArray[np.int64], batch_size: int, seed: int) -> None:
-        """Take the length of every row and the rows of a batch."""
-        self.lengths = np.asarray(lengths)
-        self.batch_size = batch_size
-        self.seed = seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of `epoch`, counted from 0; the Trainer calls this."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.lengths)
-
-    def __iter__(self) -> Iterator[int]:
-        """Yield every row's number once."""
-        random = np.random.default_rng((self.seed, self.epoch))
-        order = random.permutation(len(self.lengths))
-        stretch = self.batch_size * _MEGABATCH
-        stretches = [order[i : i + stretch] for i in range(0, len(order), stretch)]
-        order = np.concatenate([s[np.argsort(-self.lengths[s], kind="stable")] for s in stretches] or [order])
-        whole = len(order) // self.batch_size * self.batch_size
-        batches = random.permutation(order[:whole].reshape(-1, self.batch_size))
-        yield from np.concatenate([batches.reshape(-1), order[whole:]]).tolist()

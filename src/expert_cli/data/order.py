@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _ROUNDS = 16  # with 12, some of the 120 orders of 5 packs come visibly more often than others
+_MEGABATCH = 50
 
 
 @dataclass(frozen=True)
@@ -75,3 +76,29 @@ def _mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)
     return mixed
+
+
+@dataclass(frozen=True)
+class DrawnOrder:
+    """An order held as a whole: int64 [packs]."""
+
+    indices: NDArray[np.int64]
+
+    def at(self, places: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Return the indices at `places`."""
+        return self.indices[places]
+
+
+def grouped_order(lengths: NDArray[np.integer[Any]], batch_size: int, seed: int, epoch: int) -> DrawnOrder:
+    """Return an order in which neighbours have similar lengths; the same for the same seed and epoch.
+
+    Rows are shuffled, sorted by length within stretches of 50 batches, and the batches shuffled; a short batch comes last.
+    """
+    random = np.random.default_rng((seed, epoch))
+    order = random.permutation(len(lengths))
+    stretch = batch_size * _MEGABATCH
+    stretches = [order[i : i + stretch] for i in range(0, len(order), stretch)]
+    order = np.concatenate([s[np.argsort(-lengths[s], kind="stable")] for s in stretches] or [order])
+    whole = len(order) // batch_size * batch_size
+    batches = random.permutation(order[:whole].reshape(-1, batch_size))
+    return DrawnOrder(np.concatenate([batches.reshape(-1), order[whole:]]))

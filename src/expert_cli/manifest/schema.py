@@ -162,16 +162,24 @@ class TrainingConfig(Strict):
     """Replay recorded GPU work; needs batches of one fixed shape."""
     cuda_graph_warmup_steps: NotNegative | None = None
     """Steps before the recording."""
+    fused_kernels: Literal["auto", "off"] | None = None
+    """Liger's fused kernels where they are installed and there is a GPU."""
+    dequantized_copy: Literal["auto", "always", "never"] | None = None
+    """Unpack 4-bit weights once instead of at every step; auto: where memory allows."""
+    on_oom: Literal["fit", "error"] | None = None
+    """When the first step does not fit the GPU: a smaller micro-batch at the same effective batch (fit), or stop."""
     optim: Literal[OPTIMIZERS] | None = None  # type: ignore[valid-type]
     """Optimizer; adamw_torch_fused where it is not written."""
     logging_steps: Positive | None = None
     """Steps between two log lines; 10 where it is not written."""
     save_strategy: Strategy | None = None
-    """When checkpoints are written; "no" where nothing asks for one."""
+    """When checkpoints are written; by time (`save_every`) where it is not written."""
     save_steps: Positive | None = None
     """Steps between two checkpoints; 500 where it is not written."""
+    save_every: Annotated[str, Field(pattern=r"^[1-9][0-9]*[smh]$")] | None = None
+    """Time between two checkpoints ("30s", "5m", "1h"); 5m where nothing says when to save."""
     save_total_limit: Positive | None = None
-    """Checkpoints that are kept; null keeps all."""
+    """Checkpoints that are kept, at least 2; null keeps all."""
     evaluation_strategy: Strategy | None = None
     """Old name of `eval_strategy`."""
     eval_strategy: Strategy | None = None

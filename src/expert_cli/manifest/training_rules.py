@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from expert_cli.machine import Machine
+from expert_cli.machine import Machine, has_package
 from expert_cli.manifest.schema import TrainingConfig
 from expert_cli.runconfig import RunConfig
 
@@ -161,25 +161,56 @@ def _tf32(f: Facts) -> Outcome:
     return not_used("no GPU" if f.run.compute.device == "cpu" else "this GPU has no TF32 (it came with Ampere)")
 
 
+ATTENTION = {
+    "fused": "documents attend within themselves by fused kernels (the kernel plan names them)",
+    "flash": "flash-attn where it is installed, else PyTorch's own kernels",
+    "eager": "attention with a mask of tokens x tokens",
+}
+
+
 def _sdpa(f: Facts) -> Outcome:
     got = f.run.compute.attention
-    if f.config.use_sdpa is False and got == "sdpa":
-        return adjusted("sdpa", "the other attention keys ask for what only SDPA gives here")
-    return applied(f"attention: {got}")
+    if f.config.use_sdpa is False and got != "eager":
+        return adjusted(got, "the other attention keys ask for fused kernels")
+    return applied(ATTENTION[got])
 
 
 def _flash(f: Facts) -> Outcome:
-    if not f.config.flash_attention_2:
-        return applied(f"attention: {f.run.compute.attention}")
-    return adjusted(
-        f.run.compute.attention, "flash-attn does not keep packed documents apart in batches of several rows"
-    )
+    got = f.run.compute
+    if not f.config.flash_attention_2 or (got.device == "cuda" and has_package("flash_attn")):
+        return applied(ATTENTION[got.attention])
+    why = "flash-attn needs a GPU" if got.device == "cpu" else "flash-attn is not installed"
+    return adjusted("fused", f"{why}; PyTorch's kernels keep packed documents apart too")
 
 
 def _memory_efficient(f: Facts) -> Outcome:
-    if f.config.memory_efficient_attention is False:
-        return applied(f"attention: {f.run.compute.attention}")
-    return applied(f"{f.run.compute.attention} keeps no full score matrix where its kernels allow")
+    return applied(ATTENTION[f.run.compute.attention])
+
+
+def _copy(f: Facts) -> Outcome:
+    if f.run.model.quantization != "int4":
+        return not_used(f"the weights are {f.run.model.quantization}")
+    words = {"auto": "where memory allows", "always": "always", "never": "never"}
+    return applied(f"4-bit weights are unpacked once: {words[f.run.compute.dequantized_copy]}")
+
+
+def _fused(f: Facts) -> Outcome:
+    if f.run.compute.fused_kernels == "off":
+        return applied("no fused kernels but PyTorch's")
+    if f.run.compute.device == "cpu":
+        return not_used("Liger's kernels need a GPU")
+    return applied("Liger's kernels are used") if has_package("liger_kernel") else not_used("liger-kernel is not installed")
+
+
+def _on_oom(f: Facts) -> Outcome:
+    if f.run.compute.device == "cpu":
+        return not_used("no GPU: nothing is probed")
+    what = {"fit": "the micro-batch is halved until a full step fits", "error": "a step that does not fit ends the run"}
+    return applied(what[f.run.compute.on_oom])
+
+
+def _save_every(f: Facts) -> Outcome:
+    return applied(f"a checkpoint every {f.run.watch.save_every_s:g} s of training, at a step's end")
 
 
 def _checkpointing(f: Facts) -> Outcome:
@@ -216,19 +247,19 @@ def _compile_mode(f: Facts) -> Outcome:
     if not f.run.compute.torch_compile:
         return not_used("torch_compile is off")
     if f.run.compute.compile_mode != f.config.torch_compile_mode:
-        return adjusted(f.run.compute.compile_mode, "it records CUDA graphs, and batches vary in shape")
+        return adjusted(f.run.compute.compile_mode, "it records CUDA graphs, which gradient accumulation overwrites")
     return applied("what the compiler optimises for")
 
 
 def _cuda_graphs(f: Facts) -> Outcome:
     if f.config.use_cuda_graphs is False:
         return applied("no graphs are recorded")
-    return not_used("graphs need batches of one fixed shape, and rows are padded to the longest of their batch")
+    return not_used("no graphs are recorded: the documents of a batch differ from step to step")
 
 
 def _saves(effect: str) -> Rule:
     def rule(f: Facts) -> Outcome:
-        return applied(effect) if f.run.watch.save_strategy != "no" else not_used("no checkpoints are written")
+        return applied(effect) if _writes_checkpoints(f) else not_used("no checkpoints are written")
 
     return rule
 
@@ -255,10 +286,16 @@ def _in_steps(of: Literal["save", "eval"]) -> Rule:
     return rule
 
 
+def _writes_checkpoints(f: Facts) -> bool:
+    return f.run.watch.save_strategy != "no" or f.run.watch.save_every_s > 0
+
+
 def _limit(f: Facts) -> Outcome:
-    if f.run.watch.save_strategy == "no":
-        return not_used("no checkpoints are written")
     limit = f.run.watch.save_total_limit
+    if not _writes_checkpoints(f):
+        return not_used("no checkpoints are written")
+    if limit == 1:
+        return adjusted("2", "the newest checkpoint may be damaged when the machine fails")
     return applied("every checkpoint is kept" if limit is None else f"the newest {limit} checkpoints are kept")
 
 
@@ -306,7 +343,7 @@ RULES: Mapping[str, Rule] = {
     "dataloader_num_workers": lambda f: applied(f"{f.run.loader.num_workers} processes prepare batches"),
     "dataloader_pin_memory": _pin_memory,
     "dataloader_prefetch_factor": _workers_only("batches prepared ahead by each worker"),
-    "dataloader_persistent_workers": _workers_only("workers live on between epochs"),
+    "dataloader_persistent_workers": _workers_only("the same workers serve every epoch, whatever this says"),
     "fp16": _precision("fp16"),
     "bf16": _precision("bf16"),
     "use_tf32": _tf32,
@@ -323,6 +360,10 @@ RULES: Mapping[str, Rule] = {
     "torch_compile_mode": _compile_mode,
     "use_cuda_graphs": _cuda_graphs,
     "cuda_graph_warmup_steps": lambda _: not_used("no graphs are recorded"),
+    "fused_kernels": _fused,
+    "dequantized_copy": _copy,
+    "on_oom": _on_oom,
+    "save_every": _save_every,
     "optim": lambda f: applied(f"optimizer {f.run.optim.optim}"),
     "logging_steps": lambda f: applied(f"a log line every {f.run.watch.logging_steps} steps"),
     "save_strategy": lambda f: applied(f'checkpoints: "{f.run.watch.save_strategy}"'),

@@ -8,13 +8,15 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
+from expert_cli.model.attention import plain_attention
+
 
 def answer(model: Any, prompt: Sequence[int], tokenizer: Tokenizer, *, end_id: int, max_new_tokens: int) -> str:
     """Return what the model writes after `prompt` up to its end token. The model's mode (train or eval) is kept."""
     was_training = model.training
     model.eval()
     ids = torch.tensor([list(prompt)], device=model.device)
-    with torch.no_grad(), torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=_has_bf16(model)):
+    with plain_attention(model.get_base_model()), torch.no_grad(), torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=_has_bf16(model)):
         written = model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),

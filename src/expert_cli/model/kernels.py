@@ -1,13 +1,25 @@
-"""What the machine is made to do, and why: one line a choice."""
+"""What the machine is made to do, and why: asked x available -> one plan, a reason a line."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
-from expert_cli.machine import Machine
-from expert_cli.runconfig import ComputeConfig, ModelConfig
+from expert_cli.machine import Machine, has_package
+from expert_cli.model import attention
+from expert_cli.model.copies import copy_bytes, unpack
+from expert_cli.model.loss import can_skip_logits
+from expert_cli.model.quantise import DTYPES
+from expert_cli.runconfig import ComputeConfig, Layout, ModelConfig
+
+FLAT = ("documents", "varlen", "flash_attention_2")
+"""Back ends that take documents end to end in one row; the others get one row a pack and a mask."""
+SPARE = 3
+"""A copy of the weights is made where this many times its size is free: activations need room too."""
 
 
 @dataclass(frozen=True)
@@ -18,34 +30,73 @@ class Kernel:
     reason: str
 
 
-def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) -> dict[str, Kernel]:
-    """Return the choices by name, in the order in which they are worth reading."""
+@dataclass(frozen=True)
+class KernelPlan:
+    """Every choice that the step rests on. lines: the same in words, in the order in which they are worth reading.
+
+    copy: 4-bit weights are unpacked once. full_logits: the model makes its logits itself. fixed_shape: every batch has the
+    same number of tokens.
+    """
+
+    attention: str
+    layout: Layout
+    copy: bool
+    full_logits: bool
+    fused: bool
+    fixed_shape: bool
+    lines: Mapping[str, Kernel]
+
+    def with_line(self, name: str, used: str, reason: str, **changes: Any) -> KernelPlan:
+        """Return the plan with one choice made anew."""
+        return replace(self, lines={**self.lines, name: Kernel(used, reason)}, **changes)
+
+
+def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) -> KernelPlan:
+    """Return the plan before the model is there; `settle` adds what only the model tells."""
     on_gpu = compute.device == "cuda"
-    where = machine.gpus[0].name if on_gpu else f"{machine.cores} CPU cores"
-    native = machine.gpus[0].has_bf16 if on_gpu else machine.cpu_bf16
-    dtype_reason = {
-        "bf16": "native here" if native else "asked for; this machine emulates it",
-        "fp16": "this GPU has no bfloat16, or fp16 was asked for",
-        "fp32": "asked for, or the best this machine does without bfloat16",
-    }[compute.dtype]
-    if compute.tf32:
-        tf32_reason = "fp32 matrix products use it; bf16 ones do not need it"
-    else:
-        tf32_reason = "not asked for, or older than Ampere" if on_gpu else "only NVIDIA GPUs have it"
-    four_bit = "NF4, double quantisation" if model.quantization == "int4" else "as the manifest says"
-    return {
-        "device": Kernel(compute.device, where),
-        "weights": Kernel(model.quantization, four_bit),
-        "dtype": Kernel(compute.dtype, dtype_reason),
-        "tf32": Kernel("on" if compute.tf32 else "off", tf32_reason),
-        "attention": Kernel(
-            compute.attention, "PyTorch's fused kernels" if compute.attention == "sdpa" else "as asked"
+    backend, why = _attention(compute, machine)
+    fused = on_gpu and compute.fused_kernels != "off" and has_package("liger_kernel")
+    lines = {
+        "device": Kernel(compute.device, machine.gpus[0].name if on_gpu else f"{machine.cores} CPU cores"),
+        "weights": Kernel(
+            model.quantization, "NF4, double quantisation" if model.quantization == "int4" else "as the manifest says"
         ),
+        "dtype": Kernel(compute.dtype, _dtype_reason(compute, machine)),
+        "tf32": Kernel("on" if compute.tf32 else "off", _tf32_reason(compute)),
+        "attention": Kernel(backend, why),
+        "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
         "compile": Kernel(
             compute.compile_backend if compute.torch_compile else "off",
             f"every decoder layer, mode {compute.compile_mode}" if compute.torch_compile else "not asked for",
         ),
+        "fused": Kernel("liger" if fused else "off", _fused_reason(compute, fused=fused)),
     }
+    layout: Layout = "flat" if backend in FLAT else "rows"
+    return KernelPlan(backend, layout, False, False, fused, compute.torch_compile, lines)
+
+
+def settle(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+    """Make the plan's choices real on a base model without adapter and return the plan with what was possible.
+
+    Unpacks 4-bit weights where there is room, fuses kernels, sets the attention back end.
+    """
+    plan = _copied(plan, model, compute)
+    if plan.fused:
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+        _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
+    reason = attention.why_not(model) if plan.attention in attention.NAMES else ""
+    if reason:
+        own = model.config._attn_implementation
+        return plan.with_line("attention", own, f"{reason}; a mask keeps documents apart", attention=own, layout="rows")
+    attention.use(model, plan.attention)
+    return plan
+
+
+def settle_loss(plan: KernelPlan, model: Any) -> KernelPlan:
+    """Return the plan with the way the loss of this model, adapter on, can be taken."""
+    reason = can_skip_logits(model)
+    return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
 
 def switch_on(compute: ComputeConfig) -> None:
@@ -53,3 +104,66 @@ def switch_on(compute: ComputeConfig) -> None:
     if compute.device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = compute.tf32
         torch.backends.cudnn.allow_tf32 = compute.tf32
+
+
+def _attention(compute: ComputeConfig, machine: Machine) -> tuple[str, str]:
+    """Return the back end and the reason."""
+    if compute.attention == "eager":
+        return "eager", "as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square"
+    if compute.device == "cpu":
+        asked = "flash-attn needs a GPU; " if compute.attention == "flash" else ""
+        return "documents", f"{asked}each document by itself through PyTorch's SDPA, no mask, no padding"
+    if compute.attention == "flash" and has_package("flash_attn") and compute.dtype != "fp32":
+        return "flash_attention_2", "as asked; documents are told apart by their borders"
+    missing = "flash-attn is not installed; " if compute.attention == "flash" else ""
+    has_varlen = importlib.util.find_spec("torch.nn.attention.varlen") is not None
+    if has_varlen and machine.gpus[0].has_bf16 and compute.dtype != "fp32":
+        return "varlen", f"{missing}FlashAttention inside PyTorch; memory grows with the tokens, not their square"
+    short = "fp32" if compute.dtype == "fp32" else "this GPU is older than Ampere" if has_varlen else "this torch is older than 2.10"
+    return "documents", f"{missing}{short}: each document by itself through PyTorch's SDPA"
+
+
+def _dtype_reason(compute: ComputeConfig, machine: Machine) -> str:
+    native = machine.gpus[0].has_bf16 if compute.device == "cuda" else machine.cpu_bf16
+    return {
+        "bf16": "native here" if native else "asked for; this machine emulates it",
+        "fp16": "this GPU has no bfloat16, or fp16 was asked for",
+        "fp32": "asked for, or the best this machine does without bfloat16",
+    }[compute.dtype]
+
+
+def _tf32_reason(compute: ComputeConfig) -> str:
+    if compute.tf32:
+        return "fp32 matrix products use it; bf16 ones do not need it"
+    return "not asked for, or older than Ampere" if compute.device == "cuda" else "only NVIDIA GPUs have it"
+
+
+def _fused_reason(compute: ComputeConfig, *, fused: bool) -> str:
+    if fused:
+        return "Liger's norms, rotary embeddings and activations"
+    if compute.fused_kernels == "off":
+        return "switched off"
+    return "needs a GPU" if compute.device == "cpu" else 'liger-kernel is not installed: pip install "expert-cli[kernels]"'
+
+
+def _copied(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+    """Unpack 4-bit weights once, where that was asked for or there is room."""
+    needed = copy_bytes(model)
+    if not needed:
+        return plan
+    asked = compute.dequantized_copy
+    free = _free_bytes(compute.device)
+    room = f"{needed / 2**20:,.0f} MB, {free / 2**20:,.0f} MB are free"
+    if asked == "never" or (asked == "auto" and free < SPARE * needed):
+        why = "as asked" if asked == "never" else f"an unpacked copy takes {room}"
+        return plan.with_line("copy", "off", f"{why}: weights are unpacked at every step")
+    unpack(model, DTYPES[compute.dtype])
+    return plan.with_line("copy", compute.dtype, f"NF4 unpacked once instead of at every step ({room})", copy=True)
+
+
+def _free_bytes(device: str) -> int:
+    if device == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    import psutil
+
+    return int(psutil.virtual_memory().available)

@@ -25,15 +25,15 @@ def training_arguments(run: RunConfig, checkpoints: Path) -> TrainingArguments:
         **_steps(run),
         **_loader(run),
         **_compute(run),
-        **_watch(run),
+        report_to=[name for name in run.watch.report_to if name != "tensorboard"] or "none",
         seed=run.seed,
         data_seed=run.seed,
+        # Logging, evaluation and checkpoints are the trainer's own.
+        save_strategy="no",
+        eval_strategy="no",
+        logging_strategy="no",
         remove_unused_columns=False,
-        prediction_loss_only=True,
         disable_tqdm=True,
-        # On, it logs a NaN loss as 0.0.
-        logging_nan_inf_filter=False,
-        logging_first_step=True,
     )
 
 
@@ -75,23 +75,4 @@ def _compute(run: RunConfig) -> dict[str, Any]:
         "fp16": compute.dtype == "fp16",
         # False would raise on a CPU as True does; None leaves it alone there.
         "tf32": compute.tf32 if compute.device == "cuda" else None,
-    }
-
-
-def _watch(run: RunConfig) -> dict[str, Any]:
-    watch = run.watch
-    evaluates_best = watch.load_best_model_at_end or watch.early_stopping_patience > 0
-    return {
-        "logging_steps": watch.logging_steps,
-        "save_strategy": watch.save_strategy,
-        "save_steps": watch.save_steps,
-        "save_total_limit": watch.save_total_limit,
-        # Adapter only: resuming does not exist yet, and the Trainer's optimizer files are pickles.
-        "save_only_model": True,
-        "eval_strategy": watch.eval_strategy,
-        "eval_steps": watch.eval_steps,
-        "load_best_model_at_end": watch.load_best_model_at_end,
-        "metric_for_best_model": watch.metric_for_best_model if evaluates_best else None,
-        "greater_is_better": watch.greater_is_better if evaluates_best else None,
-        "report_to": list(watch.report_to) or "none",
     }

@@ -1,9 +1,8 @@
-"""What a run tells while it runs: the progress line, metrics.jsonl, and the end of a run that has gone wrong."""
+"""What a run tells while it runs: the progress line and metrics.jsonl."""
 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +12,13 @@ import psutil
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from expert_cli import gpu
 from expert_cli.console import Bar
-from expert_cli.errors import TrainingFailed
-from expert_cli.training.trainer import StepRecord
+from expert_cli.training.clock import PhaseClock
+from expert_cli.training.flops import Flops
+from expert_cli.training.progress import Progress
+
+LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", "epoch")
 
 
 def memory_mb() -> float:
@@ -26,28 +29,42 @@ def memory_mb() -> float:
 
 
 class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Writes one line of metrics.jsonl a logged step and moves the progress bar; stops a run whose loss is not finite."""
+    """Writes one line of metrics.jsonl a logged step and moves the progress bar.
 
-    def __init__(self, record: StepRecord, metrics: Path, bar: Bar) -> None:
-        """Take the trainer's record, the file to append to, and the bar to move."""
-        self.record = record
+    flops and peak_flops (None: not known) give the share of the hardware's peak that a run reaches.
+    """
+
+    def __init__(
+        self, progress: Progress, clock: PhaseClock, metrics: Path, bar: Bar, *, flops: Flops, peak_flops: float | None
+    ) -> None:
+        """Take what the trainer counts, the file to append to, and the bar to move."""
+        self.progress = progress
+        self.clock = clock
         self.metrics = metrics
         self.bar = bar
+        self.flops = flops
+        self.peak_flops = peak_flops
         self.started = time.monotonic()
         self.peak_memory_mb = 0.0
-        self._mark = (self.started, 0)
+        self._before = (progress.real, progress.trained)
+        self._first_real = progress.real
+        self._seconds_before = progress.seconds
+        self._learning_rate = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, those before a resume included."""
+        return self._seconds_before + time.monotonic() - self.started
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Start the clock: what came before is not training."""
         self.started = time.monotonic()
-        self._mark = (self.started, 0)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
-        """Move the bar; reading the loss waits for the device, so only a CPU shows it at every step."""
+        """Move the bar."""
+        self.progress.seconds = self.seconds
         self.peak_memory_mb = max(self.peak_memory_mb, memory_mb())
-        if not self.record.losses[-1].is_cuda:
-            self._require_finite(state.global_step, float(self.record.losses[-1]))
-            self.bar.update(state.global_step, self._note(float(self.record.losses[-1])))
+        self.bar.update(state.global_step, self._note())
 
     def on_log(
         self,
@@ -58,33 +75,64 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         **_: Any,
     ) -> None:
         """Append a line to metrics.jsonl."""
-        known = {"loss", "grad_norm", "learning_rate", "eval_loss", "epoch"}
-        line: dict[str, Any] = {"step": state.global_step}
-        line |= {key: value for key, value in (logs or {}).items() if key in known}
-        if "loss" in line:
-            self._require_finite(state.global_step, line["loss"])
-            real = int(self.record.real)
-            now, (then, before) = time.monotonic(), self._mark
-            line["tokens_per_s"] = round((real - before) / max(1e-9, now - then), 1)
-            line |= {
-                "tokens_real": real,
-                "tokens_trained": int(self.record.trained),
-                "tokens_padded": self.record.padded - real,
-            }
-            self._mark = (now, real)
-            self.bar.update(state.global_step, self._note(line["loss"], line["learning_rate"]))
-        line |= {"seconds": round(time.monotonic() - self.started, 3), "memory_mb": round(memory_mb(), 1)}
-        if "loss" in line or "eval_loss" in line:
-            with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(json.dumps(line) + "\n")
+        logged = {name: value for name, value in (logs or {}).items() if name in LOGGED}
+        if not {"loss", "eval_loss"} & set(logged):
+            return
+        line: dict[str, Any] = {"step": state.global_step, "time": round(time.time(), 3), "seconds": round(self.seconds, 3)}
+        line |= logged
+        if "loss" in logged:
+            line |= self._measured()
+            self._learning_rate = logged["learning_rate"]
+            self.bar.update(state.global_step, self._note())
+        with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(json.dumps(line) + "\n")
 
-    def _note(self, loss: float, learning_rate: float | None = None) -> str:
+    def _measured(self) -> dict[str, Any]:
+        """Return what was measured since the last line."""
+        wall, shares = self.clock.lap()
+        progress = self.progress
+        real, trained = progress.real - self._before[0], progress.trained - self._before[1]
+        self._before = (progress.real, progress.trained)
+        return {
+            "tokens_per_s": round(real / wall, 1),
+            "tokens_real": progress.real,
+            "tokens_trained": progress.trained,
+            "tokens_padded": progress.padded,
+            "memory_mb": round(memory_mb(), 1),
+            "spilled_mb": round(spilled_mb(), 1),
+            "mfu": round(self.flops.of(real, trained) / wall / self.peak_flops, 4) if self.peak_flops else None,
+            "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
+            "gpu": _gpu(),
+        }
+
+    def _note(self) -> str:
         seconds = max(1e-9, time.monotonic() - self.started)
-        rate = f"  lr {learning_rate:.1e}" if learning_rate is not None else ""
-        return f"loss {loss:.3f}  {int(self.record.real) / seconds:,.0f} tokens/s{rate}  {memory_mb() / 1024:.1f} GB"
+        losses = self.progress.losses
+        loss = f"loss {losses[-1]:.3f}  " if losses else ""
+        rate = f"  lr {self._learning_rate:.1e}" if self._learning_rate else ""
+        return f"{loss}{(self.progress.real - self._first_real) / seconds:,.0f} tokens/s{rate}  {memory_mb() / 1024:.1f} GB"
 
-    @staticmethod
-    def _require_finite(step: int, loss: float) -> None:
-        if not math.isfinite(loss):
-            hint = "lower learning_rate, keep max_grad_norm at 1.0, or train in bf16 instead of fp16"
-            raise TrainingFailed(f"the loss of step {step} is {loss}", hint)
+
+def spilled_mb() -> float:
+    """Return the GPU memory that lies in the host's: Windows' driver moves it there without a word, and all gets slow."""
+    if not torch.cuda.is_available():
+        return 0.0
+    _, total = torch.cuda.mem_get_info()
+    return max(0, torch.cuda.memory_reserved() - total) / 2**20
+
+
+def _gpu() -> dict[str, float | None] | None:
+    """Return what the driver tells of the GPU in use, or None without one."""
+    if not torch.cuda.is_available():
+        return None
+    samples = gpu.sample()
+    here = torch.cuda.current_device()
+    if here >= len(samples):
+        return None
+    found = samples[here]
+    return {
+        "utilization": found.utilization,
+        "memory_mb": found.memory_used_mb,
+        "power_w": found.power_w,
+        "temperature_c": found.temperature_c,
+    }

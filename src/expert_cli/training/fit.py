@@ -3,87 +3,174 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from peft import PeftModel
-from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
+from transformers import DefaultFlowCallback, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
 from expert_cli.console import Reporter
-from expert_cli.data.loader import Collator, PackedDataset
-from expert_cli.errors import TrainingFailed
+from expert_cli.data.batches import Collator, Order, PackBatches, Schedule
+from expert_cli.data.loader import PackedDataset
+from expert_cli.data.order import epoch_order, grouped_order
+from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.model.adapter import magnitudes
+from expert_cli.model.kernels import KernelPlan
+from expert_cli.model.loss import CausalLoss
+from expert_cli.model.recompute import recompute
 from expert_cli.paths import RunPaths
 from expert_cli.runconfig import RunConfig
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import Watcher
+from expert_cli.training.flops import Flops, flops, peak_flops
+from expert_cli.training.memory import fit_memory
 from expert_cli.training.result import FitResult
+from expert_cli.training.resume import Resumed, forget_after, load_best, require_room, restore, save
+from expert_cli.training.signals import StopRequest
 from expert_cli.training.trainer import ExpertTrainer
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The packs that train and those that evaluate, and the id that fills up rows."""
+
+    train: PackedDataset
+    validation: PackedDataset | None
+    pad_id: int
+
+
+@dataclass(frozen=True)
+class Continuity:
+    """What ties a run to its checkpoints: what they must have in common, where it goes on, the command that goes on."""
+
+    identity: Mapping[str, Any]
+    resumed: Resumed | None
+    command: str
 
 
 def fit(
     model: PeftModel,
-    train: PackedDataset,
-    validation: PackedDataset | None,
+    data: TrainingData,
     *,
-    pad_id: int,
     run: RunConfig,
+    kernels: KernelPlan,
     paths: RunPaths,
+    continuity: Continuity,
     report: Reporter,
 ) -> FitResult:
-    """Train the adapter in place. Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still."""
+    """Train the adapter in place.
+
+    Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
+    after a checkpoint was written.
+    """
+    trainer = _trainer(model, data, run, kernels, paths)
+    trainer.prepare()
+    before = magnitudes(model)
+    adjusted = _start(trainer, model, run, paths, continuity, report)
+    cost = flops(
+        model.get_base_model(), data.train.document_lengths, recomputed=run.compute.checkpointing == "all" or bool(adjusted[1:])
+    )
+    peak = peak_flops(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+    steps = trainer.batches.schedule.steps
+    with StopRequest(paths.output) as stop, report.progress("training", steps, "steps") as bar:
+        watcher = Watcher(trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak[0] if peak else None)
+        trainer.add_callback(watcher)
+        trainer.stop_asked = stop.asked
+        _train(trainer, paths, continuity)
+    if stop.exit_code and trainer.progress.step < steps:
+        done = f"stopped by {stop.reason} after step {trainer.progress.step} of {steps}; checkpoint-{trainer.progress.step} is written"
+        raise Interrupted(done, f"go on: {continuity.command}", stop.exit_code)
+    if trainer.progress.step > trainer.args.get_warmup_steps(steps) + 1:
+        _require_moved(model, before)
+    if run.watch.load_best_model_at_end:
+        load_best(trainer, model, paths.checkpoints)
+    return _result(trainer, watcher, cost, peak, adjusted)
+
+
+def schedule_of(run: RunConfig, packs: int, processes: int) -> Schedule:
+    """Return the optimizer steps of a run: exact, before anything is loaded."""
+    optim = run.optim
+    return Schedule(packs, optim.batch_size, optim.gradient_accumulation_steps, processes, optim.epochs, optim.max_steps)
+
+
+def _trainer(
+    model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, paths: RunPaths
+) -> ExpertTrainer:
     arguments = training_arguments(run, paths.checkpoints)
-    arguments.report_to = [name for name in arguments.report_to if name != "tensorboard"]
+    schedule = schedule_of(run, len(data.train), arguments.world_size)
+    fixed = run.data.max_seq_length * run.optim.batch_size if kernels.fixed_shape else 0
     trainer = ExpertTrainer(
         optim_config=run.optim,
-        group_by_length=run.loader.group_by_length,
-        model=model,
+        watch=run.watch,
+        batches=PackBatches(schedule, _orders(run, data.train), rank=arguments.process_index),
+        evaluation=data.validation,
+        model=CausalLoss(model, full_logits=kernels.full_logits),
         args=arguments,
-        train_dataset=train,
-        eval_dataset=validation,
-        data_collator=Collator(pad_id),
+        train_dataset=data.train,
+        data_collator=Collator(data.pad_id, kernels.layout, fixed),
         callbacks=_callbacks(run, paths),
     )
-    trainer.remove_callback(PrinterCallback)
-    before = magnitudes(model)
-    with report.progress("training", _total_steps(trainer, run), "steps") as bar:
-        watcher = Watcher(trainer.record, paths.metrics, bar)
-        trainer.add_callback(watcher)
-        started = time.monotonic()
-        _train(trainer)
-        seconds = time.monotonic() - started
-    warmup_steps = arguments.get_warmup_steps(trainer.state.max_steps)
-    if trainer.state.global_step > warmup_steps + 1:
-        _require_moved(model, before)
-    return _result(trainer, watcher, seconds)
+    for unwanted in (PrinterCallback, DefaultFlowCallback):
+        trainer.remove_callback(unwanted)
+    return trainer
+
+
+def _start(
+    trainer: ExpertTrainer, model: PeftModel, run: RunConfig, paths: RunPaths, continuity: Continuity, report: Reporter
+) -> list[str]:
+    """Put the trainer where the run begins or goes on; return what had to be adjusted to the GPU's memory."""
+    adjusted: list[str] = []
+    resumed = continuity.resumed
+    if resumed is not None:
+        batch, accumulation = resumed.parts.trainer["batch"]
+        trainer.batches.schedule = replace(trainer.batches.schedule, batch_size=batch, accumulation=accumulation)
+        restore(trainer, model, resumed.parts)
+    elif trainer.args.device.type == "cuda":
+        base = model.get_base_model()
+
+        def recompute_all() -> bool:
+            was_off = run.compute.checkpointing == "off"
+            recompute(base, "all", reentrant=False)
+            return was_off
+
+        adjusted = fit_memory(trainer, recompute_all, report, may_adjust=run.compute.on_oom == "fit")
+    if trainer.args.process_index == 0:
+        forget_after(paths, trainer.progress.step)
+        saves = trainer.batches.schedule.steps // run.watch.save_steps + 1 if run.watch.save_strategy == "steps" else 2
+        paths.checkpoints.mkdir(exist_ok=True)
+        require_room(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
+        trainer.save = lambda: save(trainer, model, paths.checkpoints, continuity.identity)
+    return adjusted
+
+
+def _orders(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
+    if run.loader.group_by_length:
+        return lambda epoch: grouped_order(train.lengths, run.optim.batch_size, run.seed, epoch)
+    return lambda epoch: epoch_order(len(train), run.seed, epoch)
 
 
 def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
-    callbacks: list[TrainerCallback] = []
-    if "tensorboard" in run.watch.report_to:
-        from torch.utils.tensorboard import SummaryWriter
+    if "tensorboard" not in run.watch.report_to:
+        return []
+    from torch.utils.tensorboard import SummaryWriter
 
-        callbacks.append(TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard))))
-    if run.watch.early_stopping_patience:
-        callbacks.append(EarlyStoppingCallback(run.watch.early_stopping_patience))
-    return callbacks
+    return [TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard)))]
 
 
-def _total_steps(trainer: ExpertTrainer, run: RunConfig) -> int:
-    if run.optim.max_steps > 0:
-        return run.optim.max_steps
-    micro_steps = len(trainer.get_train_dataloader())
-    steps_an_epoch = max(1, -(-micro_steps // run.optim.gradient_accumulation_steps))
-    return max(1, int(-(-steps_an_epoch * run.optim.epochs // 1)))
-
-
-def _train(trainer: ExpertTrainer) -> None:
+def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: Continuity) -> None:
     try:
         trainer.train()
     except torch.OutOfMemoryError as error:
-        hint = "halve batch_size and double gradient_accumulation_steps, or set gradient_checkpointing: true"
-        raise TrainingFailed(f"out of GPU memory at step {trainer.state.global_step + 1}", hint) from error
+        batch = trainer.batches.schedule.batch_size
+        fits = f"batch_size {max(1, batch // 2)} with twice the gradient_accumulation_steps" if batch > 1 else "gradient_checkpointing: true"
+        kept = f"; the checkpoints in {paths.checkpoints} are safe" if any(paths.checkpoints.glob("checkpoint-*")) else ""
+        raise TrainingFailed(
+            f"out of GPU memory at step {trainer.progress.step + 1}{kept}",
+            f"{fits} would fit; go on: {continuity.command}",
+        ) from error
 
 
 def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
@@ -95,18 +182,24 @@ def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
         raise TrainingFailed(message, "raise learning_rate, or train longer than the warm-up")
 
 
-def _result(trainer: ExpertTrainer, watcher: Watcher, seconds: float) -> FitResult:
-    record = trainer.record
-    evaluations = [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]
+def _result(
+    trainer: ExpertTrainer, watcher: Watcher, cost: Flops, peak: tuple[float, str] | None, adjusted: list[str]
+) -> FitResult:
+    progress = trainer.progress
     gpu_peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else 0.0
+    trainer.clock.lap()
     return FitResult(
-        steps=trainer.state.global_step,
-        epochs=float(trainer.state.epoch or 0.0),
-        losses=tuple(torch.stack(record.losses).float().tolist()),
-        eval_loss=evaluations[-1] if evaluations else None,
-        real_tokens=int(record.real),
-        trained_tokens=int(record.trained),
-        padded_tokens=record.padded - int(record.real),
-        seconds=seconds,
+        steps=progress.step,
+        epochs=trainer.batches.schedule.epoch_of(progress.step),
+        losses=tuple(progress.losses),
+        eval_loss=progress.evaluations[-1][1] if progress.evaluations else None,
+        real_tokens=progress.real,
+        trained_tokens=progress.trained,
+        padded_tokens=progress.padded,
+        seconds=progress.seconds,
         peak_memory_mb=gpu_peak or watcher.peak_memory_mb,
+        mfu=cost.of(progress.real, progress.trained) / max(1e-9, progress.seconds) / peak[0] if peak else None,
+        peak=peak[1] if peak else "",
+        step_time_shares=trainer.clock.shares(),
+        adjusted=tuple(adjusted),
     )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens, time of the loop."""
+    """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens, time of the loop.
+
+    mfu: share of the hardware's peak that `peak` names; None where no peak is known. step_time_shares sum to 1.
+    adjusted: what had to be changed to fit the GPU's memory.
+    """
 
     steps: int
     epochs: float
@@ -18,6 +23,10 @@ class FitResult:
     padded_tokens: int
     seconds: float
     peak_memory_mb: float
+    mfu: float | None
+    peak: str
+    step_time_shares: Mapping[str, float]
+    adjusted: tuple[str, ...]
 
     @property
     def first_loss(self) -> float:

@@ -1,61 +1,74 @@
-"""The one subclass of the Hugging Face Trainer; each override says why it is there."""
+"""The one subclass of the Hugging Face Trainer: its optimizers, schedules, callbacks and accelerate, and our own step.
+
+The Trainer's loop is replaced as a whole (`_inner_training_loop`), because what it costs is spread over it: at every
+micro-step it walks the module tree (`model.train()`, `zero_grad`, 10 ms on Qwen3-0.6B), counts all parameters for its FLOPs,
+and adds to the loss where a NaN is turned into 0.0; on resuming it reads its order anew from the start and restores
+silently whatever it finds. Here a step is:
+
+    data -> host to device -> forward -> backward (per micro-step) -> clip, optimizer, schedule -> log, evaluate, save
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
-from torch.utils.data import Sampler
-from transformers import Trainer
+from torch.utils.data import DataLoader, Dataset
+from transformers import Trainer, TrainerState
+from transformers.trainer_utils import TrainOutput
 
-from expert_cli.data.loader import IGNORED, LengthGroupedSampler, SeededSampler
-from expert_cli.runconfig import OptimConfig
-
-
-@dataclass
-class StepRecord:
-    """What every micro-step leaves behind, as tensors on the device, so that keeping it waits for nothing.
-
-    losses: one scalar an optimizer step, the mean loss per trained token. Tokens so far: real (no padding), trained,
-    padded (all positions, padding among them).
-    """
-
-    losses: list[torch.Tensor] = field(default_factory=list)
-    real: torch.Tensor | int = 0
-    trained: torch.Tensor | int = 0
-    padded: int = 0
+from expert_cli.data.batches import Batch, Collator, InTurn, PackBatches
+from expert_cli.data.loader import PackedDataset
+from expert_cli.errors import TrainingFailed
+from expert_cli.model.loss import CausalLoss
+from expert_cli.runconfig import OptimConfig, WatchConfig
+from expert_cli.training.clock import PhaseClock
+from expert_cli.training.gradients import Gradients
+from expert_cli.training.progress import Progress
+from expert_cli.training.saves import Saves
 
 
 class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
-    """A Trainer that writes no pickle, orders rows by a seed, knows one_cycle, and keeps every step's loss."""
+    """Trains a `CausalLoss` on packs; every step's loss is kept, and nothing is written but through `save`."""
 
-    def __init__(self, *, optim_config: OptimConfig, group_by_length: bool, **kwargs: Any) -> None:
-        """Take what the Trainer's own arguments have no place for."""
+    def __init__(
+        self,
+        *,
+        optim_config: OptimConfig,
+        watch: WatchConfig,
+        batches: PackBatches,
+        evaluation: PackedDataset | None,
+        **kwargs: Any,
+    ) -> None:
+        """Take what the Trainer's own arguments have no place for; `batches` yields the packs of every micro-step."""
         super().__init__(**kwargs)
         self.optim_config = optim_config
-        self.group_by_length = group_by_length
-        self.record = StepRecord()
-        self._step_loss: torch.Tensor | None = None
+        self.watch = watch
+        self.batches = batches
+        self.evaluation = evaluation
+        self.progress = Progress()
+        self.clock = PhaseClock(on_gpu=self.args.device.type == "cuda")
+        self.gradients = Gradients(self.model.named_parameters())
+        self.grad_norm = self.learning_rate = 0.0
+        self.stop_asked: Callable[[], bool] = lambda: False
+        self.save: Callable[[], Any] = lambda: None
+        self._saves = Saves(watch.save_every_s)
+        self._unread: torch.Tensor | None = None
+        self._copied: torch.cuda.Event | None = None
+        self._prepared: Any = None
+        self._logged = 0
 
-    def training_step(
-        self, model: Any, inputs: dict[str, torch.Tensor], num_items_in_batch: Any = None
-    ) -> torch.Tensor:
-        """Run one micro-step and keep its loss and token counts: the Trainer keeps only a sum over `logging_steps`."""
-        self.record.real = self.record.real + inputs["real_tokens"]
-        self.record.trained = self.record.trained + (inputs["labels"][:, 1:] != IGNORED).sum()
-        self.record.padded += inputs["input_ids"].numel()
-        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
-        self._step_loss = loss if self._step_loss is None else self._step_loss + loss
-        if self.accelerator.sync_gradients:
-            self.record.losses.append(self._step_loss)
-            self._step_loss = None
-        return loss
-
-    def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], **settings: Any) -> Any:
-        """Take the count that is not for the model out of the batch."""
-        return super().compute_loss(model, {k: v for k, v in inputs.items() if k != "real_tokens"}, **settings)
+    def prepare(self) -> None:
+        """Make optimizer and schedule and hand model and optimizer to accelerate; to be called once, before training."""
+        self.create_optimizer()
+        self.create_scheduler(self.batches.schedule.steps, self.optimizer)
+        self._prepared, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
+        self._prepared.train()
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         """Make the learning-rate schedule; transformers has no one_cycle."""
@@ -76,13 +89,250 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self._created_lr_scheduler = True
         return schedule
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
-        """Order the packs by (seed, epoch), computed place by place; the Trainer's own order must be drawn to be found."""
-        dataset = self.train_dataset if train_dataset is None else train_dataset
-        if self.group_by_length:
-            return LengthGroupedSampler(dataset.lengths, self.args.train_batch_size, self.args.seed)
-        return SeededSampler(len(dataset), self.args.seed)
+    def loader(self, dataset: Dataset[Any], batches: Any) -> DataLoader[Batch]:
+        """Return a loader with the manifest's settings.
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Write the adapter alone: the Trainer would add training_args.bin, a pickle that holds the hub token."""
-        self.model.save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict, safe_serialization=True)
+        Its generator is its own: torch's loader draws a number from the global one whenever it is started, so a resumed run
+        would see other dropout masks than an unbroken one.
+        """
+        workers = self.args.dataloader_num_workers
+        return DataLoader(
+            dataset,
+            batch_sampler=batches,
+            collate_fn=self.data_collator,
+            num_workers=workers,
+            pin_memory=self.args.dataloader_pin_memory and self.args.device.type == "cuda",
+            prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
+            generator=torch.Generator(),
+            worker_init_fn=_leave_signals,
+        )
+
+    def _inner_training_loop(self, *_: Any, **__: Any) -> TrainOutput:
+        """Train from `progress.step` on to the end of the schedule, or until the callbacks or `stop_asked` say so."""
+        schedule = self.batches.schedule
+        self.state = TrainerState(max_steps=schedule.steps, num_train_epochs=math.ceil(self.optim_config.epochs))
+        self.state.is_world_process_zero = self.state.is_local_process_zero = self.args.process_index == 0
+        self.state.global_step = self.progress.step
+        self.callback_handler.model, self.callback_handler.optimizer = self.model, self.optimizer
+        self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
+        self.batches.first_step = self._logged = self.progress.step
+        self.clock.lap()
+        batches = iter(self.loader(self.train_dataset, self.batches))
+        while self.progress.step < schedule.steps:
+            self._step(batches)
+            self.state.global_step = self.progress.step
+            self.state.epoch = schedule.epoch_of(self.progress.step)
+            self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
+            if self._after_step():
+                break
+        self.settle()
+        self.callback_handler.on_train_end(self.args, self.state, self.control)
+        return TrainOutput(self.progress.step, sum(self.progress.losses) / max(1, len(self.progress.losses)), {})
+
+    def _step(self, batches: Iterator[Batch]) -> None:
+        """Do one optimizer step."""
+        schedule, step = self.batches.schedule, self.progress.step
+        with self.clock.phase("data"):
+            micro = [next(batches) for _ in range(schedule.micro_steps(step))]
+        # A function of the step alone: dropout is the same whether a run was resumed or not, on any number of processes.
+        torch.manual_seed(_mixed(self.args.seed, step, self.args.process_index))
+        trained, real, places = self._counts(micro)
+        if not trained:
+            raise TrainingFailed(*self._no_targets(step))
+        total = torch.zeros((), device=self.args.device)
+        for n, batch in enumerate(micro):
+            with self.clock.phase("host_to_device"):
+                inputs = self._on_device(batch)
+            with self._sync(last=n == len(micro) - 1):
+                with self.clock.phase("forward"):
+                    loss = self._prepared(**inputs) * (schedule.processes / trained)
+                with self.clock.phase("backward"):
+                    self.accelerator.backward(loss)
+            total += loss.detach()
+        with self.clock.phase("optimizer"):
+            norm = self._update()
+        self.progress.step += 1
+        self.progress.real += real
+        self.progress.trained += trained
+        self.progress.padded += places - real
+        self._read_later(torch.stack([self._mean(total), norm.float()]))
+
+    def _counts(self, micro: Sequence[Batch]) -> tuple[int, int, int]:
+        """Return the trained tokens, the real tokens and all places of a step, of all processes together."""
+        counts = torch.tensor(
+            [
+                sum(len(batch["targets"]) for batch in micro),
+                sum(batch["real_tokens"] for batch in micro),
+                sum(batch["input_ids"].numel() for batch in micro),
+            ]
+        )
+        if self.batches.schedule.processes > 1:
+            counts = self.accelerator.reduce(counts.to(self.args.device), "sum").cpu()
+        trained, real, places = counts.tolist()
+        return trained, real, places
+
+    def _on_device(self, batch: Batch) -> Batch:
+        device = self.args.device
+        return {
+            name: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in batch.items()
+            if name != "real_tokens"
+        }
+
+    def _sync(self, *, last: bool) -> AbstractContextManager[Any]:
+        """Let processes exchange gradients in the last micro-step alone."""
+        if last or self.batches.schedule.processes == 1:
+            return nullcontext()
+        context: AbstractContextManager[Any] = self.accelerator.no_sync(self._prepared)
+        return context
+
+    def _update(self) -> torch.Tensor:
+        """Clip, let the optimizer and the schedule step, drop the gradients; return the norm before clipping."""
+        if self.accelerator.scaler is not None:
+            self.accelerator.unscale_gradients(self.optimizer)
+        norm = self.gradients.clip(self.args.max_grad_norm)
+        self.learning_rate = float(self.lr_scheduler.get_last_lr()[0])
+        self.optimizer.step()
+        if not self.accelerator.optimizer_step_was_skipped:
+            self.lr_scheduler.step()
+        self.gradients.forget()
+        return norm
+
+    def _mean(self, total: torch.Tensor) -> torch.Tensor:
+        """Return the step's loss: every process holds `processes` times its share of it."""
+        processes = self.batches.schedule.processes
+        return self.accelerator.reduce(total, "mean") if processes > 1 else total
+
+    def _read_later(self, pair: torch.Tensor) -> None:
+        """Keep (loss, gradient norm) to be read when the next step is done: reading at once would wait for the GPU."""
+        self.settle()
+        if pair.is_cuda:
+            host = torch.empty(2, pin_memory=True)
+            host.copy_(pair, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+            self._unread = host
+        else:
+            self._unread = pair
+            self.settle()
+
+    def settle(self) -> None:
+        """Read the figures of the last step that were not read yet, and stop a run that has gone wrong.
+
+        Raises TrainingFailed: loss or gradient norm not finite, a loss of exactly 0, layers without any gradient.
+        """
+        if self._unread is None:
+            return
+        if self._copied is not None:
+            self._copied.synchronize()
+        loss, self.grad_norm = self._unread.tolist()
+        self._unread = None
+        self.progress.losses.append(loss)
+        step = len(self.progress.losses)
+        scaled = self.accelerator.scaler is not None  # fp16's scaler skips such steps by itself
+        if not math.isfinite(loss) or (not math.isfinite(self.grad_norm) and not scaled):
+            what = f"the loss of step {step} is {loss}" if not math.isfinite(loss) else f"the gradient norm of step {step} is {self.grad_norm}"
+            hint = "lower learning_rate, keep max_grad_norm at 1.0, or train in bf16 instead of fp16"
+            raise TrainingFailed(f"{what}; {self._rows(step - 1)}", hint)
+        if loss == 0.0:
+            raise TrainingFailed(f"the loss of step {step} is exactly 0.0; {self._rows(step - 1)}", "look at these rows: nothing in them is trained, or the model's output is broken")
+        dead = self.gradients.dead_layers()
+        if dead:
+            raise TrainingFailed(
+                f"{len(dead)} adapter layers get no gradient at all, {dead[0]} among them (step {step})",
+                "report this with your versions (expert-cli doctor): these layers would not be trained",
+            )
+
+    def _rows(self, step: int) -> str:
+        """Name the documents of an optimizer step (from 0)."""
+        dataset = self.train_dataset
+        packs = self.batches.packs_of(step)
+        offsets, documents = dataset.packs.offsets, dataset.packs.documents
+        rows = sorted({int(d) for p in packs for d in documents[offsets[p] : offsets[p + 1]]})
+        shown = ", ".join(map(str, rows[:12]))
+        return f"its documents (counted from 0): {shown}{f' and {len(rows) - 12} more' if len(rows) > 12 else ''}"
+
+    def _no_targets(self, step: int) -> tuple[str, str]:
+        return f"step {step + 1} trains no token; {self._rows(step)}", "raise max_seq_length: answers are cut off, or are empty"
+
+    def _after_step(self) -> bool:
+        """Log, evaluate and save what is due; return whether the run ends here."""
+        step, schedule, watch = self.progress.step, self.batches.schedule, self.watch
+        last = step == schedule.steps
+        epoch_ends = last or step % schedule.steps_per_epoch == 0
+        if last or step == 1 or step % watch.logging_steps == 0:
+            self._log()
+        if self.evaluation is not None and _due(watch.eval_strategy, step, watch.eval_steps, epoch_ends=epoch_ends):
+            with self.clock.phase("eval"):
+                self.evaluate()
+        stops = bool(watch.early_stopping_patience) and self.progress.stale >= watch.early_stopping_patience
+        asked, in_time = self._agreed(self.stop_asked(), self._saves.due())
+        writes = watch.save_strategy != "no" or watch.save_every_s > 0
+        due = last or stops or in_time or _due(watch.save_strategy, step, watch.save_steps, epoch_ends=epoch_ends)
+        if asked or (due and writes):
+            self.settle()
+            with self.clock.phase("checkpoint"), self._saves.measured():
+                self.save()
+        return stops or asked or self.control.should_training_stop
+
+    def _agreed(self, *flags: bool) -> list[bool]:
+        """Return each flag as set if any process sets it: all must save and stop at the same step."""
+        if self.batches.schedule.processes == 1:
+            return list(flags)
+        sums = self.accelerator.reduce(torch.tensor(flags, dtype=torch.int32, device=self.args.device), "sum")
+        return [bool(flag) for flag in sums.tolist()]
+
+    def try_step(self, batch: Batch) -> None:
+        """Run forward and backward on a batch and keep nothing but the gradients."""
+        self.accelerator.backward(self._prepared(**self._on_device(batch)))
+
+    def _log(self) -> None:
+        """Log the mean loss of the steps since the last time."""
+        self.settle()
+        recent = self.progress.losses[self._logged :] or self.progress.losses[-1:]
+        self._logged = self.progress.step
+        self.log(
+            {
+                "loss": sum(recent) / len(recent),
+                "grad_norm": self.grad_norm,
+                "learning_rate": self.learning_rate,
+            }
+        )
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Return and log the loss per trained token of the validation packs."""
+        if self.evaluation is None:
+            return {}
+        self.settle()
+        self._prepared.eval()
+        share = InTurn(len(self.evaluation), self.args.eval_batch_size, rank=self.args.process_index, processes=self.batches.schedule.processes)
+        sums = torch.zeros(2, device=self.args.device, dtype=torch.float64)
+        with torch.no_grad():
+            for batch in self.loader(self.evaluation, share):
+                inputs = self._on_device(batch)
+                sums += torch.stack([self._prepared(**inputs).double(), sums.new_tensor(len(inputs["targets"]))])
+        self._prepared.train()
+        if self.batches.schedule.processes > 1:
+            sums = self.accelerator.reduce(sums, "sum")
+        loss, tokens = sums.tolist()
+        found = {"eval_loss": loss / max(1.0, tokens)}
+        self.progress.judge(found["eval_loss"], greater_is_better=self.watch.greater_is_better)
+        self.log(dict(found))
+        return found
+
+
+def _due(strategy: str, step: int, steps: int, *, epoch_ends: bool) -> bool:
+    return epoch_ends if strategy == "epoch" else strategy == "steps" and step % steps == 0
+
+
+def _leave_signals(worker: int) -> None:  # noqa: ARG001  torch's signature
+    """Leave Ctrl-C to the main process: a terminal sends it to workers as well, which would die with a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _mixed(seed: int, step: int, rank: int) -> int:
+    """Return a 63-bit number for a seed, a step and a process; neighbours have nothing in common."""
+    value = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) & (2**64 - 1)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        value = ((value ^ (value >> shift)) * factor) & (2**64 - 1)
+    return (value ^ (value >> 31)) >> 1

@@ -1,0 +1,186 @@
+"""Packs become the batches of micro-steps: which ones, in which order, from any step on, for any number of processes.
+
+An optimizer step takes `batch_size x accumulation x processes` packs of the epoch's order; a process takes its share of
+them, micro-step by micro-step:
+
+    order of the epoch    p0 p1 | p2 p3 | p4 p5 | p6 p7 ...
+    micro-step (process)   0 (0)   0 (1)   1 (0)   1 (1)      batch 2, accumulation 2, 2 processes: 8 packs a step
+
+So the packs of a step depend on their number alone, and twice the processes at half the accumulation train the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from expert_cli.data.loader import FILLER, IGNORED
+from expert_cli.runconfig import Layout
+
+Batch = dict[str, Any]
+
+
+class Order(Protocol):
+    """An order of packs that can be asked place by place."""
+
+    def at(self, places: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Return the indices at `places`."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide."""
+
+    packs: int
+    batch_size: int
+    accumulation: int
+    processes: int
+    epochs: float
+    max_steps: int
+
+    @property
+    def packs_per_step(self) -> int:
+        """Packs of one optimizer step, of all processes together: the effective batch."""
+        return self.batch_size * self.accumulation * self.processes
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps of one pass over the data; the last one may have fewer packs."""
+        return -(-self.packs // self.packs_per_step)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        return self.max_steps if self.max_steps > 0 else max(1, math.ceil(self.steps_per_epoch * self.epochs))
+
+    def epoch_of(self, step: int) -> float:
+        """Return how many passes over the data are done after `step` optimizer steps."""
+        return step / self.steps_per_epoch
+
+    def places(self, step: int) -> tuple[int, NDArray[np.int64]]:
+        """Return the epoch (from 0) of optimizer step `step` (from 0) and its places in that epoch's order."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        first = within * self.packs_per_step
+        return epoch, np.arange(first, min(first + self.packs_per_step, self.packs))
+
+    def micro_steps(self, step: int) -> int:
+        """Return the micro-steps of optimizer step `step`; the same for every process."""
+        _, places = self.places(step)
+        return -(-len(places) // (self.batch_size * self.processes))
+
+
+class PackBatches(Sampler[list[int]]):
+    """The packs of every micro-step of one process, through all epochs, from `first_step` on."""
+
+    def __init__(self, schedule: Schedule, order_of: Callable[[int], Order], *, rank: int = 0, first_step: int = 0) -> None:
+        """order_of: epoch (from 0) -> the order of its packs. rank: this process among `schedule.processes`."""
+        self.schedule = schedule
+        self.order_of = order_of
+        self.rank = rank
+        self.first_step = first_step
+
+    def packs_of(self, step: int) -> NDArray[np.int64]:
+        """Return the packs of one optimizer step, of all processes together."""
+        epoch, places = self.schedule.places(step)
+        return self.order_of(epoch).at(places)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the packs of one micro-step after another; `[FILLER]` where nothing is left for this process."""
+        schedule = self.schedule
+        epoch, order = -1, None
+        for step in range(self.first_step, schedule.steps):
+            its_epoch, places = schedule.places(step)
+            if its_epoch != epoch or order is None:
+                epoch, order = its_epoch, self.order_of(its_epoch)
+            packs = order.at(places).tolist()
+            for micro in range(schedule.micro_steps(step)):
+                first = (micro * schedule.processes + self.rank) * schedule.batch_size
+                yield packs[first : first + schedule.batch_size] or [FILLER]
+
+
+class InTurn(Sampler[list[int]]):
+    """All packs once, in their own order, this process's share of them: for evaluation."""
+
+    def __init__(self, packs: int, batch_size: int, *, rank: int = 0, processes: int = 1) -> None:
+        """Take the number of packs and the packs of a batch."""
+        self.packs = packs
+        self.batch_size = batch_size
+        self.rank = rank
+        self.processes = processes
+
+    def __len__(self) -> int:
+        """Return the number of batches; the same for every process."""
+        return -(-self.packs // (self.batch_size * self.processes))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the packs of one batch after another."""
+        for batch in range(len(self)):
+            first = (batch * self.processes + self.rank) * self.batch_size
+            yield list(range(first, min(first + self.batch_size, self.packs))) or [FILLER]
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Packs -> one batch. What the attention back end needs decides the layout.
+
+        flat    A0 A1 A2 B0 B1 C0 C1 C2     one row [1, tokens], no padding
+        rows    A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right
+                C0 C1 C2 .  .
+
+    `input_ids`, `position_ids` int64 in that shape. `target_rows` int64 [n]: the places, counted through the flattened
+    batch, whose next token is trained; `targets` int64 [n]: those tokens. `document_starts` int32 [documents + 1] and
+    `longest_document`: the borders of the documents in the flat layout, as flash-attention's cu_seqlens. `real_tokens`:
+    tokens without padding. Everything is counted here, on the CPU, so that no step has to ask the GPU.
+    fixed_tokens > 0: flat batches are padded to this length (one more document of padding), for compiled shapes.
+    """
+
+    pad_id: int
+    layout: Layout = "flat"
+    fixed_tokens: int = 0
+
+    def __call__(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
+        """Return one batch."""
+        real = sum(len(pack["input_ids"]) for pack in packs)
+        joined = self._flat(packs, real) if self.layout == "flat" else self._rows(packs)
+        labels = joined.pop("labels").flatten()
+        # A document's first label is always ignored, so no place predicts across a border.
+        rows = (labels[1:] != IGNORED).nonzero().flatten()
+        batch: Batch = {**joined, "target_rows": rows, "targets": labels[rows + 1], "real_tokens": real}
+        if self.layout == "flat":
+            starts = (batch["position_ids"][0] == 0).nonzero().flatten()
+            ends = torch.cat([starts, torch.tensor([batch["position_ids"].shape[1]])]).to(torch.int32)
+            batch |= {"document_starts": ends, "longest_document": int(ends.diff().max())}
+        return batch
+
+    def _flat(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:
+        padding = max(self.fixed_tokens, 1) - real
+        filler = [_padding(padding, self.pad_id)] if padding > 0 else []
+        return {
+            name: torch.cat([pack[name] for pack in (*packs, *filler)])[None]
+            for name in ("input_ids", "labels", "position_ids")
+        }
+
+    def _rows(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
+        longest = max(1, *(len(pack["input_ids"]) for pack in packs))
+        rows: dict[str, list[torch.Tensor]] = {"input_ids": [], "labels": [], "position_ids": []}
+        for pack in packs:
+            padding = _padding(longest - len(pack["input_ids"]), self.pad_id)
+            for name, parts in rows.items():
+                parts.append(torch.cat([pack[name], padding[name]]))
+        return {name: torch.stack(parts) for name, parts in rows.items()}
+
+
+def _padding(tokens: int, pad_id: int) -> dict[str, torch.Tensor]:
+    """Return a document of padding: it sees nothing else and nothing in it is trained."""
+    return {
+        "input_ids": torch.full((tokens,), pad_id, dtype=torch.int64),
+        "labels": torch.full((tokens,), IGNORED, dtype=torch.int64),
+        "position_ids": torch.arange(tokens),
+    }

@@ -1,0 +1,162 @@
+"""Attention over documents that lie end to end in one row, without a mask of tokens x tokens.
+
+    documents   a loop over the documents, PyTorch's fused SDPA for each: any device; what a CPU does best
+    varlen      torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
+
+Both are registered with transformers as attention implementations. The borders reach them as keyword arguments under the
+names of transformers' flash-attention integration, which takes them too. transformers makes no mask for an implementation
+that it has no mask function for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedModel
+
+from expert_cli.errors import ExpertError
+
+NAMES = {"documents": "expert_documents", "varlen": "expert_varlen"}
+"""Our back ends -> the names by which transformers knows them; others go by their own."""
+
+
+def borders(starts: torch.Tensor, longest: int) -> dict[str, Any]:
+    """Return the keyword arguments of an attention call: `starts` int32 [documents + 1] on the model's device.
+
+    `document_lengths` is the same as a Python list: asking a GPU for it would wait for the GPU, so only a CPU gets it.
+    """
+    lengths = starts.diff().tolist() if starts.device.type == "cpu" else None
+    return {
+        "cu_seq_lens_q": starts,
+        "cu_seq_lens_k": starts,
+        "max_length_q": longest,
+        "max_length_k": longest,
+        "document_lengths": lengths,
+    }
+
+
+def why_not(model: PreTrainedModel) -> str:
+    """Return why our back ends cannot serve this model, or ""."""
+    if not getattr(model, "_supports_attention_backend", False):
+        return f"{type(model).__name__} does not take its attention from outside"
+    config = model.config.get_text_config()
+    if getattr(config, "attn_logit_softcapping", None):
+        return "this architecture caps attention scores"
+    if any("sinks" in name for name, _ in model.named_parameters()):
+        return "this architecture has attention sinks"
+    return ""
+
+
+def use(model: PreTrainedModel, name: str) -> None:
+    """Make the model's layers attend through the back end `name`."""
+    model.set_attn_implementation(NAMES.get(name, name))
+
+
+@contextmanager
+def plain_attention(model: PreTrainedModel, name: str = "sdpa") -> Iterator[None]:
+    """Let the model attend in transformers' own way meanwhile: for generation, which has a cache and padded rows."""
+    before = model.config._attn_implementation
+    changes = before in NAMES.values()
+    if changes:
+        model.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        if changes:
+            model.set_attn_implementation(before)
+
+
+def documents_attention(
+    module: torch.nn.Module,  # noqa: ARG001  transformers' signature
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,  # noqa: ARG001
+    *,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **settings: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend within each document. query [1, heads, tokens, head_dim], key and value [1, key heads, tokens, head_dim].
+
+    Returns [1, tokens, heads, head_dim]. Raises ExpertError for a call that this back end would answer wrongly.
+    """
+    lengths: Sequence[int] | None = settings.get("document_lengths")
+    if lengths is None:
+        lengths = _starts(settings).diff().tolist()
+    window = settings.get("sliding_window")
+    grouped = query.shape[1] != key.shape[1]
+    parts = [
+        scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask=_window_mask(q.shape[2], window, q.device),
+            dropout_p=dropout,
+            is_causal=not (window and q.shape[2] > window),
+            scale=scaling,
+            enable_gqa=grouped,
+        )
+        for q, k, v in zip(
+            query.split(lengths, 2), key.split(lengths, 2), value.split(lengths, 2), strict=True
+        )
+    ]
+    return torch.cat(parts, 2).transpose(1, 2), None
+
+
+def varlen_attention(
+    module: torch.nn.Module,  # noqa: ARG001  transformers' signature
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,  # noqa: ARG001
+    *,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **settings: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend within each document by one kernel call; shapes as in `documents_attention`."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    if dropout:
+        raise ExpertError("varlen attention has no dropout")
+    starts, longest = _starts(settings), settings["max_length_q"]
+    dtype = torch.get_autocast_dtype("cuda") if query.dtype == torch.float32 else query.dtype
+    # one head for each query head: the kernel's own grouping differs between versions of torch
+    repeats = query.shape[1] // key.shape[1]
+    key, value = (part.repeat_interleave(repeats, 1) if repeats > 1 else part for part in (key, value))
+    window = settings.get("sliding_window")
+    out = varlen_attn(
+        *(part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value)),
+        starts,
+        starts,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=(window - 1 if window else -1, 0),
+    )
+    return out[None], None
+
+
+def _starts(settings: dict[str, Any]) -> torch.Tensor:
+    starts: torch.Tensor | None = settings.get("cu_seq_lens_q")
+    if starts is None:
+        raise ExpertError("attention was called without the borders of the documents")
+    return starts
+
+
+def _window_mask(tokens: int, window: int | None, device: torch.device) -> torch.Tensor | None:
+    """Return the mask of a sliding window, bool [tokens, tokens], or None where the document fits into it."""
+    if not window or tokens <= window:
+        return None
+    places = torch.arange(tokens, device=device)
+    distance = places[:, None] - places[None, :]
+    return (distance >= 0) & (distance < window)
+
+
+AttentionInterface.register(NAMES["documents"], documents_attention)
+AttentionInterface.register(NAMES["varlen"], varlen_attention)

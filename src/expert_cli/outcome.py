@@ -1,0 +1,107 @@
+"""What a training run came to, as `train --json` prints it and as a person reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from expert_cli.errors import LockedOrDamaged
+from expert_cli.files import sha256_of
+from expert_cli.model.kernels import KernelPlan
+from expert_cli.paths import RunPaths
+from expert_cli.training.result import FitResult
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One prompt, answered by the base model and by the expert."""
+
+    prompt: str
+    expected: str
+    before: str
+    after: str
+
+    def lines(self) -> list[str]:
+        """Return a line for each text, long ones cut."""
+        return [f"{name:9} {_one_line(text)}" for name, text in asdict(self).items()]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What `train` leaves and prints: the document that INTERFACE describes, report.json of the run directory."""
+
+    output: Path
+    document: Mapping[str, Any]
+
+    def summary(self) -> str:
+        """Return the lines a person reads at the end."""
+        done = self.document
+        loss, shares = done["loss"], done["step_time_shares"]
+        lines = [
+            f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} (means of the first and last 5 of {done['steps']} "
+            f"steps), {done['seconds']:.0f} s, {done['tokens_per_s']:,.0f} real tokens/s, peak memory "
+            f"{done['peak_memory_mb'] / 1024:.1f} GB",
+            "time      " + ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005),
+        ]
+        if done["eval_loss"] is not None:
+            lines.append(f"evaluation loss {done['eval_loss']:.3f}")
+        if done["sample"]:
+            lines += Sample(**done["sample"]).lines()
+        return "\n".join([*lines, f"adapter   {self.output / 'adapter'}"])
+
+
+def document(
+    output: Path,
+    done: FitResult,
+    store: dict[str, Any],
+    kernels: KernelPlan,
+    sha256: str,
+    resumed_from: Path | None,
+    sample: Sample | None,
+    seconds: float,
+) -> dict[str, Any]:
+    """Return what `train --json` prints."""
+    first, last = done.mean_losses()
+    return {
+        "output": str(output),
+        "steps": done.steps,
+        "epochs": done.epochs,
+        "loss": {"first": done.first_loss, "last": done.last_loss, "first_mean": first, "last_mean": last},
+        "eval_loss": done.eval_loss,
+        "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},
+        "tokens_per_s": done.tokens_per_s,
+        "mfu": done.mfu,
+        "mfu_peak": done.peak,
+        "step_time_shares": dict(done.step_time_shares),
+        "store": store,
+        "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
+        "adjusted": list(done.adjusted),
+        "resumed_from": str(resumed_from) if resumed_from else None,
+        "adapter_sha256": sha256,
+        "seconds": seconds,
+        "peak_memory_mb": done.peak_memory_mb,
+        "sample": asdict(sample) if sample else None,
+    }
+
+
+def finished(output: Path) -> RunResult | None:
+    """Return the result of a run that is complete, or None. Raises LockedOrDamaged if its adapter is not what it was."""
+    paths = RunPaths(output)
+    if not paths.complete.is_file():
+        return None
+    document = json.loads(paths.report_json.read_text(encoding="utf-8"))
+    weights = paths.adapter / "adapter_model.safetensors"
+    if not weights.is_file() or sha256_of(weights) != document["adapter_sha256"]:
+        raise LockedOrDamaged(
+            f"{weights} is not the adapter that this run wrote ({document['adapter_sha256'][:12]})",
+            "train again with --overwrite",
+        )
+    return RunResult(output, document)
+
+
+def _one_line(text: str, limit: int = 220) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"

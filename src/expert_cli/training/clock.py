@@ -1,0 +1,71 @@
+"""Where the time of a run goes: seconds by phase, measured without waiting for the GPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+import torch
+
+Phase = Literal["data", "host_to_device", "forward", "backward", "optimizer", "checkpoint", "eval", "other"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+class PhaseClock:
+    """Adds up the time of every phase.
+
+    On a GPU each phase lies between two CUDA events, so that what counts is the GPU's time, and waiting for data counts
+    only while the GPU has nothing to do; the events are read when the figures are asked for, not before. "other" is what
+    remains of the wall clock: the tool itself.
+    """
+
+    def __init__(self, *, on_gpu: bool) -> None:
+        """Start the wall clock."""
+        self.on_gpu = on_gpu
+        self.totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
+        self._pending: list[tuple[Phase, torch.cuda.Event, torch.cuda.Event]] = []
+        self._since = time.perf_counter()
+        self._before = dict(self.totals)
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Count the block as `name`; phases are not nested."""
+        if self.on_gpu:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            yield
+            end.record()
+            self._pending.append((name, begin, end))
+            return
+        started = time.perf_counter()
+        yield
+        self.totals[name] += time.perf_counter() - started
+
+    def lap(self) -> tuple[float, dict[str, float]]:
+        """Return the seconds since the last lap and the share of each phase in them; the shares sum to 1."""
+        self._collect()
+        now = time.perf_counter()
+        wall = max(1e-9, now - self._since)
+        spent = {name: self.totals[name] - self._before[name] for name in PHASES if name != "other"}
+        other = max(0.0, wall - sum(spent.values()))
+        self.totals["other"] += other
+        self._since, self._before = now, dict(self.totals)
+        return wall, _shares({**spent, "other": other})
+
+    def shares(self) -> dict[str, float]:
+        """Return the share of each phase in all laps so far."""
+        return _shares(self.totals)
+
+    def _collect(self) -> None:
+        if self._pending:
+            self._pending[-1][2].synchronize()
+        for name, begin, end in self._pending:
+            self.totals[name] += begin.elapsed_time(end) / 1000
+        self._pending.clear()
+
+
+def _shares(seconds: dict[Phase, float]) -> dict[str, float]:
+    total = sum(seconds.values()) or 1.0
+    return {name: seconds[name] / total for name in PHASES}

@@ -1,0 +1,80 @@
+"""How much arithmetic a trained token costs, and what share of the hardware's peak a run reaches (MFU)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+PEAK_TFLOPS: Mapping[str, float] = {
+    "H200": 989.0,
+    "H100": 989.0,
+    "A100": 312.0,
+    "L40S": 362.0,
+    "L4": 121.0,
+    "RTX 5090": 209.5,
+    "RTX 4090": 165.2,
+    "RTX 4080": 97.5,
+    "RTX 4070": 58.3,
+    "RTX 3090": 71.0,
+    "RTX 6000 Ada": 182.1,
+    "A10G": 70.0,
+    "A6000": 154.8,
+    "T4": 65.0,
+}
+"""Dense bf16 (T4: fp16) with fp32 sums, from NVIDIA's datasheets, in TFLOP/s. A longer name is looked for first."""
+
+
+def peak_flops(gpu: str) -> tuple[float, str] | None:
+    """Return a GPU's peak in FLOP/s and the words that name it, or None for a card that is not in the table."""
+    name = max((known for known in PEAK_TFLOPS if known in gpu), key=len, default=None)
+    if name is None:
+        return None
+    return PEAK_TFLOPS[name] * 1e12, f"{name}, {PEAK_TFLOPS[name]:g} TFLOP/s dense bf16 by its datasheet"
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Floating-point operations of a real token, and what a token adds whose loss is taken: it goes through the head."""
+
+    per_token: float
+    per_trained_token: float
+
+    def of(self, real: int, trained: int) -> float:
+        """Return the operations that so many tokens cost."""
+        return real * self.per_token + trained * self.per_trained_token
+
+
+def flops(model: torch.nn.Module, lengths: NDArray[np.int64], *, recomputed: bool) -> Flops:
+    """Return what training an adapter on a frozen base costs, forward and backward.
+
+        a token           4 N_linear + 6 N_adapter + 6 S_eff heads head_dim layers
+        a trained token   4 V H more
+
+    Frozen weights need no gradient of their own, hence 4, not 6. S_eff = sum(length^2) / sum(length) over the documents,
+    `lengths`, which attend within themselves. recomputed: activation checkpointing adds the forward pass again.
+    transformers' own total_flos takes every parameter as trained.
+    """
+    config = model.config.get_text_config()
+    head = model.get_output_embeddings()
+    linear = sum(_weights(m) for m in model.modules() if _is_frozen_linear(m) and m is not head)
+    adapter = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    s_eff = float((lengths.astype(np.float64) ** 2).sum() / max(1, lengths.sum()))
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    attention = s_eff * config.num_attention_heads * head_dim * config.num_hidden_layers
+    forward = 2 * linear + 2 * adapter + 2 * attention
+    per_token = 4 * linear + 6 * adapter + 6 * attention + (forward if recomputed else 0)
+    return Flops(float(per_token), float(4 * head.weight.numel()))
+
+
+def _is_frozen_linear(module: torch.nn.Module) -> bool:
+    """Whether this is a layer of the base: adapters' own layers are trained, 4-bit ones are Linear by inheritance."""
+    return isinstance(module, torch.nn.Linear) and not any(p.requires_grad for p in module.parameters())
+
+
+def _weights(layer: torch.nn.Linear) -> int:
+    """Return a layer's weights by its shape: packed 4-bit tensors hold two in a byte."""
+    return int(layer.in_features * layer.out_features)

@@ -1,0 +1,60 @@
+"""Gradients of the adapter: clipped by their common norm, and watched for layers that get none at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+WATCHED_STEPS = 3
+
+
+class Gradients:
+    """The adapter's tensors, held once: walking the module tree takes milliseconds at every step."""
+
+    def __init__(self, named: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
+        """Take the parameters that are trained."""
+        pairs = [(name, parameter) for name, parameter in named if parameter.requires_grad]
+        self.parameters = [parameter for _, parameter in pairs]
+        self._layer_of = [name.split(".lora_")[0].split(".ia3_")[0].split(".lokr_")[0] for name, _ in pairs]
+        self._moved: torch.Tensor | None = None
+        self._steps = 0
+
+    def clip(self, largest: float) -> torch.Tensor:
+        """Scale all gradients so that their common norm is at most `largest` (0: leave them); return the norm, fp32 []."""
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
+        norms = torch.stack(torch._foreach_norm(gradients))
+        moved = norms != 0
+        self._moved = moved if self._moved is None else self._moved | moved
+        self._steps += 1
+        total = torch.linalg.vector_norm(norms)
+        if largest > 0:
+            torch._foreach_mul_(gradients, torch.clamp(largest / (total + 1e-6), max=1.0))
+        return total
+
+    def forget(self) -> None:
+        """Drop the gradients of the last step."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def dead_layers(self) -> list[str]:
+        """Return the layers none of whose tensors had a gradient since the last call; empty before 3 steps.
+
+        LoRA's A has none in the first step, when B is zero; a layer whose A and B both have none is cut off from the loss.
+        """
+        if self._moved is None or self._steps < WATCHED_STEPS:
+            return []
+        alive = {layer for layer, moved in zip(self._layer_of, self._moved.tolist(), strict=True) if moved}
+        self._moved, self._steps = None, 0
+        return [layer for layer in dict.fromkeys(self._layer_of) if layer not in alive]
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold."""
+        return {"moved": self._moved, "steps": self._steps}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state` gave."""
+        moved = state["moved"]
+        self._moved = moved.to(self.parameters[0].device) if moved is not None else None
+        self._steps = int(state["steps"])

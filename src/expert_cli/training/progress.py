@@ -1,0 +1,44 @@
+"""How far a run has come: what a checkpoint must hold besides tensors, so that a resumed run ends like an unbroken one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Progress:
+    """Optimizer steps done, the loss of each (mean per trained token), tokens and evaluations so far.
+
+    best: the best evaluation, at `best_step` (0: none yet); `stale`: evaluations since then. seconds: time of the loop.
+    """
+
+    step: int = 0
+    losses: list[float] = field(default_factory=list)
+    real: int = 0
+    trained: int = 0
+    padded: int = 0
+    evaluations: list[tuple[int, float]] = field(default_factory=list)
+    best: float | None = None
+    best_step: int = 0
+    stale: int = 0
+    seconds: float = 0.0
+
+    def judge(self, value: float, *, greater_is_better: bool) -> bool:
+        """Take an evaluation in at the present step; return whether it is the best so far."""
+        self.evaluations.append((self.step, value))
+        better = self.best is None or (value > self.best if greater_is_better else value < self.best)
+        self.best, self.best_step = (value, self.step) if better else (self.best, self.best_step)
+        self.stale = 0 if better else self.stale + 1
+        return better
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values; floats survive JSON exactly."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Progress:
+        """Return what `as_json` gave."""
+        evaluations = [(int(step), float(value)) for step, value in values["evaluations"]]
+        return cls(**{**values, "evaluations": evaluations})

@@ -1,0 +1,146 @@
+"""Checkpoints of a trainer: what is saved, and how a run goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+
+from expert_cli.console import Reporter
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.locked import require_goes_on
+from expert_cli.paths import RunPaths
+from expert_cli.training import checkpoints
+from expert_cli.training.checkpoints import Parts, Position
+from expert_cli.training.modelstate import adapter_parts, estimate_bytes, load_adapter
+from expert_cli.training.progress import Progress
+from expert_cli.training.statetree import capture_rng, load_optimizer, restore_rng
+from expert_cli.training.trainer import ExpertTrainer
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The checkpoint that a run goes on from."""
+
+    path: Path
+    parts: Parts
+
+
+def find(folder: Path, wanted: str, identity: Mapping[str, Any], drift: Collection[str], report: Reporter) -> Resumed | None:
+    """Return the checkpoint to go on from: the newest good one in `folder` ("auto"; None without any), or the one named.
+
+    Raises LockedOrDamaged: a named one that fails verification, or one that belongs to a run that differs from this one.
+    """
+    if wanted == AUTO:
+        found = checkpoints.newest_good(folder)
+        for line in found.damaged:
+            report.warn(f"{line}; the one before it is used")
+        path = found.path
+        if path is None:
+            report.say("no checkpoint to go on from: training starts")
+            return None
+    else:
+        path = Path(wanted)
+        if not path.is_dir():
+            raise InputError(f"--resume {wanted}: is not a folder", 'name a folder checkpoint-N, or write "auto"')
+    parts = checkpoints.read(path)
+    require_goes_on(path, parts.identity, identity, drift)
+    if parts.identity.get("code") != identity.get("code"):
+        report.warn("expert-cli itself has changed since that checkpoint: the run goes on, but may not be bit for bit the same")
+    report.say(f"resumed   {path}: step {parts.position.step}, epoch {parts.position.epoch}")
+    return Resumed(path, parts)
+
+
+def save(trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mapping[str, Any]) -> checkpoints.CheckpointInfo:
+    """Write a checkpoint of the step just done and remove those that are not kept."""
+    progress, schedule = trainer.progress, trainer.batches.schedule
+    tensors, config = adapter_parts(model)
+    epoch, within = divmod(progress.step, schedule.steps_per_epoch)
+    values = progress.as_json()
+    losses = values.pop("losses")
+    parts = Parts(
+        adapter=tensors,
+        adapter_config=config,
+        optimizer=trainer.optimizer.state_dict(),
+        scheduler=trainer.lr_scheduler.state_dict(),
+        rng=capture_rng(),
+        position=Position(epoch, progress.step, within * schedule.accumulation),
+        trainer={
+            "progress": values,
+            "scaler": _scaler(trainer),
+            "gradients": trainer.gradients.state(),
+            "batch": [schedule.batch_size, schedule.accumulation],
+        },
+        identity=identity,
+        losses=torch.tensor(losses, dtype=torch.float64),
+    )
+    written = checkpoints.write(folder, progress.step, parts)
+    best = {progress.best_step} if trainer.watch.load_best_model_at_end else set()
+    checkpoints.rotate(folder, trainer.watch.save_total_limit, best)
+    return written
+
+
+def restore(trainer: ExpertTrainer, model: PeftModel, parts: Parts) -> None:
+    """Put a checkpoint into a prepared trainer. Raises InputError if it does not fit the adapter."""
+    try:
+        load_adapter(model, parts.adapter)
+    except ValueError as error:
+        raise InputError(f"the checkpoint does not fit this adapter: {error}", "train with the adapter it was made with") from error
+    load_optimizer(trainer.optimizer, parts.optimizer)
+    trainer.lr_scheduler.load_state_dict(dict(parts.scheduler))
+    if parts.trainer["scaler"] and trainer.accelerator.scaler is not None:
+        trainer.accelerator.scaler.load_state_dict(dict(parts.trainer["scaler"]))
+    trainer.gradients.load(parts.trainer["gradients"])
+    values = {**parts.trainer["progress"], "losses": parts.losses.tolist()}
+    for name, value in vars(Progress.from_json(values)).items():
+        setattr(trainer.progress, name, value)
+    restore_rng(parts.rng)
+
+
+def load_best(trainer: ExpertTrainer, model: PeftModel, folder: Path) -> None:
+    """Put the adapter of the best evaluation into the model. Its checkpoint was never rotated away."""
+    path = folder / f"checkpoint-{trainer.progress.best_step}"
+    if path.is_dir():
+        load_adapter(model, checkpoints.read(path).adapter)
+
+
+def forget_after(paths: RunPaths, step: int) -> None:
+    """Remove from metrics.jsonl what was logged after `step`: the run that goes on will log it again."""
+    if not paths.metrics.is_file():
+        return
+    kept = []
+    for line in paths.metrics.read_text(encoding="utf-8").splitlines():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(f"{line}\n")
+        except (ValueError, KeyError, TypeError):
+            continue  # torn by the kill
+    beside = paths.metrics.with_suffix(".tmp")
+    beside.write_text("".join(kept), encoding="utf-8", newline="\n")
+    os.replace(beside, paths.metrics)
+
+
+def require_room(model: PeftModel, folder: Path, optimizer: str, limit: int | None, saves: int) -> None:
+    """Raise EnvironmentProblem if the disk cannot hold the checkpoints that the run will keep, and one being written."""
+    one = estimate_bytes(model, optimizer)
+    kept = min(saves, max(checkpoints.LEAST, limit) if limit is not None else saves) + 1
+    free = shutil.disk_usage(folder).free
+    if free < one * kept:
+        raise EnvironmentProblem(
+            f"{folder}: {free / 1e9:.2f} GB are free, {kept} checkpoints of {one / 1e9:.2f} GB need {one * kept / 1e9:.2f} GB",
+            "make room, give another folder with --output, or lower save_total_limit",
+        )
+
+
+def _scaler(trainer: ExpertTrainer) -> Mapping[str, Any]:
+    scaler = trainer.accelerator.scaler
+    return scaler.state_dict() if scaler is not None else {}

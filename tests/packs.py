@@ -1,0 +1,49 @@
+"""Tiny packed data sets over a real token store."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from expert_cli.console import Silent
+from expert_cli.data.documents import Documents
+from expert_cli.data.encode import Encoded
+from expert_cli.data.loader import PackedDataset, plan_packs
+from expert_cli.data.store import StoreKey, build
+from expert_cli.runconfig import Overflow, Packing
+
+END = 9
+
+
+def encoded(*documents: tuple[int, int]) -> Encoded:
+    """Make documents of (prompt, answer) tokens: the prompt 100, 101, ..., the answer 200, 201, ... and END."""
+    ids = [[*range(100, 100 + p), *range(200, 199 + a), END] for p, a in documents]
+    trained = [[False] * p + [True] * a for p, a in documents]
+    offsets = np.cumsum([0, *(p + a for p, a in documents)])
+    return Encoded(
+        np.array(list(chain.from_iterable(ids)), np.int32),
+        offsets.astype(np.int64),
+        np.array(list(chain.from_iterable(trained)), np.bool_),
+        np.arange(len(documents)),
+        0,
+    )
+
+
+def packed(
+    folder: Path,
+    *documents: tuple[int, int],
+    capacity: int = 100,
+    packing: Packing = "best_fit",
+    overflow: Overflow = "truncate",
+) -> PackedDataset:
+    home = build(
+        folder,
+        StoreKey((("a", "b"),)),
+        ("train",),
+        lambda _, skip: [encoded(*documents)][skip:],
+        lambda _: {},
+        Silent(),
+    )
+    return plan_packs(Documents(home / "train"), capacity, packing, overflow)

@@ -1,0 +1,166 @@
+"""Batches: the same packs for any number of processes, from any step on; borders and targets counted on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from packs import END, packed
+from torch.utils.data import DataLoader
+
+from expert_cli.data.batches import Batch, Collator, InTurn, PackBatches, Schedule
+from expert_cli.data.loader import FILLER, PackedDataset
+from expert_cli.data.order import epoch_order, grouped_order
+
+
+def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> PackBatches:
+    return PackBatches(
+        schedule, lambda epoch: epoch_order(schedule.packs, 7, epoch), rank=rank, first_step=first_step
+    )
+
+
+def test_flat_batches_hold_no_padding(tmp_path: Path) -> None:
+    dataset = packed(tmp_path, (2, 2), (1, 1), packing="off")
+    batch = Collator(pad_id=END)([dataset[0], dataset[1]])
+    assert batch["input_ids"].tolist() == [[100, 101, 200, END, 100, END]]
+    assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 0, 1]]
+    assert batch["document_starts"].tolist() == [0, 4, 6]
+    assert batch["longest_document"] == 4
+    assert (batch["target_rows"].tolist(), batch["targets"].tolist()) == ([1, 2, 4], [200, END, END])
+    assert batch["real_tokens"] == 6
+
+
+def test_rows_are_padded_and_padding_is_a_document_that_trains_nothing(tmp_path: Path) -> None:
+    dataset = packed(tmp_path, (2, 2), (1, 1), packing="off")
+    batch = Collator(pad_id=END, layout="rows")([dataset[0], dataset[1]])
+    assert batch["input_ids"].tolist() == [[100, 101, 200, END], [100, END, END, END]]
+    assert batch["position_ids"].tolist() == [[0, 1, 2, 3], [0, 1, 0, 1]]
+    assert (batch["target_rows"].tolist(), batch["targets"].tolist()) == ([1, 2, 4], [200, END, END])
+    assert batch["real_tokens"] == 6
+
+
+def test_a_fixed_shape_is_filled_with_one_more_document(tmp_path: Path) -> None:
+    dataset = packed(tmp_path, (2, 2))
+    batch = Collator(pad_id=END, fixed_tokens=7)([dataset[0]])
+    assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 0, 1, 2]]
+    assert batch["document_starts"].tolist() == [0, 4, 7]
+    assert batch["targets"].tolist() == [200, END]
+    assert batch["real_tokens"] == 4
+
+
+@pytest.mark.parametrize("layout", ["flat", "rows"])
+def test_a_batch_of_nothing_is_one_place_of_padding(tmp_path: Path, layout: str) -> None:
+    batch = Collator(pad_id=END, layout=layout)([packed(tmp_path, (2, 2))[FILLER]])  # type: ignore[arg-type]
+    assert batch["input_ids"].tolist() == [[END]]
+    assert (len(batch["targets"]), batch["real_tokens"]) == (0, 0)
+
+
+SCHEDULES = {
+    "even": Schedule(packs=12, batch_size=2, accumulation=2, processes=1, epochs=2.0, max_steps=-1),
+    "uneven": Schedule(packs=13, batch_size=2, accumulation=2, processes=1, epochs=2.0, max_steps=-1),
+    "fewer packs than a step": Schedule(packs=3, batch_size=4, accumulation=2, processes=1, epochs=3.0, max_steps=-1),
+    "part of an epoch": Schedule(packs=20, batch_size=2, accumulation=1, processes=1, epochs=1.5, max_steps=-1),
+    "by steps": Schedule(packs=5, batch_size=2, accumulation=1, processes=1, epochs=1.0, max_steps=7),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES.keys())
+def test_every_step_takes_the_next_packs_of_its_epoch(schedule: Schedule) -> None:
+    micro = iter(batches(schedule))
+    for step in range(schedule.steps):
+        taken = [pack for _ in range(schedule.micro_steps(step)) for pack in next(micro)]
+        epoch, within = divmod(step, schedule.steps_per_epoch)
+        order = epoch_order(schedule.packs, 7, epoch).permutation().tolist()
+        first = within * schedule.packs_per_step
+        assert taken == order[first : first + schedule.packs_per_step]
+    assert next(micro, None) is None
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES.keys())
+def test_going_on_at_a_step_gives_the_rest_of_the_batches(schedule: Schedule) -> None:
+    everything = list(batches(schedule))
+    for first in range(schedule.steps):
+        skipped = sum(schedule.micro_steps(step) for step in range(first))
+        assert list(batches(schedule, first_step=first)) == everything[skipped:]
+
+
+@pytest.mark.parametrize("packs", [1, 5, 8, 9, 16])
+def test_more_processes_share_the_packs_of_the_same_steps(packs: int) -> None:
+    one = Schedule(packs=packs, batch_size=2, accumulation=2, processes=1, epochs=1.0, max_steps=-1)
+    two = Schedule(packs=packs, batch_size=2, accumulation=1, processes=2, epochs=1.0, max_steps=-1)
+    assert one.steps == two.steps
+    shares = [iter(batches(two, rank=rank)) for rank in range(2)]
+    alone = iter(batches(one))
+    for step in range(one.steps):
+        together = {p for share in shares for _ in range(two.micro_steps(step)) for p in next(share)} - {FILLER}
+        assert together == {p for _ in range(one.micro_steps(step)) for p in next(alone)}
+    assert [next(share, None) for share in shares] == [None, None]
+
+
+def test_resuming_in_a_large_epoch_reads_no_order() -> None:
+    asked: list[int] = []
+
+    class Counted:
+        def at(self, places: np.ndarray) -> np.ndarray:
+            asked.extend(places.tolist())
+            return places
+
+    schedule = Schedule(packs=10**9, batch_size=2, accumulation=2, processes=1, epochs=1.0, max_steps=-1)
+    late = PackBatches(schedule, lambda _: Counted(), first_step=schedule.steps - 1)
+    assert list(late) == [[10**9 - 4, 10**9 - 3], [10**9 - 2, 10**9 - 1]]
+    assert len(asked) == 4
+
+
+def test_evaluation_sees_every_pack_once() -> None:
+    assert list(InTurn(5, 2)) == [[0, 1], [2, 3], [4]]
+    shares = [list(InTurn(5, 2, rank=rank, processes=2)) for rank in range(2)]
+    assert shares == [[[0, 1], [4]], [[2, 3], [FILLER]]]
+
+
+def loaded(dataset: PackedDataset, schedule: Schedule, **settings: object) -> list[Batch]:
+    return list(
+        DataLoader(dataset, batch_sampler=batches(schedule), collate_fn=Collator(0), **settings)  # type: ignore[arg-type]
+    )
+
+
+def test_spawned_workers_give_the_same_batches(tmp_path: Path) -> None:
+    dataset = packed(tmp_path, *((n % 5, n % 3 + 1) for n in range(24)), capacity=12)
+    schedule = Schedule(len(dataset), batch_size=2, accumulation=1, processes=1, epochs=2.0, max_steps=-1)
+    alone = loaded(dataset, schedule)
+    spawned = loaded(dataset, schedule, num_workers=2, prefetch_factor=2, multiprocessing_context="spawn")
+    assert len(alone) > 1
+    for mine, theirs in zip(alone, spawned, strict=True):
+        assert mine.keys() == theirs.keys()
+        for name, value in mine.items():
+            assert torch.equal(value, theirs[name]) if isinstance(value, torch.Tensor) else value == theirs[name]
+
+
+def lengths(count: int) -> np.ndarray:
+    return np.random.default_rng(1).integers(1, 500, count)
+
+
+@pytest.mark.parametrize("count", [0, 3, 64, 1003])
+def test_every_row_of_a_grouped_order_comes_once(count: int) -> None:
+    order = grouped_order(lengths(count), 8, 1, 0).indices
+    assert sorted(order.tolist()) == list(range(count))
+
+
+def test_a_grouped_order_depends_on_seed_and_epoch_alone() -> None:
+    def order(seed: int, epoch: int) -> tuple[int, ...]:
+        return tuple(grouped_order(lengths(100), 8, seed, epoch).indices.tolist())
+
+    assert order(1, 2) == order(1, 2)
+    assert len({order(seed, epoch) for seed in range(3) for epoch in range(3)}) == 9
+
+
+def test_neighbours_in_a_grouped_order_have_similar_lengths() -> None:
+    sizes = lengths(4000)
+
+    def padding_share(order: np.ndarray) -> float:
+        rows = sizes[order].reshape(-1, 8)
+        return float(1 - rows.sum() / (rows.max(axis=1).sum() * 8))
+
+    assert padding_share(np.arange(4000)) > 0.4
+    assert padding_share(grouped_order(sizes, 8, 0, 0).indices) < 0.03
