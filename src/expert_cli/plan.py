@@ -11,6 +11,7 @@ from expert_cli.machine import Machine
 from expert_cli.manifest.effects import Effect, effects
 from expert_cli.manifest.reader import LoadedManifest, load
 from expert_cli.runconfig import RunConfig
+from expert_cli.runlock import contents
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,6 @@ def require_free(output: Path, *, overwrite: bool) -> None:
     """Raise LockedOrDamaged if the output folder holds something that may not be moved, InputError if it is a file."""
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file, not a folder", "give another folder with --output")
-    if not overwrite and output.is_dir() and any(output.iterdir()):
+    if not overwrite and contents(output):
         hint = "give another folder with --output, or move this one aside with --overwrite"
         raise LockedOrDamaged(f"{output} holds a run already", hint)

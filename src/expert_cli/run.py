@@ -36,6 +36,7 @@ from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, require_free
 from expert_cli.pretokenise import Inputs, describe, find_inputs, staged_store, store_for
 from expert_cli.runconfig import RunConfig
+from expert_cli.runlock import contents
 from expert_cli.training.fit import fit
 from expert_cli.training.result import FitResult
 
@@ -165,7 +166,7 @@ def train(
 def _make_room(output: Path, report: Reporter, *, overwrite: bool) -> None:
     """Make the output folder; one that holds something is refused, or moved aside with `overwrite`."""
     require_free(output, overwrite=overwrite)
-    if output.is_dir() and any(output.iterdir()):
+    if contents(output):
         aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
         output.rename(aside)
         report.say(f"the run that lay there is now {aside}")
