@@ -6,7 +6,8 @@
     ├── EnvironmentProblem     3  model, package, GPU, network or disk is missing
     ├── TrainingFailed         4  not finite, out of memory
     ├── GateMissed             5  a threshold asked for was not reached
-    └── LockedOrDamaged        6  owned by another run, or fails verification
+    ├── LockedOrDamaged        6  owned by another run, or fails verification
+    └── Interrupted      130, 143  stopped by a signal (128 + its number), after saving
 
 The message says what and where with the values, the hint what to do. The library raises them; only cli.py prints them.
 """
@@ -57,6 +58,15 @@ class LockedOrDamaged(ExpertError):
     """Another run owns the place, or what lies there fails verification."""
 
     exit_code = 6
+
+
+class Interrupted(ExpertError):
+    """A run that was asked to stop and has saved; the message says what, the hint is the command that goes on."""
+
+    def __init__(self, message: str, hint: str, exit_code: int) -> None:
+        """Take the exit code as well: 130 for Ctrl-C and a STOP file, 143 for SIGTERM."""
+        super().__init__(message, hint)
+        self.exit_code = exit_code
 
 
 @dataclass(frozen=True, order=True)

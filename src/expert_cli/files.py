@@ -5,6 +5,7 @@ Secrets (hub tokens, values of *_TOKEN and *_KEY) never reach a text written her
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -13,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors by which the system says that a disk is full or a place is not to be written: no bug of the program."""
 _SECRET = re.compile(r"hf_[A-Za-z0-9]{16,}|(?i:(?<=_token=)|(?<=_key=)|(?<=_token\": \")|(?<=_key\": \"))[^\s\"']+")
 
 
@@ -45,12 +48,38 @@ def json_text(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
+def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
+    """Write a JSON document atomically, with a hash of itself under "self"."""
+    write_json(path, {**body, "self": _seal(body)})
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Return what `write_sealed` wrote. Raises OSError, ValueError if a byte of it differs."""
+    text = path.read_bytes().decode("utf-8")
+    sealed = json.loads(text)
+    if not isinstance(sealed, dict) or text != json_text(sealed):
+        raise ValueError("not as it was written")
+    seal = sealed.pop("self", None)
+    if seal != _seal(sealed):
+        raise ValueError("does not match its own hash")
+    return sealed
+
+
+def _seal(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
 def sync_folder(folder: Path) -> None:
     """Make every file of a folder, and the folder itself, durable."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb+") as file:
                 os.fsync(file.fileno())
+    sync_names(folder)
+
+
+def sync_names(folder: Path) -> None:
+    """Make durable which files a folder has, after one was made, renamed or removed in it."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

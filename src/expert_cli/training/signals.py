@@ -1,0 +1,86 @@
+"""Asking a run to stop: Ctrl-C, SIGTERM, or a file named STOP in its folder.
+
+The first request is kept until the loop asks for it at the end of a step, saves, and ends. A second signal ends at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+STOP_FILE = "STOP"
+LOOK_EVERY_S = 1.0
+CTRL_C, TERMINATED = 130, 143
+"""Exit codes: 128 + the number of SIGINT, of SIGTERM."""
+
+
+class StopRequest:
+    """While it is entered, signals ask the run to stop instead of ending it.
+
+    Signal handlers belong to the main thread; entered in another one, only the file is looked for. Processes forked
+    meanwhile (data workers) leave Ctrl-C, which a terminal sends to them too, to this one.
+    """
+
+    def __init__(self, run_folder: Path) -> None:
+        """Look for the file STOP in `run_folder`."""
+        self.exit_code = 0
+        self.reason = ""
+        self._file = run_folder / STOP_FILE
+        self._next_look = 0.0
+        self._pid = os.getpid()
+        self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
+
+    def asked(self) -> bool:
+        """Whether the run shall stop; then `reason` tells by what, and `exit_code` how to end (130 or 143)."""
+        if not self.exit_code and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_EVERY_S
+            if self._file.exists():
+                self.exit_code, self.reason = CTRL_C, f"the file {self._file}"
+                with suppress(OSError):  # one that cannot be removed stops the run that goes on as well, and is named
+                    self._file.unlink()
+        return bool(self.exit_code)
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            for number in _signals():
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            # None: a handler that was not set from Python, which cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before.clear()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if os.getpid() != self._pid:
+            if number == signal.SIGTERM:
+                _end(number)
+        elif self.exit_code:
+            _end(number)
+        else:
+            self.reason = signal.Signals(number).name
+            self.exit_code = TERMINATED if number == signal.SIGTERM else CTRL_C
+
+
+def _signals() -> list[int]:
+    # Windows sends SIGBREAK for Ctrl-Break, and to processes in groups of their own.
+    return [int(number) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if (number := getattr(signal, name, None))]
+
+
+def _end(number: int) -> None:
+    """End this process as the signal does where nobody handles it."""
+    if number != signal.SIGTERM:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        raise KeyboardInterrupt
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

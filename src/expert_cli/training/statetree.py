@@ -1,0 +1,161 @@
+"""The state of optimizers, schedulers and random generators as tensors and JSON, and back, bit for bit.
+
+    {"state": {0: {"step": 3, "exp_avg": T}}, "param_groups": [{"betas": (0.9, 0.95), "params": [0]}]}
+
+becomes the tensor "state/0/exp_avg" and the tree
+
+    {"map": {"state": {"items": [[0, {"map": {"step": 3, "exp_avg": {"tensor": "state/0/exp_avg"}}}]]}, "param_groups": ...}}
+
+where "map" is a dict with text keys only, "items" one with others, "tuple" a tuple and "float" one that JSON has no number for.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+Tensors = dict[str, torch.Tensor]
+
+
+def pack(value: Any) -> tuple[Any, Tensors]:
+    """Return (tree, tensors) of a nest of dicts, lists, tuples, numbers, texts, None and tensors.
+
+    The tensors are contiguous, on the CPU, and share no memory; one that stands in two places is kept once. Raises TypeError.
+    """
+    packer = _Packer()
+    tree = packer.tree(value, "")
+    return tree, own_memory(packer.tensors)
+
+
+def unpack(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """Return what `pack` was given. Raises KeyError for a tensor that is not there, ValueError for another tree."""
+    if isinstance(tree, list):
+        return [unpack(entry, tensors) for entry in tree]
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, content),) = tree.items()
+    if kind == "map":
+        return {name: unpack(entry, tensors) for name, entry in content.items()}
+    if kind == "items":
+        return {unpack(name, tensors): unpack(entry, tensors) for name, entry in content}
+    if kind == "tuple":
+        return tuple(unpack(entry, tensors) for entry in content)
+    if kind == "float":
+        return float(content)
+    if kind == "tensor":
+        return tensors[content]
+    raise ValueError(f"unknown kind {kind}")
+
+
+def own_memory(tensors: Mapping[str, torch.Tensor]) -> Tensors:
+    """Return the tensors on the CPU, contiguous, none sharing memory with another: what safetensors writes."""
+    seen: set[int] = set()
+    owned: Tensors = {}
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        start = plain.untyped_storage().data_ptr()
+        owned[name] = plain.clone() if start in seen or plain.untyped_storage().nbytes() > plain.nbytes else plain
+        seen.add(start)
+    return owned
+
+
+class _Packer:
+    def __init__(self) -> None:
+        self.tensors: Tensors = {}
+        self._names: dict[tuple[Any, ...], str] = {}
+
+    def tree(self, value: Any, path: str) -> Any:
+        # Exact types: a subclass (an enum) would come back as something else. numpy's float64 is a float in all but name.
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else {"float": str(value)}
+        if isinstance(value, torch.Tensor):
+            return {"tensor": self._name(value, path or "tensor")}
+        if type(value) is list:
+            return [self.tree(entry, _below(path, place)) for place, entry in enumerate(value)]
+        if type(value) is tuple:
+            return {"tuple": [self.tree(entry, _below(path, place)) for place, entry in enumerate(value)]}
+        if isinstance(value, Mapping):
+            entries = [(name, self.tree(entry, _below(path, name))) for name, entry in value.items()]
+            if all(type(name) is str for name in value):
+                return {"map": dict(entries)}
+            return {"items": [[self.tree(name, path), entry] for name, entry in entries]}
+        raise TypeError(f"{path}: a {type(value).__name__} cannot be written without pickle")
+
+    def _name(self, tensor: torch.Tensor, path: str) -> str:
+        same = (tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, tensor.stride())
+        if tensor.numel() and same in self._names:
+            return self._names[same]
+        while path in self.tensors:  # the keys 0 and "0" side by side
+            path += "~"
+        self.tensors[path] = tensor
+        self._names[same] = path
+        return path
+
+
+def _below(path: str, name: object) -> str:
+    return f"{path}/{name}" if path else str(name)
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Load a state dict bit for bit, also into the optimizer that accelerate has wrapped.
+
+    `load_state_dict` of torch and bitsandbytes casts states to the parameter's dtype, and bitsandbytes' puts paged states
+    into ordinary GPU memory; both are set right here.
+    """
+    optimizer = getattr(optimizer, "optimizer", optimizer)
+    optimizer.load_state_dict(dict(state))
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, parameter in zip(numbers, parameters, strict=True):
+        live = optimizer.state[parameter]
+        for name, saved in _flat(state["state"].get(number, {})).items():
+            if live[name].dtype != saved.dtype:
+                live[name] = saved.to(live[name].device, copy=True)
+            if getattr(optimizer, "is_paged", False) and parameter.is_cuda and name in ("state1", "state2"):
+                live[name] = _paged(optimizer, parameter, live[name])
+
+
+def _flat(state: Mapping[str, Any]) -> Tensors:
+    """Return the tensors of one parameter's state by name; bitsandbytes wraps some in a dict of their own."""
+    flat: Tensors = {}
+    for name, value in state.items():
+        if isinstance(value, torch.Tensor):
+            flat[name] = value
+        elif isinstance(value, Mapping):
+            flat |= _flat(value)
+    return flat
+
+
+def _paged(optimizer: Any, parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Return the value in memory as bitsandbytes gives it to a new state (AdEMAMix has two moments in one)."""
+    make = optimizer.get_state_buffer if value.shape == parameter.shape else optimizer._get_state_double_buffer
+    buffer: torch.Tensor = make(parameter, dtype=value.dtype)
+    return buffer.copy_(value)
+
+
+def capture_rng() -> dict[str, Any]:
+    """Return the state of every random generator: Python's, numpy's, torch's on the CPU and on each GPU."""
+    name, key, *rest = np.random.get_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    numpy = (
+        str(name),
+        np.asarray(key).tolist(),
+        *(number.item() if hasattr(number, "item") else number for number in rest),
+    )
+    return {"python": random.getstate(), "numpy": numpy, "torch": torch.get_rng_state(), "cuda": cuda}
+
+
+def restore_rng(rng: Mapping[str, Any]) -> None:
+    """Set every random generator as `capture_rng` found it; of GPUs, those that are there."""
+    random.setstate(rng["python"])
+    np.random.set_state(rng["numpy"])
+    torch.set_rng_state(rng["torch"])
+    for device, state in zip(range(torch.cuda.device_count()), rng["cuda"], strict=False):
+        torch.cuda.set_rng_state(state, device)
