@@ -19,6 +19,7 @@ is the one written last, which after going on from an older one is not the one w
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -198,7 +199,7 @@ def _save(tensors: Tensors, path: Path) -> None:
         save_file(tensors, path, metadata={"format": "pt"})
     except SafetensorError as error:
         if number := _OS_ERROR.search(str(error)):  # the library's own error hides the system's
-            raise OSError(int(number[1]), str(error), str(path)) from error
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
         raise
 
 

@@ -16,7 +16,7 @@ _SMALLEST_8BIT = 4096
 """bitsandbytes keeps the state of a smaller parameter in fp32."""
 _HEADER_BYTES = 600
 """Names, shapes and places of one parameter in all files, about."""
-_REST_BYTES = 64 * 1024
+_REST_BYTES = 16 * 1024
 """Random generators, position, identity, manifest, about."""
 
 

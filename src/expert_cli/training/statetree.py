@@ -142,20 +142,22 @@ def _paged(optimizer: Any, parameter: torch.Tensor, value: torch.Tensor) -> torc
 
 def capture_rng() -> dict[str, Any]:
     """Return the state of every random generator: Python's, numpy's, torch's on the CPU and on each GPU."""
-    name, key, *rest = np.random.get_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    numpy = (
-        str(name),
-        np.asarray(key).tolist(),
-        *(number.item() if hasattr(number, "item") else number for number in rest),
-    )
-    return {"python": random.getstate(), "numpy": numpy, "torch": torch.get_rng_state(), "cuda": cuda}
+    version, words, gauss = random.getstate()
+    name, key, *numbers = np.random.get_state()
+    return {
+        "python": (version, torch.tensor(words, dtype=torch.int64), gauss),
+        "numpy": (str(name), torch.tensor(np.asarray(key).tolist(), dtype=torch.int64), *numbers),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
 
 
 def restore_rng(rng: Mapping[str, Any]) -> None:
     """Set every random generator as `capture_rng` found it; of GPUs, those that are there."""
-    random.setstate(rng["python"])
-    np.random.set_state(rng["numpy"])
+    version, words, gauss = rng["python"]
+    random.setstate((version, tuple(words.tolist()), gauss))
+    name, key, *numbers = rng["numpy"]
+    np.random.set_state((name, key.numpy(), *numbers))
     torch.set_rng_state(rng["torch"])
     for device, state in zip(range(torch.cuda.device_count()), rng["cuda"], strict=False):
         torch.cuda.set_rng_state(state, device)
