@@ -73,7 +73,7 @@ def bits(tensors: dict[str, torch.Tensor]) -> dict[str, bytes]:
     return {name: tensor.detach().view(-1).view(torch.uint8).numpy().tobytes() for name, tensor in tensors.items()}
 
 
-# paged_adamw is the manifest's other word for paged_adamw_32bit
+# transformers does not know the name paged_adamw
 CASES = [(optim, torch.float32) for optim in OPTIMIZERS if optim != "paged_adamw"]
 CASES += [(optim, torch.bfloat16) for optim in ("adamw_torch_fused", "adamw_8bit", "paged_lion_32bit", "adafactor")]
 

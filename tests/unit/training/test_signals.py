@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,7 +32,8 @@ def work(forks: bool = False) -> None:
     with StopRequest(pathlib.Path("run")) as stop:
         worker = os.fork() if forks else 1
         if worker == 0:
-            time.sleep(60)
+            for _ in range(200):
+                time.sleep(0.05)
             os._exit(0)
         print(worker, flush=True)
         while not stop.asked():
@@ -111,9 +112,10 @@ def test_the_second_ends_at_once(
 
 
 @posix
-def test_ctrl_c_in_a_terminal_leaves_the_workers_to_their_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["as a terminal does, to all", "to the run alone"])
+def test_workers_are_left_to_their_parent(tmp_path: Path, send: Callable[[int, int], None]) -> None:
     with child(tmp_path, "--forks") as process:
-        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all
+        send(process.pid, signal.SIGINT)
         assert said(process) == "SIGINT"
         assert said(process) == "0"  # the worker goes on
         assert said(process) == "-15"  # and ends when its parent says so
