@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,6 +19,7 @@ from expert_cli.commands.train import train
 from expert_cli.commands.validate import validate
 from expert_cli.console import Console, wants_style
 from expert_cli.errors import EnvironmentProblem, ExpertError
+from expert_cli.files import CANNOT_WRITE
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
@@ -29,7 +29,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "schema": schema,
     "init": init,
 }
-_MACHINE_SAYS_NO = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 
 class _Command(TyperCommand):
@@ -115,7 +114,7 @@ def main() -> None:
         code = 130
         console.fail("interrupted", "", code)
     except Exception as error:  # noqa: BLE001  the outermost boundary: a bug is reported as one
-        if isinstance(error, OSError) and error.errno in _MACHINE_SAYS_NO:
+        if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
             where = f"{error.filename}: " if error.filename else ""
             code = _failed(console, EnvironmentProblem(f"{where}{error.strerror}", "make room, or give another folder"))
         else:

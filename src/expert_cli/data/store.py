@@ -7,7 +7,6 @@ which are decided when training starts.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import shutil
@@ -34,7 +33,7 @@ from expert_cli.data.storefiles import (
     write_shard,
 )
 from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
-from expert_cli.files import write_json
+from expert_cli.files import CANNOT_WRITE, write_json
 from expert_cli.runconfig import DataConfig
 
 MASKING_RULE = "1"
@@ -216,7 +215,7 @@ def _disk_problems(folder: Path, building: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM):
+        if error.errno not in CANNOT_WRITE:
             raise
         shutil.rmtree(building, ignore_errors=True)
         hint = "free some space, or put the store elsewhere: pretokenize --output DIR"

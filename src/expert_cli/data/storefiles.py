@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from expert_cli.data.encode import Encoded
 from expert_cli.errors import LockedOrDamaged
-from expert_cli.files import json_text, sha256_of, sync_folder, write_json
+from expert_cli.files import read_sealed, sha256_of, sync_folder, write_json, write_sealed
 
 FORMAT = 1
 FINGERPRINT = "fingerprint.json"
@@ -138,26 +138,19 @@ def seal(
         "shards": [asdict(shard) for shard in shards],
         "files": known,
     }
-    write_json(folder / FINGERPRINT, {**body, "self": _digest_of(body)})
+    write_sealed(folder / FINGERPRINT, body)
     sync_folder(folder)
-
-
-def _digest_of(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def read_fingerprint(folder: Path) -> dict[str, Any]:
     """Return a store's fingerprint. Raises LockedOrDamaged if it is missing, broken or of another format."""
     path = folder / FINGERPRINT
     try:
-        text = path.read_text(encoding="utf-8")
-        sealed: dict[str, Any] = json.loads(text)
-        body = {name: value for name, value in sealed.items() if name != "self"}
-        whole = sealed["self"] == _digest_of(body) and text == json_text(sealed)
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise LockedOrDamaged(f"{path} is missing or broken", "") from error
-    if not whole or body["format"] != FORMAT:
-        raise LockedOrDamaged(f"{path} does not match its own hash, or is of another format", "")
+        body = read_sealed(path)
+    except (OSError, ValueError) as error:
+        raise LockedOrDamaged(f"{path} is missing, broken or does not match its own hash", "") from error
+    if body.get("format") != FORMAT:
+        raise LockedOrDamaged(f"{path} is of another format", "")
     return body
 
 

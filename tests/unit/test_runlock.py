@@ -1,0 +1,212 @@
+"""One run a folder: owners live, dead, killed with children, and on other machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from expert_cli import runlock
+from expert_cli.errors import LockedOrDamaged
+from expert_cli.paths import cache_folder
+from expert_cli.plan import require_free
+from expert_cli.runlock import RunningRun, contents, hold, running
+
+SOURCE = Path(runlock.__file__).parents[1]
+# Holds the folder named; ends when its standard input does.
+OWNER = """
+import pathlib, sys
+from expert_cli.runlock import hold
+with hold(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "user"))
+
+
+@contextmanager
+def owner(output: Path) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, "-c", OWNER, str(output)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=environment
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_second_run_is_told_who_owns_the_folder(tmp_path: Path) -> None:
+    with owner(tmp_path / "out") as process:
+        with pytest.raises(LockedOrDamaged) as caught, hold(tmp_path / "out"):
+            pass
+        assert f"process id {process.pid} on {platform.node()}, started 20" in caught.value.message
+        assert caught.value.message.startswith(f"{tmp_path / 'out'} belongs to the run with ")
+        assert caught.value.exit_code == 6
+        with hold(tmp_path / "another"):
+            pass
+        process.communicate()
+    with hold(tmp_path / "out"):
+        pass
+
+
+def test_the_same_process_cannot_hold_a_folder_twice(tmp_path: Path) -> None:
+    with hold(tmp_path / "out"), pytest.raises(LockedOrDamaged, match=f"process id {os.getpid()}"):
+        hold(tmp_path / "out").__enter__()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
+def test_a_folder_under_another_name_is_the_same_folder(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    with hold(tmp_path / "out"), pytest.raises(LockedOrDamaged):
+        hold(tmp_path / "link").__enter__()
+
+
+def test_a_killed_owner_owns_nothing(tmp_path: Path) -> None:
+    with owner(tmp_path / "out") as process:
+        process.kill()
+        process.wait()
+        assert (tmp_path / ".out.owner.json").exists()
+        assert (cache_folder() / "running" / f"{process.pid}.json").exists()
+        started = time.monotonic()
+        with hold(tmp_path / "out"):
+            assert [run.pid for run in running()] == [os.getpid()]
+        assert time.monotonic() - started < 1
+        assert not (cache_folder() / "running" / f"{process.pid}.json").exists()
+
+
+def test_what_a_dead_owner_left_running_is_waited_for(tmp_path: Path) -> None:
+    with owner(tmp_path / "out") as process:
+        forget(process.pid, tmp_path / ".out.owner.json", platform.node())
+        threading.Timer(0.5, process.kill).start()
+        with hold(tmp_path / "out"):
+            assert process.poll() is not None
+
+
+def forget(pid: int, owner_file: Path, host: str) -> None:
+    """Let the owner's facts be those of an earlier process of the same id."""
+    facts = {"pid": pid, "create_time": 1.0, "host": host, "started": 1.0}
+    owner_file.write_text(json.dumps(facts), encoding="utf-8")
+
+
+def test_a_lock_whose_dead_owner_never_lets_go_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runlock, "ORPHANS_END_S", 0.3)
+    with owner(tmp_path / "out"):
+        (tmp_path / ".out.owner.json").write_text("{", encoding="utf-8")
+        with pytest.raises(LockedOrDamaged, match=r"out belongs to another run$"):
+            hold(tmp_path / "out").__enter__()
+
+
+def test_an_owner_elsewhere_is_not_taken_for_dead(tmp_path: Path) -> None:
+    with owner(tmp_path / "out") as process:
+        forget(process.pid, tmp_path / ".out.owner.json", "elsewhere")
+        started = time.monotonic()
+        with pytest.raises(LockedOrDamaged, match="on elsewhere"):
+            hold(tmp_path / "out").__enter__()
+        assert time.monotonic() - started < 1
+
+
+def test_the_folder_may_be_missing_empty_and_renamed(tmp_path: Path) -> None:
+    output = tmp_path / "weights" / "model"
+    with hold(output):
+        assert not output.exists()
+        output.mkdir()
+        assert list(output.iterdir()) == []
+        output.rename(output.with_name("aside"))
+        output.mkdir()
+        with pytest.raises(LockedOrDamaged):
+            hold(output).__enter__()
+    assert sorted(path.name for path in output.parent.iterdir()) == [".model.lock", "aside", "model"]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_beside_which_nothing_can_be_written(tmp_path: Path) -> None:
+    inside_the_folder(tmp_path, lambda: tmp_path.chmod(0o500))
+
+
+def test_a_mounted_folder_holds_its_own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    volume = tmp_path / "out"
+    inside_the_folder(tmp_path, lambda: monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == volume))
+
+
+def inside_the_folder(tmp_path: Path, change: Callable[[], None]) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    (tmp_path / "user").mkdir()
+    change()
+    with hold(output):
+        assert sorted(path.name for path in output.iterdir()) == [".run.lock", ".run.owner.json"]
+        assert contents(output) == []
+        require_free(output, overwrite=False)
+        with pytest.raises(LockedOrDamaged):
+            hold(output).__enter__()
+        (output / "run.json").touch()
+        with pytest.raises(LockedOrDamaged, match="holds a run already"):
+            require_free(output, overwrite=False)
+    tmp_path.chmod(0o700)
+
+
+def test_running_tells_the_living(tmp_path: Path) -> None:
+    assert running() == []
+    with owner(tmp_path / "a") as first:
+        before = time.time()
+        with hold(tmp_path / "b"):
+            mine, theirs = running()[1], running()[0]
+            assert mine == RunningRun(os.getpid(), (tmp_path / "b").resolve(), mine.started)
+            assert before - 1 < mine.started < before + 5
+            assert (theirs.pid, theirs.output) == (first.pid, (tmp_path / "a").resolve())
+        assert [run.pid for run in running()] == [first.pid]
+        first.communicate()
+    assert running() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            json.dumps({"pid": os.getpid(), "create_time": 5.0, "output": "x", "started": 5.0}), id="pid reused"
+        ),
+        pytest.param("", id="empty"),
+        pytest.param("[1]", id="another form"),
+        pytest.param(json.dumps({"pid": os.getpid(), "started": 5.0}), id="no create_time"),
+    ],
+)
+def test_stale_entries_are_removed(text: str) -> None:
+    entry = cache_folder() / "running" / "7.json"
+    entry.parent.mkdir(parents=True)
+    entry.write_text(text, encoding="utf-8")
+    assert running() == []
+    assert not entry.exists()
+
+
+def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path: Path) -> None:
+    cache_folder().parent.mkdir(parents=True)
+    cache_folder().write_text("a file", encoding="utf-8")
+    with hold(tmp_path / "out"):
+        assert running() == []
+
+
+def test_an_error_frees_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), hold(tmp_path / "out"):
+        raise ZeroDivisionError
+    with hold(tmp_path / "out"):
+        pass
+    assert running() == []
