@@ -65,7 +65,7 @@ def _show(console: Console, lines: Sequence[Line]) -> None:
     console.table("this machine", ["", "check", "found, and what to do"], rows)
     warnings, failures = (sum(line.state == state for line in lines) for state in ("warn", "fail"))
     verdict = "not ready" if failures else "ready"
-    console.text(f"{verdict}: {failures} to mend (fail), {warnings} to know (warn), {len(lines)} checks")
+    console.text(f"{verdict}: {failures} to mend (fail), {warnings} to know (warn), {len(lines)} lines")
 
 
 def _show_holding(console: Console, holding: Holding) -> None:
@@ -77,7 +77,7 @@ def _show_holding(console: Console, holding: Holding) -> None:
         console.text(f"no NVIDIA GPU answers on this machine{why}: there is no GPU memory to give back")
     for one in holding.gpus:
         used, total = (_mb(value) for value in (one.memory_used_mb, one.memory_total_mb))
-        console.text(f"GPU {one.index} {one.name}: {one.problem or f'{used} of {total} in use'}")
+        console.text(f"{f'GPU {one.index} {one.name}'.strip()}: {one.problem or f'{used} of {total} in use'}")
     if holding.gpus:
         rows = [
             [f"{row.gpu}", f"{row.pid}", row.user or "?", _mb(row.memory_mb), row.command or "?"]

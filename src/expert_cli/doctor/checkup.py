@@ -22,7 +22,7 @@ Check = Callable[[], "Line | list[Line]"]
 
 def check_up(here: Path, report: Reporter) -> list[Line]:
     """Run every check for a run started in the folder `here`; the probes, which take half a minute, come last."""
-    quick = [*_about_the_machine(), *_about_the_surroundings(here)]
+    quick = [*about_the_machine(), *_about_the_surroundings(here)]
     lines: list[Line] = []
     with report.progress("checking", None, "checks done, now") as bar:
         for done, (name, check) in enumerate(quick):
@@ -54,7 +54,8 @@ def _guarded_probes() -> Iterator[list[Line]]:
         ]
 
 
-def _about_the_machine() -> list[tuple[str, Check]]:
+def about_the_machine() -> list[tuple[str, Check]]:
+    """Return the checks of what the machine is, by name."""
     facts = machine.inspect()
     driver = gpu.driver()
     cards = gpu.cards()

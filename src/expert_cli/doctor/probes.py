@@ -79,7 +79,7 @@ def try_bitsandbytes() -> Line:
         loss: Any = torch.nn.functional.mse_loss(frozen(trained(rows).to(dtype)).float(), wanted)
         optimizer.zero_grad()
         loss.backward()
-        if not trained.weight.grad.norm() > 0:
+        if trained.weight.grad is None or not trained.weight.grad.norm() > 0:
             return Line("bitsandbytes", "fail", "the gradient through a 4-bit layer is zero", _BITSANDBYTES)
         optimizer.step()
         losses.append(loss.item())

@@ -1,9 +1,15 @@
-"""A check that breaks is a line, not the end."""
+"""The order of the checks; a check that breaks is a line, not the end."""
 
 from __future__ import annotations
 
-from expert_cli.doctor.checkup import guarded
+import sys
+
+import pytest
+from fake_nvml import FakeNvml
+
+from expert_cli.doctor.checkup import about_the_machine, guarded
 from expert_cli.doctor.lines import Line
+from expert_cli.machine import inspect
 
 
 def test_a_check_that_breaks_is_a_line() -> None:
@@ -18,3 +24,14 @@ def test_a_check_that_breaks_is_a_line() -> None:
 def test_one_line_or_several() -> None:
     line = Line("a", "ok", "b")
     assert guarded("a", lambda: line) == guarded("a", lambda: [line]) == [line]
+
+
+def test_a_gpu_that_torch_cannot_use_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if inspect().torch_cuda:
+        pytest.skip("this torch can use a GPU")
+    first, *others = [line for name, check in about_the_machine() for line in guarded(name, check)]
+    assert (first.name, first.state) == ("torch build", "fail")
+    assert first.found.startswith("NVIDIA H200 is here")
+    assert [line.name for line in others] == ["Python", "system", "driver", "GPU 0", "GPU 0 memory"]
