@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from expert_cli import __version__
+from expert_cli.commands.doctor import doctor
 from expert_cli.commands.find_datasets import find_datasets
 from expert_cli.commands.init import init
 from expert_cli.commands.pretokenize import pretokenize
@@ -28,6 +29,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "validate": validate,
     "schema": schema,
     "init": init,
+    "doctor": doctor,
 }
 
 

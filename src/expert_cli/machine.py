@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from expert_cli import gpu
+
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "tokenizers", "expert-cli")
 
 
@@ -93,26 +95,11 @@ def _versions() -> list[tuple[str, str]]:
 def _gpus() -> tuple[Gpu, ...]:
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
         return ()
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ()
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return tuple(
-            Gpu(
-                str(pynvml.nvmlDeviceGetName(handle)),
-                int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-                tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
-            )
-            for handle in handles
-        )
-    except pynvml.NVMLError:
-        return ()
-    finally:
-        pynvml.nvmlShutdown()
+    return tuple(
+        Gpu(card.name, card.memory_bytes, card.capability)
+        for card in gpu.cards()
+        if card.memory_bytes is not None and card.capability is not None
+    )
 
 
 def _torch_cuda() -> str:

@@ -40,6 +40,7 @@ REAL: dict[str, tuple[str, tuple[str, ...]]] = {
     "validate, fixes": ("validate", ("validate", "typo.json", "--fix", "--json")),
     "init": ("init", ("init", "expert-x", "--json")),
     "schema": ("schema", ("schema", "--json")),
+    "doctor, GPU memory": ("doctor", ("doctor", "--free-memory", "--json")),
     "usage": ("failure", ("validate", "--json")),
     "unknown command": ("failure", ("trian", "--json")),
     "train, manifest at fault": ("failure", ("train", "-m", "typo.json", "--json")),

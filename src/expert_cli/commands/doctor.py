@@ -1,0 +1,93 @@
+"""`expert-cli doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from expert_cli.commands.options import Debug, Json, Quiet
+from expert_cli.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from expert_cli.doctor.holding import Holding
+    from expert_cli.doctor.lines import Line
+
+
+def doctor(
+    free_memory: Annotated[
+        bool, typer.Option("--free-memory", help="List who holds GPU memory and how to give it back; ends no process.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001  read by cli.main
+) -> None:
+    """Say whether this machine is ready: what is here, what really works, and how to mend what does not.
+
+    Tries 4-bit training, attention and torch.compile in a process of their own (half a minute), writes a trial file to each
+    disk and deletes it; asks no network. Exit code 3 if a line says fail.
+
+    Examples:
+
+        expert-cli doctor
+
+        expert-cli doctor --json > machine.json
+
+        expert-cli doctor --free-memory
+    """
+    console = Console("doctor", as_json=as_json, quiet=quiet)
+    if free_memory:
+        from expert_cli.doctor import holding
+
+        _show_holding(console, holding.look())
+        return
+    from expert_cli.doctor.checkup import check_up
+    from expert_cli.doctor.lines import worst
+
+    lines = check_up(Path.cwd(), console)
+    if as_json:
+        rows = [{"name": row.name, "state": row.state, "found": row.found, "fix": row.fix} for row in lines]
+        console.document({"state": worst(lines), "lines": rows})
+    else:
+        _show(console, lines)
+    raise typer.Exit(3 if worst(lines) == "fail" else 0)
+
+
+def _show(console: Console, lines: Sequence[Line]) -> None:
+    rows = []
+    for line in lines:
+        rows.append([line.state, line.name, line.found])
+        if line.fix:
+            rows.append(["", "", f"-> {line.fix}"])
+    console.table("this machine", ["", "check", "found, and what to do"], rows)
+    warnings, failures = (sum(line.state == state for line in lines) for state in ("warn", "fail"))
+    verdict = "not ready" if failures else "ready"
+    console.text(f"{verdict}: {failures} to mend (fail), {warnings} to know (warn), {len(lines)} lines")
+
+
+def _show_holding(console: Console, holding: Holding) -> None:
+    if console.as_json:
+        console.document(holding.as_json())
+        return
+    if not holding.gpus:
+        why = f" ({holding.problem})" if holding.problem else ""
+        console.text(f"no NVIDIA GPU answers on this machine{why}: there is no GPU memory to give back")
+    for one in holding.gpus:
+        used, total = (_mb(value) for value in (one.memory_used_mb, one.memory_total_mb))
+        console.text(f"{f'GPU {one.index} {one.name}'.strip()}: {one.problem or f'{used} of {total} in use'}")
+    if holding.gpus:
+        rows = [
+            [f"{row.gpu}", f"{row.pid}", row.user or "?", _mb(row.memory_mb), row.command or "?"]
+            for row in holding.holders
+        ]
+        title = "processes that hold GPU memory" if rows else "no process that the driver names holds GPU memory"
+        console.table(title, ["GPU", "pid", "user", "memory", "command"], rows)
+    for sentence in holding.advice:
+        console.text(sentence)
+
+
+def _mb(value: float | None) -> str:
+    return "not told" if value is None else f"{value:,.0f} MB"

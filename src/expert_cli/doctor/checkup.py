@@ -1,0 +1,93 @@
+"""All checks in the order in which they are read; each is guarded, so that one that breaks hides no other."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from expert_cli import gpu, machine
+from expert_cli.console import Reporter
+from expert_cli.data.hfcaches import hf_caches
+from expert_cli.doctor import packages, places, system
+from expert_cli.doctor.child import run_probes
+from expert_cli.doctor.lines import Line
+from expert_cli.doctor.probes import PROBES
+
+Check = Callable[[], "Line | list[Line]"]
+
+
+def check_up(here: Path, report: Reporter) -> list[Line]:
+    """Run every check for a run started in the folder `here`; the probes, which take half a minute, come last."""
+    quick = [*about_the_machine(), *_about_the_surroundings(here)]
+    lines: list[Line] = []
+    with report.progress("checking", None, "checks done, now") as bar:
+        for done, (name, check) in enumerate(quick):
+            bar.update(done, name)
+            lines += guarded(name, check)
+        probing = _guarded_probes()
+        for done, probe in enumerate(PROBES, len(quick)):
+            bar.update(done, f"{probe.name}, up to {probe.limit_s:.0f} s")
+            lines += next(probing, [])
+    return lines
+
+
+def guarded(name: str, check: Check) -> list[Line]:
+    """Run one check; if it breaks, that is its line."""
+    try:
+        found = check()
+    except Exception as error:  # noqa: BLE001  the report must go on
+        words = f"this check broke: {type(error).__name__}: {error}"
+        return [Line(name, "warn", words, "this is a bug in expert-cli: report this line")]
+    return found if isinstance(found, list) else [found]
+
+
+def _guarded_probes() -> Iterator[list[Line]]:
+    try:
+        yield from run_probes()
+    except OSError as error:
+        yield [
+            Line("probes", "fail", f"no process can be started to try torch: {error}", "look at memory and disk space")
+        ]
+
+
+def about_the_machine() -> list[tuple[str, Check]]:
+    """Return the checks of what the machine is, by name."""
+    facts = machine.inspect()
+    driver = gpu.driver()
+    cards = gpu.cards()
+    needs_python = _requires_python()
+    bits = struct.calcsize("P") * 8
+    return [
+        ("torch build", lambda: system.first_words(facts)),
+        ("Python", lambda: system.python(platform.python_version(), needs_python, bits)),
+        ("system", lambda: system.system(facts)),
+        ("driver", lambda: system.driver(driver, system.has_nvidia_device())),
+        ("torch build", lambda: [] if facts.first_words else system.torch_build(facts, driver)),
+        ("GPU", lambda: system.gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"))),
+        ("GPU memory", lambda: system.memory_in_use(gpu.sample(), gpu.holders())),
+    ]
+
+
+def _about_the_surroundings(here: Path) -> list[tuple[str, Check]]:
+    from huggingface_hub import constants
+
+    caches = hf_caches(None)
+    needs = packages.requirements()
+    return [
+        ("packages", lambda: packages.versions(needs, packages.tested())),
+        ("extras", lambda: packages.extras(needs)),
+        ("disks", lambda: places.disks(places.places(here, caches))),
+        ("HF cache", lambda: places.hf_cache(caches)),
+        ("hub", lambda: places.hub_state(constants.HF_HUB_OFFLINE, constants.ENDPOINT)),
+    ]
+
+
+def _requires_python() -> str:
+    try:
+        return importlib.metadata.metadata(packages.DISTRIBUTION)["Requires-Python"]
+    except (importlib.metadata.PackageNotFoundError, KeyError):
+        return ""

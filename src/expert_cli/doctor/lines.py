@@ -1,0 +1,25 @@
+"""What a check answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the table. warn: training works, but worse than it could; fail: it will not work. `fix` may be empty."""
+
+    name: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+def worst(lines: Sequence[Line]) -> State:
+    """Return the state of all lines together."""
+    states = {line.state for line in lines}
+    return "fail" if "fail" in states else "warn" if "warn" in states else "ok"

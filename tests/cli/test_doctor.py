@@ -1,0 +1,50 @@
+"""`expert-cli doctor` as a user and a program see it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "docs" / "schemas" / "doctor.schema.json"
+Cli = Callable[..., Any]
+
+
+def test_a_sound_machine_without_a_compiler_is_ready(cli: Cli, tmp_path: Path) -> None:
+    done = cli("doctor", "--json", CXX="no-such-compiler")
+    document = json.loads(done.out)
+    jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    lines = {line["name"]: line for line in document["lines"]}
+    assert {"Python", "system", "driver", "torch build", "packages", "HF cache", "hub", "torch"} <= lines.keys()
+    assert {name: line for name, line in lines.items() if line["state"] == "fail"} == {}
+    assert (done.code, document["state"]) == (0, "warn")
+    assert lines["bitsandbytes"]["found"].startswith("NF4 on cpu")
+    assert lines["torch.compile"]["found"] == "no C++ compiler (looked for no-such-compiler)"
+    assert "checking" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_library_fails_with_3_and_hides_nothing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "bitsandbytes.py").write_text("import os\nprint('noise')\nos.abort()\n", encoding="utf-8")
+    path = os.pathsep.join((str(tmp_path / "broken"), str(ROOT / "src")))
+    done = cli("doctor", "--quiet", PYTHONPATH=path, CXX="no-such-compiler")
+    assert (done.code, done.err) == (3, "")
+    lines = done.out.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("fail ")]
+    assert " bitsandbytes " in lines[at]
+    assert " ended with " in lines[at]
+    assert "-> pip install --force-reinstall --no-deps bitsandbytes" in lines[at + 1]
+    assert any(line.startswith("ok ") and " attention, sdpa " in line for line in lines[at:])
+    assert lines[-1].startswith("not ready: 1 to mend (fail), ")
+
+
+def test_free_memory_without_a_gpu_says_so(cli: Cli) -> None:
+    done = cli("doctor", "--free-memory")
+    assert (done.code, done.err) == (0, "")
+    assert "GPU" in done.out

@@ -1,0 +1,37 @@
+"""The order of the checks; a check that breaks is a line, not the end."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from fake_nvml import FakeNvml
+
+from expert_cli.doctor.checkup import about_the_machine, guarded
+from expert_cli.doctor.lines import Line
+from expert_cli.machine import inspect
+
+
+def test_a_check_that_breaks_is_a_line() -> None:
+    def broken() -> Line:
+        raise KeyError("x")
+
+    (line,) = guarded("disks", broken)
+    assert (line.name, line.state) == ("disks", "warn")
+    assert "KeyError" in line.found
+
+
+def test_one_line_or_several() -> None:
+    line = Line("a", "ok", "b")
+    assert guarded("a", lambda: line) == guarded("a", lambda: [line]) == [line]
+
+
+def test_a_gpu_that_torch_cannot_use_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if inspect().torch_cuda:
+        pytest.skip("this torch can use a GPU")
+    first, *others = [line for name, check in about_the_machine() for line in guarded(name, check)]
+    assert (first.name, first.state) == ("torch build", "fail")
+    assert first.found.startswith("NVIDIA H200 is here")
+    assert [line.name for line in others] == ["Python", "system", "driver", "GPU 0", "GPU 0 memory"]

@@ -1,0 +1,78 @@
+"""A probe that crashes, hangs or raises costs one line; those after it are still run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from expert_cli.doctor.child import how_it_ended, run_probes
+from expert_cli.doctor.lines import Line
+from expert_cli.doctor.probes import Probe, attempt
+
+TRIALS = """
+import json, os, signal, sys, time
+for name in sys.argv[1:]:
+    if name == "crash":
+        import ctypes; ctypes.string_at(0)
+    if name == "hang":
+        time.sleep(60)
+    if name == "leave":
+        print("ImportError: libx.so: no such file", file=sys.stderr); sys.exit(3)
+    print(json.dumps([{"name": name, "state": "ok", "found": str(os.getpid()), "fix": ""}]), flush=True)
+"""
+
+
+def never() -> Line:
+    raise AssertionError
+
+
+def probe(name: str, limit_s: float = 30.0) -> Probe:
+    return Probe(name, never, "warn", "mend it", limit_s)
+
+
+def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
+    probes = [
+        probe("a"),
+        probe("b"),
+        probe("crash"),
+        probe("c"),
+        probe("hang", 2.0),
+        probe("d"),
+        probe("leave"),
+        probe("e"),
+    ]
+    lines = [line for found in run_probes(probes, TRIALS) for line in found]
+    assert [line.name for line in lines] == [one.name for one in probes]
+    by_name = {line.name: line for line in lines}
+    assert [by_name[name].state for name in "abcde"] == ["ok"] * 5
+    assert by_name["a"].found == by_name["b"].found != by_name["c"].found
+    assert by_name["hang"] == Line("hang", "warn", "no answer within 2 s", "mend it")
+    assert by_name["leave"].found == "ended with exit code 3: ImportError: libx.so: no such file"
+    if sys.platform != "win32":
+        assert by_name["crash"].found == "ended with signal 11 (SIGSEGV): Fatal Python error: Segmentation fault"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals have names on POSIX")
+def test_how_a_process_ended() -> None:
+    assert [how_it_ended(code) for code in (-9, -4000, 1, 0xC0000005)] == [
+        "ended with signal 9 (SIGKILL)",
+        "ended with signal 4000",
+        "ended with exit code 1",
+        "ended with code 0xc0000005",
+    ]
+
+
+def test_what_a_probe_raises_is_its_answer() -> None:
+    def broken() -> Line:
+        raise OSError("libbitsandbytes_cuda130.so: cannot open\nmore")
+
+    line = attempt(Probe("bitsandbytes", broken, "fail", "reinstall", 1.0))
+    assert line == Line("bitsandbytes", "fail", "OSError: libbitsandbytes_cuda130.so: cannot open", "reinstall")
+
+
+def test_a_relative_import_path_reaches_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_here.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert [found[0].state for found in run_probes([probe("a")], f"import only_here\n{TRIALS}")] == ["ok"]

@@ -1,0 +1,84 @@
+"""Installed packages against what is asked for, tested, and known to be bad."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from expert_cli.doctor import packages
+
+NEEDS = packages.parse(
+    ["torch>=2.6", "transformers<6,>=5.17", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"']
+)
+PINS = {"torch": "2.13.0", "transformers": "5.23.0"}
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "found", "fix"),
+    [
+        ("5.23.0", "ok", "torch 2.13.0, transformers 5.23.0", ""),
+        ("5.30.1", "ok", "torch 2.13.0, transformers 5.30.1 (tested: 5.23.0)", ""),
+        ("5.24.0.dev0", "ok", "torch 2.13.0, transformers 5.24.0.dev0 (tested: 5.23.0)", ""),
+        ("5.16.9", "fail", "5.16.9 is older than <6,>=5.17", 'pip install "transformers==5.23.0"'),
+        ("6.0.0", "warn", "6.0.0 is newer than <6,>=5.17, and was never tried", 'pip install "transformers==5.23.0"'),
+        (None, "fail", "not installed; needed: <6,>=5.17", 'pip install "transformers==5.23.0"'),
+    ],
+    ids=["as tested", "newer", "development", "too old", "too new", "missing"],
+)
+def test_versions(version: str | None, state: str, found: str, fix: str) -> None:
+    versions = {"torch": "2.13.0", "transformers": version}
+    line = packages.versions(NEEDS, PINS, versions.get)[0]
+    assert (line.state, line.found, line.fix) == (state, found, fix)
+
+
+def test_a_local_build_of_the_tested_version_is_the_tested_version() -> None:
+    (line,) = packages.versions([Requirement("torch>=2.6")], PINS, lambda _: "2.13.0+cu130")
+    assert line.found == "torch 2.13.0+cu130"
+
+
+@pytest.mark.parametrize(("name", "version"), packages.KNOWN_BAD)
+def test_a_bad_version_within_the_bounds_says_why(name: str, version: str) -> None:
+    (need,) = [need for need in packages.requirements() if need.name == name]
+    assert need.specifier.contains(version)
+    (line,) = packages.versions([need], {}, lambda _: f"{version}+local")
+    assert line.state == "warn"
+    assert packages.KNOWN_BAD[name, version] in line.found
+
+
+def test_extras_say_what_they_lack() -> None:
+    needs = [
+        *NEEDS,
+        *packages.parse(["liger-kernel; extra == 'kernels'", "x; extra == 'kernels' and sys_platform == 'none'"]),
+    ]
+    kernels, test = packages.extras(needs, {"pytest": "9.0"}.get)
+    assert (kernels.name, kernels.state, kernels.found) == ("extra [kernels]", "ok", "lacks liger-kernel")
+    assert kernels.fix == 'if wanted: pip install "expert-cli[kernels]"'
+    assert (test.name, test.found, test.fix) == ("extra [test]", "complete", "")
+    assert packages.extras(NEEDS, {"pytest": "8.0"}.get)[0].found == "lacks pytest"
+
+
+def test_the_metadata_of_this_installation_is_read() -> None:
+    names = {need.name for need in packages.requirements()}
+    assert {"torch", "transformers", "peft", "pytest"} <= names
+    assert [line.state for line in packages.versions(packages.requirements(), packages.tested())] == ["ok"]
+
+
+def test_without_metadata_the_line_says_so() -> None:
+    (line,) = packages.versions([], {})
+    assert line.state == "warn"
+
+
+def test_the_tested_versions_are_those_of_constraints_txt() -> None:
+    pins = packages.tested()
+    assert pins["torch"] == "2.13.0"
+    assert pins["nvidia-ml-py"]
+    path = Path(__file__).parents[3] / "constraints.txt"
+    assert len(pins) == sum("==" in line for line in path.read_text(encoding="utf-8").splitlines())
+
+
+def test_a_package_that_is_not_there_has_no_version() -> None:
+    assert packages.installed("no-such-distribution") is None
+    assert packages.installed("torch") == importlib.metadata.version("torch")

@@ -1,0 +1,66 @@
+"""The probes find what is broken, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from expert_cli.doctor import attention, probes
+
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+
+
+def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    import bitsandbytes
+
+    class Cut(bitsandbytes.nn.Linear4bit):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x.detach()) + 0 * x
+
+    monkeypatch.setattr("bitsandbytes.nn.Linear4bit", Cut)
+    line = probes.try_bitsandbytes()
+    assert (line.state, line.found) == ("fail", "the gradient through a 4-bit layer is zero")
+
+
+def test_sdpa_and_flex_keep_documents_apart_here() -> None:
+    assert [line.state for line in (attention.try_sdpa(), attention.try_flex())] == ["ok", "ok"]
+
+
+def test_attention_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    size = sum(attention.LENGTHS)
+    monkeypatch.setattr(attention, "_mask", lambda _: torch.ones(size, size).tril().bool())
+    assert [line.state for line in (attention.try_sdpa(), attention.try_flex())] == ["fail", "warn"]
+
+
+@pytest.mark.parametrize(
+    ("there", "system", "lacks", "fix"),
+    [
+        ((), "Linux", "no C++ compiler (looked for g++, clang++)", "apt-get install g++"),
+        (("cl",), "Linux", "no C++ compiler (looked for g++, clang++)", "apt-get install g++"),
+        ((), "Windows", "no C++ compiler (looked for cl)", "Visual Studio"),
+        ((), "Darwin", "no C++ compiler (looked for clang++)", "xcode-select"),
+        (("clang++",), "Linux", "Python.h is missing, which compiled code needs", "-dev"),
+    ],
+)
+def test_what_compilation_lacks(
+    monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], system: str, lacks: str, fix: str
+) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("sysconfig.get_path", lambda _: "/no/such/folder")
+    found = probes.missing_for_compile(lambda name: name if name in there else None, system, "cpu")
+    assert found[0] == lacks
+    assert fix in found[1]
+
+
+def test_nothing_is_lacking_where_all_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    assert probes.missing_for_compile(lambda name: name, "Linux", "cpu") == ("", "")
+    monkeypatch.setattr("expert_cli.doctor.probes.has_package", lambda _: False)
+    assert probes.missing_for_compile(lambda name: name, "Windows", "cuda") == (
+        "triton is missing",
+        "pip install triton-windows",
+    )

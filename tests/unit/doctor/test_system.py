@@ -1,0 +1,150 @@
+"""What the doctor says of a machine, from its facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_nvml import FakeNvml, NvmlError
+
+from expert_cli import gpu
+from expert_cli.doctor import system
+from expert_cli.doctor.lines import Line, worst
+from expert_cli.gpu import Card, Driver
+from expert_cli.machine import Gpu, Machine
+
+H200 = Card(0, "NVIDIA H200", 150_000_000_000, (9, 0), "", False, "")
+ABSENT = Driver("", None, "NVML Shared Library Not Found")
+HERE = Driver("580.65", (13, 0), "")
+CPU = Machine("Linux", 8, 32_000_000_000, (), False, "", (("python", "3.11.7"), ("torch", "2.13.0+cpu")))
+
+
+def test_a_gpu_with_a_cpu_torch_is_the_first_word() -> None:
+    (line,) = system.first_words(replace(CPU, gpus=(Gpu("NVIDIA H200", 1, (9, 0)),)))
+    assert (line.name, line.state) == ("torch build", "fail")
+    assert line.found.startswith("NVIDIA H200 is here, but the installed torch is a CPU build")
+    assert line.fix.startswith("pip install torch --index-url https://download.pytorch.org/whl/cu")
+    assert system.first_words(CPU) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "bits", "state"),
+    [("3.11.7", 64, "ok"), ("3.9.18", 64, "fail"), ("3.14.0rc1", 64, "ok"), ("3.12.1", 32, "fail")],
+)
+def test_python(version: str, bits: int, state: str) -> None:
+    line = system.python(version, ">=3.10", bits)
+    assert (line.state, bool(line.fix)) == (state, state == "fail")
+
+
+def test_little_memory_is_worth_a_warning() -> None:
+    assert system.system(CPU).state == "ok"
+    assert system.system(replace(CPU, memory_bytes=4_000_000_000)).state == "warn"
+
+
+@pytest.mark.parametrize(
+    ("found", "device", "state", "says"),
+    [
+        (HERE, True, "ok", "NVIDIA 580.65, runs CUDA up to 13.0"),
+        (ABSENT, False, "ok", "no NVIDIA driver (NVML Shared Library Not Found)"),
+        (ABSENT, True, "fail", "its driver does not answer"),
+        (Driver("", None, "Driver/library version mismatch"), True, "fail", "mismatch"),
+    ],
+    ids=["here", "no card", "card without driver", "updated without restart"],
+)
+def test_driver(found: Driver, device: bool, state: str, says: str) -> None:
+    line = system.driver(found, device)
+    assert (line.state, bool(line.fix)) == (state, state == "fail")
+    assert says in line.found
+
+
+@pytest.mark.parametrize(
+    ("cuda", "torch", "driver", "state", "fix"),
+    [
+        ("", "2.13.0+cpu", ABSENT, "ok", ""),
+        ("", "not installed", ABSENT, "fail", "pip install torch"),
+        ("13.0", "2.13.0", HERE, "ok", ""),
+        ("12.8", "2.13.0", HERE, "ok", ""),
+        ("13.0", "2.13.0", Driver("560.1", (12, 6), ""), "fail", "whl/cu126"),
+        ("13.0", "2.13.0", ABSENT, "ok", ""),
+    ],
+    ids=["cpu", "none", "fits", "older build", "driver too old", "no driver"],
+)
+def test_torch_build(cuda: str, torch: str, driver: Driver, state: str, fix: str) -> None:
+    line = system.torch_build(replace(CPU, torch_cuda=cuda, versions=(("torch", torch),)), driver)
+    assert line.state == state
+    assert fix in line.fix
+
+
+@pytest.mark.parametrize(
+    ("card", "state", "found"),
+    [
+        (H200, "ok", "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8"),
+        (replace(H200, capability=(8, 6)), "ok", "NVIDIA H200, 150 GB, compute capability 8.6, bf16 TF32, no FP8"),
+        (replace(H200, capability=(7, 5)), "warn", "NVIDIA H200, 150 GB, compute capability 7.5, no bf16 TF32 FP8"),
+        (replace(H200, capability=None), "ok", "NVIDIA H200, 150 GB, compute capability not told"),
+        (replace(H200, memory_bytes=None), "ok", "NVIDIA H200, memory not told, compute capability 9.0, bf16 TF32 FP8"),
+        (replace(H200, model="TCC"), "ok", "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, TCC"),
+        (replace(H200, model="WDDM"), "warn", "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, WDDM"),
+        (
+            replace(H200, mig=True),
+            "warn",
+            "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, split into slices (MIG): utilisation is not told",
+        ),
+        (Card(1, "", None, None, "", False, "GPU is lost"), "fail", "a card does not answer: GPU is lost"),
+    ],
+    ids=["H200", "Ampere", "Turing", "capability untold", "memory untold", "TCC", "WDDM", "MIG", "lost"],
+)
+def test_a_gpu(card: Card, state: str, found: str) -> None:
+    (line,) = system.gpus([card], None)
+    assert (line.state, line.found, bool(line.fix)) == (state, found, state != "ok")
+
+
+def test_several_gpus_and_who_chooses() -> None:
+    assert [line.state for line in system.gpus([], None)] == ["warn"]
+    two = [H200, replace(H200, index=1)]
+    assert [line.name for line in system.gpus(two, None)] == ["GPU 0", "GPU 1", "GPU choice"]
+    assert [line.state for line in system.gpus(two, "1")] == ["ok"] * 3
+    assert [line.state for line in system.gpus(two, "")] == ["ok", "ok", "warn"]
+    assert [line.state for line in system.gpus(two, "-1")] == ["ok", "ok", "warn"]
+
+
+def test_memory_in_use() -> None:
+    from types import SimpleNamespace
+
+    nvml = FakeNvml(
+        nvmlDeviceGetMemoryInfo=SimpleNamespace(used=40e9, total=150e9),
+        nvmlDeviceGetComputeRunningProcesses=[
+            SimpleNamespace(pid=2**22 + n, usedGpuMemory=held) for n, held in enumerate((1e9, 30e9, None, 2e9))
+        ],
+    )
+    (line,) = system.memory_in_use(gpu.sample(nvml), gpu.holders(nvml))
+    assert line == Line(
+        "GPU 0 memory",
+        "warn",
+        "40,000 MB of 150,000 MB in use; processes: 4194305 (30,000 MB), 4194307 (2,000 MB), 4194304 (1,000 MB) and 1 more",
+        "expert-cli doctor --free-memory says who, and how to give it back",
+    )
+    idle = FakeNvml()
+    assert [row.state for row in system.memory_in_use(gpu.sample(idle), gpu.holders(idle))] == ["ok"]
+    untold = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("Not Supported"))
+    assert system.memory_in_use(gpu.sample(untold), gpu.holders(untold)) == []
+
+
+def test_a_card_without_driver_is_seen_on_the_bus(tmp_path: Path) -> None:
+    assert not system.has_nvidia_device(tmp_path / "none")
+    for name, vendor, kind in (("a", "0x8086", "0x030000"), ("b", "0x10de", "0x020000"), ("c", "0x10de", "0x030200")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n", encoding="utf-8")
+        (tmp_path / name / "class").write_text(f"{kind}\n", encoding="utf-8")
+        assert system.has_nvidia_device(tmp_path) == (name == "c")
+
+
+def test_the_worst_state_counts() -> None:
+    fine, warned, failed = (Line("x", state, "") for state in ("ok", "warn", "fail"))
+    assert [worst(rows) for rows in ([], [fine], [fine, warned], [warned, failed, fine])] == [
+        "ok",
+        "ok",
+        "warn",
+        "fail",
+    ]

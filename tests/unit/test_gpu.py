@@ -1,0 +1,111 @@
+"""What NVML tells, through a tiny double of it."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import pytest
+from fake_nvml import FakeNvml, NvmlError
+
+from expert_cli import gpu
+
+
+def test_a_sample_has_every_figure_in_its_unit() -> None:
+    nvml = FakeNvml()
+    assert gpu.sample(nvml) == [
+        gpu.GpuSample(
+            0,
+            "NVIDIA H200",
+            8.0,
+            2000.0,
+            150_000.0,
+            41.0,
+            123.4,
+            700.0,
+            1980.0,
+            ("power cap", "thermal (hardware)"),
+            "",
+        )
+    ]
+    assert nvml.open == 0
+
+
+def test_what_a_card_does_not_tell_is_none() -> None:
+    silent = {name: NvmlError("Not Supported") for name in FakeNvml.usual if name != "nvmlDeviceGetName"}
+    silent["nvmlDeviceGetEnforcedPowerLimit"] = FakeNvml.NVMLLibraryMismatchError("too old")
+    assert gpu.sample(FakeNvml(**silent)) == [
+        gpu.GpuSample(0, "NVIDIA H200", None, None, None, None, None, None, None, (), "")
+    ]
+    assert gpu.cards(FakeNvml(**silent)) == [gpu.Card(0, "NVIDIA H200", None, None, "", False, "")]
+    assert gpu.holders(FakeNvml(**silent)) == []
+    assert gpu.driver(FakeNvml(**silent)) == gpu.Driver("", None, "")
+
+
+def test_one_lost_card_hides_no_other() -> None:
+    nvml = FakeNvml(cards=3, lost=1)
+    assert [(row.index, row.name, row.problem) for row in gpu.sample(nvml)] == [
+        (0, "NVIDIA H200", ""),
+        (1, "", "GPU is lost"),
+        (2, "NVIDIA H200", ""),
+    ]
+    assert [card.problem for card in gpu.cards(nvml)] == ["", "GPU is lost", ""]
+    assert gpu.holders(nvml) == []
+
+
+def test_a_card_that_was_lost_since_is_named_lost_though_it_still_has_a_name() -> None:
+    nvml = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("GPU requires restart", 16))
+    assert [(row.problem, row.utilization) for row in gpu.sample(nvml)] == [("GPU requires restart", None)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NvmlError("Driver Not Loaded"), FakeNvml.NVMLLibraryMismatchError("Driver Not Loaded")],
+    ids=["nvml", "old"],
+)
+def test_without_a_driver_there_is_nothing_and_a_reason(error: Exception) -> None:
+    nvml = FakeNvml(init=error)
+    assert gpu.driver(nvml) == gpu.Driver("", None, "Driver Not Loaded")
+    assert gpu.cards(nvml) == gpu.sample(nvml) == gpu.holders(nvml) == []
+
+
+def test_the_driver_and_its_cards() -> None:
+    nvml = FakeNvml(nvmlDeviceGetMigMode=[1, 1], nvmlDeviceGetCurrentDriverModel=1)
+    assert gpu.driver(nvml) == gpu.Driver("580.65.06", (13, 1), "")
+    assert gpu.cards(nvml) == [gpu.Card(0, "NVIDIA H200", 150_000_000_000, (9, 0), "TCC", True, "")]
+
+
+def test_holders_name_each_process_once() -> None:
+    ours, gone = os.getpid(), 2**22 + 1
+    processes = [SimpleNamespace(pid=gone, usedGpuMemory=None), SimpleNamespace(pid=ours, usedGpuMemory=3e9)]
+    twice = [SimpleNamespace(pid=ours, usedGpuMemory=1e9)]
+    nvml = FakeNvml(nvmlDeviceGetComputeRunningProcesses=processes, nvmlDeviceGetGraphicsRunningProcesses=twice)
+    first, second = gpu.holders(nvml)
+    assert (first.pid, first.memory_mb) == (ours, 3000.0)
+    assert first.user
+    assert "pytest" in first.command
+    assert second == gpu.Holder(0, gone, "", "", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["python", "train.py", "--hub-token", "abc", "--seed", "1"], "python train.py --hub-token *** --seed 1"),
+        (["python", "--api_key=abc", "WANDB_API_KEY=abc"], "python --api_key=*** WANDB_API_KEY=***"),
+        (["x", "hf_abcdefghijklmnopqrstuv"], "x ***"),
+        (["x", "https://me:pw@host/y"], "x https://***@host/y"),
+        (["python", "--token", "--lr", "1e-4"], "python --token --lr 1e-4"),
+    ],
+    ids=["next word", "after =", "hub token", "url", "option without value"],
+)
+def test_a_command_line_shows_no_secret(words: list[str], shown: str) -> None:
+    assert gpu.command_text(words) == shown
+
+
+def test_the_real_library_has_every_function_that_is_asked() -> None:
+    import pynvml
+
+    assert [name for name in FakeNvml.usual if not hasattr(pynvml, name)] == []
+    with gpu.session() as problem:
+        assert isinstance(problem, str)
+    assert isinstance(gpu.sample(), list)
