@@ -64,7 +64,9 @@ def require_same(recorded: Path, now: Mapping[str, Any]) -> None:
         )
 
 
-def require_goes_on(checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> None:
+def require_goes_on(
+    checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]
+) -> None:
     """Raise LockedOrDamaged naming what differs from the run that wrote a checkpoint. drift: keys that may.
 
     Raises InputError for a key in `drift` that does not exist.

@@ -44,7 +44,8 @@ class RunResult:
             f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} (means of the first and last 5 of {done['steps']} "
             f"steps), {done['seconds']:.0f} s, {done['tokens_per_s']:,.0f} real tokens/s, peak memory "
             f"{done['peak_memory_mb'] / 1024:.1f} GB",
-            "time      " + ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005),
+            "time      "
+            + ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005),
         ]
         if done["eval_loss"] is not None:
             lines.append(f"evaluation loss {done['eval_loss']:.3f}")

@@ -118,7 +118,19 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     sample = Sample(*question, before, after) if question else None
     sha256 = _save_adapter(model, source, tokenizer, plan, done, paths)
     seconds = time.monotonic() - started
-    result = RunResult(run.output, document(run.output, done, describe(run, store).as_json(), kernels, sha256, resumed.path if resumed else None, sample, seconds))
+    result = RunResult(
+        run.output,
+        document(
+            run.output,
+            done,
+            describe(run, store).as_json(),
+            kernels,
+            sha256,
+            resumed.path if resumed else None,
+            sample,
+            seconds,
+        ),
+    )
     write_json(paths.report_json, result.document)
     write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
     return result
@@ -160,9 +172,7 @@ def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> Pa
     return packs
 
 
-def _model(
-    source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Reporter
-) -> tuple[PeftModel, KernelPlan]:
+def _model(source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Reporter) -> tuple[PeftModel, KernelPlan]:
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
     base = load_base(
         source.folder,

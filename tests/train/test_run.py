@@ -110,7 +110,9 @@ def test_peft_loads_the_adapter_and_it_is_the_trained_one(tmp_path: Path, model:
 
 def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path, model: Path) -> None:
     hashes = [
-        train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=0), seed=seed).document["adapter_sha256"]
+        train(project(tmp_path / name, model, dropout=0.1, dataloader_num_workers=0), seed=seed).document[
+            "adapter_sha256"
+        ]
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     ]
     assert hashes[0] == hashes[1] != hashes[2]
@@ -295,9 +297,17 @@ def test_locked_accepts_the_same_and_refuses_what_differs(tmp_path: Path, model:
     same = train(manifest, output=tmp_path / "b", options=run.RunOptions(locked=recorded))
     assert same.document["adapter_sha256"] == first.document["adapter_sha256"]
     with pytest.raises(LockedOrDamaged, match=r"optim.learning_rate: 0.02 -> 0.5"):
-        train(project(tmp_path, model, max_steps=2, learning_rate=0.5), output=tmp_path / "c", options=run.RunOptions(locked=recorded))
+        train(
+            project(tmp_path, model, max_steps=2, learning_rate=0.5),
+            output=tmp_path / "c",
+            options=run.RunOptions(locked=recorded),
+        )
     with pytest.raises(LockedOrDamaged, match="data: "):
-        train(project(tmp_path, model, ROWS[1:], max_steps=2), output=tmp_path / "c", options=run.RunOptions(locked=recorded))
+        train(
+            project(tmp_path, model, ROWS[1:], max_steps=2),
+            output=tmp_path / "c",
+            options=run.RunOptions(locked=recorded),
+        )
     assert not (tmp_path / "c").exists()
 
 

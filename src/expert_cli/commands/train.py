@@ -118,5 +118,9 @@ def train(
 
 def again(words: list[str]) -> str:
     """Return the command line that goes on with a run started by `words`."""
-    kept = [word for n, word in enumerate(words) if word not in ("--overwrite", "--resume") and words[n - 1 : n] != ["--resume"]]
+    kept = [
+        word
+        for n, word in enumerate(words)
+        if word not in ("--overwrite", "--resume") and words[n - 1 : n] != ["--resume"]
+    ]
     return shlex.join(["expert-cli", *(word for word in kept if not word.startswith("--resume=")), "--resume", "auto"])

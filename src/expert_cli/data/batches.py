@@ -79,7 +79,9 @@ class Schedule:
 class PackBatches(Sampler[list[int]]):
     """The packs of every micro-step of one process, through all epochs, from `first_step` on."""
 
-    def __init__(self, schedule: Schedule, order_of: Callable[[int], Order], *, rank: int = 0, first_step: int = 0) -> None:
+    def __init__(
+        self, schedule: Schedule, order_of: Callable[[int], Order], *, rank: int = 0, first_step: int = 0
+    ) -> None:
         """order_of: epoch (from 0) -> the order of its packs. rank: this process among `schedule.processes`."""
         self.schedule = schedule
         self.order_of = order_of
@@ -117,7 +119,7 @@ class InTurn(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Return the number of batches; the same for every process."""
-        return -(-self.packs // (self.batch_size * self.processes))
+        return math.ceil(self.packs / (self.batch_size * self.processes))
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the packs of one batch after another."""

@@ -86,7 +86,8 @@ class DrawnOrder:
 
     def at(self, places: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Return the indices at `places`."""
-        return self.indices[places]
+        taken: NDArray[np.int64] = self.indices[places]
+        return taken
 
 
 def grouped_order(lengths: NDArray[np.integer[Any]], batch_size: int, seed: int, epoch: int) -> DrawnOrder:

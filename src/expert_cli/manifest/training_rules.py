@@ -199,7 +199,11 @@ def _fused(f: Facts) -> Outcome:
         return applied("no fused kernels but PyTorch's")
     if f.run.compute.device == "cpu":
         return not_used("Liger's kernels need a GPU")
-    return applied("Liger's kernels are used") if has_package("liger_kernel") else not_used("liger-kernel is not installed")
+    return (
+        applied("Liger's kernels are used")
+        if has_package("liger_kernel")
+        else not_used("liger-kernel is not installed")
+    )
 
 
 def _on_oom(f: Facts) -> Outcome:

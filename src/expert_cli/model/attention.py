@@ -10,8 +10,10 @@ that it has no mask function for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -85,7 +87,7 @@ def documents_attention(
 
     Returns [1, tokens, heads, head_dim]. Raises ExpertError for a call that this back end would answer wrongly.
     """
-    lengths: Sequence[int] | None = settings.get("document_lengths")
+    lengths: list[int] | None = settings.get("document_lengths")
     if lengths is None:
         lengths = _starts(settings).diff().tolist()
     window = settings.get("sliding_window")
@@ -101,9 +103,7 @@ def documents_attention(
             scale=scaling,
             enable_gqa=grouped,
         )
-        for q, k, v in zip(
-            query.split(lengths, 2), key.split(lengths, 2), value.split(lengths, 2), strict=True
-        )
+        for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True)
     ]
     return torch.cat(parts, 2).transpose(1, 2), None
 
@@ -130,16 +130,20 @@ def varlen_attention(
     repeats = query.shape[1] // key.shape[1]
     key, value = (part.repeat_interleave(repeats, 1) if repeats > 1 else part for part in (key, value))
     window = settings.get("sliding_window")
-    out = varlen_attn(
-        *(part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value)),
-        starts,
-        starts,
-        longest,
-        longest,
-        scale=scaling,
-        window_size=(window - 1 if window else -1, 0),
-    )
-    return out[None], None
+    q, k, v = (part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value))
+    out: Any = varlen_attn(q, k, v, starts, starts, longest, longest, **_causal(varlen_attn, window, scaling))
+    return out.unsqueeze(0), None
+
+
+@cache
+def _causal(function: Any, window: int | None, scaling: float | None) -> dict[str, Any]:
+    """Return the settings of a causal call: torch 2.10 had `is_causal`, later ones say it as a window to the right of 0."""
+    known = inspect.signature(function).parameters
+    if "window_size" in known:
+        return {"window_size": (window - 1 if window else -1, 0), "scale": scaling}
+    if window or scaling is not None:
+        raise ExpertError("this torch's varlen_attn takes neither a window nor a scale; torch 2.11 does")
+    return {"is_causal": True}
 
 
 def _starts(settings: dict[str, Any]) -> torch.Tensor:
@@ -154,7 +158,7 @@ def _window_mask(tokens: int, window: int | None, device: torch.device) -> torch
     if not window or tokens <= window:
         return None
     places = torch.arange(tokens, device=device)
-    distance = places[:, None] - places[None, :]
+    distance = places.unsqueeze(1) - places.unsqueeze(0)
     return (distance >= 0) & (distance < window)
 
 

@@ -16,7 +16,11 @@ def answer(model: Any, prompt: Sequence[int], tokenizer: Tokenizer, *, end_id: i
     was_training = model.training
     model.eval()
     ids = torch.tensor([list(prompt)], device=model.device)
-    with plain_attention(model.get_base_model()), torch.no_grad(), torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=_has_bf16(model)):
+    with (
+        plain_attention(model.get_base_model()),
+        torch.no_grad(),
+        torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=_has_bf16(model)),
+    ):
         written = model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),

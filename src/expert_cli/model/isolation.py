@@ -49,7 +49,8 @@ def measure(model: PreTrainedModel, layout: Layout, *, autocast: torch.dtype | N
     def logits(begin: int, end: int, **settings: Any) -> torch.Tensor:
         part = slice(begin, end)
         out = model(input_ids=ids[:, part], position_ids=positions[:, part], use_cache=False, **settings)
-        return out.logits[0].float()
+        read: torch.Tensor = out.logits[0].float()
+        return read
 
     with torch.no_grad(), torch.autocast(device.type, dtype=autocast, enabled=autocast is not None):
         together = logits(0, sum(LENGTHS), **packed)

@@ -119,7 +119,13 @@ def _attention(compute: ComputeConfig, machine: Machine) -> tuple[str, str]:
     has_varlen = importlib.util.find_spec("torch.nn.attention.varlen") is not None
     if has_varlen and machine.gpus[0].has_bf16 and compute.dtype != "fp32":
         return "varlen", f"{missing}FlashAttention inside PyTorch; memory grows with the tokens, not their square"
-    short = "fp32" if compute.dtype == "fp32" else "this GPU is older than Ampere" if has_varlen else "this torch is older than 2.10"
+    short = (
+        "fp32"
+        if compute.dtype == "fp32"
+        else "this GPU is older than Ampere"
+        if has_varlen
+        else "this torch is older than 2.10"
+    )
     return "documents", f"{missing}{short}: each document by itself through PyTorch's SDPA"
 
 
@@ -143,7 +149,9 @@ def _fused_reason(compute: ComputeConfig, *, fused: bool) -> str:
         return "Liger's norms, rotary embeddings and activations"
     if compute.fused_kernels == "off":
         return "switched off"
-    return "needs a GPU" if compute.device == "cpu" else 'liger-kernel is not installed: pip install "expert-cli[kernels]"'
+    return (
+        "needs a GPU" if compute.device == "cpu" else 'liger-kernel is not installed: pip install "expert-cli[kernels]"'
+    )
 
 
 def _copied(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:

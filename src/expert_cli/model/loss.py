@@ -81,13 +81,11 @@ def can_skip_logits(model: PeftModel) -> str:
     return f"this architecture changes its logits ({', '.join(changes)})" if changes else ""
 
 
-def head_loss(
-    hidden: torch.Tensor, head: torch.nn.Linear, targets: torch.Tensor, chunk_bytes: int = 0
-) -> torch.Tensor:
+def head_loss(hidden: torch.Tensor, head: torch.nn.Linear, targets: torch.Tensor, chunk_bytes: int = 0) -> torch.Tensor:
     """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H]."""
     limit = chunk_bytes or CHUNK_BYTES.get(hidden.device.type, 64 << 20)
     rows = max(16, limit // (4 * head.weight.shape[0]))
-    loss: torch.Tensor = _HeadLoss.apply(hidden, head.weight, head.bias, targets, rows)
+    loss: torch.Tensor = _HeadLoss.apply(hidden, head.weight, head.bias, targets, rows)  # type: ignore[no-untyped-call]
     return loss
 
 

@@ -52,7 +52,8 @@ def _steps(run: RunConfig) -> dict[str, Any]:
         "warmup_steps": optim.warmup,
         "weight_decay": optim.weight_decay,
         "max_grad_norm": optim.max_grad_norm,
-        "optim": optim.optim,
+        # transformers knows the paged one by its width alone
+        "optim": "paged_adamw_32bit" if optim.optim == "paged_adamw" else optim.optim,
         "neftune_noise_alpha": optim.neftune_noise_alpha,
     }
 

@@ -78,7 +78,11 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         logged = {name: value for name, value in (logs or {}).items() if name in LOGGED}
         if not {"loss", "eval_loss"} & set(logged):
             return
-        line: dict[str, Any] = {"step": state.global_step, "time": round(time.time(), 3), "seconds": round(self.seconds, 3)}
+        line: dict[str, Any] = {
+            "step": state.global_step,
+            "time": round(time.time(), 3),
+            "seconds": round(self.seconds, 3),
+        }
         line |= logged
         if "loss" in logged:
             line |= self._measured()

@@ -33,7 +33,7 @@ class PhaseClock:
     def phase(self, name: Phase) -> Iterator[None]:
         """Count the block as `name`; phases are not nested."""
         if self.on_gpu:
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin, end = _event(), _event()
             begin.record()
             yield
             end.record()
@@ -48,7 +48,7 @@ class PhaseClock:
         self._collect()
         now = time.perf_counter()
         wall = max(1e-9, now - self._since)
-        spent = {name: self.totals[name] - self._before[name] for name in PHASES if name != "other"}
+        spent: dict[Phase, float] = {name: self.totals[name] - self._before[name] for name in PHASES if name != "other"}
         other = max(0.0, wall - sum(spent.values()))
         self.totals["other"] += other
         self._since, self._before = now, dict(self.totals)
@@ -64,6 +64,10 @@ class PhaseClock:
         for name, begin, end in self._pending:
             self.totals[name] += begin.elapsed_time(end) / 1000
         self._pending.clear()
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 def _shares(seconds: dict[Phase, float]) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -71,17 +70,22 @@ def fit(
     before = magnitudes(model)
     adjusted = _start(trainer, model, run, paths, continuity, report)
     cost = flops(
-        model.get_base_model(), data.train.document_lengths, recomputed=run.compute.checkpointing == "all" or bool(adjusted[1:])
+        model.get_base_model(),
+        data.train.document_lengths,
+        recomputed=run.compute.checkpointing == "all" or bool(adjusted[1:]),
     )
     peak = peak_flops(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
     steps = trainer.batches.schedule.steps
     with StopRequest(paths.output) as stop, report.progress("training", steps, "steps") as bar:
-        watcher = Watcher(trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak[0] if peak else None)
+        watcher = Watcher(
+            trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak[0] if peak else None
+        )
         trainer.add_callback(watcher)
         trainer.stop_asked = stop.asked
         _train(trainer, paths, continuity)
     if stop.exit_code and trainer.progress.step < steps:
-        done = f"stopped by {stop.reason} after step {trainer.progress.step} of {steps}; checkpoint-{trainer.progress.step} is written"
+        step = trainer.progress.step
+        done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"
         raise Interrupted(done, f"go on: {continuity.command}", stop.exit_code)
     if trainer.progress.step > trainer.args.get_warmup_steps(steps) + 1:
         _require_moved(model, before)
@@ -93,7 +97,9 @@ def fit(
 def schedule_of(run: RunConfig, packs: int, processes: int) -> Schedule:
     """Return the optimizer steps of a run: exact, before anything is loaded."""
     optim = run.optim
-    return Schedule(packs, optim.batch_size, optim.gradient_accumulation_steps, processes, optim.epochs, optim.max_steps)
+    return Schedule(
+        packs, optim.batch_size, optim.gradient_accumulation_steps, processes, optim.epochs, optim.max_steps
+    )
 
 
 def _trainer(
@@ -165,8 +171,14 @@ def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: Continuity) -> N
         trainer.train()
     except torch.OutOfMemoryError as error:
         batch = trainer.batches.schedule.batch_size
-        fits = f"batch_size {max(1, batch // 2)} with twice the gradient_accumulation_steps" if batch > 1 else "gradient_checkpointing: true"
-        kept = f"; the checkpoints in {paths.checkpoints} are safe" if any(paths.checkpoints.glob("checkpoint-*")) else ""
+        fits = (
+            f"batch_size {max(1, batch // 2)} with twice the gradient_accumulation_steps"
+            if batch > 1
+            else "gradient_checkpointing: true"
+        )
+        kept = (
+            f"; the checkpoints in {paths.checkpoints} are safe" if any(paths.checkpoints.glob("checkpoint-*")) else ""
+        )
         raise TrainingFailed(
             f"out of GPU memory at step {trainer.progress.step + 1}{kept}",
             f"{fits} would fit; go on: {continuity.command}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ class Flops:
         return real * self.per_token + trained * self.per_trained_token
 
 
-def flops(model: torch.nn.Module, lengths: NDArray[np.int64], *, recomputed: bool) -> Flops:
+def flops(model: Any, lengths: NDArray[np.int64], *, recomputed: bool) -> Flops:
     """Return what training an adapter on a frozen base costs, forward and backward.
 
         a token           4 N_linear + 6 N_adapter + 6 S_eff heads head_dim layers

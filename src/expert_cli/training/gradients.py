@@ -28,7 +28,7 @@ class Gradients:
         moved = norms != 0
         self._moved = moved if self._moved is None else self._moved | moved
         self._steps += 1
-        total = torch.linalg.vector_norm(norms)
+        total: torch.Tensor = torch.linalg.vector_norm(norms)
         if largest > 0:
             torch._foreach_mul_(gradients, torch.clamp(largest / (total + 1e-6), max=1.0))
         return total

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -35,7 +34,9 @@ class Resumed:
     parts: Parts
 
 
-def find(folder: Path, wanted: str, identity: Mapping[str, Any], drift: Collection[str], report: Reporter) -> Resumed | None:
+def find(
+    folder: Path, wanted: str, identity: Mapping[str, Any], drift: Collection[str], report: Reporter
+) -> Resumed | None:
     """Return the checkpoint to go on from: the newest good one in `folder` ("auto"; None without any), or the one named.
 
     Raises LockedOrDamaged: a named one that fails verification, or one that belongs to a run that differs from this one.
@@ -55,12 +56,16 @@ def find(folder: Path, wanted: str, identity: Mapping[str, Any], drift: Collecti
     parts = checkpoints.read(path)
     require_goes_on(path, parts.identity, identity, drift)
     if parts.identity.get("code") != identity.get("code"):
-        report.warn("expert-cli itself has changed since that checkpoint: the run goes on, but may not be bit for bit the same")
+        report.warn(
+            "expert-cli itself has changed since that checkpoint: the run goes on, but may not be bit for bit the same"
+        )
     report.say(f"resumed   {path}: step {parts.position.step}, epoch {parts.position.epoch}")
     return Resumed(path, parts)
 
 
-def save(trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mapping[str, Any]) -> checkpoints.CheckpointInfo:
+def save(
+    trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mapping[str, Any]
+) -> checkpoints.CheckpointInfo:
     """Write a checkpoint of the step just done and remove those that are not kept."""
     progress, schedule = trainer.progress, trainer.batches.schedule
     tensors, config = adapter_parts(model)
@@ -94,7 +99,9 @@ def restore(trainer: ExpertTrainer, model: PeftModel, parts: Parts) -> None:
     try:
         load_adapter(model, parts.adapter)
     except ValueError as error:
-        raise InputError(f"the checkpoint does not fit this adapter: {error}", "train with the adapter it was made with") from error
+        raise InputError(
+            f"the checkpoint does not fit this adapter: {error}", "train with the adapter it was made with"
+        ) from error
     load_optimizer(trainer.optimizer, parts.optimizer)
     trainer.lr_scheduler.load_state_dict(dict(parts.scheduler))
     if parts.trainer["scaler"] and trainer.accelerator.scaler is not None:
@@ -126,7 +133,7 @@ def forget_after(paths: RunPaths, step: int) -> None:
             continue  # torn by the kill
     beside = paths.metrics.with_suffix(".tmp")
     beside.write_text("".join(kept), encoding="utf-8", newline="\n")
-    os.replace(beside, paths.metrics)
+    beside.replace(paths.metrics)
 
 
 def require_room(model: PeftModel, folder: Path, optimizer: str, limit: int | None, saves: int) -> None:

@@ -22,12 +22,12 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainerState
 from transformers.trainer_utils import TrainOutput
 
-from expert_cli.data.batches import Batch, Collator, InTurn, PackBatches
+from expert_cli.data.batches import Batch, InTurn, PackBatches
 from expert_cli.data.loader import PackedDataset
 from expert_cli.errors import TrainingFailed
-from expert_cli.model.loss import CausalLoss
 from expert_cli.runconfig import OptimConfig, WatchConfig
 from expert_cli.training.clock import PhaseClock
+from expert_cli.training.figures import Figures
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.progress import Progress
 from expert_cli.training.saves import Saves
@@ -35,6 +35,9 @@ from expert_cli.training.saves import Saves
 
 class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
     """Trains a `CausalLoss` on packs; every step's loss is kept, and nothing is written but through `save`."""
+
+    optimizer: Any
+    control: Any
 
     def __init__(
         self,
@@ -54,12 +57,13 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.progress = Progress()
         self.clock = PhaseClock(on_gpu=self.args.device.type == "cuda")
         self.gradients = Gradients(self.model.named_parameters())
-        self.grad_norm = self.learning_rate = 0.0
+        self.figures = Figures(
+            self.progress, self.gradients, self._documents, scaled=self.accelerator.scaler is not None
+        )
+        self.learning_rate = 0.0
         self.stop_asked: Callable[[], bool] = lambda: False
         self.save: Callable[[], Any] = lambda: None
         self._saves = Saves(watch.save_every_s)
-        self._unread: torch.Tensor | None = None
-        self._copied: torch.cuda.Event | None = None
         self._prepared: Any = None
         self._logged = 0
 
@@ -125,7 +129,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
             if self._after_step():
                 break
-        self.settle()
+        self.figures.settle()
         self.callback_handler.on_train_end(self.args, self.state, self.control)
         return TrainOutput(self.progress.step, sum(self.progress.losses) / max(1, len(self.progress.losses)), {})
 
@@ -138,7 +142,8 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         torch.manual_seed(_mixed(self.args.seed, step, self.args.process_index))
         trained, real, places = self._counts(micro)
         if not trained:
-            raise TrainingFailed(*self._no_targets(step))
+            message = f"step {step + 1} trains no token; {self._documents(step)}"
+            raise TrainingFailed(message, "raise max_seq_length: answers are cut off, or are empty")
         total = torch.zeros((), device=self.args.device)
         for n, batch in enumerate(micro):
             with self.clock.phase("host_to_device"):
@@ -155,7 +160,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.progress.real += real
         self.progress.trained += trained
         self.progress.padded += places - real
-        self._read_later(torch.stack([self._mean(total), norm.float()]))
+        self.figures.put(torch.stack([self._mean(total), norm.float()]))
 
     def _counts(self, micro: Sequence[Batch]) -> tuple[int, int, int]:
         """Return the trained tokens, the real tokens and all places of a step, of all processes together."""
@@ -203,57 +208,13 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         processes = self.batches.schedule.processes
         return self.accelerator.reduce(total, "mean") if processes > 1 else total
 
-    def _read_later(self, pair: torch.Tensor) -> None:
-        """Keep (loss, gradient norm) to be read when the next step is done: reading at once would wait for the GPU."""
-        self.settle()
-        if pair.is_cuda:
-            host = torch.empty(2, pin_memory=True)
-            host.copy_(pair, non_blocking=True)
-            self._copied = torch.cuda.Event()
-            self._copied.record()
-            self._unread = host
-        else:
-            self._unread = pair
-            self.settle()
-
-    def settle(self) -> None:
-        """Read the figures of the last step that were not read yet, and stop a run that has gone wrong.
-
-        Raises TrainingFailed: loss or gradient norm not finite, a loss of exactly 0, layers without any gradient.
-        """
-        if self._unread is None:
-            return
-        if self._copied is not None:
-            self._copied.synchronize()
-        loss, self.grad_norm = self._unread.tolist()
-        self._unread = None
-        self.progress.losses.append(loss)
-        step = len(self.progress.losses)
-        scaled = self.accelerator.scaler is not None  # fp16's scaler skips such steps by itself
-        if not math.isfinite(loss) or (not math.isfinite(self.grad_norm) and not scaled):
-            what = f"the loss of step {step} is {loss}" if not math.isfinite(loss) else f"the gradient norm of step {step} is {self.grad_norm}"
-            hint = "lower learning_rate, keep max_grad_norm at 1.0, or train in bf16 instead of fp16"
-            raise TrainingFailed(f"{what}; {self._rows(step - 1)}", hint)
-        if loss == 0.0:
-            raise TrainingFailed(f"the loss of step {step} is exactly 0.0; {self._rows(step - 1)}", "look at these rows: nothing in them is trained, or the model's output is broken")
-        dead = self.gradients.dead_layers()
-        if dead:
-            raise TrainingFailed(
-                f"{len(dead)} adapter layers get no gradient at all, {dead[0]} among them (step {step})",
-                "report this with your versions (expert-cli doctor): these layers would not be trained",
-            )
-
-    def _rows(self, step: int) -> str:
+    def _documents(self, step: int) -> str:
         """Name the documents of an optimizer step (from 0)."""
-        dataset = self.train_dataset
-        packs = self.batches.packs_of(step)
+        dataset: Any = self.train_dataset
         offsets, documents = dataset.packs.offsets, dataset.packs.documents
-        rows = sorted({int(d) for p in packs for d in documents[offsets[p] : offsets[p + 1]]})
+        rows = sorted({int(d) for p in self.batches.packs_of(step) for d in documents[offsets[p] : offsets[p + 1]]})
         shown = ", ".join(map(str, rows[:12]))
         return f"its documents (counted from 0): {shown}{f' and {len(rows) - 12} more' if len(rows) > 12 else ''}"
-
-    def _no_targets(self, step: int) -> tuple[str, str]:
-        return f"step {step + 1} trains no token; {self._rows(step)}", "raise max_seq_length: answers are cut off, or are empty"
 
     def _after_step(self) -> bool:
         """Log, evaluate and save what is due; return whether the run ends here."""
@@ -270,7 +231,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         writes = watch.save_strategy != "no" or watch.save_every_s > 0
         due = last or stops or in_time or _due(watch.save_strategy, step, watch.save_steps, epoch_ends=epoch_ends)
         if asked or (due and writes):
-            self.settle()
+            self.figures.settle()
             with self.clock.phase("checkpoint"), self._saves.measured():
                 self.save()
         return stops or asked or self.control.should_training_stop
@@ -288,13 +249,13 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
 
     def _log(self) -> None:
         """Log the mean loss of the steps since the last time."""
-        self.settle()
+        self.figures.settle()
         recent = self.progress.losses[self._logged :] or self.progress.losses[-1:]
         self._logged = self.progress.step
         self.log(
             {
                 "loss": sum(recent) / len(recent),
-                "grad_norm": self.grad_norm,
+                "grad_norm": self.figures.grad_norm,
                 "learning_rate": self.learning_rate,
             }
         )
@@ -303,9 +264,14 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         """Return and log the loss per trained token of the validation packs."""
         if self.evaluation is None:
             return {}
-        self.settle()
+        self.figures.settle()
         self._prepared.eval()
-        share = InTurn(len(self.evaluation), self.args.eval_batch_size, rank=self.args.process_index, processes=self.batches.schedule.processes)
+        share = InTurn(
+            len(self.evaluation),
+            self.args.eval_batch_size,
+            rank=self.args.process_index,
+            processes=self.batches.schedule.processes,
+        )
         sums = torch.zeros(2, device=self.args.device, dtype=torch.float64)
         with torch.no_grad():
             for batch in self.loader(self.evaluation, share):

@@ -16,9 +16,7 @@ from expert_cli.data.order import epoch_order, grouped_order
 
 
 def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> PackBatches:
-    return PackBatches(
-        schedule, lambda epoch: epoch_order(schedule.packs, 7, epoch), rank=rank, first_step=first_step
-    )
+    return PackBatches(schedule, lambda epoch: epoch_order(schedule.packs, 7, epoch), rank=rank, first_step=first_step)
 
 
 def test_flat_batches_hold_no_padding(tmp_path: Path) -> None:

@@ -87,5 +87,3 @@ def test_a_long_document_loses_its_middle(
     assert got.tolist() == ids
     assert got[trained].tolist() == labels
     assert data.trained.sum() == document[1]
-
-
