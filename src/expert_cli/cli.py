@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from expert_cli import __version__
+from expert_cli.commands.benchmark import benchmark
 from expert_cli.commands.find_datasets import find_datasets
 from expert_cli.commands.init import init
 from expert_cli.commands.pretokenize import pretokenize
@@ -25,6 +26,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "pretokenize": pretokenize,
     "find-datasets": find_datasets,
+    "benchmark": benchmark,
     "validate": validate,
     "schema": schema,
     "init": init,
