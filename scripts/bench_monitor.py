@@ -2,9 +2,9 @@
 
     python scripts/bench_monitor.py [--pairs 10] [--seconds 20] [--interval 2]
 
-The work is matrix products on every core, as a training on a CPU does them. Order of each pair: with, without; then without,
-with. Printed are the median ratio of the pairs with its range, and what does not depend on who else uses the machine: the CPU time
-of one look, and of the whole second process.
+The work is matrix products on every core, as a training on a CPU does them. Order of each pair: with, without; then
+without, with. Printed are the median ratio of the pairs with its range, and what does not depend on who else uses the
+machine: the CPU time of one look, and of the whole second process.
 """
 
 from __future__ import annotations
