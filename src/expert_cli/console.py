@@ -183,20 +183,23 @@ class Console:
             stream.words("\n".join(line.rstrip() for line in lines))
 
     @contextmanager
-    def live(self) -> Iterator[Callable[[str, list[list[str]]], None]]:
-        """Yield a function that shows a line and a table below it, in place of those before; the table on a terminal only."""
+    def live(self) -> Iterator[Callable[[str, str, list[list[str]]], None]]:
+        """Yield a function of (words, figures, table): a terminal shows words and table in place of those before.
+
+        Elsewhere each call is one line of words and figures.
+        """
         if self.quiet or not self._err.is_terminal:
-            yield lambda line, _: self.say(line)
+            yield lambda words, figures, _: self.say(f"{words}  {figures}".rstrip())
             return
         with Live(console=self._err, auto_refresh=False, transient=True) as display:
 
-            def show(line: str, rows: list[list[str]]) -> None:
+            def show(words: str, _: str, rows: list[list[str]]) -> None:
                 table = Table.grid(padding=(0, 2))
                 for column in range(max(map(len, rows), default=0)):
                     table.add_column(justify="right" if 0 < column < 5 else "left", no_wrap=True)
                 for row in rows:
                     table.add_row(*(Text(_clean(cell)) for cell in row))
-                display.update(Group(Text(_clean(line)), table), refresh=True)
+                display.update(Group(Text(_clean(words)), table), refresh=True)
 
             yield show
 

@@ -74,7 +74,7 @@ def series(gauge: Gauge, samples: Sequence[Sample], index: int | None) -> list[f
     return [value for sample in samples if (value := gauge.read(sample, gpu_of(sample, index))) is not None]
 
 
-def sparkline(values: Sequence[float], width: int = 24) -> str:
+def sparkline(values: Sequence[float], width: int = 20) -> str:
     """Draw the last `width` values as bars between 0 and their maximum."""
     shown = values[-width:]
     top = max(shown, default=0.0)

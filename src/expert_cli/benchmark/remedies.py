@@ -26,9 +26,9 @@ def sooner_data(e: Evidence, share: float, *, slow_disk: bool, copying: bool) ->
         advice.append(_one("dataloader_pin_memory", "true", "copies overlap with work", gain(share)))
     workers, cores = settings.dataloader_num_workers, e.cores or 0
     if workers is not None and not copying and workers < cores - 1:
-        wanted = 2 if workers == 0 else min(2 * workers, cores - 1)
+        wanted = min(2 * workers or 2, cores - 1)
         why = f"{wanted} instead of {workers} workers prepare batches ahead"
-        advice.append(_one("dataloader_num_workers", str(min(wanted, cores - 1)), why, gain(share)))
+        advice.append(_one("dataloader_num_workers", str(wanted), why, gain(share)))
     if e.padding_share is not None and e.padding_share >= 0.1 and settings.packing == "off":
         advice.append(_pack(e.padding_share))
     return tuple(advice)

@@ -12,22 +12,26 @@ from expert_cli.rundir import SHARES, numbers
 HEAD = ["", "now", "mean", "min", "max", ""]
 
 
-def line(seen: Watched) -> str:
-    """Return the newest sample as one line."""
-    sample = seen.samples[-1]
-    gpu = gpu_of(sample, main_gpu(seen.samples, seen.gpu_index))
-    parts = [f"{sample.seconds:5.0f} s"]
+def words(seen: Watched) -> str:
+    """Return how far watching and run have come."""
     lines = seen.lines or seen.earlier
+    parts = [f"{seen.seconds:5.0f} s"]
     parts += [f"step {step:,.0f}" for step in numbers(lines, "step")[-1:]]
     parts += [f"loss {loss:.3f}" for loss in numbers(lines, "loss")[-1:]]
     parts += [f"{rate:,.0f} tokens/s" for rate in numbers(lines, "tokens_per_s")[-1:]]
-    parts += [
+    return "  ".join(parts)
+
+
+def figures(seen: Watched) -> str:
+    """Return the newest sample's main figures as part of a line."""
+    sample = seen.samples[-1]
+    gpu = gpu_of(sample, main_gpu(seen.samples, seen.gpu_index))
+    return "  ".join(
         f"{gauge.label} {gauge.text(value)}"
         for gauge in GAUGES
         if gauge.block != "machine" or gauge.key.startswith(("cpu", "disk"))
         if (value := gauge.read(sample, gpu)) is not None
-    ]
-    return "  ".join(parts)
+    )
 
 
 def rows(seen: Watched) -> list[list[str]]:
@@ -40,8 +44,8 @@ def rows(seen: Watched) -> list[list[str]]:
     for gauge in GAUGES:
         values = series(gauge, seen.samples, index)
         if values:
-            figures = _cells([values[-1], *_spread(values)], gauge.unit, gauge.digits)
-            table.append([gauge.label, *figures, sparkline(values)])
+            cells = _cells([values[-1], *_spread(values)], gauge.unit, gauge.digits)
+            table.append([gauge.label, *cells, sparkline(values)])
     return table
 
 
@@ -50,9 +54,9 @@ def summary(document: Mapping[str, Any]) -> str:
     told = [
         f"{document['run']}: {document['samples']} samples in {document['seconds']:.0f} s, {document['steps']} steps"
     ]
-    figures = [("tokens/s", "", 0, document["tokens_per_s"])]
-    figures += [(g.label, g.unit, g.digits, (document[g.block] or {}).get(g.key)) for g in GAUGES]
-    known = [(label, _cells([v["mean"], v["min"], v["max"]], unit, digits)) for label, unit, digits, v in figures if v]
+    spreads = [("tokens/s", "", 0, document["tokens_per_s"])]
+    spreads += [(g.label, g.unit, g.digits, (document[g.block] or {}).get(g.key)) for g in GAUGES]
+    known = [(label, _cells([v["mean"], v["min"], v["max"]], unit, digits)) for label, unit, digits, v in spreads if v]
     if known:
         table = [["", "mean", "min", "max"], *([label, *cells] for label, cells in known)]
         told += [f"  {row[0]:16}" + "".join(f"{cell:>16}" for cell in row[1:]) for row in table]

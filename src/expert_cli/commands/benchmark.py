@@ -48,7 +48,7 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
     for other in target.others:
         console.say(f"runs too  {other} (--run names another)")
     with console.live() as show:
-        seen = monitor.watch(target, duration, interval, lambda seen: show(view.line(seen), view.rows(seen)))
+        seen = monitor.watch(target, duration, interval, lambda s: show(view.words(s), view.figures(s), view.rows(s)))
     document = seen.as_json()
     if output is not None:
         write_json(output, {"schema_version": SCHEMA_VERSION, "command": "benchmark", **document})

@@ -226,6 +226,12 @@ def test_advice_reads_as_something_to_type() -> None:
     assert str(advice).startswith("--set training.config.dataloader_num_workers=2  at most 2.50x: ")
 
 
+def test_words_and_value_agree_on_few_cores() -> None:
+    (advice,) = diagnose(on_cpu(shares=shares(0.6), cores=2)).advice
+    assert dict(advice.changes) == {f"{C}dataloader_num_workers": "1"}
+    assert "1 instead of 0 workers" in advice.why
+
+
 @pytest.mark.parametrize(
     ("rates", "change"),
     [

@@ -226,7 +226,8 @@ def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_terminal_shows(tmp_path: Path) -> None:
     paths = run_folder(tmp_path, {"step": 3, "loss": 1.5, "tokens_per_s": 900.0, "seconds": 3.0})
     seen = watch(monitor.Target(paths, None), duration=0.2, gpus=[gpu_sample()])
-    assert "step 3  loss 1.500  900 tokens/s  GPU 50 %" in view.line(seen)
+    assert view.words(seen).endswith(" s  step 3  loss 1.500  900 tokens/s")
+    assert view.figures(seen).startswith("GPU 50 %  GPU memory 1,000 MB  GPU temperature 60 °C")
     table = view.rows(seen)
     assert ["GPU", "50 %", "50 %", "50 %", "50 %", "██"] in table
     assert {len(row) for row in table} == {6}
@@ -241,7 +242,7 @@ def test_what_a_terminal_shows(tmp_path: Path) -> None:
         pytest.param([], "", id="nothing"),
         pytest.param([0.0, 0.0], "▁▁", id="zeros"),
         pytest.param([0.0, 50.0, 100.0], "▁▅█", id="from zero"),
-        pytest.param([1.0] * 30, "█" * 24, id="the newest"),
+        pytest.param([1.0] * 30, "█" * 20, id="the newest"),
     ],
 )
 def test_sparkline(values: list[float], drawn: str) -> None:
