@@ -17,7 +17,7 @@ from typing import IO, Any, Literal
 
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.verifiers.limits import Stopped
-from expert_cli.machine import has_package
+from expert_cli.evaluation.verifiers.needs import need
 
 Engine = Literal["graphqlite", "duckdb"]
 
@@ -31,8 +31,7 @@ class Child:
 
     def __init__(self, engine: Engine, source: Path) -> None:
         """Start nothing yet. Raises EnvironmentProblem where the engine is not installed."""
-        if not has_package(engine):
-            raise EnvironmentProblem(f"{engine} is not installed", "pip install 'expert-cli[evaluate]'")
+        need("apsw", engine)
         self._engine = engine
         self._source = source
         self._process: subprocess.Popen[str] | None = None
@@ -86,7 +85,8 @@ class Child:
         if self._process is not None:
             return self._process
         self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "expert_cli.evaluation.verifiers.engine", self._engine, str(self._source)],
+            [sys.executable, "-m", "expert_cli.evaluation.verifiers.engine", self._engine, str(self._source.resolve())],
+            cwd=Path(__file__).parents[3],  # -m looks there first, and must find this very package
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

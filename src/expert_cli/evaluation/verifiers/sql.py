@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
-
-import apsw
+from typing import TYPE_CHECKING, Literal
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Verdict
 from expert_cli.evaluation.verifiers import child
 from expert_cli.evaluation.verifiers.compare import Result, Row, judge_rows
-from expert_cli.evaluation.verifiers.guard import Guard
 from expert_cli.evaluation.verifiers.limits import GOLD_TIMEOUT_S, MAX_SQL_BYTES, Stopped, readable
+from expert_cli.evaluation.verifiers.needs import need
 from expert_cli.evaluation.verifiers.statements import orders_rows, split
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.verifiers.guard import Guard
 
 SqlDialect = Literal["sqlite", "postgresql"]
 
@@ -30,7 +31,7 @@ def check(
     `expected` may hold several accepted queries; where one has an outer ORDER BY, its rows are compared in order. With
     dialect "postgresql" both run in DuckDB, on the same tables. The file is read once a process, and never written.
 
-    Raises InputError where the database cannot be read or an expected query fails, EnvironmentProblem without DuckDB.
+    Raises InputError where the database cannot be read or an expected query fails, EnvironmentProblem where the engine is missing.
     """
     copy = _copy(database, dialect)
     accepted = copy.accepted(expected)
@@ -109,6 +110,11 @@ def read_database(database: Path) -> bytes:
 
 
 def _open(database: Path) -> Guard:
+    need("apsw")
+    import apsw
+
+    from expert_cli.evaluation.verifiers.guard import Guard
+
     connection = apsw.Connection(":memory:")
     connection.deserialize("main", read_database(database))
     try:
