@@ -19,7 +19,7 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.verifiers.limits import Stopped
 from expert_cli.evaluation.verifiers.needs import need
 
-Engine = Literal["graphqlite", "duckdb"]
+Engine = Literal["sqlite", "graphqlite", "duckdb"]
 
 START_S = 120.0
 GRACE_S = 1.0
@@ -31,7 +31,7 @@ class Child:
 
     def __init__(self, engine: Engine, source: Path) -> None:
         """Start nothing yet. Raises EnvironmentProblem where the engine is not installed."""
-        need("apsw", engine)
+        need("apsw", *(() if engine == "sqlite" else (engine,)))
         self._engine = engine
         self._source = source
         self._process: subprocess.Popen[str] | None = None

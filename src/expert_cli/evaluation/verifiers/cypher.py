@@ -6,19 +6,13 @@ import os
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Verdict
 from expert_cli.evaluation.verifiers.child import Child
-from expert_cli.evaluation.verifiers.compare import Result, judge_rows
-from expert_cli.evaluation.verifiers.limits import GOLD_TIMEOUT_S, MAX_CYPHER_BYTES, Stopped, readable
-from expert_cli.evaluation.verifiers.statements import orders_lists, orders_rows, split, words
-
-
-class _Engine(Protocol):
-    def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
-        """Return the rows. Raises `Stopped`."""
+from expert_cli.evaluation.verifiers.limits import MAX_CYPHER_BYTES, Stopped
+from expert_cli.evaluation.verifiers.queries import Engine, Source, state_of
+from expert_cli.evaluation.verifiers.statements import words
 
 
 def check(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -> Verdict:
@@ -30,68 +24,37 @@ def check(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -
 
     Raises InputError where the script or an expected query fails, EnvironmentProblem where the engine is missing.
     """
-    try:
-        facts = script.stat()
-    except OSError as error:
-        raise InputError(f"{script}: {error.strerror}", "give the path of a Cypher script") from error
-    graph = _graph(script, facts.st_size, facts.st_mtime_ns, os.environ.get("NEO4J_URI", ""))
-    accepted = graph.accepted(expected)
-    try:
-        readable(answer, MAX_CYPHER_BYTES)
-        return judge_rows(graph.answer(answer, timeout_s), accepted)
-    except Stopped as stopped:
-        return stopped.verdict
+    source = _source(script, *state_of(script), os.environ.get("NEO4J_URI", ""))
+    return source.check(answer, expected, timeout_s=timeout_s, max_bytes=MAX_CYPHER_BYTES)
 
 
-class _Graph:
-    """A graph, opened once for many answers."""
+class _Reading:
+    """An engine that is not shown what reads files or the network, though it writes nothing: LOAD CSV, and APOC."""
 
-    def __init__(self, where: str, engine: _Engine) -> None:
-        self._where = where
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[str, tuple[Result, ...]] = {}
 
-    def accepted(self, expected: str) -> tuple[Result, ...]:
-        """Return what the expected queries return; they run once."""
-        if expected not in self._known:
-            queries = split(expected, "cypher")
-            if not queries:
-                raise InputError("no expected query", "write the query whose rows are right")
-            self._known[expected] = tuple(
-                Result(self._gold(query), orders_rows(query, "cypher"), orders_lists(query)) for query in queries
-            )
-        return self._known[expected]
+    def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
+        """Return the rows of one query. Raises `Stopped`."""
+        _refuse_reaching_out(query)
+        return self._engine.run(query, timeout_s=timeout_s)
 
-    def answer(self, answer: str, timeout_s: float) -> list[tuple[Any, ...]]:
-        """Return the rows of an answer. Raises `Stopped`."""
-        statements = split(answer, "cypher")
-        if not statements:
-            raise Stopped("empty", "no query")
-        for statement in statements:
-            _refuse_reaching_out(statement)
-        if len(statements) > 1:
-            raise Stopped("invalid", f"{len(statements)} statements, one query expected")
-        return self._engine.run(statements[0], timeout_s=timeout_s)
-
-    def _gold(self, query: str) -> list[tuple[Any, ...]]:
-        try:
-            return self._engine.run(query, timeout_s=GOLD_TIMEOUT_S)
-        except Stopped as stopped:
-            message = f"the expected query fails on {self._where}: {stopped.verdict.detail}"
-            raise InputError(message, f"correct the case's query: {query[:200]}") from stopped
+    def look(self, query: str, *, timeout_s: float) -> None:
+        """Find out whether a statement is allowed. Raises `Stopped`."""
+        _refuse_reaching_out(query)
+        self._engine.look(query, timeout_s=timeout_s)
 
 
 def _refuse_reaching_out(statement: str) -> None:
-    """Refuse what reads files or the network though it writes nothing: LOAD CSV, and the APOC library."""
     code = [word for word, _ in words(statement, "cypher")]
     if "APOC" in code or ("LOAD", "CSV") in pairwise(code):
-        raise Stopped("refused", "LOAD CSV" if "APOC" not in code else "APOC")
+        raise Stopped("refused", "APOC" if "APOC" in code else "LOAD CSV")
 
 
 @lru_cache(maxsize=4)
-def _graph(script: Path, size: int, mtime_ns: int, uri: str) -> _Graph:  # noqa: ARG001  the state of the file
+def _source(script: Path, size: int, mtime_ns: int, uri: str) -> Source:  # noqa: ARG001  the file's state
     if uri:
         from expert_cli.evaluation.verifiers.neo4j_server import Server
 
-        return _Graph(uri, Server(uri))
-    return _Graph(str(script), Child("graphqlite", script))
+        return Source(uri, _Reading(Server(uri)), "cypher")
+    return Source(str(script), _Reading(Child("graphqlite", script)), "cypher")

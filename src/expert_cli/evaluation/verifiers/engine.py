@@ -1,4 +1,4 @@
-"""The child's side of `child.py`: `python -m expert_cli.evaluation.verifiers.engine graphqlite|duckdb SOURCE`.
+"""The child's side of `child.py`: `python -m expert_cli.evaluation.verifiers.engine sqlite|graphqlite|duckdb SOURCE`.
 
 Before the first query the process gives up what a query does not need: opening files, writing files, more memory.
 """
@@ -9,22 +9,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from expert_cli.errors import ExpertError
 from expert_cli.evaluation.verifiers.limits import Stopped
+from expert_cli.evaluation.verifiers.queries import Engine
 
 ADDRESS_SPACE_BYTES = 3 << 30
-
-
-class Engine(Protocol):
-    """What answers queries here."""
-
-    def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
-        """Return the rows. Raises `Stopped`."""
-
-    def look(self, query: str, *, timeout_s: float) -> None:
-        """Compile only. Raises `Stopped`."""
 
 
 def main() -> None:
@@ -70,6 +61,10 @@ def _open(name: str, source: Path) -> Engine:
         from expert_cli.evaluation.verifiers.graph import Graph
 
         return Graph(source)
+    if name == "sqlite":
+        from expert_cli.evaluation.verifiers.lite import Lite
+
+        return Lite(source)
     from expert_cli.evaluation.verifiers.postgres import Tables
 
     return Tables(source)

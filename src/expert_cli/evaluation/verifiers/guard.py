@@ -14,7 +14,7 @@ import apsw
 
 from expert_cli.evaluation.verifiers.limits import MAX_VALUE_BYTES, MEMORY_BYTES, Stopped, bounded
 
-STEPS_BETWEEN_LOOKS = 5_000
+STEPS_BETWEEN_LOOKS = 1_000
 _READING = frozenset(
     (apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE)
 )  # everything else changes something, or reaches outside
@@ -70,6 +70,8 @@ class Guard:
             self._connection.set_progress_handler(None)
         if self._refusal:
             raise Stopped("refused", self._refusal)
+        if time.monotonic() > deadline:
+            raise Stopped("timeout", f"not done after {timeout_s:g} s")
         return rows
 
     def _stopped(self, error: Exception, deadline: float, timeout_s: float) -> Stopped:

@@ -13,7 +13,6 @@ MAX_CYPHER_BYTES = 8_192
 MAX_ROWS = 50_000
 MAX_RESULT_BYTES = 16 << 20
 MAX_VALUE_BYTES = 250_000
-"""One call of instr() or replace() cannot be interrupted and takes up to its square: 0.3 s at this length."""
 MEMORY_BYTES = 64 << 20
 GOLD_TIMEOUT_S = 60.0
 

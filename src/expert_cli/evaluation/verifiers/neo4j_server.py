@@ -54,6 +54,10 @@ class Server:
         except errors.DriverError as error:
             raise self._unreachable(error) from error
 
+    def look(self, query: str, *, timeout_s: float) -> None:
+        """Let the server plan the statement, which refuses what writes. Raises `Stopped`."""
+        self.run(f"EXPLAIN {query}", timeout_s=timeout_s)
+
     def _unreachable(self, error: Exception) -> EnvironmentProblem:
         return EnvironmentProblem(f"{self._uri}: {error}", "see NEO4J_URI, NEO4J_USERNAME and NEO4J_PASSWORD")
 

@@ -11,11 +11,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import apsw
 import duckdb
 
 from expert_cli.evaluation.verifiers.limits import MEMORY_BYTES, Stopped, bounded
-from expert_cli.evaluation.verifiers.sql import read_database
+from expert_cli.evaluation.verifiers.lite import open_copy
 
 _TYPES = (
     (r"BOOL", "BOOLEAN"),
@@ -44,8 +43,7 @@ class Tables:
     def __init__(self, database: Path) -> None:
         """Copy the tables. Raises InputError."""
         self._connection = duckdb.connect(":memory:")
-        source = apsw.Connection(":memory:")
-        source.deserialize("main", read_database(database))
+        source = open_copy(database)
         for name in [row[0] for row in source.execute(_TABLES)]:
             self._copy(source, name)
         for key, value in _SAFE.items():
