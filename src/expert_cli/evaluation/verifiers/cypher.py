@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,9 @@ from expert_cli.evaluation.verifiers.child import Child
 from expert_cli.evaluation.verifiers.limits import MAX_CYPHER_BYTES, Stopped
 from expert_cli.evaluation.verifiers.queries import Engine, Source, state_of
 from expert_cli.evaluation.verifiers.statements import words
+
+_WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
+_BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
 
 
 def check(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -> Verdict:
@@ -29,26 +31,29 @@ def check(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -
 
 
 class _Reading:
-    """An engine that is not shown what reads files or the network, though it writes nothing: LOAD CSV, and APOC."""
+    """An engine that is not shown what writes, or reads files or the network: LOAD CSV, and the APOC library."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows of one query. Raises `Stopped`."""
-        _refuse_reaching_out(query)
+        _refuse(query)
         return self._engine.run(query, timeout_s=timeout_s)
 
     def look(self, query: str, *, timeout_s: float) -> None:
         """Find out whether a statement is allowed. Raises `Stopped`."""
-        _refuse_reaching_out(query)
+        _refuse(query)
         self._engine.look(query, timeout_s=timeout_s)
 
 
-def _refuse_reaching_out(statement: str) -> None:
-    code = [word for word, _ in words(statement, "cypher")]
-    if "APOC" in code or ("LOAD", "CSV") in pairwise(code):
-        raise Stopped("refused", "APOC" if "APOC" in code else "LOAD CSV")
+def _refuse(statement: str) -> None:
+    """Refuse by words: graphqlite passes over some writes in silence, and its LOAD CSV opens files."""
+    code = ["", *(word for word, _ in words(statement, "cypher")), ""]
+    for before, word, after in zip(code, code[1:], code[2:], strict=False):
+        is_name = before in _BEFORE_NAMES or after == ":"
+        if word == "APOC" or (word, after) == ("LOAD", "CSV") or (word in _WRITES and not is_name):
+            raise Stopped("refused", word)
 
 
 @lru_cache(maxsize=4)
