@@ -103,6 +103,9 @@ def _show(console: Console, evaluation: Evaluation, drop: Drop | None) -> None:
         console.table("failures", ["class", "answers", "examples"], failures)
     if "parsed_only" in evaluation.failures:
         console.warn(f"{evaluation.failures['parsed_only']} answers could only be parsed here: that proves nothing")
+    for note in dict.fromkeys(one.verdict.detail for one in evaluation.answers if one.verdict.passed):
+        if note:
+            console.warn(f"correct, but {note}")
     if drop is not None:
         console.text("")
         change = "fell" if drop.drop > 0 else "rose"
