@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Verdict
+from expert_cli.evaluation.verifiers.needs import need
 
 Rule = Literal["exact", "subset", "accepted"]
 
@@ -138,11 +139,9 @@ def _key(schema: dict[str, Any]) -> str:
 @lru_cache(maxsize=4096)
 def _validator(key: str) -> Any:
     """The compiled validator of a schema written as text; nothing is fetched for it, neither files nor addresses."""
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        hint = 'pip install "expert-cli[evaluate]"'
-        raise EnvironmentProblem("the package jsonschema-rs is missing: it checks JSON answers", hint) from error
+    need("jsonschema_rs")
+    import jsonschema_rs
+
     try:
         return jsonschema_rs.validator_for(json.loads(key), validate_formats=True, retriever=_retrieve)
     except (ValueError, jsonschema_rs.ReferencingError) as error:

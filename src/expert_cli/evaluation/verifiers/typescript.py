@@ -17,6 +17,7 @@ from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verdict import Verdict
+from expert_cli.evaluation.verifiers.needs import need
 from expert_cli.evaluation.verifiers.node import (
     MEMORY_BYTES,
     Child,
@@ -124,12 +125,10 @@ def parse_fault(program: str) -> str:
 
 @cache
 def _parser() -> Any:
-    try:
-        import tree_sitter_typescript
-        from tree_sitter import Language, Parser
-    except ImportError as error:
-        hint = 'pip install "expert-cli[evaluate]"'
-        raise EnvironmentProblem("the packages tree-sitter and tree-sitter-typescript are missing", hint) from error
+    need("tree_sitter", "tree_sitter_typescript")
+    import tree_sitter_typescript
+    from tree_sitter import Language, Parser
+
     return Parser(Language(tree_sitter_typescript.language_typescript()))
 
 

@@ -17,8 +17,8 @@ const OPTIONS = {
   target: ts.ScriptTarget.ES2022,
   module: ts.ModuleKind.Preserve ?? ts.ModuleKind.ESNext,
   moduleDetection: ts.ModuleDetectionKind.Force,
-  lib: ["lib.es2023.d.ts", "lib.dom.d.ts", "lib.dom.iterable.d.ts"],
   strict: false,
+  lib: ["lib.es2023.d.ts", "lib.dom.d.ts", "lib.dom.iterable.d.ts"],
   types: [],
   skipLibCheck: true,
 };
@@ -45,7 +45,11 @@ function library(name) {
 }
 
 function host(text) {
-  const file = ts.createSourceFile(PROGRAM, text, OPTIONS.target, true);
+  // Every program is a module, as it is when it runs: its names are its own, and it may wait at the top.
+  const setExternalModuleIndicator = (made) => {
+    made.externalModuleIndicator = true;
+  };
+  const file = ts.createSourceFile(PROGRAM, text, { languageVersion: OPTIONS.target, setExternalModuleIndicator }, true);
   const source = (name) => {
     if (name === PROGRAM) return file;
     if (!kept.has(name)) {

@@ -31,7 +31,7 @@
         kind = "refused";
       } else if (text === "EXPERT_UNKNOWN") {
         kind = "invalid";
-      } else if (/Array buffer allocation failed|Invalid string length/.test(why)) {
+      } else if (/Array buffer allocation failed|Invalid string length|Failed to allocate memory/.test(why)) {
         kind = "too_large";
       }
     } catch {
@@ -100,6 +100,8 @@
       else answer("wrong", "it waits for something that never comes");
     });
     const source = typescript ? stripTypeScriptTypes(code, { mode: "transform" }) : code;
+    // Node sets the global `module` once more when this text has run to its end.
+    await new Promise(setImmediate);
     quiet();
     const module = new SourceTextModule(source, { identifier: "answer", importModuleDynamically: linked });
     await module.link(link);
