@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from expert_cli import __version__
 from expert_cli.commands.doctor import doctor
 from expert_cli.commands.benchmark import benchmark
+from expert_cli.commands.evaluate import evaluate
 from expert_cli.commands.find_datasets import find_datasets
 from expert_cli.commands.init import init
 from expert_cli.commands.pretokenize import pretokenize
@@ -27,6 +28,7 @@ from expert_cli.files import CANNOT_WRITE
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "pretokenize": pretokenize,
+    "evaluate": evaluate,
     "find-datasets": find_datasets,
     "benchmark": benchmark,
     "report": report,
