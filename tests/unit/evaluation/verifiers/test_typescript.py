@@ -238,6 +238,23 @@ def test_the_committed_rows_pass_and_fail_when_their_tests_are_turned_round() ->
 
 
 @compiled
+def test_what_tests_and_answer_share_cannot_be_changed() -> None:
+    answer = "import assert from 'assert';\nassert.deepStrictEqual = () => undefined;\nconst f = (n: number) => 0;"
+    verdict = check(answer, "import same from 'assert';\nsame.deepStrictEqual(f(2), 4);", timeout_s=5)
+    assert verdict.kind == "wrong"
+    assert "read only" in verdict.detail
+
+
+def test_the_tests_do_not_close_what_the_answer_opens() -> None:
+    for opened, tests in (
+        ("/*", f"{TESTS}\n/* end */"),
+        ("const t = `", f"{TESTS}\n`;"),
+        ("if (false) {", f"{TESTS}}}"),
+    ):
+        assert check(f"const f = (n: number) => 0;\n{opened}", tests, timeout_s=5).kind == "invalid"
+
+
+@compiled
 def test_an_answer_may_continue_what_the_case_begins() -> None:
     prefix = "import * as math from 'mathjs'\nconst f = function (n: number): number {\n"
     assert check("  return 2 * n;\n}", TESTS, prefix=prefix, timeout_s=5).passed
