@@ -90,9 +90,9 @@ def _show(console: Console, evaluation: Evaluation, drop: Drop | None) -> None:
     shares = {"all": evaluation.share}
     if len(evaluation.by_category) > 1:
         shares |= evaluation.by_category
-    rows = [[f"{share.accuracy:.1%}", _interval(share.ci95), f"{share.correct}/{share.cases}", name]
+    rows = [[f"{share.correct}/{share.cases}", f"{share.accuracy:.1%}", _interval(share.ci95), name]
             for name, share in shares.items()]  # fmt: skip
-    console.table("accuracy", ["accuracy", "95 % interval", "correct", "category"], rows)
+    console.table("accuracy", ["correct", "accuracy", "95 % interval", "category"], rows)
     if evaluation.failures:
         console.text("")
         failures = [
@@ -103,6 +103,9 @@ def _show(console: Console, evaluation: Evaluation, drop: Drop | None) -> None:
         console.table("failures", ["class", "answers", "examples"], failures)
     if "parsed_only" in evaluation.failures:
         console.warn(f"{evaluation.failures['parsed_only']} answers could only be parsed here: that proves nothing")
+    for note in dict.fromkeys(one.verdict.detail for one in evaluation.answers if one.verdict.passed):
+        if note:
+            console.warn(f"correct, but {note}")
     if drop is not None:
         console.text("")
         change = "fell" if drop.drop > 0 else "rose"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers import json_values
 
 UNCATEGORISED = "uncategorised"
 MAX_LINE_BYTES = 16 << 20
@@ -134,12 +135,17 @@ def _no_number(word: str) -> None:
 
 def _case(where: str, row: dict[str, Any]) -> Case:
     try:
-        return _ANY_CASE.validate_python(row)
+        case = _ANY_CASE.validate_python(row)
+        if isinstance(case, JsonCase):
+            json_values.check_case(case.expected, schema=case.json_schema, rule=case.rule)
+    except InputError as error:
+        raise InputError(f"{where}: {error.message}", error.hint) from error
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in fault["loc"][1:]) or "verifier"
         hint = "verifiers: sql, cypher, json, typescript" if key == "verifier" else "see expert-cli evaluate --help"
         raise InputError(f"{where}: {key}: {fault['msg']}", hint) from error
+    return case
 
 
 def _file(where: str, path: Path, case: Case) -> Path | None:

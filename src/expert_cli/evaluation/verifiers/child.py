@@ -21,6 +21,11 @@ from expert_cli.evaluation.verifiers.needs import need
 
 Engine = Literal["sqlite", "graphqlite", "duckdb"]
 
+_PACKAGES: dict[Engine, tuple[str, ...]] = {
+    "sqlite": ("apsw",),
+    "graphqlite": ("apsw", "graphqlite"),
+    "duckdb": ("apsw", "duckdb", "pytz"),
+}
 START_S = 120.0
 GRACE_S = 1.0
 """An engine that keeps its own time limit answers within this; what does not is ended."""
@@ -31,7 +36,7 @@ class Child:
 
     def __init__(self, engine: Engine, source: Path) -> None:
         """Start nothing yet. Raises EnvironmentProblem where the engine is not installed."""
-        need("apsw", *(() if engine == "sqlite" else (engine,)))
+        need(*_PACKAGES[engine])
         self._engine = engine
         self._source = source
         self._process: subprocess.Popen[str] | None = None

@@ -26,16 +26,25 @@ class Lite:
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""
-        first, _ = next(words(query, "sqlite"))
-        if first not in _QUERIES:
+        if _first(query) not in _QUERIES:
             self.look(query, timeout_s=timeout_s)
-            raise Stopped("refused", f"{first}: not a query")
+            raise Stopped("refused", _first(query))
         rows = self._guard.run(query, timeout_s=timeout_s)
         return [tuple("x" + cell.hex() if isinstance(cell, bytes) else cell for cell in row) for row in rows]
 
     def look(self, query: str, *, timeout_s: float) -> None:
         """Compile the statement. Raises `Stopped`."""
-        self._guard.look(query, timeout_s=timeout_s)
+        try:
+            self._guard.look(query, timeout_s=timeout_s)
+        except Stopped as stopped:
+            if stopped.kind == "refused" and _first(query) not in _QUERIES:
+                raise Stopped("refused", _first(query)) from stopped
+            raise
+
+
+def _first(statement: str) -> str:
+    """Return the first word or mark of the code, "" where there is none: a number, a text."""
+    return next((word for word, _ in words(statement, "sqlite")), "")
 
 
 def open_copy(database: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import threading
 import time
@@ -27,6 +28,7 @@ _TYPES = (
     (r"BLOB|BYTEA", "BLOB"),
 )
 _SAFE = {
+    "TimeZone": "UTC",
     "threads": 1,
     "memory_limit": f"{4 * MEMORY_BYTES // (1 << 20)}MB",
     "temp_directory": "",
@@ -42,6 +44,7 @@ class Tables:
 
     def __init__(self, database: Path) -> None:
         """Copy the tables. Raises InputError."""
+        importlib.import_module("pytz")  # duckdb wants it for times with a zone, when no file can be opened any more
         self._connection = duckdb.connect(":memory:")
         source = open_copy(database)
         for name in [row[0] for row in source.execute(_TABLES)]:

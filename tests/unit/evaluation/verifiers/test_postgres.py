@@ -39,6 +39,12 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         pytest.param(
             "SELECT born FROM people WHERE id = 1", "SELECT DATE '1815-12-10'", "correct", id="a date comes back"
         ),
+        pytest.param(
+            "SELECT now() > TIMESTAMPTZ '2020-01-01 00:00+02'", "SELECT true", "correct", id="time with a zone"
+        ),
+        pytest.param(
+            "SELECT TIMESTAMPTZ '2020-01-01 00:00+00'", "SELECT TIMESTAMPTZ '2020-01-01 02:00+02'", "correct", id="zone"
+        ),
         pytest.param("SELECT name FROM people WHERE active", "SELECT 'Ada'", "correct", id="boolean"),
         pytest.param("SELECT pay::NUMERIC(8, 2) FROM people WHERE id = 1", "SELECT 10.5", "correct", id="decimal"),
         pytest.param('SELECT "odd ""name" FROM people', "SELECT 'y' UNION SELECT NULL", "correct", id="quoted name"),

@@ -214,9 +214,7 @@ def test_a_database_in_wal_mode_is_read_without_files_beside_it(tmp_path: Path) 
     ("expected", "match"),
     [
         pytest.param("SELECT nme FROM customers", "expected query fails.*no such column", id="unknown column"),
-        pytest.param(
-            "SELECT 1; DROP TABLE customers", "expected query fails.*DELETE sqlite_master", id="a write among them"
-        ),
+        pytest.param("SELECT 1; DROP TABLE customers", "expected query fails.*DROP", id="a write among them"),
         pytest.param(" ; ", "no expected query", id="none"),
     ],
 )
