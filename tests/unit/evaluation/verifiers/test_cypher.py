@@ -151,9 +151,9 @@ HARMFUL = {
 def test_harm_is_refused(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
     started = time.monotonic()
-    verdict = cypher.check(answer, world, BY_NAME, timeout_s=0.2)
+    verdict = cypher.check(answer, world, BY_NAME, timeout_s=0.5)
     assert verdict.kind in kind.split("|"), verdict
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 10
     assert verdict.detail.isprintable()
     assert list(tmp_path.iterdir()) == []
     whole = "MATCH (n) RETURN count(n), sum(n.born); MATCH (n) RETURN 5, 5765"
