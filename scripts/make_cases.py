@@ -74,7 +74,8 @@ def database(context: str, domains: Iterable[Domain]) -> bytes:
         path = Path(folder) / "made.sqlite"
         with closing(make_sql_data.context_database(context)) as filled, closing(sqlite3.connect(path)) as connection:
             make_sql_data.fill(filled, list(domains))
-            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            # Some builds of sqlite leave old bytes in free space and some do not; secure_delete clears it in all.
+            connection.executescript(f"PRAGMA page_size = {PAGE_BYTES}; PRAGMA secure_delete = ON;")
             connection.executescript("\n".join(filled.iterdump()))
         made = bytearray(path.read_bytes())
     made[SQLITE_VERSION] = bytes(8)
