@@ -65,7 +65,7 @@ def test_defog_questions_keep_the_right_queries_that_find_something(
     data, output = tmp_path / "data", tmp_path / "out"
     (data / "sql" / "defog_db").mkdir(parents=True)
     with closing(sqlite3.connect(data / "sql" / "defog_db" / "atlas.sqlite")) as connection:
-        connection.executescript(CONTEXT + "; INSERT INTO city VALUES ('Oslo', 7);")
+        connection.executescript(CONTEXT + "; INSERT INTO city VALUES ('Oslo', 7);")  # noqa: S608
     asked = {"db_id": "atlas", "question": "Which cities?", "context": 'CREATE TABLE "city" ("name" TEXT)'}
     write(
         data / "sql" / "defog_eval.jsonl",
