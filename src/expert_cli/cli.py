@@ -11,8 +11,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from expert_cli import __version__
-from expert_cli.commands.doctor import doctor
 from expert_cli.commands.benchmark import benchmark
+from expert_cli.commands.doctor import doctor
 from expert_cli.commands.evaluate import evaluate
 from expert_cli.commands.find_datasets import find_datasets
 from expert_cli.commands.init import init

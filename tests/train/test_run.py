@@ -17,14 +17,10 @@ from peft import PeftModel
 from projects import ROWS, project, train
 from transformers import AutoModelForCausalLM
 
-from expert_cli import machine, run
-from expert_cli.config import Overrides
-from expert_cli.console import Silent
+from expert_cli import run
 from expert_cli.errors import InputError, LockedOrDamaged, TrainingFailed
 from expert_cli.files import sha256_of
-from expert_cli.outcome import RunResult
 from expert_cli.paths import RunPaths
-from expert_cli.plan import make_plan
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def fit(
     if stop.exit_code and trainer.progress.step < steps:
         step = trainer.progress.step
         done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"
-        raise Interrupted(done, f"go on: {continuity.command}", stop.exit_code)
+        raise Interrupted(done, f"go on: {continuity.command} --resume auto", stop.exit_code)
     if trainer.progress.step > trainer.args.get_warmup_steps(steps) + 1:
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
@@ -181,7 +181,7 @@ def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: Continuity) -> N
         )
         raise TrainingFailed(
             f"out of GPU memory at step {trainer.progress.step + 1}{kept}",
-            f"{fits} would fit; go on: {continuity.command}",
+            f"{fits} would fit; go on: {continuity.command} --resume auto",
         ) from error
 
 

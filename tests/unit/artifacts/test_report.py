@@ -97,7 +97,7 @@ class Page(HTMLParser):
         if tag == "script":
             self.scripts.append("")
 
-    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
+    def handle_endtag(self, tag: str) -> None:
         self._inside = ""
 
     def handle_data(self, data: str) -> None:

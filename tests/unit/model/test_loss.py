@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import tiny
 import torch
@@ -73,7 +75,7 @@ def test_packed_loss_is_the_sum_over_the_documents(architecture: tiny.Architectu
     expected = 0.0
     for pack in packs():
         borders = [*(pack["position_ids"] == 0).nonzero().flatten().tolist(), len(pack["input_ids"])]
-        for begin, end in zip(borders, borders[1:], strict=False):
+        for begin, end in itertools.pairwise(borders):
             logits = base(input_ids=pack["input_ids"][None, begin:end]).logits[0, :-1]
             expected += float(cross_entropy(logits, pack["labels"][begin + 1 : end], reduction="sum"))
     model = get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"]))
