@@ -59,6 +59,7 @@ class RunOptions:
     this run must agree with in data, tokenizer, base model, settings and code. trust_store: use a data set that another
     program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied to, and
     read from. command: what the user typed, --resume and --overwrite left out.
+    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never.
     """
 
     overwrite: bool = False
@@ -68,6 +69,7 @@ class RunOptions:
     trust_store: bool = False
     stage: Path | None = None
     command: str = "expert-cli train"
+    max_loss_spike: float = 0.0
 
 
 def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = RunOptions()) -> RunResult:
@@ -112,7 +114,16 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     question = _question(run, inputs) if job.is_main_process else None
     before = _ask(model, question, template, tokenizer, report) if question else ""
     set_seed(run.seed)
-    done = fit(model, data, run=run, kernels=kernels, paths=paths, continuity=continuity, report=report)
+    done = fit(
+        model,
+        data,
+        run=run,
+        kernels=kernels,
+        paths=paths,
+        continuity=continuity,
+        report=report,
+        max_loss_spike=options.max_loss_spike,
+    )
     if not job.is_main_process:
         return RunResult(run.output, {})
     after = _ask(model, question, template, tokenizer, report) if question else ""

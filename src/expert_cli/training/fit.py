@@ -59,13 +59,15 @@ def fit(
     paths: RunPaths,
     continuity: Continuity,
     report: Reporter,
+    max_loss_spike: float = 0.0,
 ) -> FitResult:
-    """Train the adapter in place.
+    """Train the adapter in place. max_loss_spike: warn of a loss so many times the median of the last 20; 0: never.
 
     Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
     after a checkpoint was written.
     """
     trainer = _trainer(model, data, run, kernels, paths)
+    trainer.figures.spike, trainer.figures.warn = max_loss_spike, report.warn
     trainer.prepare()
     before = magnitudes(model)
     adjusted = _start(trainer, model, run, paths, continuity, report)
