@@ -111,39 +111,76 @@ def show(results: dict[str, list[Measured]], size: int) -> None:
 
 
 def ours(rows: Path, *, fast: bool) -> Measured:
-    """Survey, read, render and encode; then the same once more, part by part, for the shares."""
+    """Build a store and verify it, as `pretokenize` does; then the same once more, part by part, for the shares."""
     from expert_cli.console import Silent
-    from expert_cli.data.encode import Encoder, template_for
+    from expert_cli.data.encode import template_for
     from expert_cli.data.sources import locate_data
-    from expert_cli.data.stream import DocumentStream
-    from expert_cli.data.survey import batches, survey_data
-    from expert_cli.paths import cache_folder
+    from expert_cli.data.tokenise import tokenise
     from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
+    if not fast:
+        sys.modules["fastokens"] = None  # type: ignore[assignment]  # as on a machine without it
     tokenizer = load()
     for name in ("pyarrow.json", "pyarrow.compute", "fastokens"):
         with suppress(ImportError):
             importlib.import_module(name)
     data = DataConfig((SourceSpec("file", str(rows)),), (), 0.0, ColumnMapping(), RowFilters(), True, 2048, 0, True)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    start = time.perf_counter()
-    encoder = Encoder(tokenizer.backend, cache=cache_folder() if fast else None)
-    survey = survey_data(data, locate_data(data, Silent()), Silent())
-    surveyed = time.perf_counter()
     template = template_for(
         tokenizer.backend,
         "",
         render_chat=lambda messages, prompt: tokenizer.render_chat(messages, add_generation_prompt=prompt),
         eos_token=tokenizer.eos_token,
     )
-    tokens = sum(len(chunk.encoded.ids) for chunk in DocumentStream(data, survey, template, encoder).chunks("train"))
-    seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+    with tempfile.TemporaryDirectory(dir=rows.parent) as folder:
+        before = peak_mb()
+        start = time.perf_counter()
+        located = locate_data(data, Silent())
+        store = tokenise(
+            data, located, Path(folder), template, tokenizer.backend, Silent(), tokenizer_sha256=tokenizer.sha256
+        )
+        seconds = time.perf_counter() - start
+        grown = peak_mb() - before
+        expected = "fastokens" if fast else "tokenizers"
+        if not store.stats["train"]["encoder"].startswith(expected):
+            sys.exit(f"encoded by {store.stats['train']['encoder']}, not {expected}")
+        parts = shares(data, located, template, tokenizer, store.home)
+    return {"seconds": seconds, "tokens": store.stats["train"]["tokens"], "peak_mb": grown, **parts}
+
+
+def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) -> Measured:
+    """Do each part of a build by itself. In the build, `read` and `render` run beside `encode`."""
+    from expert_cli.console import Silent
+    from expert_cli.data.encode import Encoder, join
+    from expert_cli.data.storefiles import Memo, find_damage, read_fingerprint, write_shard
+    from expert_cli.data.survey import batches, survey_data
+    from expert_cli.files import sha256_of
+    from expert_cli.paths import cache_folder
+
+    _, key_s = timed(lambda: [sha256_of(path) for path in located.files()])
+    encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines"), template))
+    survey, survey_s = timed(lambda: survey_data(data, located, Silent()))
     read, read_s = timed(lambda: list(batches(survey.train, data)))
     columns, render_s = timed(lambda: [template.pair_columns(batch.rows) for batch in read])
-    _, encode_s = timed(lambda: [encoder.encode_columns(some) for some in columns])
-    shares = {"survey_s": surveyed - start, "read_s": read_s, "render_s": render_s, "encode_s": encode_s}
-    return {"seconds": seconds, "tokens": tokens, "peak_mb": peak, **shares}
+    encoded, encode_s = timed(lambda: [encoder.encode_columns(some) for some in columns])
+    chunks = [join(encoded[n : n + 3]) for n in range(0, len(encoded), 3)]
+    with tempfile.TemporaryDirectory(dir=store.parent) as folder:
+        _, write_s = timed(lambda: [write_shard(Path(folder), "train", n, chunk) for n, chunk in enumerate(chunks)])
+    fingerprint = read_fingerprint(store)
+    _, verify_s = timed(lambda: find_damage(store, fingerprint, Memo(store / "none"), hash_all=True))
+    names = ("key_s", "load_s", "survey_s", "read_s", "render_s", "encode_s", "write_s", "verify_s")
+    return dict(zip(names, (key_s, load_s, survey_s, read_s, render_s, encode_s, write_s, verify_s), strict=True))
+
+
+def warm(encoder: Any, template: Any) -> Any:
+    """Return the encoder with its engine chosen and loaded."""
+    from expert_cli.data.rows import Rows
+
+    encoder.encode_columns(template.pair_columns(Rows("pair", ["a"], ["b"], ["c"], origins=["1"])))
+    return encoder
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:

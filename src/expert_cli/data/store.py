@@ -12,6 +12,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -163,9 +164,7 @@ def build(
         records = _finished(building)
         for split in splits:
             done = sum(record.file.startswith(f"{split}/") for record in records)
-            for number, encoded in enumerate(shards(split, done), start=done):
-                records.append(write_shard(building, split, number, encoded))
-                write_json(building / PROGRESS, {"shards": [asdict(record) for record in records]})
+            _write_shards(building, split, enumerate(shards(split, done), start=done), records)
         (building / PROGRESS).unlink(missing_ok=True)
         seal(building, key.sha256, dict(key.parts), records, stats)
         if home.exists():
@@ -176,6 +175,28 @@ def build(
         if state.state != "hit":
             raise LockedOrDamaged(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
     return home
+
+
+def _write_shards(
+    building: Path, split: str, shards: Iterable[tuple[int, Encoded]], records: list[ShardRecord]
+) -> None:
+    """Write each shard while the next one is made, and append its record; what was made is recorded, come what may."""
+
+    def record(written: Future[ShardRecord]) -> None:
+        records.append(written.result())
+        write_json(building / PROGRESS, {"shards": [asdict(record) for record in records]})
+
+    with ThreadPoolExecutor(1) as thread:
+        waiting: Future[ShardRecord] | None = None
+        try:
+            for number, encoded in shards:
+                before, waiting = waiting, None
+                if before:
+                    record(before)
+                waiting = thread.submit(write_shard, building, split, number, encoded)
+        finally:
+            if waiting:
+                record(waiting)
 
 
 def _finished(building: Path) -> list[ShardRecord]:

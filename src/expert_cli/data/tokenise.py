@@ -157,7 +157,8 @@ class _Build:
 
 def _split_stats(documents: Documents, report: RowReport | None, rows: int, encoder: str) -> dict[str, Any]:
     lengths = documents.lengths
-    if not len(lengths) or not documents.trained_lengths.any():
+    trained = documents.trained_tokens()
+    if not trained:
         raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
     percentiles = np.percentile(lengths, PERCENTILES, method="higher")
     counts, edges = np.histogram(lengths, bins=12)
@@ -167,7 +168,7 @@ def _split_stats(documents: Documents, report: RowReport | None, rows: int, enco
     return {
         "rows": len(lengths),
         "tokens": int(lengths.sum()),
-        "trained_tokens": int(documents.trained_lengths.sum()),
+        "trained_tokens": trained,
         "dropped": dropped,
         "length": {
             **{f"p{p}": int(v) for p, v in zip(PERCENTILES, percentiles, strict=True)},
