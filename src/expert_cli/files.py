@@ -9,7 +9,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,20 @@ def redact(text: str) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file (UTF-8, line feeds) atomically, secrets removed."""
+    write_bytes(path, redact(text).encode("utf-8"))
+
+
+def write_bytes(path: Path, raw: bytes) -> None:
+    """Write a file atomically and exactly; one that was there keeps its permissions."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(redact(text))
+        with beside.open("wb") as file:
+            file.write(raw)
             file.flush()
             os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            shutil.copymode(path, beside)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

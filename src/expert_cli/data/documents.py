@@ -19,7 +19,7 @@ _REMEDY = "delete the folder to have it built anew"
 
 @dataclass(frozen=True)
 class _Part:
-    """One record batch: `starts` int64 [rows + 1] into `ids` int32 [tokens]; token i is trained if bit `first_bit` + i is set."""
+    """One record batch: `starts` int64 [rows + 1] into `ids` int32 [tokens]; bit `first_bit` + i says if token i is trained."""
 
     starts: NDArray[np.int64]
     ids: NDArray[np.int32]

@@ -38,8 +38,10 @@ class Chooser:
     """Chooses the engine for a tokenizer. fastokens takes 0.2 s to load it, which a thread does from the start."""
 
     def __init__(self, reference: ReferenceEngine, written: str, control: Sequence[str], cache: Path) -> None:
-        """Begin to load. written: the tokenizer.json. control: the spellings of control tokens. cache: the folder that remembers verdicts; one that
-        cannot be read or written only costs time.
+        """Begin to load.
+
+        written: the tokenizer.json that `reference` was made of. control: the spellings of control tokens. cache: the
+        folder that remembers verdicts; one that cannot be read or written only costs time.
         """
         self._reference = reference
         self._written = written

@@ -22,10 +22,9 @@ from filelock import FileLock, Timeout
 
 from expert_cli.console import Reporter
 from expert_cli.data.encode import Encoded
+from expert_cli.data.fingerprint import FINGERPRINT, FORMAT
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.storefiles import (
-    FINGERPRINT,
-    FORMAT,
     STATS,
     Memo,
     ShardRecord,

@@ -25,11 +25,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from expert_cli.data.encode import Encoded
+from expert_cli.data.fingerprint import FINGERPRINT, FORMAT, parse_fingerprint, seal_fingerprint
 from expert_cli.errors import LockedOrDamaged
-from expert_cli.files import json_text, sha256_of, sync_folder, write_json
+from expert_cli.files import sha256_of, sync_folder, write_json
 
-FORMAT = 1
-FINGERPRINT = "fingerprint.json"
 STATS = "stats.json"
 _FEATURES = {
     "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
@@ -142,27 +141,19 @@ def seal(
         "shards": [asdict(shard) for shard in shards],
         "files": known,
     }
-    write_json(folder / FINGERPRINT, {**body, "self": _digest_of(body)})
+    write_json(folder / FINGERPRINT, seal_fingerprint(body))
     sync_folder(folder)
-
-
-def _digest_of(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def read_fingerprint(folder: Path) -> dict[str, Any]:
     """Return a store's fingerprint. Raises LockedOrDamaged if it is missing, broken or of another format."""
     path = folder / FINGERPRINT
     try:
-        text = path.read_text(encoding="utf-8")
-        sealed: dict[str, Any] = json.loads(text)
-        body = {name: value for name, value in sealed.items() if name != "self"}
-        whole = sealed["self"] == _digest_of(body) and text == json_text(sealed)
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise LockedOrDamaged(f"{path} is missing or broken", "") from error
-    if not whole or body["format"] != FORMAT:
-        raise LockedOrDamaged(f"{path} does not match its own hash, or is of another format", "")
-    return body
+        return parse_fingerprint(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise LockedOrDamaged(f"{path} cannot be read: {error.strerror}", "") from error
+    except ValueError as error:
+        raise LockedOrDamaged(f"{path} {error}", "") from error
 
 
 def find_damage(folder: Path, fingerprint: Mapping[str, Any], memo: Memo, *, hash_all: bool) -> str:

@@ -15,10 +15,11 @@ from tokenizers import Tokenizer
 from expert_cli.console import Reporter
 from expert_cli.data.documents import Documents
 from expert_cli.data.encode import Encoded, Encoder
+from expert_cli.data.fingerprint import FINGERPRINT
 from expert_cli.data.rows import RowReport
 from expert_cli.data.sources import LocatedData, first_rows
 from expert_cli.data.store import StoreKey, StoreState, build, look, read_stats, store_key
-from expert_cli.data.storefiles import FINGERPRINT, Memo
+from expert_cli.data.storefiles import Memo
 from expert_cli.data.stream import DocumentStream
 from expert_cli.data.survey import Split, Survey, survey_data
 from expert_cli.data.templates import Template

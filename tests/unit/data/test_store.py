@@ -142,9 +142,15 @@ FILES = [
     "dataset_dict.json",
     "train/state.json",
     "train/dataset_info.json",
-    "train/data-00000.arrow",
+    *(f"train/data-{number:05d}.arrow" for number in range(4)),
+    "validation/state.json",
+    "validation/dataset_info.json",
     "validation/data-00000.arrow",
 ]
+
+
+def test_no_file_is_left_out_of_the_damages(tmp_path: Path) -> None:
+    assert sorted(contents(make(tmp_path))) == sorted(FILES)
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
@@ -257,10 +263,10 @@ def start_builder(folder: Path, log: Path, pause: float) -> subprocess.Popen[byt
     return subprocess.Popen([sys.executable, "-c", code])
 
 
-def test_several_builders_at_once_build_once(tmp_path: Path) -> None:
+def test_eight_builders_at_once_build_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    running = [start_builder(tmp_path / "store", log, 0.1) for _ in range(4)]
-    assert [process.wait(timeout=120) for process in running] == [0] * 4
+    running = [start_builder(tmp_path / "store", log, 0.1) for _ in range(8)]
+    assert [process.wait(timeout=120) for process in running] == [0] * 8
     assert log.read_text(encoding="utf-8").split() == ["train", "validation"]
 
 
@@ -310,7 +316,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "masking": {"completion_only": False},
     "slice": {"train": (SourceSpec("file", "x", split="train[:5]"),)},
     "weight": {"train": (SourceSpec("file", "x", weight=2.0),)},
-    "filters": {"filters": RowFilters(deduplicate=True)},
+    "repeated rows": {"filters": RowFilters("row")},
+    "repeated answers": {"filters": RowFilters("answer")},
     "validation share": {"validation_share": 0.1},
     "revision": {"revision": "abc"},
 }
