@@ -118,15 +118,12 @@ def test_a_killed_process_loses_nothing_and_the_store_is_that_of_an_unbroken_one
         "--output",
         str(tmp_path / "out"),
     ]
-    killed = subprocess.Popen(
-        command,
-        env={**os.environ, "PYTHONPATH": str(Path(expert_cli.__file__).parents[1])},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    importable = {**os.environ, "PYTHONPATH": str(Path(expert_cli.__file__).parents[1])}
+    killed = subprocess.Popen(command, env=importable, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
     while not list((tmp_path / "out").glob(".building-*/progress.json")):
-        assert killed.poll() is None and time.monotonic() < deadline
+        assert killed.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.005)
     killed.kill()
     killed.wait()

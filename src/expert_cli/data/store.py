@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,6 +41,8 @@ from expert_cli.runconfig import DataConfig
 MASKING_RULE = "1"
 """Raise it when `encode.py` or `templates.py` train other tokens of the same document than before."""
 PROGRESS = "progress.json"
+_HASH = re.compile(r"[0-9a-f]{64}")
+_LONGEST = 48
 LOCK_POLL_S = 0.5
 Shards = Callable[[Any, int], Iterable[Encoded]]
 
@@ -59,9 +62,7 @@ class StoreKey:
         """Return one line for every part that differs in `other`: which, from what, to what."""
         mine = dict(self.parts)
         names = [name for name in dict.fromkeys([*other, *mine]) if mine.get(name) != other.get(name)]
-        return [
-            f"{name}: {_short(other.get(name, 'nothing'))} -> {_short(mine.get(name, 'nothing'))}" for name in names
-        ]
+        return [f"{name}: {_change(other.get(name, 'nothing'), mine.get(name, 'nothing'))}" for name in names]
 
 
 def store_key(data: DataConfig, located: LocatedData, memo: Memo, *, tokenizer: str, template: str) -> StoreKey:
@@ -94,8 +95,20 @@ def _rows(source: Located, data: DataConfig) -> list[Any]:
     return [source.spec.split, source.spec.weight, data.seed if drawn else None]
 
 
-def _short(value: str) -> str:
-    return value if len(value) <= 40 else f"{value[:37]}..."
+def _change(old: str, new: str) -> str:
+    """Two values as they fit in a line: of hashes the first 12 digits, of long texts the place where they part."""
+    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    return f"{_short(old, same)} -> {_short(new, same)}"
+
+
+def _short(value: str, same: int) -> str:
+    if _HASH.fullmatch(value):
+        return value[:12]
+    if len(value) <= _LONGEST:
+        return value
+    start = max(min(same - 12, len(value) - _LONGEST), 0)
+    stop = start + _LONGEST
+    return ("..." if start else "") + value[start:stop] + ("..." if stop < len(value) else "")
 
 
 @dataclass(frozen=True)

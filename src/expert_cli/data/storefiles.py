@@ -149,7 +149,7 @@ def read_fingerprint(folder: Path) -> dict[str, Any]:
     """Return a store's fingerprint. Raises LockedOrDamaged if it is missing, broken or of another format."""
     path = folder / FINGERPRINT
     try:
-        return parse_fingerprint(path.read_bytes().decode("utf-8"))
+        return parse_fingerprint(path.read_bytes().decode("utf-8", "replace"))
     except OSError as error:
         raise LockedOrDamaged(f"{path} cannot be read: {error.strerror}", "") from error
     except ValueError as error:

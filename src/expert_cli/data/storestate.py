@@ -39,18 +39,17 @@ def store_key(folder: Path) -> tuple[str, str]:
     """
     try:
         with open_unnoticed(folder / FINGERPRINT) as file:
-            written = parse_fingerprint(file.read().decode("utf-8"))
-        key, files = str(written["key"]), dict(written["files"])
-        sizes = {str(name): int(entry["bytes"]) for name, entry in files.items()}
+            written = parse_fingerprint(file.read().decode("utf-8", "replace"))
     except FileNotFoundError:
         return "", f"no {FINGERPRINT}: an interrupted or foreign build"
     except OSError as error:
         return "", f"{FINGERPRINT} cannot be read: {error.strerror}"
-    except UnicodeDecodeError:
-        return "", f"{FINGERPRINT} is not of its form"
     except ValueError as error:
         return "", f"{FINGERPRINT} {error}"
-    except (KeyError, TypeError):
+    try:
+        key, files = str(written["key"]), dict(written["files"])
+        sizes = {str(name): int(entry["bytes"]) for name, entry in files.items()}
+    except (ValueError, KeyError, TypeError):
         return "", f"{FINGERPRINT} is not of its form"
     if not _KEY.fullmatch(key) or not key.startswith(folder.name):
         return "", f"{FINGERPRINT} belongs to another folder, {key[:12]}"

@@ -243,6 +243,24 @@ def test_a_stale_store_says_what_changed(tmp_path: Path) -> None:
     assert state.changes == ("train data: abc -> xyz", "template: nothing -> chatml")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("a" * 64, "b" * 64, f"{'a' * 12} -> {'b' * 12}"),
+        (
+            "x" * 60 + "1" + "y" * 60,
+            "x" * 60 + "2" + "y" * 60,
+            f"...{'x' * 12}1{'y' * 35}... -> ...{'x' * 12}2{'y' * 35}...",
+        ),
+        ("x" * 60, "x" * 60 + "end", f"...{'x' * 48} -> ...{'x' * 45}end"),
+        ("none", "z" * 50, f"none -> {'z' * 48}..."),
+    ],
+    ids=["hashes", "in the middle", "at the end", "at once"],
+)
+def test_a_change_of_something_long_shows_where(old: str, new: str, line: str) -> None:
+    assert StoreKey((("part", new),)).changes({"part": old}) == [f"part: {line}"]
+
+
 BUILDER = """
 import sys, time
 sys.path.insert(0, {tests!r})
