@@ -132,7 +132,8 @@ def _one(
 
 def _show_report(console: Console, report: StoreReport) -> None:
     row = report.as_json()
-    speed = f" in {row['seconds']:.1f} s, {row['mb_per_s']:.0f} MB/s, {row['encoder']}" if row["mb_per_s"] else ""
+    speed = f" in {row['seconds']:.1f} s, {row['mb_per_s']:.1f} MB/s, {row['encoder']}" if row["mb_per_s"] else ""
+    cut = f"{report.truncated_rows:,} documents shortened by {report.truncated_tokens:,} tokens"
     length = ", ".join(f"{name} {value:,}" for name, value in row["length"].items())
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in row["dropped"].items()) or "none"
     lines = [
@@ -142,11 +143,12 @@ def _show_report(console: Console, report: StoreReport) -> None:
         f"  length    {length}",
         *_histogram(report),
         f"  packing   {report.sequences:,} rows of {report.max_seq_length:,}, {report.fill:.2%} full; "
-        f"{report.truncated_rows:,} documents shortened by {report.truncated_tokens:,} tokens",
+        f"{cut if report.truncated_rows else 'nothing is cut'}",
     ]
     console.text("\n".join(lines))
     console.table(
-        f"  right size: {report.recommended} is the smallest that cuts nothing, or under 0.1 %",
+        f"  right size: {report.recommended:,} is the smallest that cuts nothing, or under 0.1 % of the trained tokens"
+        + _wasted(report),
         ["max_seq_length", "rows", "full", "documents cut", "tokens cut"],
         [
             [
@@ -158,6 +160,16 @@ def _show_report(console: Console, report: StoreReport) -> None:
             ]
             for s in report.sizes
         ],
+    )
+
+
+def _wasted(report: StoreReport) -> str:
+    """What the present length costs where another one is recommended."""
+    now = f"\n  max_seq_length is {report.max_seq_length:,} now"
+    if report.max_seq_length < report.recommended:
+        return f"{now}, which cuts {report.truncated_tokens:,} tokens"
+    return (
+        f"{now}: {1 - report.fill:.2%} of the places stay empty" if report.max_seq_length > report.recommended else ""
     )
 
 
