@@ -76,8 +76,10 @@ class Outcome:
     def missed(self) -> str:
         """Return why the gate is missed, "" where it is reached or there is none."""
         ratio, same, gate = self.ratio, self.parity, self.job.gate
-        if gate is None or ratio is None or same is None:
+        if gate is None:
             return ""
+        if ratio is None or same is None:
+            return "no pair of runs was finished"
         if not same.holds:
             return f"broken: at equal trained tokens the loss is {words_of(same)}"
         return f"the ratio {ratio.mean:.2f} is below {gate:g}" if ratio.mean < gate else ""

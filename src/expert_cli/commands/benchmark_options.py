@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from expert_cli.errors import InputError
+
 Mode = Literal["watch", "experiment", "sweep", "compare"]
 
 _WATCH, _MEASURE, _COMPARE = "Watch a run", "Measure (with --manifest)", "Compare saved results"
@@ -82,7 +84,7 @@ def mode_of(
     gate: float | None,
     compare: Any,
 ) -> Mode:
-    """Return what is asked for. Raises BadParameter where the options do not say one thing."""
+    """Return what is asked for. Raises InputError where the options do not say one thing."""
     modes: dict[Mode, bool] = {
         "watch": run is not None,
         "experiment": against is not None,
@@ -91,13 +93,13 @@ def mode_of(
     }
     asked = [mode for mode, is_asked in modes.items() if is_asked]
     if len(asked) > 1:
-        raise typer.BadParameter("give one of --run, --against, --sweep, --compare")
+        raise InputError("give one of --run, --against, --sweep, --compare")
     mode = asked[0] if asked else "watch"
     measures = mode in ("experiment", "sweep")
     if measures and manifest is None:
-        raise typer.BadParameter(f"--{'sweep' if sweep else 'against'} needs --manifest")
+        raise InputError(f"--{'sweep' if sweep else 'against'} needs --manifest")
     if manifest is not None and not measures:
-        raise typer.BadParameter("--manifest needs --against unoptimized, --against MANIFEST or --sweep KEY=a,b,c")
+        raise InputError("--manifest needs --against unoptimized, --against MANIFEST or --sweep KEY=a,b,c")
     if gate is not None and mode != "experiment":
-        raise typer.BadParameter("--gate needs --against")
+        raise InputError("--gate needs --against")
     return mode
