@@ -67,7 +67,7 @@ def _sweep(document: Document) -> list[str]:
             "",
             "fastest that fits:",
             "  " + " ".join(f"--set {word}" for word in best["set"]),
-            "in the manifest:",
+            "in the manifest (a base model's own config goes before training.config):",
         ]
         lines += [f"  {line}" for line in json.dumps(best["manifest"], indent=2).splitlines()]
     else:

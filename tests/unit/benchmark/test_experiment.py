@@ -114,7 +114,7 @@ def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
     manifest = manifests.write(tmp_path, manifests.small())
     made = make_job(manifest, "unoptimized", Overrides(seed=7), Length(3, 1), 2, MACHINE)
     assert (made.seed, made.b.stock, made.b.name) == (7, True, "unoptimized")
-    with pytest.raises(InputError, match="--against none.json: no such manifest"):
+    with pytest.raises(InputError, match=r"--against none\.json: no such manifest"):
         make_job(manifest, "none.json", Overrides(), Length(3, 1), 2, MACHINE)
     other = tmp_path / "other.json"
     other.write_text(json.dumps({**manifests.small(), "training": {}}), encoding="utf-8")

@@ -150,7 +150,7 @@ def test_every_value_is_checked_before_anything_runs(manifest: Path, key: str) -
     asked: list[tuple[str, int]] = []
     with pytest.raises((ManifestError, InputError), match=r"rank|batch_sise"):
         sweep(
-            manifest, [key], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(lambda s, n: measured(n, 1), asked)
+            manifest, [key], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(lambda _, n: measured(n, 1), asked)
         )
     assert asked == []
 
@@ -164,7 +164,7 @@ def test_nothing_ran(manifest: Path) -> None:
         1,
         MACHINE,
         Silent(),
-        runner(lambda s, n: measured(n, 1), []),
+        runner(lambda _, n: measured(n, 1), []),
     )
     document = valid(found.as_json())
     assert document["fastest"] is None
