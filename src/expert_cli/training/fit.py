@@ -114,7 +114,7 @@ def _trainer(
     trainer = ExpertTrainer(
         optim_config=run.optim,
         watch=run.watch,
-        batches=PackBatches(schedule, _orders(run, data.train), rank=arguments.process_index),
+        batches=PackBatches(schedule, orders_of(run, data.train), rank=arguments.process_index),
         evaluation=data.validation,
         model=CausalLoss(model, full_logits=kernels.full_logits),
         args=arguments,
@@ -159,7 +159,8 @@ def _start(
     return adjusted
 
 
-def _orders(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
+def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
+    """Return the order of the packs in each epoch (from 0)."""
     if run.loader.group_by_length:
         return lambda epoch: grouped_order(train.lengths, run.optim.batch_size, run.seed, epoch)
     return lambda epoch: epoch_order(len(train), run.seed, epoch)
