@@ -102,6 +102,13 @@ def schedule_of(run: RunConfig, packs: int, processes: int) -> Schedule:
     )
 
 
+def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
+    """Return the order of the packs of every epoch (from 0)."""
+    if run.loader.group_by_length:
+        return lambda epoch: grouped_order(train.lengths, run.optim.batch_size, run.seed, epoch)
+    return lambda epoch: epoch_order(len(train), run.seed, epoch)
+
+
 def _trainer(
     model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, paths: RunPaths
 ) -> ExpertTrainer:
@@ -111,7 +118,7 @@ def _trainer(
     trainer = ExpertTrainer(
         optim_config=run.optim,
         watch=run.watch,
-        batches=PackBatches(schedule, _orders(run, data.train), rank=arguments.process_index),
+        batches=PackBatches(schedule, orders_of(run, data.train), rank=arguments.process_index),
         evaluation=data.validation,
         model=CausalLoss(model, full_logits=kernels.full_logits),
         args=arguments,
@@ -150,12 +157,6 @@ def _start(
         require_room(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
         trainer.save = lambda: save(trainer, model, paths.checkpoints, continuity.identity)
     return adjusted
-
-
-def _orders(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
-    if run.loader.group_by_length:
-        return lambda epoch: grouped_order(train.lengths, run.optim.batch_size, run.seed, epoch)
-    return lambda epoch: epoch_order(len(train), run.seed, epoch)
 
 
 def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
