@@ -15,6 +15,7 @@ WORDS = {
     "activations": "activations",
     "head_chunk": "head and loss",
     "backward": "backward pass, beyond the head's",
+    "heap": "holes in the heap (glibc)",
     "process": "Python process",
 }
 

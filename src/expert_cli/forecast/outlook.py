@@ -16,7 +16,7 @@ from expert_cli.data.loader import plan_packs
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.errors import InputError
 from expert_cli.forecast.cards import Batch, Card, judge
-from expert_cli.forecast.memory import CONTEXT_BYTES, MB, Setting, components
+from expert_cli.forecast.memory import CONTEXT_BYTES, MB, TRAINER_BYTES, Setting, components
 from expert_cli.forecast.pace import ERROR_PCT, Pace, by_formula, earlier_runs
 from expert_cli.forecast.prices import Price, rented
 from expert_cli.forecast.probe import Measured, probe
@@ -101,7 +101,7 @@ def foretell(
     locked, trusting: as `store_for` takes them. Raises what a run raises before its first step, with `probing` also what
     its steps raise.
     """
-    process = psutil.Process().memory_info().rss  # now, with the training libraries, before any data
+    process = psutil.Process().memory_info().rss + TRAINER_BYTES  # now, with the training libraries, before any data
     run = plan.run
     inputs = find_inputs(run, report)
     store = store_for(run, inputs, report, locked=locked, trusting=trusting)

@@ -63,7 +63,7 @@ def probe(run: RunConfig, overrides: Overrides) -> Measured:
         finally:
             child.kill()
             child.wait()
-        document = _document(answer, child.returncode, log)
+        document = answered(answer, child.returncode, log)
         lines = [json.loads(line) for line in RunPaths(output).metrics.read_text(encoding="utf-8").splitlines()]
     steps = [line for line in lines if "loss" in line]
     first, last = steps[0], steps[-1]
@@ -116,7 +116,7 @@ def _largest(child: subprocess.Popen[str]) -> int:
     return largest
 
 
-def _document(answer: str, code: int, log: Path) -> dict[str, Any]:
+def answered(answer: str, code: int, log: Path) -> dict[str, Any]:
     """Return what the child printed. Raises the error that it ended with."""
     try:
         document: dict[str, Any] = json.loads(answer)
