@@ -105,6 +105,13 @@ def schedule_of(run: RunConfig, packs: int, processes: int) -> Schedule:
     )
 
 
+def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
+    """Return the order of the packs of every epoch (from 0)."""
+    if run.loader.group_by_length:
+        return lambda epoch: grouped_order(train.lengths, run.optim.batch_size, run.seed, epoch)
+    return lambda epoch: epoch_order(len(train), run.seed, epoch)
+
+
 def _trainer(
     model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, paths: RunPaths
 ) -> ExpertTrainer:
