@@ -64,7 +64,8 @@ def plain_attention(model: PreTrainedModel, name: str = "sdpa") -> Iterator[None
             model.set_attn_implementation(before)
 
 
-@torch.compiler.disable  # a compiled one would be made anew for every batch: the lengths are its control flow
+# Compiled, it would be made anew for every batch: the lengths are its control flow.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def documents_attention(
     module: torch.nn.Module,  # noqa: ARG001  transformers' signature
     query: torch.Tensor,

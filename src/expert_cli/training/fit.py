@@ -166,13 +166,6 @@ def _start(
     return adjusted
 
 
-def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
-    """Return the order of the packs in each epoch (from 0)."""
-    if run.loader.group_by_length:
-        return lambda epoch: grouped_order(train.lengths, run.optim.batch_size, run.seed, epoch)
-    return lambda epoch: epoch_order(len(train), run.seed, epoch)
-
-
 def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
     if "tensorboard" not in run.watch.report_to:
         return []
