@@ -15,6 +15,7 @@ import tiny
 import torch
 from peft import PeftModel
 from projects import ROWS, project, train
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
 
 from expert_cli import run
@@ -223,7 +224,10 @@ def test_compiled_layers_give_the_same_losses(tmp_path: Path, model: Path) -> No
 
 def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path, model: Path) -> None:
     result = train(project(tmp_path, model, report_to="tensorboard", use_tf32=True, dataloader_pin_memory=True))
-    assert list(RunPaths(result.output).tensorboard.glob("events.out.tfevents.*"))
+    events = EventAccumulator(str(RunPaths(result.output).tensorboard)).Reload()
+    tags = set(events.Tags()["scalars"])
+    assert {"train/loss", "train/tokens_per_s", "train/step_time_shares/data", "train/memory_mb"} <= tags
+    assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 4, 6]
     assert not (tmp_path / "runs").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -111,8 +112,10 @@ def settle_loss(plan: KernelPlan, model: Any) -> KernelPlan:
 
 
 def switch_on(compute: ComputeConfig) -> None:
-    """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN."""
+    """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator that can grow its blocks."""
     if compute.device == "cuda":
+        if sys.platform == "linux":  # elsewhere it does not exist; fixed blocks fragment when batches differ in length
+            torch.cuda.memory._set_allocator_settings("expandable_segments:True")
         torch.backends.cuda.matmul.allow_tf32 = compute.tf32
         torch.backends.cudnn.allow_tf32 = compute.tf32
 

@@ -83,7 +83,9 @@ def fit(
         watcher = Watcher(
             trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak[0] if peak else None
         )
+        watcher.warn = report.warn
         trainer.add_callback(watcher)
+        trainer.measure = watcher.measure
         trainer.stop_asked = stop.asked
         _train(trainer, paths, continuity)
     if stop.exit_code and trainer.progress.step < steps:
