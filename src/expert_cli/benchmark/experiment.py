@@ -8,6 +8,8 @@ side; what a side does in its loop counts in full.
 from __future__ import annotations
 
 import shutil
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,9 +168,13 @@ def experiment(job: Job, machine: Machine, report: Reporter, run: Run = run_once
 
 @contextmanager
 def session(overrides: Overrides, length: Length, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
-    """Yield a function (side, seed) -> what was measured, under one progress bar; nothing of the runs is left."""
+    """Yield a function (side, seed) -> what was measured, under one progress bar; nothing of the runs is left.
+
+    A request to end (SIGTERM) is taken as Ctrl-C: by itself it would end this process and leave the run under way alone.
+    """
     each, done = length.steps + length.warmup, 0
     with (
+        _end_is_ctrl_c(),
         TemporaryDirectory(prefix="expert-cli-benchmark-", ignore_cleanup_errors=True) as temporary,
         report.progress("running", turns * each, "steps") as bar,
     ):
@@ -192,6 +198,18 @@ def session(overrides: Overrides, length: Length, turns: int, report: Reporter, 
                 shutil.rmtree(folder, ignore_errors=True)
 
         yield go
+
+
+@contextmanager
+def _end_is_ctrl_c() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def side_json(side: Side, runs: Sequence[Measured], loss: float | None) -> dict[str, Any]:

@@ -82,20 +82,7 @@ def train(manifest: Path, overrides: Overrides) -> None:
     rows, batch, accumulation = rows_of_steps(run, packs)
     texts = texts_of(run, inputs, set(rows), len(documents))
     stock = as_people_start(run, batch, accumulation)
-    set_seed(run.seed)
-    switch_on(stock.compute)
-    model = attach(
-        load_base(
-            inputs.source.folder,
-            quantization=stock.model.quantization,
-            dtype=DTYPES[stock.compute.dtype],
-            device=stock.compute.device,
-            attention="eager",
-            rope_scaling=dict(run.model.rope_scaling),
-        ),
-        stock.adapter,
-    )
-    set_seed(run.seed)
+    model = _model(stock, inputs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
     write_json(paths.run_json, {"config": asdict(stock), "model": origin, "machine": asdict(facts)})
     collator = TokeniseAndPad(Encoder(inputs.tokenizer.backend), inputs.tokenizer.pad_id, stock)
@@ -103,6 +90,23 @@ def train(manifest: Path, overrides: Overrides) -> None:
     gpu_peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else 0.0
     report = {"peak_memory_mb": gpu_peak or watcher.peak_memory_mb, "store": describe(run, store).as_json()}
     write_json(paths.report_json, report)
+
+
+def _model(run: RunConfig, inputs: Inputs) -> Any:
+    """Load the base and put a fresh adapter on it, at the same place in the random numbers as the tool does."""
+    set_seed(run.seed)
+    switch_on(run.compute)
+    base = load_base(
+        inputs.source.folder,
+        quantization=run.model.quantization,
+        dtype=DTYPES[run.compute.dtype],
+        device=run.compute.device,
+        attention="eager",
+        rope_scaling=dict(run.model.rope_scaling),
+    )
+    model = attach(base, run.adapter)
+    set_seed(run.seed)
+    return model
 
 
 def as_people_start(run: RunConfig, batch: int, accumulation: int) -> RunConfig:
@@ -243,28 +247,16 @@ class _Steps(TrainerCallback):  # type: ignore[misc]  # transformers is not type
         self._open.close()
         self._open.enter_context(self.collator.clock.phase(phase))
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
         self.collator.clock.lap()
 
-    def on_substep_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+    def on_substep_end(self, *_: Any, **__: Any) -> None:
         self._open.close()
 
-    def on_pre_optimizer_step(
-        self,
-        args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,  # noqa: ARG002
-        control: TrainerControl,  # noqa: ARG002
-        **_: Any,
-    ) -> None:
+    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
         self._begin("optimizer")
 
-    def on_optimizer_step(
-        self,
-        args: TrainingArguments,  # noqa: ARG002
-        state: TrainerState,  # noqa: ARG002
-        control: TrainerControl,  # noqa: ARG002
-        **_: Any,
-    ) -> None:
+    def on_optimizer_step(self, *_: Any, **__: Any) -> None:
         self._open.close()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002

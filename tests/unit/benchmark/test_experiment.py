@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,18 @@ def test_interrupted_before_a_pair_was_done() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         experiment(job(2), MACHINE, Silent(), runner(at_once, []))
+
+
+def test_a_request_to_end_is_taken_as_ctrl_c() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def answer(side: Side, seed: int) -> Any:
+        if side is B:
+            signal.raise_signal(signal.SIGTERM)
+        return measured(seed, 10.0)
+
+    assert experiment(job(2), MACHINE, Silent(), runner(answer, [])).interrupted
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_what_a_reader_must_know() -> None:
