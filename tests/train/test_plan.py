@@ -114,7 +114,7 @@ def test_a_probe_measures_real_steps(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, eval_steps=2, load_best_model_at_end=True, save_steps=2)
     found = told(manifest, probing=True)
     assert found["seconds_source"].startswith("probe")
-    assert found["vram_mb"]["total"] > found["vram_mb"]["process"] / 2
+    assert 200 < found["vram_mb"]["total"] < 4000
     assert not (tmp_path / "weights").exists()
     assert found["store"]["status"] == "built"
     assert len(list((tmp_path / "datasets_optimized").rglob("fingerprint.json"))) == 1
