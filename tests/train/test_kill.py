@@ -17,9 +17,13 @@ from kill_test import WORKERS, Case, Moment, Process
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
 
 STEPS = 8
-BEFORE_THE_FIRST = Moment("before the first checkpoint", lambda now: now.logged > 0 and not now.saved and not now.writing)
+BEFORE_THE_FIRST = Moment(
+    "before the first checkpoint", lambda now: now.logged > 0 and not now.saved and not now.writing
+)
 THE_FIRST_HALF_WRITTEN = Moment("the first half written", lambda now: now.writing and not now.saved)
-BETWEEN_TWO = Moment("between two checkpoints", lambda now: 0 < max(now.saved, default=0) < now.logged and not now.writing)
+BETWEEN_TWO = Moment(
+    "between two checkpoints", lambda now: 0 < max(now.saved, default=0) < now.logged and not now.writing
+)
 A_LATER_HALF_WRITTEN = Moment("a later one half written", lambda now: now.writing and bool(now.saved))
 AFTER_THE_LAST = Moment("after the last checkpoint", lambda now: STEPS in now.saved and not now.complete)
 CASES = {
@@ -28,9 +32,7 @@ CASES = {
         (BEFORE_THE_FIRST, A_LATER_HALF_WRITTEN, AFTER_THE_LAST),
     ),
     "NF4, 8-bit optimizer, two workers": (
-        Case(
-            {**WORKERS, "optim": "adamw_8bit", "rank": 64, "bf16": True, "max_steps": STEPS, "save_steps": 3}, "int4"
-        ),
+        Case({**WORKERS, "optim": "adamw_8bit", "rank": 64, "bf16": True, "max_steps": STEPS, "save_steps": 3}, "int4"),
         (THE_FIRST_HALF_WRITTEN, BETWEEN_TWO, AFTER_THE_LAST),
     ),
 }
