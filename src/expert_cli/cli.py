@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 
 from expert_cli import __version__
 from expert_cli.commands.doctor import doctor
+from expert_cli.commands.evaluate import evaluate
 from expert_cli.commands.find_datasets import find_datasets
 from expert_cli.commands.init import init
 from expert_cli.commands.pretokenize import pretokenize
@@ -25,6 +26,7 @@ from expert_cli.files import CANNOT_WRITE
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "pretokenize": pretokenize,
+    "evaluate": evaluate,
     "find-datasets": find_datasets,
     "validate": validate,
     "schema": schema,

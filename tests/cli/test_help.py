@@ -73,6 +73,7 @@ def test_examples_are_commands_that_can_be_typed(line: str) -> None:
         pytest.param(["validate", "manifest.json"], HEAVY, id="validate"),
         pytest.param(["validate", "manifest.json", "--fix"], HEAVY, id="validate --fix"),
         pytest.param(["schema"], HEAVY, id="schema"),
+        pytest.param(["evaluate", "--answers", "answers.jsonl"], HEAVY, id="evaluate"),
         pytest.param(["init", "expert-x"], HEAVY, id="init"),
         pytest.param(["doctor", "--free-memory"], HEAVY, id="doctor --free-memory"),
         pytest.param(["train", "-m", "manifest.json", "--set", "x=1"], HEAVY, id="train refused"),
@@ -80,6 +81,8 @@ def test_examples_are_commands_that_can_be_typed(line: str) -> None:
 )
 def test_the_light_side_stays_light(tmp_path: Path, args: list[str], absent: set[str]) -> None:
     manifests.write(tmp_path, manifests.small())
+    row = '{"verifier": "json", "schema": null, "expected": 1, "rule": "exact", "answer": "1"}'
+    (tmp_path / "answers.jsonl").write_text(row, encoding="utf-8")
     command = [sys.executable, "-c", LOADED, *args]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False)
     loaded = set(json.loads(ran.stderr.splitlines()[-1]))

@@ -1,0 +1,1 @@
+"""Proves what an expert's answers are worth, by running them."""

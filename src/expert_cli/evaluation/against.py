@@ -1,0 +1,84 @@
+"""Compares an evaluation with an earlier one of the same cases, case by case."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.judge import Z_95, Evaluation
+
+
+@dataclass(frozen=True)
+class Drop:
+    """What changed between two evaluations of the same `cases`. `lost`: passed before, not now; `gained`: the reverse."""
+
+    file: Path
+    cases: int
+    lost: int
+    gained: int
+    max_drop: float
+
+    @property
+    def drop(self) -> float:
+        """How much the accuracy fell; negative where it rose."""
+        return (self.lost - self.gained) / self.cases
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """The 95 % interval of the drop, from the pairs that differ (McNemar's variance)."""
+        changed = self.lost + self.gained
+        half = Z_95 * math.sqrt(max(0.0, changed - (self.lost - self.gained) ** 2 / self.cases)) / self.cases
+        return max(-1.0, self.drop - half), min(1.0, self.drop + half)
+
+    @property
+    def held(self) -> bool:
+        """Whether the accuracy fell by no more than was allowed."""
+        return self.drop <= self.max_drop
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value under "against"."""
+        counts = {"cases": self.cases, "lost": self.lost, "gained": self.gained}
+        return {
+            "file": str(self.file),
+            **counts,
+            "drop": self.drop,
+            "ci95": list(self.ci95),
+            "max_drop": self.max_drop,
+            "held": self.held,
+        }
+
+
+def compare_with(path: Path, new: Evaluation, max_drop: float) -> Drop:
+    """Pair the answers with those of the evaluation in `path` by id.
+
+    Raises InputError where it is none, where no case is in both, or where a case has changed.
+    """
+    old = _read(path)
+    lost = gained = cases = 0
+    for judged in new.answers:
+        row = old.get(judged.row.id)
+        if row is None:
+            continue
+        if row.get("case") != judged.row.digest:
+            raise InputError(f"{judged.row.where}: case {judged.row.id!r} is not that of {path}", "evaluate it again")
+        cases += 1
+        passed = row.get("kind") == "correct"
+        lost += passed and not judged.verdict.passed
+        gained += judged.verdict.passed and not passed
+    if not cases:
+        raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
+    return Drop(path, cases, lost, gained, max_drop)
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return {row["id"]: row for row in document["answers"]}
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", "give a file that evaluate --output wrote") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}: not an evaluation", "give a file that evaluate --output wrote") from error

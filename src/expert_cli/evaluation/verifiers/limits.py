@@ -1,0 +1,57 @@
+"""How much one answer may use, and the word for an answer that was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from expert_cli.evaluation.verdict import Kind, Verdict
+
+MAX_SQL_BYTES = 100_000
+MAX_CYPHER_BYTES = 8_192
+"""graphqlite 0.12 writes beyond its memory where one token of a query has more than 16 kB."""
+MAX_ROWS = 50_000
+MAX_RESULT_BYTES = 16 << 20
+MAX_VALUE_BYTES = 250_000
+MEMORY_BYTES = 64 << 20
+GOLD_TIMEOUT_S = 60.0
+
+
+class Stopped(Exception):
+    """A query gave no result to compare; says why."""
+
+    def __init__(self, kind: Kind, detail: str) -> None:
+        """Keep both for the verdict."""
+        super().__init__(detail)
+        self.kind: Kind = kind
+        self.detail = detail
+
+    @property
+    def verdict(self) -> Verdict:
+        """The same as a verdict."""
+        return Verdict(self.kind, self.detail)
+
+
+def readable(answer: str, max_bytes: int) -> None:
+    """Raise `Stopped` for an answer that no engine should see: none, too long, or with what is not text."""
+    if not answer.strip():
+        raise Stopped("empty", "no answer")
+    if "\0" in answer or any("\ud800" <= character <= "\udfff" for character in answer):
+        raise Stopped("invalid", "the answer holds characters that are not text")
+    size = len(answer.encode())
+    if size > max_bytes:
+        raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
+
+
+def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Collect rows; raises `Stopped` beyond `MAX_ROWS` or `MAX_RESULT_BYTES`."""
+    kept: list[tuple[Any, ...]] = []
+    size = 0
+    for row in rows:
+        kept.append(tuple(row))
+        size += sum(len(value) if isinstance(value, str | bytes | list | dict) else 8 for value in row)
+        if len(kept) > MAX_ROWS:
+            raise Stopped("too_large", f"the result has more than {MAX_ROWS:,} rows")
+        if size > MAX_RESULT_BYTES:
+            raise Stopped("too_large", f"the result has more than {MAX_RESULT_BYTES:,} bytes")
+    return kept

@@ -1,0 +1,71 @@
+"""Statements of a query text, found without taking quotes and comments for code. Linear in the length of the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Literal
+
+Dialect = Literal["sqlite", "postgresql", "cypher"]
+
+_DOUBLED = (r"'[^']*(?:''[^']*)*(?:'|\Z)", r'"[^"]*(?:""[^"]*)*(?:"|\Z)')
+_ESCAPED = (r"'[^'\\]*(?:\\.[^'\\]*)*(?:'|\Z)", r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)')
+_BACKTICKS = r"`[^`]*(?:``[^`]*)*(?:`|\Z)"
+_BLOCK_COMMENT = r"(?P<block>/\*.*?(?:\*/|\Z))"
+_DASH_COMMENT = r"(?P<line>--[^\n]*)"
+_CODE = r"(?P<word>[^\W\d]\w*)|(?P<mark>[^\s\w])|[\w]+"
+_QUOTES: dict[Dialect, tuple[str, ...]] = {
+    "sqlite": (*_DOUBLED, _BACKTICKS, r"\[[^\]]*(?:\]|\Z)", _DASH_COMMENT),
+    "postgresql": (r"[eE]" + _ESCAPED[0], *_DOUBLED, r"\$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z)", _DASH_COMMENT),
+    "cypher": (*_ESCAPED, _BACKTICKS, r"(?P<line>//[^\n]*)"),
+}
+_TOKENS = {
+    dialect: re.compile("|".join((_BLOCK_COMMENT, *quotes, _CODE)), re.DOTALL) for dialect, quotes in _QUOTES.items()
+}
+
+
+def split(text: str, dialect: Dialect) -> list[str]:
+    """Return the statements of `text`, without the semicolons between them; what holds only comments is none."""
+    found = []
+    start, filled = 0, False
+    for match in _TOKENS[dialect].finditer(text):
+        if match["mark"] == ";":
+            if filled:
+                found.append(text[start : match.start()].strip())
+            start, filled = match.end(), False
+        elif match.lastgroup not in ("block", "line"):
+            filled = True
+    return [*found, text[start:].strip()] if filled else found
+
+
+def words(statement: str, dialect: Dialect) -> Iterator[tuple[str, int]]:
+    """Yield the words and marks of the code, in upper case, with how many brackets they stand in."""
+    depth = 0
+    for match in _TOKENS[dialect].finditer(statement):
+        mark = match["mark"]
+        if mark is not None and mark in ")]}":
+            depth -= 1
+        if match["word"] is not None or mark is not None:
+            yield (match["word"] or mark).upper(), depth
+        if mark is not None and mark in "([{":
+            depth += 1
+
+
+def orders_rows(statement: str, dialect: Dialect) -> bool:
+    """Whether the order of the result's rows is asked for: an ORDER BY outside brackets, in Cypher after the last RETURN."""
+    outer = [word for word, depth in words(statement, dialect) if depth == 0]
+    if dialect == "cypher" and "RETURN" in outer:
+        outer = outer[len(outer) - 1 - outer[::-1].index("RETURN") :]
+    return _has_order(outer)
+
+
+def orders_lists(statement: str) -> bool:
+    """Whether a Cypher query orders what it collects: an ORDER BY before the last RETURN."""
+    code = [word for word, _ in words(statement, "cypher")]
+    last = len(code) - 1 - code[::-1].index("RETURN") if "RETURN" in code else len(code)
+    return _has_order(code[:last])
+
+
+def _has_order(code: list[str]) -> bool:
+    return any(pair == ("ORDER", "BY") for pair in pairwise(code))

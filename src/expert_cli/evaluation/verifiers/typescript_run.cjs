@@ -1,0 +1,113 @@
+// Runs one program: node -e <this text>, one line {code, typescript, secret, allowed} on stdin.
+// Writes "ready", then {secret, kind: "correct" | "wrong" | "invalid" | "refused", why}. It ends well only if the module
+// was evaluated to its end and nothing it started failed. The program does not see `process`, the secret or this scope,
+// so that leaving early or printing something is no success. The system's limits around this process are the real walls.
+"use strict";
+
+(() => {
+  const { readFileSync, writeSync } = require("node:fs");
+  const { SourceTextModule, SyntheticModule } = require("node:vm");
+  const { builtinModules, stripTypeScriptTypes } = require("node:module");
+  const { JSON, String, Object, Error } = globalThis;
+
+  const exit = process.exit.bind(process);
+  const on = process.on.bind(process);
+  const nextTick = process.nextTick.bind(process);
+  const { platform, version, versions, hrtime, memoryUsage, uptime } = process;
+
+  writeSync(1, "ready\n");
+  const { code, typescript, secret, allowed } = JSON.parse(readFileSync(0, "utf8"));
+  function answer(kind, why) {
+    writeSync(1, `${JSON.stringify({ secret, kind, why: String(why).slice(0, 400) })}\n`);
+    exit(0);
+  }
+
+  function fail(error) {
+    let [kind, why] = ["wrong", "it threw something that is no error"];
+    try {
+      why = error instanceof Error ? `${error.name}: ${error.message}` : `it threw ${String(error)}`;
+      const text = String(error.code);
+      if (text === "EXPERT_REFUSED" || text === "ERR_ACCESS_DENIED" || /Code generation from strings/.test(why)) {
+        kind = "refused";
+      } else if (text === "EXPERT_UNKNOWN") {
+        kind = "invalid";
+      } else if (/Array buffer allocation failed|Invalid string length|Failed to allocate memory/.test(why)) {
+        kind = "too_large";
+      }
+    } catch {
+      // A trap in the thrown value: the words above stand.
+    }
+    answer(kind, why);
+  }
+
+  const modules = {};
+  for (const name of allowed) {
+    modules[name] = require(name);
+    // Tests and answer share these modules: nobody changes what an assertion does.
+    for (const part of [modules[name], modules[name].prototype, modules[name].strict]) {
+      if (part && /^(node:)?assert/.test(name)) Object.freeze(part);
+    }
+  }
+
+  function load(name) {
+    if (Object.hasOwn(modules, name)) return modules[name];
+    const own = builtinModules.includes(name.replace(/^node:/, ""));
+    const error = new Error(own ? `it asks for the module ${name}` : `there is no module ${name}`);
+    error.code = own ? "EXPERT_REFUSED" : "EXPERT_UNKNOWN";
+    throw error;
+  }
+
+  async function link(name) {
+    const loaded = load(name);
+    const names = Object.keys(loaded).filter((key) => key !== "default");
+    const made = new SyntheticModule(["default", ...names], function () {
+      this.setExport("default", loaded);
+      for (const key of names) this.setExport(key, loaded[key]);
+    });
+    return made;
+  }
+
+  async function linked(name) {
+    const made = await link(name);
+    await made.link(() => undefined);
+    await made.evaluate();
+    return made;
+  }
+
+  // A text given to node with -e sees every built-in module as a global; the program must not.
+  function quiet() {
+    const silent = () => undefined;
+    const names = Object.keys(console).filter((key) => typeof console[key] === "function");
+    const network = ["fetch", "WebSocket", "EventSource", "XMLHttpRequest", "navigator", "localStorage", "sessionStorage"];
+    const own = ["module", "exports", "__filename", "__dirname", "Worker"];
+    for (const key of [...builtinModules, ...network, ...own]) if (key !== "crypto") delete globalThis[key];
+    globalThis.console = Object.fromEntries(names.map((key) => [key, silent]));
+    const stream = { write: () => true, isTTY: false };
+    const leave = () => load("process");
+    globalThis.process = {
+      env: {}, argv: ["node", "answer"], platform, version, versions, hrtime, memoryUsage, uptime, nextTick,
+      exit: leave, abort: leave, kill: leave, cwd: () => "/", on: silent, once: silent, stdout: stream, stderr: stream,
+    };
+    globalThis.require = load;
+  }
+
+  async function main() {
+    let finished = false;
+    on("uncaughtException", fail);
+    on("unhandledRejection", fail);
+    on("beforeExit", () => {
+      if (finished) answer("correct", "");
+      else answer("wrong", "it waits for something that never comes");
+    });
+    const source = typescript ? stripTypeScriptTypes(code, { mode: "transform" }) : code;
+    // Node sets the global `module` once more when this text has run to its end.
+    await new Promise(setImmediate);
+    quiet();
+    const module = new SourceTextModule(source, { identifier: "answer", importModuleDynamically: linked });
+    await module.link(link);
+    await module.evaluate();
+    finished = true;
+  }
+
+  main().catch(fail);
+})();

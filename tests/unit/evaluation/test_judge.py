@@ -1,0 +1,109 @@
+"""Answers are counted by what came of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.console import Silent
+from expert_cli.errors import InputError
+from expert_cli.evaluation.against import Drop, compare_with
+from expert_cli.evaluation.cases import read_answers
+from expert_cli.evaluation.judge import Evaluation, judge, wilson
+from expert_cli.evaluation.verdict import Verdict
+
+CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
+
+
+def judged(tmp_path: Path, *answers: str, **more: Any) -> Evaluation:
+    path = tmp_path / "answers.jsonl"
+    rows = [
+        {**CASE, **more, "answer": answer, "category": "easy" if i < 2 else "hard"} for i, answer in enumerate(answers)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return judge(read_answers(path), Silent(), 2)
+
+
+@pytest.mark.parametrize(
+    ("correct", "cases", "low", "high"),
+    [
+        pytest.param(0, 10, 0.0, 0.27753, id="none"),
+        pytest.param(10, 10, 0.72247, 1.0, id="all"),
+        pytest.param(5, 10, 0.23659, 0.76341, id="half"),
+        pytest.param(57, 60, 0.86301, 0.98286, id="most"),
+    ],
+)
+def test_wilson(correct: int, cases: int, low: float, high: float) -> None:
+    assert wilson(correct, cases) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_the_figures(tmp_path: Path) -> None:
+    found = judged(tmp_path, "1", "```json\n1\n```", "2", "3", "4", "5", "{", "").as_json()
+    assert (found["cases"], found["correct"], found["accuracy"]) == (8, 2, 0.25)
+    assert found["by_category"]["easy"]["accuracy"] == 1.0
+    assert found["by_category"]["hard"]["accuracy"] == 0.0
+    assert found["failures"] == {"wrong": 4, "invalid": 1, "empty": 1}
+    assert [row["kind"] for row in found["answers"]] == ["correct"] * 2 + ["wrong"] * 4 + ["invalid", "empty"]
+    assert found["answers"][1]["answer"] == "```json\n1\n```"
+
+
+def test_three_examples_a_class(tmp_path: Path) -> None:
+    assert [one.row.id for one in judged(tmp_path, "1", "2", "3", "4", "5").examples("wrong")] == ["2", "3", "4"]
+
+
+def test_a_case_at_fault_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "shop.sqlite").write_bytes(b"no")
+    row = {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT 1", "answer": "SELECT 1"}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    with pytest.raises(InputError, match=r"answers\.jsonl:1: .*not an SQLite database"):
+        judge(read_answers(tmp_path / "answers.jsonl"), Silent(), 2)
+
+
+def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> Drop:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(judged(tmp_path, *old).as_json()), encoding="utf-8")
+    return compare_with(path, judged(tmp_path, *new, **more), 0.25)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lost", "gained", "drop", "held"),
+    [
+        pytest.param("1111", "1111", 0, 0, 0.0, True, id="the same"),
+        pytest.param("1111", "1112", 1, 0, 0.25, True, id="as much as allowed"),
+        pytest.param("1111", "1122", 2, 0, 0.5, False, id="more"),
+        pytest.param("1122", "2211", 2, 2, 0.0, True, id="others"),
+        pytest.param("2222", "1111", 0, 4, -1.0, True, id="better"),
+        pytest.param("1111", "12", 1, 0, 0.5, False, id="only the cases in both"),
+    ],
+)
+def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, drop: float, held: bool) -> None:
+    found = against(tmp_path, list(old), list(new))
+    assert (found.lost, found.gained, found.drop, found.held) == (lost, gained, drop, held)
+    assert found.ci95[0] <= drop <= found.ci95[1]
+
+
+def test_the_interval_of_a_drop(tmp_path: Path) -> None:
+    # 0.15 ± 1.96 * sqrt(4 + 1 - 9 / 20) / 20
+    assert Drop(tmp_path, 20, 4, 1, 0).ci95 == pytest.approx((-0.05897, 0.35897), abs=1e-3)
+
+
+def test_a_changed_case_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="case '1' is not that of"):
+        against(tmp_path, ["1"], ["1"], schema={"type": "integer"})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"answers": 1}', '{"answers": [1]}', '{"answers": [{"id": "9"}]}'])
+def test_what_is_no_evaluation_of_these_cases_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"old\.json: (not an evaluation|none of its cases)"):
+        compare_with(path, judged(tmp_path, "1"), 0)
+
+
+def test_the_detail_is_one_printable_line() -> None:
+    assert Verdict("wrong", "a\n b\x1b[2J\tc\x07\u202e").detail == "a b[2J c"
+    assert len(Verdict("wrong", "x" * 1_000_000).detail) == 200
+    assert [Verdict(kind).passed for kind in ("correct", "wrong", "parsed_only")] == [True, False, False]

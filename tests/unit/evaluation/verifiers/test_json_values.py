@@ -1,0 +1,262 @@
+"""JSON answers are judged strictly, by the case's rule, and none does harm."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers.json_values import MAX_BYTES, MAX_DEPTH, check, check_case
+
+BOX = {
+    "type": "object",
+    "properties": {"a": {"type": "integer", "minimum": 0}, "s": {"type": "string", "pattern": "^(x+)+$"}},
+    "additionalProperties": False,
+}
+
+EXACT: dict[str, tuple[str, Any, str]] = {
+    "same": ('{"a": 1, "b": [true, null, "x"]}', {"a": 1, "b": [True, None, "x"]}, "correct"),
+    "order of members is free": ('{"b": 2, "a": 1}', {"a": 1, "b": 2}, "correct"),
+    "order of elements counts": ("[2, 1]", [1, 2], "wrong"),
+    "1 is 1.0": ("1.0", 1, "correct"),
+    "1.0 is 1": ("[1]", [1.0], "correct"),
+    "true is not 1": ("true", 1, "wrong"),
+    "1 is not true": ('{"a": 1}', {"a": True}, "wrong"),
+    "0 is not false": ("0", False, "wrong"),
+    "null is not false": ("null", False, "wrong"),
+    "text is not number": ('"1"', 1, "wrong"),
+    "large integers are not rounded": ("9007199254740993", 9007199254740992.0, "wrong"),
+    "1e2": ("1e2", 100, "correct"),
+    "minus zero": ("-0.0", 0, "correct"),
+    "further member": ('{"a": 1, "b": 2}', {"a": 1}, "wrong"),
+    "missing member": ("{}", {"a": 1}, "wrong"),
+    "null is not missing": ('{"a": null}', {}, "wrong"),
+    "longer list": ("[1, 1]", [1], "wrong"),
+    "object for list": ("{}", [], "wrong"),
+    "escapes": ('"\\u00e9\\ud83d\\ude00"', "é😀", "correct"),
+    "composed is not decomposed": ('"e\u0301"', "\u00e9", "wrong"),
+}
+SUBSET: dict[str, tuple[str, Any, str]] = {
+    "further members": ('{"a": 1, "b": 2}', {"a": 1}, "correct"),
+    "further members, deep": ('{"a": {"b": 1, "c": 2}}', {"a": {"b": 1}}, "correct"),
+    "further members inside a list": ('[{"a": 1, "b": 2}]', [{"a": 1}], "correct"),
+    "anything has nothing": ('{"a": 1}', {}, "correct"),
+    "missing, deep": ('{"a": {"c": 2}}', {"a": {"b": 1}}, "wrong"),
+    "other value": ('{"a": 2}', {"a": 1}, "wrong"),
+    "longer list": ("[1, 2]", [1], "wrong"),
+    "other order": ("[2, 1]", [1, 2], "wrong"),
+    "true is not 1": ('{"a": true}', {"a": 1}, "wrong"),
+    "list for object": ("[]", {}, "wrong"),
+}
+CALL = [
+    {"f": {"a": [1, 2], "unit": ["km", ""], "o": [{"x": [1], "y": [[1, 2], ""]}], "l": [[{"k": ["v"]}], ""], "n": []}}
+]
+TWO = [{"f": {"a": [1, 2]}}, {"f": {"a": [1]}}]
+ACCEPTED: dict[str, tuple[str, Any, str]] = {
+    "first alternative": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}}}', CALL, "correct"),
+    "in a list": ('[{"name": "f", "arguments": {"a": 2, "o": {"x": 1}}}]', CALL, "correct"),
+    "as 1.0": ('{"name": "f", "arguments": {"a": 1.0, "o": {"x": 1}}}', CALL, "correct"),
+    "optional ones given": (
+        '{"name": "f", "arguments": {"unit": "km", "a": 1, "o": {"y": [1, 2], "x": 1}, "l": [{"k": "v"}]}}',
+        CALL,
+        "correct",
+    ),
+    "no alternative": ('{"name": "f", "arguments": {"a": 3, "o": {"x": 1}}}', CALL, "wrong"),
+    "missing argument": ('{"name": "f", "arguments": {"o": {"x": 1}}}', CALL, "wrong"),
+    "missing, deep": ('{"name": "f", "arguments": {"a": 1, "o": {}}}', CALL, "wrong"),
+    "alternatives taken for the value": ('{"name": "f", "arguments": {"a": 1, "o": {"x": [1]}}}', CALL, "wrong"),
+    "unknown argument": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}, "z": 1}}', CALL, "wrong"),
+    "argument that must be left out": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}, "n": 1}}', CALL, "wrong"),
+    "other case": ('{"name": "f", "arguments": {"a": 1, "o": {"x": 1}, "unit": "KM"}}', CALL, "wrong"),
+    "other function": ('{"name": "g", "arguments": {"a": 1, "o": {"x": 1}}}', CALL, "wrong"),
+    "the expected form itself": (json.dumps(CALL), CALL, "wrong"),
+    "not an object": ('"f"', CALL, "wrong"),
+    "arguments as text": ('{"name": "f", "arguments": "{}"}', CALL, "wrong"),
+    "name is a list": ('{"name": ["f"], "arguments": {}}', CALL, "wrong"),
+    "two in order": ('[{"name":"f","arguments":{"a":2}},{"name":"f","arguments":{"a":1}}]', TWO, "correct"),
+    "two, the wide choice is needed by the second": (
+        '[{"name":"f","arguments":{"a":1}},{"name":"f","arguments":{"a":2}}]',
+        TWO,
+        "correct",
+    ),
+    "two, one accepted call for both": (
+        '[{"name":"f","arguments":{"a":2}},{"name":"f","arguments":{"a":2}}]',
+        TWO,
+        "wrong",
+    ),
+    "one of two": ('{"name":"f","arguments":{"a":1}}', TWO, "wrong"),
+    "none": ("[]", TWO, "wrong"),
+}
+
+
+@pytest.mark.parametrize(("answer", "expected", "kind"), EXACT.values(), ids=EXACT)
+def test_exact(answer: str, expected: Any, kind: str) -> None:
+    assert check(answer, expected, schema=None, rule="exact").kind == kind
+
+
+@pytest.mark.parametrize(("answer", "expected", "kind"), SUBSET.values(), ids=SUBSET)
+def test_subset(answer: str, expected: Any, kind: str) -> None:
+    assert check(answer, expected, schema=None, rule="subset").kind == kind
+
+
+@pytest.mark.parametrize(("answer", "expected", "kind"), ACCEPTED.values(), ids=ACCEPTED)
+def test_accepted(answer: str, expected: Any, kind: str) -> None:
+    assert check(answer, expected, schema=None, rule="accepted").kind == kind
+
+
+# What a model may write to break the judge; every answer is held to BOX and to {"a": 1}.
+HOSTILE: dict[str, tuple[str, str]] = {
+    "nothing": ("", "empty"),
+    "blanks": (" \n\t\r", "empty"),
+    "a zero byte": ("\x00", "invalid"),
+    "control character in a string": ('{"s": "\x01"}', "invalid"),
+    "control characters before": ('\x1b[2J{"a": 1}', "invalid"),
+    "byte order mark": ('\ufeff{"a": 1}', "invalid"),
+    "no-break space": ('\u00a0{"a": 1}', "invalid"),
+    "NaN": ('{"a": NaN}', "invalid"),
+    "Infinity": ('{"a": Infinity}', "invalid"),
+    "-Infinity": ('{"a": -Infinity}', "invalid"),
+    "trailing comma": ('{"a": 1,}', "invalid"),
+    "comment": ('{"a": 1} // yes', "invalid"),
+    "single quotes": ("{'a': 1}", "invalid"),
+    "Python": ('{"a": True}', "invalid"),
+    "words around it": ('It is {"a": 1}', "invalid"),
+    "two values": ('{"a": 1}{"a": 1}', "invalid"),
+    "key twice": ('{"a": 2, "a": 1}', "invalid"),
+    "key twice, once escaped": ('{"a": 2, "\\u0061": 1}', "invalid"),
+    "leading zero": ('{"a": 01}', "invalid"),
+    "plus": ('{"a": +1}', "invalid"),
+    "hexadecimal": ('{"a": 0x1}', "invalid"),
+    "bare fraction": ('{"a": 1.}', "invalid"),
+    "underscore in a number": ('{"a": 1_0}', "invalid"),
+    "digits of another script": ('{"a": ١}', "invalid"),
+    "half a surrogate pair, escaped": ('{"s": "\\ud800"}', "invalid"),
+    "half a surrogate pair, raw": ('{"s": "\udfff"}', "invalid"),
+    "half a surrogate pair as a key": ('{"\\udc00": 1}', "invalid"),
+    "string not closed": ('{"a": "', "invalid"),
+    "lone backslash": ('"\\', "invalid"),
+    "escaped quotes, not closed": ('"' + '\\"' * 400_000, "invalid"),
+    "a million lists": ("[" * 900_000, "too_large"),
+    "lists, closed": ("[" * 400_000 + "]" * 400_000, "too_large"),
+    "a million objects": ('{"a":' * 150_000, "too_large"),
+    "deep behind a string of brackets": ('["' + "]" * 5_000 + '",' + "[" * 5_000, "too_large"),
+    "brackets in a string": ('{"s": "' + "[" * 500_000 + '"}', "invalid"),
+    "a long flat list": ("[" + "[]," * 200_000 + "[]]", "invalid"),
+    "more than a megabyte": ('"' + "x" * MAX_BYTES + '"', "too_large"),
+    "more than a megabyte of é": ('"' + "é" * (MAX_BYTES // 2) + '"', "too_large"),
+    "just under a megabyte": ('{"s": "' + "x" * (MAX_BYTES - 20) + '"}', "wrong"),
+    "an integer of 900,000 digits": ('{"a": ' + "9" * 900_000 + "}", "too_large"),
+    "an integer of 900 digits": ('{"a": ' + "9" * 900 + "}", "wrong"),
+    "a fraction of 900,000 digits": ("0." + "1" * 900_000, "too_large"),
+    "a double too large": ('{"a": 1e999}', "too_large"),
+    "a double too small": ('{"a": 1e-999}', "wrong"),
+    "an exponent of 900,000 digits": ("1e" + "9" * 900_000, "too_large"),
+    "a pattern's worst case": ('{"s": "' + "x" * 50_000 + '!"}', "invalid"),
+    "negative": ('{"a": -1}', "invalid"),
+    "unknown property": ('{"a": 1, "__proto__": {}}', "invalid"),
+    "a reference": ('{"$ref": "file:///etc/passwd"}', "invalid"),
+    "code": ('__import__("os").system("touch harmed")', "invalid"),
+    "many keys": ("{" + ",".join(f'"{i}":1' for i in range(70_000)) + "}", "invalid"),
+}
+
+
+@pytest.mark.parametrize(("answer", "kind"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_answers_get_a_verdict(answer: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    start = time.process_time()
+    verdict = check(answer, {"a": 1}, schema=BOX, rule="exact")
+    assert verdict.kind == kind
+    assert verdict.detail
+    assert verdict.detail.isprintable()
+    assert len(verdict.detail) <= 200
+    assert time.process_time() - start < 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_depth_is_counted_as_brackets_are() -> None:
+    deep: Any = 1
+    for _ in range(MAX_DEPTH):
+        deep = [deep]
+    assert check(json.dumps(deep), deep, schema=None, rule="exact").passed
+    assert check(json.dumps([deep]), [deep], schema=None, rule="exact").kind == "too_large"
+
+
+def test_the_schema_decides_before_the_values() -> None:
+    assert check('{"a": 1.0}', {"a": 1}, schema=BOX, rule="exact").passed
+    verdict = check('{"a": "1"}', {"a": "1"}, schema=BOX, rule="exact")
+    assert verdict.kind == "invalid"
+    assert verdict.detail == 'does not fit the schema: a: "1" is not of type "integer"'
+    day = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string", "format": "date"}
+    assert check('"2024-02-29"', "2024-02-29", schema=day, rule="exact").passed
+    assert check('"2023-02-29"', "2023-02-29", schema=day, rule="exact").kind == "invalid"
+
+
+def test_a_pattern_that_would_search_for_ever_is_given_up() -> None:
+    schema = {"type": "string", "pattern": r"^(x+)+\1$(?<=y)"}
+    start = time.process_time()
+    assert not check(json.dumps("x" * 5_000 + "!"), "", schema=schema, rule="exact").passed
+    assert time.process_time() - start < 5
+
+
+@pytest.fixture
+def asked() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server on this machine, and the paths it was asked for."""
+    paths: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", paths
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("key", ["$ref", "$dynamicRef", "$schema"])
+def test_no_reference_is_fetched(key: str, asked: tuple[str, list[str]], tmp_path: Path) -> None:
+    address, paths = asked
+    (tmp_path / "any.json").write_text("{}", encoding="utf-8")
+    for target in (f"{address}/{key}.json", (tmp_path / "any.json").as_uri()):
+        with pytest.raises(InputError, match="schema: "):
+            check_case(1, schema={key: target}, rule="exact")
+    assert paths == []
+
+
+def test_references_inside_the_schema_work() -> None:
+    schema = {"$defs": {"n": {"type": "integer"}}, "items": {"$ref": "#/$defs/n"}}
+    assert check("[1]", [1], schema=schema, rule="exact").passed
+    assert check('["1"]', ["1"], schema=schema, rule="exact").kind == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("expected", "schema", "rule"),
+    [
+        (1, {"type": "nonsense"}, "exact"),
+        (1, {"pattern": "("}, "exact"),
+        ({}, None, "accepted"),
+        ([], None, "accepted"),
+        ([{"f": {"a": 1}}], None, "accepted"),
+        ([{"f": {}, "g": {}}], None, "accepted"),
+        ([{"f": []}], None, "accepted"),
+        (1, None, "same"),
+    ],
+)
+def test_a_faulty_case_is_an_input_error(expected: Any, schema: dict[str, Any] | None, rule: Any) -> None:
+    with pytest.raises(InputError):
+        check("1", expected, schema=schema, rule=rule)

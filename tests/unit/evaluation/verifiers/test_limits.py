@@ -1,0 +1,73 @@
+"""Engines keep their own limits of time and memory; that they are ended is the last resort."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import apsw
+import psutil
+import pytest
+
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.evaluation.verifiers.child import Child
+from expert_cli.evaluation.verifiers.guard import Guard
+from expert_cli.evaluation.verifiers.limits import MEMORY_BYTES, Stopped
+
+ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT "
+
+
+def engines(tmp_path: Path, name: Any) -> Child:
+    path = tmp_path / "source"
+    if name == "graphqlite":
+        path.write_text("CREATE (:A {x: 1});", encoding="utf-8")
+    else:
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE t(x)")
+        connection.close()
+    return Child(name, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "after"),
+    [
+        pytest.param("sqlite", f"{ENDLESS} count(*) FROM t", "SELECT 1", id="sqlite"),
+        pytest.param(
+            "duckdb", "SELECT count(*) FROM range(100000) a, range(100000) b, range(9) c", "SELECT 1", id="duckdb"
+        ),
+        pytest.param(
+            "graphqlite",
+            "UNWIND range(1, 9999) AS a UNWIND range(1, 9999) AS b RETURN count(*)",
+            "RETURN 1",
+            id="graph",
+        ),
+    ],
+)
+def test_a_long_query_is_stopped_and_the_engine_lives(tmp_path: Path, name: str, query: str, after: str) -> None:
+    engine = engines(tmp_path, name)
+    assert engine.run(after, timeout_s=5) == [(1,)]
+    processes = set(psutil.Process().children())
+    with pytest.raises(Stopped) as stopped:
+        engine.run(query, timeout_s=0.3)
+    assert stopped.value.kind == "timeout"
+    assert engine.run(after, timeout_s=5) == [(1,)]
+    assert set(psutil.Process().children()) == processes
+    engine.close()
+    assert len(set(psutil.Process().children())) == len(processes) - 1
+
+
+def test_the_memory_of_a_query_is_bounded() -> None:
+    guard = Guard(apsw.Connection(":memory:"))
+    apsw.memory_high_water(True)
+    with pytest.raises(Stopped) as stopped:
+        guard.run(f"{ENDLESS} n, hex(randomblob(9000)) AS r FROM t ORDER BY r", timeout_s=20)
+    assert stopped.value.kind == "too_large"
+    assert apsw.memory_high_water() < 1.2 * MEMORY_BYTES
+    assert guard.run("SELECT 1", timeout_s=1) == [(1,)]
+
+
+def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.needs.has_package", lambda name: name == "apsw")
+    with pytest.raises(EnvironmentProblem, match="the package duckdb is missing"):
+        Child("duckdb", tmp_path / "source")

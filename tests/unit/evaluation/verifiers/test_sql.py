@@ -1,0 +1,236 @@
+"""SQL answers are judged by what they return, and can do no harm."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers import sql
+
+SHOP = """
+CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, city TEXT, balance REAL, joined DATE);
+INSERT INTO customers VALUES (1, 'Ada', 'Berlin', 10.5, '2020-01-02'), (2, 'Bob', 'Paris', 0.1, '2021-05-06'),
+  (3, 'Cid', NULL, 0.2, NULL), (4, 'Dee', 'Paris', 0.3, '2021-07-08');
+CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER, total DECIMAL(8,2));
+CREATE INDEX by_city ON customers(city);
+INSERT INTO orders VALUES (1, 1, 5.25), (2, 1, 7), (3, 4, 2.5);
+"""
+NAMES = "SELECT name FROM customers"
+BY_NAME = "SELECT name FROM customers ORDER BY name DESC"
+RECURSION = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) "
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The database; at the end of all tests not a byte of it has changed, and no file lies beside it."""
+    folder = tmp_path_factory.mktemp("shop")
+    path = folder / "shop.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(SHOP)
+    connection.close()
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    yield path
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == before
+    assert list(folder.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "kind"),
+    [
+        pytest.param(NAMES, NAMES, "correct", id="the same query"),
+        pytest.param("SELECT name AS other FROM customers", NAMES, "correct", id="names of columns do not count"),
+        pytest.param(BY_NAME, NAMES, "correct", id="another order where none is asked for"),
+        pytest.param(NAMES, BY_NAME, "wrong", id="another order where one is asked for"),
+        pytest.param(NAMES, f"SELECT * FROM ({BY_NAME})", "correct", id="an inner order is none"),
+        pytest.param("SELECT city FROM customers", "SELECT city FROM customers", "correct", id="NULL equals NULL"),
+        pytest.param(
+            "SELECT city, name FROM customers", "SELECT name, city FROM customers", "wrong", id="column order"
+        ),
+        pytest.param("SELECT name, name FROM customers", NAMES, "wrong", id="a column more"),
+        pytest.param(
+            "SELECT DISTINCT city FROM customers", "SELECT city FROM customers", "wrong", id="duplicates count"
+        ),
+        pytest.param("SELECT 0.1 + 0.2", "SELECT 0.3", "correct", id="noise in a float"),
+        pytest.param("SELECT 1.0", "SELECT 1", "correct", id="whole float"),
+        pytest.param("SELECT 1000001", "SELECT 1000000", "wrong", id="whole numbers exactly"),
+        pytest.param("SELECT '1'", "SELECT 1", "wrong", id="text is no number"),
+        pytest.param("SELECT 1.00001", "SELECT 1.0", "wrong", id="beyond the tolerance"),
+        pytest.param("SELECT name FROM customers WHERE 0", NAMES, "empty", id="nothing, something expected"),
+        pytest.param("SELECT 1 WHERE 0", "SELECT 2 WHERE 0", "correct", id="nothing, nothing expected"),
+        pytest.param("SELECT 2", "SELECT 1; SELECT 2;", "correct", id="the second of two accepted"),
+        pytest.param("SELECT ';'", "SELECT ';'; SELECT 2", "correct", id="a semicolon in a text"),
+        pytest.param("SELECT 1; -- done; really", "SELECT 1", "correct", id="comment after the end"),
+        pytest.param("SELECT nme FROM customers", NAMES, "invalid", id="unknown column"),
+        pytest.param("SELECT name FROM customer", NAMES, "invalid", id="unknown table"),
+        pytest.param("SELEC name", NAMES, "invalid", id="no SQL"),
+        pytest.param("SELECT 1; SELECT 2", "SELECT 1", "invalid", id="two statements"),
+    ],
+)
+def test_results_are_compared(shop: Path, answer: str, expected: str, kind: str) -> None:
+    verdict = sql.check(answer, shop, expected)
+    assert (verdict.kind, verdict.passed) == (kind, kind == "correct")
+    assert (verdict.detail == "") is (kind == "correct")
+
+
+HARMFUL = {
+    "insert": ("INSERT INTO customers VALUES (9, 'x', 'x', 0, NULL)", "refused"),
+    "insert returning": ("INSERT INTO customers(name) VALUES ('x') RETURNING name", "refused"),
+    "update": ("UPDATE customers SET name = 'x'", "refused"),
+    "delete": ("DELETE FROM customers", "refused"),
+    "replace": ("REPLACE INTO customers(id) VALUES (1)", "refused"),
+    "drop": ("DROP TABLE customers", "refused"),
+    "drop after a query": (f"{NAMES}; DROP TABLE customers", "refused"),
+    "drop before a query": (f"DROP TABLE customers; {NAMES}", "refused"),
+    "drop hidden by a comment": (f"{NAMES} /* ' */; DROP TABLE customers --'", "refused"),
+    "create": ("CREATE TABLE x AS SELECT 1", "refused"),
+    "create temp": ("CREATE TEMP TABLE x(a)", "refused"),
+    "create view": ("CREATE VIEW v AS SELECT 1", "refused"),
+    "create trigger": ("CREATE TRIGGER t AFTER INSERT ON orders BEGIN DELETE FROM customers; END", "refused"),
+    "virtual table": ("CREATE VIRTUAL TABLE x USING fts5(a)", "refused"),
+    "alter": ("ALTER TABLE customers RENAME TO x", "refused"),
+    "index": ("CREATE INDEX i ON customers(name)", "refused"),
+    "attach a file": ("ATTACH 'made.sqlite' AS other", "refused"),
+    "attach in a comment's shadow": ("/* x */ ATTACH DATABASE '/etc/passwd' AS p", "refused"),
+    "detach": ("DETACH main", "refused"),
+    "vacuum": ("VACUUM", "refused"),
+    "vacuum into a file": ("VACUUM INTO 'made.sqlite'", "refused"),
+    "pragma read": ("PRAGMA table_info(customers)", "refused"),
+    "pragma write": ("PRAGMA query_only = OFF", "refused"),
+    "pragma writable schema": ("PRAGMA writable_schema = 1", "refused"),
+    "pragma function": ("SELECT * FROM pragma_database_list", "refused"),
+    "pragma function with argument": ("SELECT * FROM pragma_table_info('customers')", "refused"),
+    "extension": ("SELECT load_extension('libc.so.6')", "refused"),
+    "extension, quoted name": ("SELECT \"load_extension\"('libc.so.6')", "refused"),
+    "readfile": ("SELECT readfile('/etc/passwd')", "invalid"),
+    "writefile": ("SELECT writefile('made.txt', 'x')", "invalid"),
+    "begin": ("BEGIN EXCLUSIVE", "refused"),
+    "rollback": ("ROLLBACK", "refused"),
+    "savepoint": ("SAVEPOINT x", "refused"),
+    "reindex": ("REINDEX", "refused"),
+    "analyze": ("ANALYZE", "refused"),
+    "shell command": (".read /etc/passwd", "invalid"),
+    "bytes of the database": ("SELECT data FROM sqlite_dbpage", "invalid"),
+    "endless recursion": (f"{RECURSION} SELECT count(*) FROM t", "timeout"),
+    "endless recursion, no row": (f"{RECURSION} SELECT n FROM t WHERE n < 0", "timeout"),
+    "endless rows": (f"{RECURSION} SELECT n FROM t", "too_large|timeout"),
+    "endless sorting": (f"{RECURSION} SELECT n, hex(randomblob(500)) AS r FROM t ORDER BY r", "too_large|timeout"),
+    "endless text": (
+        "WITH RECURSIVE t(s) AS (SELECT 'x' UNION ALL SELECT s || s FROM t) SELECT max(length(s)) FROM t",
+        "too_large",
+    ),
+    "cross join": ("SELECT count(*) FROM " + ", ".join(f"customers AS c{i}" for i in range(40)), "timeout"),
+    "randomblob": ("SELECT randomblob(1000000000)", "too_large"),
+    "zeroblob": ("SELECT zeroblob(2000000000)", "too_large"),
+    "printf width": ("SELECT printf('%1000000000d', 1)", "too_large"),
+    "printf precision": ("SELECT printf('%.*c', 1000000000, 'x')", "too_large"),
+    "group_concat": (f"{RECURSION} SELECT group_concat(hex(randomblob(5000))) FROM t", "too_large|timeout"),
+    "json array": (f"{RECURSION} SELECT json_group_array(n) FROM t", "too_large|timeout"),
+    "instr over long texts": (
+        "SELECT instr(hex(zeroblob(120000)), hex(zeroblob(60000)) || '1') FROM orders, customers",
+        "wrong|timeout",
+    ),
+    "long calls in few steps": (
+        "SELECT " + " + ".join(["instr(hex(zeroblob(120000)), hex(zeroblob(60000)) || '1')"] * 50) + " FROM customers",
+        "timeout",
+    ),
+    "trim with a long set": ("SELECT trim(hex(zeroblob(100000)), hex(randomblob(100000)))", "too_large"),
+    "many wildcards": (
+        "SELECT hex(zeroblob(60000)) LIKE '" + "%0_" * 60 + "%1' FROM orders, customers",
+        "wrong",
+    ),
+    "pattern too long": ("SELECT 'a' LIKE '" + "%a" * 5000 + "'", "invalid"),
+    "deep brackets": ("SELECT " + "(" * 20000 + "1" + ")" * 20000, "invalid"),
+    "deep negation": ("SELECT " + "NOT " * 20000 + "1", "invalid"),
+    "long sum": ("SELECT " + "+".join(["1"] * 40000), "invalid"),
+    "many unions": (" UNION ".join(f"SELECT {i}" for i in range(3000)), "invalid"),
+    "many columns": ("SELECT " + ", ".join(["1"] * 30000), "invalid"),
+    "1 MB of text": ("SELECT '" + "x" * 1_000_000 + "'", "too_large"),
+    "1 MB of semicolons": (";" * 1_000_000, "too_large"),
+    "90 kB of semicolons": (";" * 90_000, "empty"),
+    "90 kB of quotes": ("'" * 89_999, "invalid"),
+    "90 kB of open comments": ("/*" * 45_000, "invalid"),
+    "control characters": ("SELECT \x1b[2J\x07\x08 name", "invalid"),
+    "NUL": (f"{NAMES}\0; DROP TABLE customers", "invalid"),
+    "lone surrogate": ("SELECT '\ud800'", "invalid"),
+    "text that is not UTF-8": ("SELECT CAST(x'ff' AS TEXT)", "invalid"),
+    "a parameter": ("SELECT ?", "invalid"),
+    "nothing": ("", "empty"),
+    "blanks": (" \n\t ", "empty"),
+    "a comment": ("-- SELECT 1", "empty"),
+    "words": ("I am sorry, I cannot answer that.", "invalid"),
+    "explain": (f"EXPLAIN {NAMES}", "refused"),
+}
+
+
+@pytest.mark.parametrize(("answer", "kind"), HARMFUL.values(), ids=HARMFUL.keys())
+def test_harm_is_refused(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    started = time.monotonic()
+    verdict = sql.check(answer, shop, NAMES, timeout_s=0.5)
+    assert verdict.kind in kind.split("|"), verdict.detail
+    assert time.monotonic() - started < 10
+    assert len(verdict.detail) <= 200
+    assert verdict.detail.isprintable()
+    assert list(tmp_path.iterdir()) == []
+    assert sql.check(NAMES, shop, "SELECT 'Ada' UNION SELECT 'Bob' UNION SELECT 'Cid' UNION SELECT 'Dee'").passed
+
+
+def test_there_are_forty_harmful_answers() -> None:
+    assert len(HARMFUL) >= 40
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "one.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t(a)")
+    connection.commit()
+    assert sql.check("SELECT count(*) FROM t", path, "SELECT 0").passed
+    connection.execute("INSERT INTO t VALUES (?)", ("x" * 100_000,))
+    connection.commit()
+    connection.close()
+    assert sql.check("SELECT count(*) FROM t", path, "SELECT 1").passed
+
+
+def test_a_database_in_wal_mode_is_read_without_files_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "wal.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE t(a)")
+    connection.commit()
+    with pytest.raises(InputError, match="not yet written"):
+        sql.check("SELECT * FROM t", path, "SELECT * FROM t")
+    connection.close()
+    assert sql.check("SELECT * FROM t", path, "SELECT * FROM t").passed
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("expected", "match"),
+    [
+        pytest.param("SELECT nme FROM customers", "expected query fails.*no such column", id="unknown column"),
+        pytest.param("SELECT 1; DROP TABLE customers", "expected query fails.*DROP", id="a write among them"),
+        pytest.param(" ; ", "no expected query", id="none"),
+    ],
+)
+def test_a_case_at_fault_is_named(shop: Path, expected: str, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        sql.check("SELECT 1", shop, expected)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + b"x" * 5000])
+def test_what_is_no_database_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "no.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"no\.sqlite"):
+        sql.check("SELECT 1", path, "SELECT 1")
+
+
+def test_a_missing_database_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.sqlite"):
+        sql.check("SELECT 1", tmp_path / "none.sqlite", "SELECT 1")

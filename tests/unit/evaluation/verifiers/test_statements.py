@@ -1,0 +1,63 @@
+"""Statements are found without taking quotes and comments for code."""
+
+from __future__ import annotations
+
+import pytest
+
+from expert_cli.evaluation.verifiers.statements import Dialect, orders_lists, orders_rows, split
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "statements"),
+    [
+        pytest.param("sqlite", "", [], id="nothing"),
+        pytest.param("sqlite", " ;; -- x\n/* ; */ ;", [], id="no code"),
+        pytest.param("sqlite", "SELECT 1;SELECT 2 ; ", ["SELECT 1", "SELECT 2"], id="two"),
+        pytest.param("sqlite", "SELECT ';' ; SELECT 'it''s;'", ["SELECT ';'", "SELECT 'it''s;'"], id="texts"),
+        pytest.param("sqlite", 'SELECT ";", `;`, [;]', ['SELECT ";", `;`, [;]'], id="names"),
+        pytest.param("sqlite", "SELECT 1 -- a; b\n, 2", ["SELECT 1 -- a; b\n, 2"], id="line comment"),
+        pytest.param("sqlite", "SELECT 1 /* ; */, 2", ["SELECT 1 /* ; */, 2"], id="block comment"),
+        pytest.param("sqlite", "SELECT 'open; text", ["SELECT 'open; text"], id="open text"),
+        pytest.param(
+            "postgresql", "SELECT $$;$$, $a$;$$;$a$; SELECT 2", ["SELECT $$;$$, $a$;$$;$a$", "SELECT 2"], id="$"
+        ),
+        pytest.param("postgresql", r"SELECT E'\';', a[1]; SELECT 2", [r"SELECT E'\';', a[1]", "SELECT 2"], id="E''"),
+        pytest.param("cypher", r"RETURN 'it\'s;' ; RETURN 2", [r"RETURN 'it\'s;'", "RETURN 2"], id="escapes"),
+        pytest.param("cypher", "RETURN 'http://x;y' // a; b\n; RETURN [1;2]", None, id="slashes in a text"),
+    ],
+)
+def test_split(dialect: Dialect, text: str, statements: list[str] | None) -> None:
+    found = split(text, dialect)
+    assert found == (statements or found)
+    if statements is None:
+        assert found[0].startswith("RETURN 'http://x;y'")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "query", "ordered"),
+    [
+        pytest.param("sqlite", "SELECT a FROM t ORDER BY a", True, id="outer"),
+        pytest.param("sqlite", "SELECT a FROM t order /* x */\nby a LIMIT 1", True, id="lower case"),
+        pytest.param("sqlite", "SELECT a FROM (SELECT a FROM t ORDER BY a)", False, id="subquery"),
+        pytest.param("sqlite", "WITH x AS (SELECT 1 ORDER BY 1) SELECT * FROM x", False, id="WITH"),
+        pytest.param("sqlite", "SELECT row_number() OVER (ORDER BY a) FROM t", False, id="window"),
+        pytest.param("sqlite", "SELECT 'ORDER BY' FROM t -- ORDER BY", False, id="text and comment"),
+        pytest.param("sqlite", "SELECT 1 UNION SELECT 2 ORDER BY 1", True, id="UNION"),
+        pytest.param("cypher", "MATCH (n) RETURN n ORDER BY n.x", True, id="Cypher"),
+        pytest.param("cypher", "MATCH (n) WITH n ORDER BY n.x RETURN n", False, id="Cypher, before RETURN"),
+        pytest.param("cypher", "CALL { MATCH (n) RETURN n ORDER BY n.x } RETURN n", False, id="Cypher, subquery"),
+    ],
+)
+def test_orders_rows(dialect: Dialect, query: str, ordered: bool) -> None:
+    assert orders_rows(query, dialect) is ordered
+
+
+@pytest.mark.parametrize(
+    ("query", "ordered"),
+    [
+        pytest.param("MATCH (n) RETURN collect(n.x) ORDER BY n.y", False, id="rows only"),
+        pytest.param("MATCH (n) WITH n ORDER BY n.x RETURN collect(n.x)", True, id="what is collected"),
+    ],
+)
+def test_orders_lists(query: str, ordered: bool) -> None:
+    assert orders_lists(query) is ordered
