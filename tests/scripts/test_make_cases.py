@@ -1,0 +1,195 @@
+"""The experts' test cases are those the script makes, are held out from every training row, and their answers hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import case_utilities
+import case_worlds
+import jsonschema_rs
+import make_cases
+import make_neo4j_data
+import make_sql_data
+import make_typescript_data
+import pytest
+from json_domain_table import DOMAINS, SCENES
+from json_domains import parse_domains as parse_objects
+from make_cases import EXPERTS, Cases, cypher_category, overlaps, sql_category
+from neo4j_domain_table import TEXT as GRAPH_TEXT
+from neo4j_domains import parse_graphs
+from sql_domain_table import TEXT as SQL_TEXT
+from sql_domains import parse_domains
+from typescript_check import compiler, failures, parses
+
+every_expert = pytest.mark.parametrize("name", EXPERTS)
+PACKAGE = compiler(fetch=False)
+KEYS = {
+    "expert-sql": {"id", "category", "verifier", "prompt", "input", "database", "expected"},
+    "expert-neo4j": {"id", "category", "verifier", "prompt", "input", "script", "expected"},
+    "expert-json": {"id", "category", "verifier", "prompt", "input", "schema", "expected", "rule"},
+    "expert-typescript": {"id", "category", "verifier", "prompt", "tests"},
+}
+
+
+@cache
+def made(name: str) -> Cases:
+    return EXPERTS[name]()
+
+
+def folder(name: str) -> Path:
+    return make_cases.OUTPUT / name / "tests"
+
+
+def committed(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder(name) / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def training_rows(name: str) -> list[dict[str, str]]:
+    files = sorted((make_cases.OUTPUT / name / "datasets").rglob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def unix(content: bytes) -> bytes:
+    return content if content.startswith(b"SQLite") else content.replace(b"\r\n", b"\n")
+
+
+@every_expert
+def test_the_committed_files_are_those_the_script_writes(name: str, tmp_path: Path) -> None:
+    make_cases.write_cases(tmp_path, made(name))
+    files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    there = {p.relative_to(folder(name)): unix(p.read_bytes()) for p in folder(name).rglob("*") if p.is_file()}
+    assert there == files
+
+
+@every_expert
+def test_cases_are_many_unique_and_go_from_easy_to_hard(name: str) -> None:
+    rows = committed(name)
+    assert len(rows) >= 120
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert len({(row["prompt"], row.get("input")) for row in rows}) == len(rows)
+    categories = [row["category"] for row in rows]
+    assert categories == sorted(categories)
+    assert min(map(categories.count, categories)) >= 10
+    assert all(set(row) | {"input"} == KEYS[name] | {"input"} for row in rows)
+
+
+def test_the_files_are_small() -> None:
+    assert sum(path.stat().st_size for name in EXPERTS for path in folder(name).rglob("*")) < 1_000_000
+
+
+@every_expert
+def test_no_prompt_and_no_answer_stands_in_the_training_or_validation_rows(name: str) -> None:
+    assert len(training_rows(name)) > 1500
+    assert overlaps(made(name), training_rows(name)) == []
+
+
+def test_an_overlap_is_found_whatever_its_case_and_spaces() -> None:
+    cases = Cases()
+    cases.add({"id": "a", "prompt": "How many cats are there?", "input": "CREATE TABLE cats (id INT)"}, "SELECT 1")
+    row = {"question": "Who?", "context": "create table  cats (id INT)", "answer": "select 1 "}
+    assert overlaps(cases, [row]) == ["a: its answer for this input"]
+    row = {"question": "how many  CATS are there?", "context": "CREATE TABLE cats (id INT)", "answer": "SELECT 2"}
+    assert overlaps(cases, [row]) == ["a: its prompt"]
+    row = {"question": "Who?", "context": "CREATE TABLE dogs (id INT)", "answer": "SELECT 1"}
+    assert overlaps(cases, [row]) == []
+
+
+def test_the_worlds_are_not_those_of_the_training_rows() -> None:
+    parse_domains(SQL_TEXT + case_worlds.SQL)  # refuses a table that stands twice
+    parse_graphs(GRAPH_TEXT + case_worlds.GRAPHS)  # refuses a relationship that stands twice
+    objects = {domain.noun for domain in parse_objects(case_worlds.OBJECTS)}
+    assert objects.isdisjoint(domain.noun for domain in parse_objects(DOMAINS))
+    assert {part[:40] for part in case_worlds.SCENES.split("\n\n")}.isdisjoint(
+        part[:40] for part in SCENES.split("\n\n")
+    )
+    names = {name for tool in make_typescript_data.UTILITIES for name in tool.names.split("|")}
+    assert names.isdisjoint(name for tool in case_utilities.UTILITIES for name in tool.names.split("|"))
+
+
+@pytest.mark.parametrize("row", committed("expert-sql"), ids=lambda row: row["id"])
+def test_a_sql_answer_finds_something_that_a_wrong_query_does_not(row: dict[str, Any]) -> None:
+    database = folder("expert-sql") / row["database"]
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        found = make_sql_data.run(connection, row["expected"])
+        assert any(cell is not None for cells in found for cell in cells)
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+        wrong = [*make_sql_data.mutants(row["expected"]), *(f"SELECT * FROM {name}" for (name,) in tables)]  # noqa: S608
+        same = [query for query in wrong if make_sql_data.attempt(connection, query) == found]
+        assert [query for query in same if query != row["expected"]] == []
+
+
+def test_the_answers_of_cypher_run_on_the_committed_graphs() -> None:
+    for script in sorted((folder("expert-neo4j") / "data").iterdir()):
+        connection = make_neo4j_data.connect()
+        connection.execute("SELECT cypher(?)", (script.read_text(encoding="utf-8").rstrip().rstrip(";"),)).fetchall()
+        queries = [row["expected"] for row in committed("expert-neo4j") if row["script"] == f"data/{script.name}"]
+        assert len(queries) > 10
+        for query in queries:
+            found = make_neo4j_data.run(connection, query)
+            assert any(value not in (None, 0, []) for row in found for value in row), query
+            wrong = [make_neo4j_data.attempt(connection, mutant) for mutant in make_neo4j_data.mutants(query)]
+            assert found not in wrong, query
+
+
+def test_the_answers_of_json_fit_their_schemas() -> None:
+    for row, answer in zip(made("expert-json").rows, made("expert-json").answers, strict=True):
+        assert jsonschema_rs.is_valid(row["schema"], row["expected"]), row["id"]
+        assert json.loads(answer) == row["expected"]
+        assert row["rule"] == "exact"
+
+
+def test_the_answers_of_typescript_parse_and_stay_out_of_the_file() -> None:
+    rows, answers = committed("expert-typescript"), made("expert-typescript").answers
+    assert all(
+        parses(f"{answer}\n{row['tests']}") for row, answer in zip(made("expert-typescript").rows, answers, strict=True)
+    )
+    bodies = [answer.partition("{\n")[2] or answer.partition("=>")[2] for answer in answers]
+    text = json.dumps(rows)
+    assert [body for body in bodies if json.dumps(body)[1:-1] in text] == []
+
+
+@pytest.mark.skipif(PACKAGE is None, reason="answers were only parsed: node or the npm package typescript is missing")
+def test_the_answers_of_typescript_pass_and_empty_ones_fail() -> None:
+    assert PACKAGE is not None
+    cases = made("expert-typescript")
+    right = [{"output": a, "test": row["tests"]} for row, a in zip(cases.rows, cases.answers, strict=True)]
+    assert [why for why in failures(right, PACKAGE) if why] == []
+    emptied = [
+        {**row, "output": re.sub(r"return [^;]+;", "return undefined as never;", row["output"])} for row in right
+    ]
+    changed = [row for row, old in zip(emptied, right, strict=True) if row["output"] != old["output"]]
+    assert len(changed) > 100
+    assert None not in failures(changed, PACKAGE)
+
+
+@pytest.mark.parametrize(
+    ("query", "category"),
+    [
+        ("SELECT name FROM boats WHERE name LIKE '%a%'", "1 one table"),
+        ("SELECT SUBSTR(name, 1, 1), COUNT(*) FROM boats GROUP BY 1", "2 groups"),
+        ("SELECT a.x, COUNT(*) FROM a JOIN b ON a.id = b.id GROUP BY a.x", "3 joins"),
+        ("SELECT name FROM a WHERE x = (SELECT MAX(x) FROM a)", "4 nested"),
+        ("SELECT x FROM a EXCEPT SELECT x FROM b", "4 nested"),
+    ],
+)
+def test_sql_is_sorted_by_its_structure(query: str, category: str) -> None:
+    assert sql_category(query) == category
+
+
+@pytest.mark.parametrize(
+    ("query", "category"),
+    [
+        ("MATCH (h:Hut) RETURN h.name", "1 nodes"),
+        ("MATCH (h:Hut)<-[r:PASSES]-(t:Trail) RETURN r.days", "2 relationships"),
+        ("MATCH (a:A)-[:X*1..3]->(b:A) RETURN b.name", "3 paths"),
+        ("MATCH (a:A)-[:X]->(b:B) MATCH (b)<-[:Y]-(c:C) RETURN c.name", "3 paths"),
+    ],
+)
+def test_cypher_is_sorted_by_the_relationships_it_walks(query: str, category: str) -> None:
+    assert cypher_category(query) == category
