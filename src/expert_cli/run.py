@@ -18,19 +18,18 @@ from transformers import set_seed
 
 from expert_cli.card import model_card
 from expert_cli.console import Reporter, Silent
-from expert_cli.data.encode import Encoder
 from expert_cli.data.loader import PackedDataset, plan_packs
-from expert_cli.data.segments import Segment
 from expert_cli.data.sources import first_rows
 from expert_cli.data.templates import Template
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.errors import InputError
+from expert_cli.expert import Speaker
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
 from expert_cli.locked import identity, require_same
 from expert_cli.machine import Machine
 from expert_cli.model import isolation
 from expert_cli.model.adapter import attach
-from expert_cli.model.generate import answer
+from expert_cli.model.generate import answers
 from expert_cli.model.kernels import KernelPlan, kernel_plan, settle, settle_loss, switch_on
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import decoder_layers, recompute
@@ -208,10 +207,10 @@ def _question(run: RunConfig, inputs: Inputs) -> tuple[str, str] | None:
 
 def _ask(model: Any, question: tuple[str, str], template: Template, tokenizer: TokenizerInfo, report: Reporter) -> str:
     report.say("answering one prompt")
-    encoder = Encoder(tokenizer.backend)
-    ids = encoder.ids(template.prompt(question[0]))
-    end_id = encoder.ids((Segment(template.end_token, control=True, trained=True),))[0]
-    return answer(model, ids, tokenizer.backend, end_id=end_id, max_new_tokens=SAMPLE_TOKENS)
+    speaker = Speaker(tokenizer, template)
+    prompts = [speaker.prompt(question[0])]
+    (written,) = answers(model, prompts, end_ids=speaker.end_ids, max_new_tokens=SAMPLE_TOKENS, batch_size=1)
+    return speaker.text(written).strip()
 
 
 def _save_adapter(
