@@ -11,11 +11,13 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from expert_cli import __version__
+from expert_cli.commands.benchmark import benchmark
 from expert_cli.commands.doctor import doctor
 from expert_cli.commands.evaluate import evaluate
 from expert_cli.commands.find_datasets import find_datasets
 from expert_cli.commands.init import init
 from expert_cli.commands.pretokenize import pretokenize
+from expert_cli.commands.report import report
 from expert_cli.commands.schema import schema
 from expert_cli.commands.train import train
 from expert_cli.commands.validate import validate
@@ -28,6 +30,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "pretokenize": pretokenize,
     "evaluate": evaluate,
     "find-datasets": find_datasets,
+    "benchmark": benchmark,
+    "report": report,
     "validate": validate,
     "schema": schema,
     "init": init,

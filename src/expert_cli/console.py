@@ -12,11 +12,13 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TextIO
 
 import rich.console
+from rich.console import Group
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -179,6 +181,27 @@ class Console:
             widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
             lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
             stream.words("\n".join(line.rstrip() for line in lines))
+
+    @contextmanager
+    def live(self) -> Iterator[Callable[[str, str, list[list[str]]], None]]:
+        """Yield a function of (words, figures, table): a terminal shows words and table in place of those before.
+
+        Elsewhere each call is one line of words and figures.
+        """
+        if self.quiet or not self._err.is_terminal:
+            yield lambda words, figures, _: self.say(f"{words}  {figures}".rstrip())
+            return
+        with Live(console=self._err, auto_refresh=False, transient=True) as display:
+
+            def show(words: str, _: str, rows: list[list[str]]) -> None:
+                table = Table.grid(padding=(0, 2))
+                for column in range(max(map(len, rows), default=0)):
+                    table.add_column(justify="right" if 0 < column < 5 else "left", no_wrap=True)
+                for row in rows:
+                    table.add_row(*(Text(_clean(cell)) for cell in row))
+                display.update(Group(Text(_clean(words)), table), refresh=True)
+
+            yield show
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:

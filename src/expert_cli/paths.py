@@ -71,6 +71,11 @@ class RunPaths:
         return self.output / "report.json"
 
     @property
+    def report_html(self) -> Path:
+        """The run drawn for people: one file that needs no network."""
+        return self.output / "report.html"
+
+    @property
     def complete(self) -> Path:
         """Exists if and only if the run finished."""
         return self.output / "COMPLETE"

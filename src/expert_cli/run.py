@@ -16,6 +16,7 @@ from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
 
+from expert_cli.artifacts.report import write_report
 from expert_cli.card import model_card
 from expert_cli.console import Reporter, Silent
 from expert_cli.data.loader import PackedDataset, plan_packs
@@ -43,7 +44,7 @@ from expert_cli.runconfig import RunConfig
 from expert_cli.runlock import contents, hold
 from expert_cli.training.fit import Continuity, TrainingData, fit
 from expert_cli.training.result import FitResult
-from expert_cli.training.resume import AUTO, Resumed, find
+from expert_cli.training.resume import AUTO, find
 
 SAMPLE_TOKENS = 64
 
@@ -56,7 +57,8 @@ class RunOptions:
     a checkpoint's folder, or "" for a new run; drift: keys of the identity that may differ then. locked: a run.json that
     this run must agree with in data, tokenizer, base model, settings and code. trust_store: use a data set that another
     program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied to, and
-    read from. command: what a user types to go on with this run.
+    read from. command: what the user typed, --resume and --overwrite left out.
+    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never.
     """
 
     overwrite: bool = False
@@ -65,7 +67,8 @@ class RunOptions:
     locked: Path | None = None
     trust_store: bool = False
     stage: Path | None = None
-    command: str = "the same command with --resume auto"
+    command: str = "expert-cli train"
+    max_loss_spike: float = 0.0
 
 
 def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = RunOptions()) -> RunResult:
@@ -99,18 +102,27 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
         if options.stage is not None:
             store = staged_store(store, options.stage, report)
     data = _data(store, tokenizer, run, report)
+    continuity = Continuity(what, resumed, options.command)
     set_seed(run.seed)
     switch_on(run.compute)
     model, kernels = _model(source, run, kernel_plan(run.compute, run.model, machine), report)
     for name, kernel in kernels.lines.items():
         report.say(f"{name:9} {kernel.used}: {kernel.reason}")
     if job.is_main_process:
-        _write_run_json(paths, plan, machine, inputs, store, kernels, what, resumed)
+        _write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
     question = _question(run, inputs) if job.is_main_process else None
     before = _ask(model, question, template, tokenizer, report) if question else ""
     set_seed(run.seed)
-    continuity = Continuity(what, resumed, options.command)
-    done = fit(model, data, run=run, kernels=kernels, paths=paths, continuity=continuity, report=report)
+    done = fit(
+        model,
+        data,
+        run=run,
+        kernels=kernels,
+        paths=paths,
+        continuity=continuity,
+        report=report,
+        max_loss_spike=options.max_loss_spike,
+    )
     if not job.is_main_process:
         return RunResult(run.output, {})
     after = _ask(model, question, template, tokenizer, report) if question else ""
@@ -131,6 +143,7 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
         ),
     )
     write_json(paths.report_json, result.document)
+    write_report([run.output], paths.report_html)
     write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
     return result
 
@@ -238,10 +251,10 @@ def _write_run_json(
     inputs: Inputs,
     store: Tokenised,
     kernels: KernelPlan,
-    what: dict[str, Any],
-    resumed: Resumed | None,
+    continuity: Continuity,
 ) -> None:
     """Write what the run is; one that goes on keeps its start and adds where it went on."""
+    resumed = continuity.resumed
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     earlier = json.loads(paths.run_json.read_text(encoding="utf-8")) if resumed and paths.run_json.is_file() else {}
     resumes = [*earlier.get("resumes", []), {"time": now, "from": str(resumed.path)}] if resumed is not None else []
@@ -251,7 +264,8 @@ def _write_run_json(
             "schema_version": 1,
             "started": earlier.get("started", now),
             "resumes": resumes,
-            "identity": what,
+            "command": continuity.command,
+            "identity": dict(continuity.identity),
             "config": asdict(plan.run),
             "effects": [effect.as_json() for effect in plan.effects],
             "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},

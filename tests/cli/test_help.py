@@ -76,6 +76,8 @@ def test_examples_are_commands_that_can_be_typed(line: str) -> None:
         pytest.param(["evaluate", "--answers", "answers.jsonl"], HEAVY, id="evaluate"),
         pytest.param(["init", "expert-x"], HEAVY, id="init"),
         pytest.param(["doctor", "--free-memory"], HEAVY, id="doctor --free-memory"),
+        pytest.param(["benchmark", "--run", "."], HEAVY, id="benchmark refused"),
+        pytest.param(["report", "."], HEAVY, id="report refused"),
         pytest.param(["train", "-m", "manifest.json", "--set", "x=1"], HEAVY, id="train refused"),
     ],
 )

@@ -38,6 +38,9 @@ def train(
     allow_drift: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="With --resume: what may differ from before; repeatable.")
     ] = None,
+    max_loss_spike: Annotated[
+        float, typer.Option(min=0, metavar="FACTOR", help="Warn of a loss this many times the median of the last 20.")
+    ] = 0.0,
     locked: Annotated[
         Path | None,
         typer.Option(help="A run.json: refuse (exit 6) if data, tokenizer, base model, settings or code differ."),
@@ -105,7 +108,7 @@ def train(
     from expert_cli import run
 
     options = run.RunOptions(
-        overwrite, resume, tuple(allow_drift or ()), locked, trust_store, stage, again(sys.argv[1:])
+        overwrite, resume, tuple(allow_drift or ()), locked, trust_store, stage, typed(sys.argv[1:]), max_loss_spike
     )
     result = run.train(plan, facts, console, options)
     if os.environ.get("RANK", "0") != "0":
@@ -116,11 +119,11 @@ def train(
         console.text(result.summary())
 
 
-def again(words: list[str]) -> str:
-    """Return the command line that goes on with a run started by `words`."""
+def typed(words: list[str]) -> str:
+    """Return the command line of this run, without what is said of an earlier one."""
     kept = [
         word
         for n, word in enumerate(words)
         if word not in ("--overwrite", "--resume") and words[n - 1 : n] != ["--resume"]
     ]
-    return shlex.join(["expert-cli", *(word for word in kept if not word.startswith("--resume=")), "--resume", "auto"])
+    return shlex.join(["expert-cli", *(word for word in kept if not word.startswith("--resume="))])

@@ -76,7 +76,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
     ) -> None:
         """Append a line to metrics.jsonl."""
         logged = {name: value for name, value in (logs or {}).items() if name in LOGGED}
-        if not {"loss", "eval_loss"} & set(logged):
+        if not {"loss", "eval_loss"} & set(logged) or not state.is_world_process_zero:
             return
         line: dict[str, Any] = {
             "step": state.global_step,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import median
 
 import torch
 
 from expert_cli.errors import TrainingFailed
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.progress import Progress
+
+SPIKE_STEPS = 20
 
 
 class Figures:
@@ -21,7 +24,12 @@ class Figures:
     def __init__(
         self, progress: Progress, gradients: Gradients, documents: Callable[[int], str], *, scaled: bool
     ) -> None:
-        """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps."""
+        """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps.
+
+        spike > 0: `warn` of a loss that is this many times the median of the last 20.
+        """
+        self.spike = 0.0
+        self.warn: Callable[[str], None] = lambda _: None
         self.progress = progress
         self.gradients = gradients
         self.documents = documents
@@ -53,8 +61,18 @@ class Figures:
             self._copied.synchronize()
         loss, self.grad_norm = self._unread.tolist()
         self._unread = None
+        self._watch(loss)
         self.progress.losses.append(loss)
         self._require_healthy(loss, len(self.progress.losses))
+
+    def _watch(self, loss: float) -> None:
+        recent = self.progress.losses[-SPIKE_STEPS:]
+        if self.spike and len(recent) == SPIKE_STEPS and loss > self.spike * median(recent):
+            step = len(self.progress.losses)
+            self.warn(
+                f"the loss of step {step + 1} is {loss:.3g}, {loss / median(recent):.1f} times the median of the "
+                f"{SPIKE_STEPS} before; {self.documents(step)}"
+            )
 
     def _require_healthy(self, loss: float, step: int) -> None:
         where = f"step {step}"

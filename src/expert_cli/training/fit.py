@@ -59,13 +59,15 @@ def fit(
     paths: RunPaths,
     continuity: Continuity,
     report: Reporter,
+    max_loss_spike: float = 0.0,
 ) -> FitResult:
-    """Train the adapter in place.
+    """Train the adapter in place. max_loss_spike: warn of a loss so many times the median of the last 20; 0: never.
 
     Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
     after a checkpoint was written.
     """
     trainer = _trainer(model, data, run, kernels, paths)
+    trainer.figures.spike, trainer.figures.warn = max_loss_spike, report.warn
     trainer.prepare()
     before = magnitudes(model)
     adjusted = _start(trainer, model, run, paths, continuity, report)
@@ -86,7 +88,7 @@ def fit(
     if stop.exit_code and trainer.progress.step < steps:
         step = trainer.progress.step
         done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"
-        raise Interrupted(done, f"go on: {continuity.command}", stop.exit_code)
+        raise Interrupted(done, f"go on: {continuity.command} --resume auto", stop.exit_code)
     if trainer.progress.step > trainer.args.get_warmup_steps(steps) + 1:
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
@@ -181,7 +183,7 @@ def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: Continuity) -> N
         )
         raise TrainingFailed(
             f"out of GPU memory at step {trainer.progress.step + 1}{kept}",
-            f"{fits} would fit; go on: {continuity.command}",
+            f"{fits} would fit; go on: {continuity.command} --resume auto",
         ) from error
 
 

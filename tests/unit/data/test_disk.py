@@ -34,10 +34,10 @@ class Words(Silent):
         self.lines.append(f"warning: {text}")
 
     @contextmanager
-    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Words]:  # noqa: ARG002
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Words]:
         yield self
 
-    def update(self, done: float, note: str = "") -> None:  # noqa: ARG002
+    def update(self, done: float, note: str = "") -> None:
         self.during()
 
 

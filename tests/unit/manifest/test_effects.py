@@ -137,7 +137,7 @@ CASES: dict[str, tuple[Machine, dict[str, Any], str, str, str]] = {
     "cache": (CPU, {"pretokenized_cache": "cache"}, "pretokenized_cache", "applied", "token stores lie in"),
     "grouping": (CPU, {"group_by_length": True, "packing": False}, "group_by_length", "applied", "similar length"),
     "grouping of packs": (CPU, {"group_by_length": True}, "group_by_length", "not_used", "packed"),
-    "flash on a CPU": (CPU, {"flash_attention_2": True}, "flash_attention_2", "adjusted", "sdpa"),
+    "flash on a CPU": (CPU, {"flash_attention_2": True}, "flash_attention_2", "adjusted", "flash-attn needs a GPU"),
     "checkpointing false": (
         CPU,
         {"gradient_checkpointing": False},
@@ -153,7 +153,7 @@ CASES: dict[str, tuple[Machine, dict[str, Any], str, str, str]] = {
         "gradient_checkpointing is false",
     ),
     "unsloth": (CPU, {"use_unsloth": True}, "use_unsloth", "not_used", "tool's own"),
-    "graphs": (GPU, {"use_cuda_graphs": True}, "use_cuda_graphs", "not_used", "fixed shape"),
+    "graphs": (GPU, {"use_cuda_graphs": True}, "use_cuda_graphs", "not_used", "differ from step to step"),
     "reduce-overhead": (
         CPU,
         {"torch_compile": True, "torch_compile_mode": "reduce-overhead"},

@@ -1,7 +1,7 @@
 """Judges TypeScript answers: they parse, type-check and pass the case's tests in a process that can do no harm.
 
 The compiler runs with the options `tsc` has by itself (not strict): of MBXP's 831 solutions, which all pass their tests,
-36 break these rules and 91 the strict ones.
+36 break these rules and 91 the strict ones. Where it is there its parser decides; tree-sitter does not know every form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.resources import as_file, files
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verdict import Verdict
+from expert_cli.evaluation.verdict import Kind, Verdict
 from expert_cli.evaluation.verifiers.needs import need
 from expert_cli.evaluation.verifiers.node import (
     MEMORY_BYTES,
@@ -64,10 +64,10 @@ def check(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float)
 
     Raises EnvironmentProblem (tree-sitter is missing).
     """
-    found = _unusable(answer, prefix, tests or "")
+    node, package = find_node(), find_typescript()
+    found = _unusable(answer, prefix, tests or "", compiled=node is not None and package is not None)
     if found is not None:
         return found
-    node, package = find_node(), find_typescript()
     if node is None or (package is None and not node.strips_types):
         return Verdict("parsed_only", NO_NODE if node is None else NO_COMPILER)
     code, remark = f"{prefix}{answer}\n{tests or ''}", "" if package else NO_COMPILER
@@ -80,8 +80,8 @@ def check(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float)
     return Verdict("correct", remark) if verdict.passed else verdict
 
 
-def _unusable(answer: str, prefix: str, tests: str) -> Verdict | None:
-    """The verdict on an answer that is not worth compiling."""
+def _unusable(answer: str, prefix: str, tests: str, *, compiled: bool) -> Verdict | None:
+    """The verdict on an answer that is not worth running; `compiled`: that it parses is seen later."""
     if not answer.strip():
         return Verdict("empty", "no answer")
     if len(answer) > MAX_BYTES or len(answer.encode("utf-8", "surrogatepass")) > MAX_BYTES:
@@ -92,13 +92,14 @@ def _unusable(answer: str, prefix: str, tests: str) -> Verdict | None:
         return Verdict("invalid", "half a surrogate pair is no character")
     # Alone first: the tests must not close what the answer leaves open.
     fault = parse_fault(prefix + answer) or parse_fault(f"{prefix}{answer}\n{tests}")
-    if fault == ONLY_COMMENTS:
-        return Verdict("empty", fault)
-    return Verdict("too_large" if fault == TOO_DEEP else "invalid", fault) if fault else None
+    if fault in KINDS:
+        return Verdict(KINDS[fault], fault)
+    return Verdict("invalid", fault) if fault and not compiled else None
 
 
 ONLY_COMMENTS = "nothing but comments"
 TOO_DEEP = f"nested more than {MAX_DEPTH} deep"
+KINDS: dict[str, Kind] = {ONLY_COMMENTS: "empty", TOO_DEEP: "too_large"}
 
 
 def parse_fault(program: str) -> str:

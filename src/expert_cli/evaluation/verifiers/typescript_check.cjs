@@ -79,25 +79,32 @@ function reached(text) {
   return names.find((name) => builtinModules.includes(name.replace(/^node:/, "")) && !allowed.has(name));
 }
 
-// The first complaint about the text, unless it stands before `from`: what a case gives is not the answer's fault.
+// The first error at or behind `from`: what a case gives before the answer is not the answer's fault.
+function first(diagnostics, text, from) {
+  const found = diagnostics.find((one) => one.category === ts.DiagnosticCategory.Error && (one.start ?? from) >= from);
+  if (found === undefined) return null;
+  const line = text.slice(from, found.start ?? from).split("\n").length;
+  return { line, why: `TS${found.code}: ${ts.flattenDiagnosticMessageText(found.messageText, " ")}` };
+}
+
 function complaint(text, from) {
   program = ts.createProgram([AMBIENT, PROGRAM], OPTIONS, host(text), program);
   const file = program.getSourceFile(PROGRAM);
-  const syntax = program.getSyntacticDiagnostics(file);
-  const found = (syntax.length > 0 ? syntax : program.getSemanticDiagnostics(file)).filter(
-    (one) => one.category === ts.DiagnosticCategory.Error && (one.start ?? from) >= from,
-  );
-  if (found.length === 0) return null;
-  const line = file.getLineAndCharacterOfPosition(found[0].start ?? from).line;
-  const first = file.getLineAndCharacterOfPosition(from).line;
-  return { line: line - first + 1, why: `TS${found[0].code}: ${ts.flattenDiagnosticMessageText(found[0].messageText, " ")}` };
+  return first(program.getSyntacticDiagnostics(file), text, from) ?? first(program.getSemanticDiagnostics(file), text, from);
+}
+
+// Whether the text stands by itself: the tests must not close what the answer leaves open.
+function broken(text, from) {
+  const made = ts.transpileModule(text, { compilerOptions: OPTIONS, fileName: PROGRAM, reportDiagnostics: true });
+  return first(made.diagnostics, text, from);
 }
 
 function check({ prefix, answer, tests }) {
   const module = reached(prefix + answer);
   if (module !== undefined) return { kind: "refused", why: `it asks for the module ${module}` };
   const text = `${prefix}${answer}\n${tests}`;
-  const found = complaint(text, prefix.length);
+  const from = prefix.length;
+  const found = broken(prefix + answer, from) ?? complaint(text, from);
   if (found !== null) {
     const lines = answer.split("\n").length;
     const place = found.line > lines ? "in the tests" : `line ${found.line}`;

@@ -46,6 +46,10 @@ JUDGED: dict[str, tuple[str, str]] = {
     "throws": ("const f = (n: number): number => { throw new Error('no'); };", "wrong"),
     "type error": ("const f = (n: number): string => 2 * n;", "invalid"),
     "type error in the tests": ("const f = (n: string): number => 4;", "invalid"),
+    "forms that tree-sitter does not know": (
+        f"type A<in out T> = {{ a: T }};\nexport type B = A<1>;\n{GOOD}",
+        "correct",
+    ),
     "unknown name": ("const f = (n: number) => double(n);", "invalid"),
     "other name": ("const g = (n: number) => 2 * n;", "invalid"),
     "unknown package": (f"import _ from 'lodash';\n_.a();\n{GOOD}", "invalid"),
@@ -235,6 +239,26 @@ def test_the_committed_rows_pass_and_fail_when_their_tests_are_turned_round() ->
         assert check(row["output"], row["test"], timeout_s=10).passed
         turned = row["test"] + '\nimport { fail } from "node:assert";\nfail("turned round");'
         assert check(row["output"], turned, timeout_s=10).kind == "wrong"
+
+
+@compiled
+def test_what_tests_and_answer_share_cannot_be_changed() -> None:
+    answer = "import assert from 'assert';\nassert.deepStrictEqual = () => undefined;\nconst f = (n: number) => 0;"
+    verdict = check(answer, "import same from 'assert';\nsame.deepStrictEqual(f(2), 4);", timeout_s=5)
+    assert verdict.kind == "wrong"
+    assert "read only" in verdict.detail
+
+
+@pytest.mark.parametrize("compiler", [pytest.param(True, marks=compiled), False])
+def test_the_tests_do_not_close_what_the_answer_opens(compiler: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not compiler:
+        monkeypatch.setattr(typescript, "find_typescript", lambda: None)
+    for opened, tests in (
+        ("/*", f"{TESTS}\n/* end */"),
+        ("const t = `", f"{TESTS}\n`;"),
+        ("if (false) {", f"{TESTS}}}"),
+    ):
+        assert check(f"const f = (n: number) => 0;\n{opened}", tests, timeout_s=5).kind == "invalid"
 
 
 @compiled

@@ -1,0 +1,1 @@
+"""A run directory goes in, files for people and other programs come out."""

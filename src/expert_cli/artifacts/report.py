@@ -1,0 +1,93 @@
+"""Run directories -> one HTML page that needs nothing else: no network, no other file.
+
+Curves are drawn by uPlot (MIT, page/uplot.js): 51 kB without dependencies, made for long series, on canvases that follow the
+width and the colour scheme of the reader. Plotly's bundle alone is larger than a report may be (1.5 MB); SVG made by matplotlib
+has text that shrinks with the page and one colour scheme, and every user would have to install it. Bars are plain HTML. Jinja2
+escapes whatever comes from the run, and the page's own policy forbids it to load anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from expert_cli.artifacts.rundata import RunData, read_run
+from expert_cli.errors import InputError
+from expert_cli.files import redact, write_text
+
+MAX_RUNS = 6
+COLOURS = tuple(f"--s{number}" for number in range(1, MAX_RUNS + 1))
+POINTS = 3000
+"""Points of one chart, over all runs: with eight charts some 400 kB."""
+CHARTS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
+    # title, unit, keys of the metric, from zero
+    ("Loss", "", ("loss",), False),
+    ("Evaluation loss", "", ("eval_loss",), False),
+    ("Learning rate", "", ("learning_rate",), True),
+    ("Real tokens a second", "", ("tokens_per_s",), True),
+    ("GPU utilisation", "%", ("gpu", "utilization"), True),
+    ("Model FLOPs utilisation", "", ("mfu",), True),
+    ("Memory", "MB", ("memory_mb",), True),
+    ("Gradient norm", "", ("grad_norm",), True),
+)
+
+
+def write_report(run_dirs: Sequence[Path], to: Path) -> None:
+    """Draw the runs side by side into the file `to`. Raises InputError: no run in a folder, more than MAX_RUNS of them."""
+    if not 1 <= len(run_dirs) <= MAX_RUNS:
+        raise InputError(f"{len(run_dirs)} runs: a report shows 1 to {MAX_RUNS}", "name fewer folders")
+    write_text(to, page([read_run(folder) for folder in run_dirs]))
+
+
+def page(runs: Sequence[RunData]) -> str:
+    """Return the page of these runs."""
+    import jinja2
+
+    names = _names(runs)
+    charts, absent = _charts(runs, names)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_part("report.html.j2")).render(
+        title=names[0] if len(runs) == 1 else f"{len(runs)} runs",
+        runs=[run.shown(name, colour) for run, name, colour in zip(runs, names, COLOURS, strict=False)],
+        charts=charts,
+        absent=absent,
+        css=_part("report.css"),
+        js=_part("report.js"),
+        uplot_css=_part("uplot.css"),
+        uplot_js=_part("uplot.js"),
+    )
+
+
+@cache
+def _part(name: str) -> str:
+    return files("expert_cli.artifacts").joinpath(f"page/{name}").read_text(encoding="utf-8")
+
+
+def _names(runs: Sequence[RunData]) -> list[str]:
+    """Return the expert's name of each run; with its folder where that says more than the others' names."""
+    experts = [run.expert for run in runs]
+    return [
+        redact(f"{run.expert} ({run.folder.name})" if experts.count(run.expert) > 1 else run.expert) for run in runs
+    ]
+
+
+def _charts(runs: Sequence[RunData], names: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the charts that have anything to show, and the titles of the others."""
+    charts: list[dict[str, Any]] = []
+    absent: list[str] = []
+    for title, unit, keys, zero in CHARTS:
+        series = []
+        for run, name, colour in zip(runs, names, COLOURS, strict=False):
+            steps, values = run.series(keys, POINTS // len(runs))
+            if steps:
+                series.append({"label": name if len(runs) > 1 else title, "colour": colour, "x": steps, "y": values})
+        if series:
+            charts.append({"id": f"chart-{len(charts)}", "title": title, "unit": unit, "zero": zero, "series": series})
+        else:
+            absent.append(title.lower().replace("gpu", "GPU").replace("flops", "FLOPs"))
+    return charts, absent

@@ -1,0 +1,1 @@
+"""Numbers of a run go in, a verdict and its remedy come out."""

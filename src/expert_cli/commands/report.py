@@ -1,0 +1,41 @@
+"""`expert-cli report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from expert_cli.commands.options import Debug, Json, Quiet
+from expert_cli.console import Console
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option(help="The file to write. Default: report.html in the run's folder; of several runs, here."),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001  read by cli.main
+) -> None:
+    """Draw a run, or several side by side, as one HTML file that needs no network.
+
+    Examples:
+
+        expert-cli report experts/expert-sql/weights/smollm2
+
+        expert-cli report runs/a runs/b --output compared.html
+    """
+    from expert_cli.artifacts.report import write_report
+    from expert_cli.paths import RunPaths
+
+    console = Console("report", as_json=as_json, quiet=quiet)
+    to = output or (RunPaths(runs[0]).report_html if len(runs) == 1 else Path("report.html"))
+    write_report(runs, to)
+    if as_json:
+        console.document({"report": str(to.resolve()), "runs": [str(run.resolve()) for run in runs]})
+    else:
+        console.text(str(to))

@@ -1,0 +1,89 @@
+"""`benchmark` as a user calls it: what it prints, writes and exits with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "benchmark.schema.json"
+SHARES = {"data": 0.6, "forward": 0.2, "backward": 0.2}
+
+
+def valid(document: Any) -> Any:
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    return document
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    config = {"compute": {"device": "cpu"}, "loader": {"num_workers": 0}}
+    (folder / "run.json").write_text(json.dumps({"config": config, "machine": {"cores": 4}}), encoding="utf-8")
+    rows = [
+        {"step": n, "loss": 2.0, "seconds": n, "tokens_per_s": 10.0, "step_time_shares": SHARES} for n in range(1, 9)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "metrics.jsonl").write_text(text + '{"step": 9, "lo', encoding="utf-8")
+    return folder
+
+
+def test_a_run_is_watched(cli: Callable[..., Any], tmp_path: Path, run: Path) -> None:
+    done = cli("benchmark", "--run", run, "--duration", "0.4", "--interval", "0.2", "--json", "--output", "seen.json")
+    assert done.code == 0
+    document = valid(json.loads(done.out))
+    assert (document["samples"], document["verdict"]) == (2, "waiting for data")
+    assert json.loads((tmp_path / "seen.json").read_text(encoding="utf-8")) == document
+    assert len([line for line in done.err.splitlines() if "machine's CPU" in line]) == 2
+
+
+def test_a_finished_run_is_judged_at_once(cli: Callable[..., Any], run: Path) -> None:
+    (run / "COMPLETE").touch()
+    done = cli("benchmark", "--run", run, "--quiet")
+    assert (done.code, done.err) == (0, "")
+    assert "verdict: waiting for data\n  60% of the time goes into waiting for data" in done.out
+    assert "--set training.config.dataloader_num_workers=2  at most 2.50x: 2 instead of 0 workers" in done.out
+    assert "note: the run is over: judged by what it logged" in done.out
+    valid(json.loads(cli("benchmark", "--run", run, "--json").out))
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        pytest.param([], 3, "error: no training runs on this machine", id="nothing runs"),
+        pytest.param(["--run", "none"], 2, "error: none: no such folder", id="no such folder"),
+        pytest.param(["--run", "."], 2, "error: .: holds neither run.json nor metrics.jsonl", id="no run in it"),
+        pytest.param(["--interval", "0"], 2, "error: Invalid value for '--interval'", id="no interval"),
+    ],
+)
+def test_what_cannot_be_watched(
+    cli: Callable[..., Any], tmp_path: Path, args: list[str], code: int, message: str
+) -> None:
+    done = cli("benchmark", *args, HOME=str(tmp_path), XDG_CACHE_HOME=str(tmp_path), LOCALAPPDATA=str(tmp_path))
+    assert done.code == code
+    assert done.out == ""
+    assert done.err.startswith(message)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process is interrupted by a signal")
+def test_ctrl_c_shows_what_it_has(tmp_path: Path, run: Path) -> None:
+    command = [sys.executable, "-m", "expert_cli", "benchmark", "--run", str(run), "--interval", "0.2", "--json"]
+    env = {**os.environ, "PYTHONPATH": str(SCHEMA.parents[2] / "src"), "PYTHONIOENCODING": "utf-8"}
+    child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+    assert child.stderr is not None
+    while "machine's CPU" not in child.stderr.readline():
+        pass
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert valid(json.loads(out))["samples"] >= 1
+    assert "Traceback" not in err

@@ -1,0 +1,213 @@
+"""A run that broke off goes on as if nothing had happened: the same losses, the same adapter, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+import tiny
+from projects import ROWS, project, train
+
+from expert_cli.console import Bar, Silent, SilentBar
+from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.paths import RunPaths
+from expert_cli.run import RunOptions
+from expert_cli.training import checkpoints
+
+RESUME = RunOptions(resume="auto")
+
+
+class Crash(Exception):
+    """The end of a process, as far as a test can have it in its own."""
+
+
+class CrashingAt(Silent):
+    """A reporter under which training dies at the end of a step, before that step is saved."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        self.said.append(text)
+
+    def update(self, done: float, note: str = "") -> None:
+        if done == self.step:
+            raise Crash
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
+        yield self if title == "training" else SilentBar()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def losses(output: Path) -> list[float]:
+    found = checkpoints.newest_good(RunPaths(output).checkpoints).path
+    assert found is not None
+    return checkpoints.read(found).losses.tolist()  # type: ignore[no-any-return]
+
+
+def metrics(output: Path) -> list[tuple[Any, ...]]:
+    lines = [json.loads(line) for line in RunPaths(output).metrics.read_text(encoding="utf-8").splitlines()]
+    return [
+        tuple(line.get(key) for key in ("step", "loss", "grad_norm", "learning_rate", "eval_loss")) for line in lines
+    ]
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "dropout": {"dropout": 0.3},
+    "accumulation": {"batch_size": 2, "gradient_accumulation_steps": 4},
+    "8-bit optimizer": {"optim": "adamw_8bit", "rank": 64},
+    "adafactor, cosine": {"optim": "adafactor", "lr_scheduler": "cosine", "warmup_steps": 2},
+    "two workers": {"dataloader_num_workers": 2},
+    "epochs": {"max_steps": None, "epochs": 3, "batch_size": 3},
+    "one cycle, grouped": {"lr_scheduler": "one_cycle", "packing": False, "group_by_length": True},
+    "noise, dora": {"adapter_type": "dora", "neftune_noise_alpha": 5.0},
+    "evaluations, best": {"eval_steps": 1, "load_best_model_at_end": True, "learning_rate": 0.3},
+}
+
+
+@pytest.mark.parametrize("config", CASES.values(), ids=CASES.keys())
+def test_it_goes_on_bit_for_bit(tmp_path: Path, model: Path, config: dict[str, Any]) -> None:
+    manifest = project(tmp_path, model, save_steps=1, logging_steps=1, save_total_limit=3, **config)
+    straight = train(manifest, output=tmp_path / "a")
+    steps = straight.document["steps"]
+    for crash in (2, steps - 1):
+        with pytest.raises(Crash):
+            train(manifest, RESUME, CrashingAt(crash), output=tmp_path / "b")
+    resumed = train(manifest, RESUME, output=tmp_path / "b")
+    assert resumed.document["resumed_from"].endswith(f"checkpoint-{steps - 2}")
+    assert losses(tmp_path / "b") == losses(tmp_path / "a")
+    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
+    for key in ("steps", "epochs", "loss", "eval_loss", "tokens"):
+        assert resumed.document[key] == straight.document[key], key
+    assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
+
+
+def test_four_bit_weights_go_on_bit_for_bit(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, save_steps=2, bf16=True, dropout=0.1, dequantized_copy="never")
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["base_models"][0]["quantization"] = "int4"
+    manifest = manifests.write(tmp_path, written)
+    straight = train(manifest, output=tmp_path / "a")
+    with pytest.raises(Crash):
+        train(manifest, report=CrashingAt(5), output=tmp_path / "b")
+    assert (
+        train(manifest, RESUME, output=tmp_path / "b").document["adapter_sha256"] == straight.document["adapter_sha256"]
+    )
+
+
+def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, save_steps=4)
+    report = CrashingAt(3)
+    with pytest.raises(Crash):
+        train(manifest, RESUME, report)
+    assert "no checkpoint to go on from: training starts" in report.said
+    done = train(manifest, RESUME)
+    assert done.document["resumed_from"] is None
+    written = (done.output / "COMPLETE").stat().st_mtime_ns
+    again = train(manifest, RESUME)
+    assert again.document == done.document
+    assert (done.output / "COMPLETE").stat().st_mtime_ns == written
+
+
+def test_a_complete_run_whose_adapter_was_changed_is_named(tmp_path: Path, model: Path) -> None:
+    done = train(project(tmp_path, model, max_steps=1))
+    weights = done.output / "adapter" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(LockedOrDamaged, match="is not the adapter that this run wrote"):
+        train(project(tmp_path, model, max_steps=1), RESUME)
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, save_steps=1)
+    straight = train(manifest, output=tmp_path / "a")
+    with pytest.raises(Crash):
+        train(manifest, report=CrashingAt(5), output=tmp_path / "b")
+    broken = tmp_path / "b" / "checkpoints" / "checkpoint-4" / "optimizer.safetensors"
+    broken.write_bytes(broken.read_bytes()[:-100] + b"\0" * 100)
+    report = CrashingAt(-1)
+    resumed = train(manifest, RESUME, report, output=tmp_path / "b")
+    assert any("checkpoint-4 is damaged" in line and "the one before it is used" in line for line in report.said)
+    assert resumed.document["resumed_from"].endswith("checkpoint-3")
+    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
+
+
+CHANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "learning rate": ({"learning_rate": 0.5}, r"optim.learning_rate: 0.02 -> 0.5"),
+    "batch": ({"batch_size": 4}, r"optim.batch_size: 8 -> 4"),
+    "adapter": ({"rank": 8}, r"adapter.rank: 4 -> 8"),
+    "seed": ({"seed": 7}, r"seed: 42 -> 7"),
+    "length": ({"max_seq_length": 128}, r"max_seq_length: 64 -> 128"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES.keys())
+def test_a_run_that_differs_is_refused_with_what_differs(
+    tmp_path: Path, model: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Crash):
+        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
+    with pytest.raises(LockedOrDamaged, match=message) as caught:
+        train(project(tmp_path, model, save_steps=2, **change), RESUME)
+    assert "--allow-drift" in caught.value.hint
+
+
+def test_changed_rows_are_refused_and_other_workers_are_not(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(Crash):
+        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
+    with pytest.raises(LockedOrDamaged, match="data: "):
+        train(project(tmp_path, model, ROWS[1:], save_steps=2), RESUME)
+    resumed = train(project(tmp_path, model, save_steps=2, dataloader_num_workers=2), RESUME)
+    assert resumed.document["resumed_from"].endswith("checkpoint-2")
+
+
+def test_drift_is_allowed_by_name(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(Crash):
+        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
+    longer = project(tmp_path, model, save_steps=2, max_steps=8)
+    with pytest.raises(InputError, match="--allow-drift steps: there is no such key"):
+        train(longer, RunOptions(resume="auto", drift=("steps",)))
+    resumed = train(longer, RunOptions(resume="auto", drift=("optim.max_steps",)))
+    assert resumed.document["steps"] == 8
+
+
+def test_a_named_checkpoint_starts_another_run(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, save_steps=2)
+    straight = train(manifest, output=tmp_path / "a")
+    source = tmp_path / "a" / "checkpoints" / "checkpoint-4"
+    resumed = train(manifest, RunOptions(resume=str(source)), output=tmp_path / "c")
+    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
+    with pytest.raises(InputError, match="is not a folder"):
+        train(manifest, RunOptions(resume=str(tmp_path / "nothing")), output=tmp_path / "d")
+
+
+def test_plain_train_refuses_and_names_resume(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, save_steps=2)
+    with pytest.raises(Crash):
+        train(manifest, report=CrashingAt(3))
+    with pytest.raises(LockedOrDamaged, match="holds a run already") as caught:
+        train(manifest)
+    assert "--resume auto" in caught.value.hint
+
+
+def test_a_disk_that_cannot_hold_the_checkpoints_is_found_before_training(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr("expert_cli.training.resume.shutil.disk_usage", lambda _: full)
+    with pytest.raises(EnvironmentProblem, match=r"checkpoints of .* GB need"):
+        train(project(tmp_path, model, save_steps=2))

@@ -1,0 +1,270 @@
+"""Run directories -> one page: what it shows, that nothing of a run becomes markup, that it needs no network."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.artifacts.report import MAX_RUNS, _part, write_report
+from expert_cli.artifacts.rundata import read_run
+from expert_cli.errors import InputError
+from expert_cli.files import redact
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
+SHARES = {"data": 0.25, "forward": 0.25, "backward": 0.5}
+
+
+def run_json(**more: Any) -> dict[str, Any]:
+    return {
+        "started": "2026-11-21T08:00:00+00:00",
+        "config": {
+            "expert": "expert-tiny",
+            "manifest": "/m/my experts/manifest.json",
+            "seed": 42,
+            "model": {"name": "tiny"},
+            "optim": {"max_steps": 40},
+            "data": {"train": [{"path": "/d/rows.jsonl"}], "validation": []},
+            "origins": [["rank", "training.config"], ["batch_size", "--set"], ["max_steps", "--max-steps"]],
+        },
+        "effects": [
+            {
+                "key": "training.config.batch_size",
+                "value": 4,
+                "status": "applied",
+                "effect": "rows a step",
+                "reason": "",
+            },
+            {"key": "training.config.max_steps", "value": None, "status": "applied", "effect": "", "reason": ""},
+        ],
+        "kernels": {"attention": {"used": "sdpa", "reason": "PyTorch's fused kernels"}},
+        "identity": {"tokenizer": "aa11", "code": "bb22"},
+        "data": {
+            "files": {"/d/rows.jsonl": "cc33"},
+            "train": {
+                "rows": 10,
+                "tokens": 100,
+                "trained_tokens": 40,
+                "length": {"p50": 9, "max": 20},
+                "histogram": {"counts": [6, 4], "edges": [1, 10, 20]},
+            },
+        },
+        "machine": {"system": "Linux", "cores": 2, "memory_bytes": 8e9, "gpus": [], "versions": [["torch", "2.13.0"]]},
+        **more,
+    }
+
+
+def run_folder(folder: Path, run: dict[str, Any] | None = None, steps: int = 20, **more: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(json.dumps(run_json() if run is None else run), encoding="utf-8")
+    rows = [
+        {
+            "step": n,
+            "seconds": n,
+            "loss": 2 / n,
+            "tokens_per_s": 500.0,
+            "memory_mb": 100,
+            "step_time_shares": SHARES,
+            **more,
+        }
+        for n in range(1, steps + 1)
+    ]
+    rows.append({"step": steps, "seconds": steps, "eval_loss": 0.5})
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "metrics.jsonl").write_text(text + '{"step": 99', encoding="utf-8")
+    return folder
+
+
+class Page(HTMLParser):
+    """The elements of a page, its scripts, and its visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif self._inside != "style":
+            self.words.append(data)
+
+    @property
+    def charts(self) -> list[dict[str, Any]]:
+        charts: list[dict[str, Any]] = json.loads(self.scripts[0])
+        return charts
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def page(to: Path, *runs: Path) -> Page:
+    write_report(list(runs), to)
+    return Page(to.read_text(encoding="utf-8"))
+
+
+def test_one_run(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    report = {"steps": 20, "loss": {"first": 2.0, "last": 0.1}, "store": {"packing": {"fill": 0.987, "sequences": 3}}}
+    (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    (folder / "COMPLETE").touch()
+    shown = page(tmp_path / "r.html", folder)
+    assert {chart["title"]: len(chart["series"][0]["x"]) for chart in shown.charts} == {
+        "Loss": 20,
+        "Evaluation loss": 1,
+        "Real tokens a second": 20,
+        "Memory": 20,
+    }
+    for words in (
+        "expert-tiny",
+        "finished",
+        "2.000 → 0.100",
+        "data 25.0%",
+        "backward 50.0%",
+        "10 documents, 100 tokens, 40 trained; length p50 9, max 20",
+        "98.70% full",
+        "PyTorch's fused kernels",
+        "/d/rows.jsonl cc33",
+        "torch 2.13.0",
+        "rows a step",
+        "Not logged: learning rate, GPU utilisation, model FLOPs utilisation, gradient norm.",
+        "expert-cli train --manifest '/m/my experts/manifest.json' --base-model tiny "
+        "--set training.config.batch_size=4 --max-steps 40 --seed 42",
+    ):
+        assert words in shown.text
+    assert [attributes["title"] for tag, attributes in shown.tags if "height" in (attributes.get("style") or "")] == [
+        "1 to 10 tokens: 6 documents",
+        "10 to 20 tokens: 4 documents",
+    ]
+
+
+def test_several_runs_side_by_side(tmp_path: Path) -> None:
+    shown = page(tmp_path / "r.html", run_folder(tmp_path / "a"), run_folder(tmp_path / "b", steps=7))
+    (loss,) = [chart for chart in shown.charts if chart["title"] == "Loss"]
+    assert [(s["label"], s["colour"], len(s["x"])) for s in loss["series"]] == [
+        ("expert-tiny (a)", "--s1", 20),
+        ("expert-tiny (b)", "--s2", 7),
+    ]
+
+
+@pytest.mark.parametrize("runs", [0, MAX_RUNS + 1])
+def test_too_few_and_too_many(tmp_path: Path, runs: int) -> None:
+    with pytest.raises(InputError, match=f"{runs} runs: a report shows 1 to 6"):
+        write_report([tmp_path] * runs, tmp_path / "r.html")
+
+
+def test_nothing_of_a_run_becomes_markup(tmp_path: Path) -> None:
+    run = run_json()
+    run["config"] |= {"expert": EVIL, "manifest": EVIL, "model": {"name": EVIL}}
+    run["effects"] = [{"key": EVIL, "value": {EVIL: [EVIL]}, "status": EVIL, "effect": EVIL, "reason": EVIL}]
+    run |= {"started": EVIL, "kernels": {EVIL: {"used": EVIL, "reason": EVIL}}, "identity": {"tokenizer": EVIL}}
+    run["data"]["train"]["length"] = {EVIL: 1}
+    run["machine"] = {"system": EVIL, "gpus": [{"name": EVIL}], "versions": [[EVIL, EVIL]]}
+    runs = [run_folder(tmp_path / name, run) for name in ("a", "b")]
+    shown = page(tmp_path / "r.html", *runs)
+    plain = page(tmp_path / "p.html", run_folder(tmp_path / "c"), run_folder(tmp_path / "d"))
+    assert {tag for tag, _ in shown.tags} == {tag for tag, _ in plain.tags}
+    assert len(shown.scripts) == len(plain.scripts) == 3
+    assert shown.scripts[1:] == plain.scripts[1:]
+    assert not any(name.startswith("on") for _, attributes in shown.tags for name in attributes)
+    assert shown.text.count("{{ 7*7 }}") > 10
+    assert EVIL in shown.charts[0]["series"][0]["label"]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {},
+        {
+            "config": None,
+            "effects": {"a": 1},
+            "kernels": [1],
+            "data": "x",
+            "machine": {"gpus": 3, "versions": [1, [2]]},
+        },
+        {"config": {"origins": [1, ["a"]], "data": {"train": ["x"]}, "optim": 3}, "effects": [1, {}]},
+        {"data": {"train": {"histogram": {"counts": [0, 0], "edges": [1, 2, 3]}, "length": [], "rows": "many"}}},
+        {"data": {"train": {"histogram": {"counts": ["x"], "edges": [1, 2]}}}, "kernels": {"a": None}},
+        {"command": "expert-cli train -m x"},
+    ],
+)
+def test_runs_of_another_form(tmp_path: Path, run: dict[str, Any]) -> None:
+    shown = page(tmp_path / "r.html", run_folder(tmp_path / "old run", run))
+    assert "old run" in shown.text
+    assert "expert-cli train" in shown.text
+
+
+def test_a_run_without_any_line(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_bytes(b"\xff\n{")
+    assert page(tmp_path / "r.html", folder).charts == []
+
+
+def test_replaced_rows_are_named_in_the_command(tmp_path: Path) -> None:
+    run = run_json()
+    run["effects"] += [
+        {
+            "key": "training.dataset.path",
+            "value": "a/b",
+            "status": "not_used",
+            "reason": "the rows come from /d/rows.jsonl",
+        }
+    ]
+    run["config"]["data"]["validation"] = [{"path": "/d/valid.jsonl"}]
+    shown = page(tmp_path / "r.html", run_folder(tmp_path / "run", run))
+    assert "--base-model tiny --dataset /d/rows.jsonl --validation /d/valid.jsonl --set" in shown.text
+
+
+def test_long_series_become_means(tmp_path: Path) -> None:
+    data = read_run(run_folder(tmp_path / "run", steps=100))
+    steps, values = data.series(("tokens_per_s",), 10)
+    assert steps == [float(n) for n in range(10, 101, 10)]
+    assert values == [500.0] * 10
+    assert data.series(("loss",), 50)[1][0] == pytest.approx((2 + 1) / 2)
+    assert data.series(("nothing",), 50) == ([], [])
+
+
+def test_the_largest_report_is_small_and_loads_nothing(tmp_path: Path) -> None:
+    more = {"eval_loss": 0.123456789, "learning_rate": 1.23456789e-4, "mfu": 0.4, "grad_norm": 1.23456789}
+    gpu = {"gpu": {"utilization": 98.7654321}}
+    runs = [run_folder(tmp_path / str(n), steps=2000, **more, **gpu) for n in range(MAX_RUNS)]
+    to = tmp_path / "r.html"
+    shown = page(to, *runs)
+    assert to.stat().st_size < 1_500_000
+    assert len(shown.charts) == 8
+    assert not [tag for tag, attributes in shown.tags if "src" in attributes or "href" in attributes or tag == "link"]
+    assert "default-src 'none'" in next(a["content"] or "" for t, a in shown.tags if "http-equiv" in a)
+    links = {unescape(link) for link in re.findall(r"https?://[^\s\"')]+", to.read_text(encoding="utf-8"))}
+    assert links == {"https://github.com/leeoniya/uPlot"}
+
+
+def test_what_is_embedded_survives_the_removal_of_secrets() -> None:
+    for name in ("uplot.js", "uplot.css", "report.js", "report.css"):
+        assert redact(_part(name)) == _part(name)
+        assert "</script" not in _part(name)
+        assert "</style" not in _part(name)
+
+
+def test_secrets_of_a_run_are_not_shown(tmp_path: Path) -> None:
+    run = run_json(command="expert-cli train --dataset hf_abcdefghijklmnop1234")
+    shown = page(tmp_path / "r.html", run_folder(tmp_path / "run", run))
+    assert "--dataset ***" in shown.text

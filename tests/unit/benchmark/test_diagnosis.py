@@ -1,0 +1,252 @@
+"""Numbers -> verdict: one row a situation, borders from both sides; gains are bounds that follow from the shares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from expert_cli.benchmark.diagnosis import diagnose, trend
+from expert_cli.benchmark.evidence import Evidence, GpuFacts, Settings
+
+C = "training.config."
+CUDA = Settings(
+    device="cuda",
+    dataloader_num_workers=0,
+    dataloader_pin_memory=True,
+    packing="best_fit",
+    batch_size=8,
+    gradient_accumulation_steps=4,
+    checkpointing="off",
+    attention="sdpa",
+    torch_compile=True,
+    save_strategy="steps",
+    save_steps=100,
+    eval_strategy="steps",
+    eval_steps=50,
+)
+CPU = replace(CUDA, device="cpu", torch_compile=False)
+BUSY = GpuFacts(97, 600, 700, 1900, 1980, 66, 60_000, 140_000)
+
+
+def shares(data: float = 0.0, other: float = 0.0, **more: float) -> dict[str, float]:
+    rest = 1 - data - other - sum(more.values())
+    return {
+        "data": data,
+        "forward": 0.3 * rest,
+        "backward": 0.6 * rest,
+        "optimizer": 0.1 * rest,
+        "other": other,
+        **more,
+    }
+
+
+def on_gpu(gpu: GpuFacts = BUSY, settings: Settings = CUDA, **facts: Any) -> Evidence:
+    return Evidence(**{"gpu": gpu, "settings": settings, "cores": 16, "shares": shares(), **facts})
+
+
+def on_cpu(settings: Settings = CPU, **facts: Any) -> Evidence:
+    return Evidence(**{"settings": settings, "cores": 4, "shares": shares(), "process_cpu_percent": 380, **facts})
+
+
+def idling(utilization: float, **facts: Any) -> GpuFacts:
+    return replace(BUSY, utilization=utilization, **facts)
+
+
+HOT = {"thermal (driver)": 0.8}
+CASES: dict[str, tuple[Evidence, str, float | None]] = {
+    # evidence, verdict, bound of the first advice (0: no advice; None: advice without a bound)
+    "nothing runs": (Evidence(found=False), "no run", 0),
+    "nothing known": (Evidence(), "not enough data", 0),
+    "no step yet, GPU idles": (on_gpu(idling(0), shares={}), "not enough data", 0),
+    "no step times, GPU busy": (on_gpu(shares={}, tokens_per_s=(1.0,)), "compute-bound", 0),
+    "no step times, GPU idles on a busy disk": (on_gpu(idling(20), shares={}, disk_busy=0.9), "disk", 5.0),
+    "no step times, cores busy": (on_cpu(shares={}), "compute-bound", 0),
+    "60 % waiting": (on_gpu(idling(30), shares=shares(0.6)), "waiting for data", 2.5),
+    "GPU at 8 %": (on_gpu(idling(8), shares=shares(0.85)), "waiting for data", 1 / 0.15),
+    "waiting hidden behind a busy GPU": (on_gpu(idling(95), shares=shares(0.2)), "healthy", 0),
+    "waiting, utilisation not told (MIG)": (on_gpu(idling(None), shares=shares(0.25)), "waiting for data", 4 / 3),
+    "waiting, no NVML": (on_gpu(None, shares=shares(0.5)), "waiting for data", 2.0),
+    "waiting on a CPU": (on_cpu(shares=shares(0.3)), "waiting for data", 1 / 0.7),
+    "waiting just notable": (on_cpu(shares=shares(0.10)), "waiting for data", 1 / 0.9),
+    "waiting just not notable": (on_cpu(shares=shares(0.0999)), "healthy", 0),
+    "copying from pageable memory": (
+        on_gpu(idling(70), replace(CUDA, dataloader_pin_memory=False), shares=shares(0.05, host_to_device=0.2)),
+        "waiting for data",
+        4 / 3,
+    ),
+    "waiting for a busy disk": (on_gpu(idling(50), shares=shares(0.5), disk_busy=0.5), "disk", 2.0),
+    "waiting, disk not quite busy": (on_gpu(idling(50), shares=shares(0.5), disk_busy=0.49), "waiting for data", 2.0),
+    "swapping": (on_cpu(swap_in_mb_per_s=1.0), "disk", None),
+    "hardly swapping": (on_cpu(swap_in_mb_per_s=0.99), "healthy", 0),
+    "spilling outweighs all else": (
+        on_gpu(idling(30, throttles=HOT), shares=shares(0.6), spilled_mb=4_000),
+        "memory spilling to the host",
+        None,
+    ),
+    "a little shared memory is normal": (on_gpu(spilled_mb=63.0), "healthy", 0),
+    "shared memory just too much": (on_gpu(spilled_mb=64.0), "memory spilling to the host", None),
+    "checkpoints": (on_gpu(idling(80), run_shares=shares(checkpoint=0.2)), "checkpointing", 1 / 0.85),
+    "checkpoint in the window only": (
+        on_gpu(idling(60), shares=shares(checkpoint=0.4), run_shares=shares(checkpoint=0.02)),
+        "healthy",
+        0,
+    ),
+    "checkpoints each epoch": (
+        on_gpu(settings=replace(CUDA, save_strategy="epoch"), shares=shares(checkpoint=0.2)),
+        "checkpointing",
+        1.25,
+    ),
+    "evaluation": (on_gpu(shares=shares(eval=0.4)), "evaluation", 1 / 0.7),
+    "evaluation each epoch": (
+        on_gpu(settings=replace(CUDA, eval_strategy="epoch"), shares=shares(eval=0.4)),
+        "evaluation",
+        1.25,
+    ),
+    "evaluation before waiting, the larger wins": (on_cpu(shares=shares(0.2, eval=0.3)), "evaluation", 1 / 0.775),
+    "waiting before evaluation, the larger wins": (on_cpu(shares=shares(0.3, eval=0.2)), "waiting for data", 1 / 0.7),
+    "hot, clock down by a quarter": (
+        on_gpu(idling(100, clock_mhz=1500, top_clock_mhz=2000, throttles=HOT)),
+        "thermal or power limit",
+        4 / 3,
+    ),
+    "power cap, clock down by a tenth": (
+        on_gpu(idling(100, clock_mhz=1800, top_clock_mhz=2000, throttles={"power cap": 1.0})),
+        "thermal or power limit",
+        2000 / 1800,
+    ),
+    "power cap at full load costs little": (
+        on_gpu(idling(100, clock_mhz=1850, top_clock_mhz=2000, throttles={"power cap": 1.0})),
+        "healthy",
+        0,
+    ),
+    "hot from the start: no full clock to compare with": (
+        on_gpu(idling(100, clock_mhz=1500, top_clock_mhz=1500, throttles=HOT)),
+        "thermal or power limit",
+        None,
+    ),
+    "hot in under half of the samples": (
+        on_gpu(idling(100, clock_mhz=1500, top_clock_mhz=2000, throttles={"thermal (driver)": 0.49})),
+        "healthy",
+        0,
+    ),
+    "clocks set by the user are no limit": (
+        on_gpu(idling(100, clock_mhz=1500, top_clock_mhz=2000, throttles={"clocks set by user": 1.0})),
+        "healthy",
+        0,
+    ),
+    "GPU idles, nothing waits": (on_gpu(idling(40)), "launch-bound", 2.5),
+    "GPU idles just notably": (on_gpu(idling(90)), "launch-bound", 1 / 0.9),
+    "GPU idles just not notably": (on_gpu(idling(90.1)), "healthy", 0),
+    "program around the steps, no NVML": (on_gpu(None, shares=shares(other=0.25)), "launch-bound", 0),
+    "busy GPU, small kernels": (on_gpu(idling(99, power_w=200)), "launch-bound", None),
+    "busy GPU, low power, good MFU": (on_gpu(idling(99, power_w=200), mfu=0.4), "healthy", 0),
+    "cores without work": (on_cpu(process_cpu_percent=120), "launch-bound", 0),
+    "half of the hardware threads": (on_cpu(process_cpu_percent=200), "healthy", 0),
+    "cores taken by others": (on_cpu(process_cpu_percent=120, machine_cpu_percent=98), "healthy", 0),
+    "padding": (on_gpu(settings=replace(CUDA, packing="off"), padding_share=0.5), "compute-bound", 2.0),
+    "padding just not notable": (
+        on_gpu(settings=replace(CUDA, packing="off"), padding_share=0.0999),
+        "healthy",
+        0,
+    ),
+    "recomputing with memory free": (on_gpu(settings=replace(CUDA, checkpointing="all")), "compute-bound", 1 / 0.7),
+    "recomputing because memory is short": (
+        on_gpu(idling(97, memory_mb=71_000), replace(CUDA, checkpointing="all")),
+        "healthy",
+        0,
+    ),
+    "eager attention": (on_gpu(settings=replace(CUDA, attention="eager")), "compute-bound", None),
+    "all well": (on_gpu(mfu=0.45), "healthy", 0),
+    "all well on a CPU": (on_cpu(), "healthy", 0),
+    "steps alone are known": (Evidence(shares=shares()), "compute-bound", 0),
+}
+
+
+@pytest.mark.parametrize(("evidence", "name", "bound"), CASES.values(), ids=CASES.keys())
+def test_verdicts(evidence: Evidence, name: str, bound: float | None) -> None:
+    verdict = diagnose(evidence)
+    assert verdict.name == name, verdict
+    assert verdict.evidence
+    assert len(verdict.advice) <= 2
+    if bound == 0 and name not in ("launch-bound", "compute-bound"):
+        assert verdict.advice == ()
+    elif bound:
+        assert verdict.advice[0].at_most == pytest.approx(bound)
+    elif bound is None:
+        assert verdict.advice
+        assert all(advice.at_most is None for advice in verdict.advice)
+
+
+CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
+    "two workers first": (on_gpu(idling(30), shares=shares(0.6)), [{f"{C}dataloader_num_workers": "2"}]),
+    "then twice as many": (
+        on_cpu(replace(CPU, dataloader_num_workers=1), shares=shares(0.6)),
+        [{f"{C}dataloader_num_workers": "2"}],
+    ),
+    "no more workers than cores": (on_cpu(replace(CPU, dataloader_num_workers=3), shares=shares(0.6)), []),
+    "no worker on two cores beyond one": (on_cpu(shares=shares(0.6), cores=2), [{f"{C}dataloader_num_workers": "1"}]),
+    "faster disk": (
+        on_gpu(idling(50), shares=shares(0.5), disk_busy=0.9),
+        [{"--stage": "DIR"}, {f"{C}dataloader_num_workers": "2"}],
+    ),
+    "half of the batch, twice the accumulation": (
+        on_gpu(spilled_mb=900.0),
+        [{f"{C}batch_size": "4", f"{C}gradient_accumulation_steps": "8"}, {f"{C}gradient_checkpointing": "true"}],
+    ),
+    "a batch of one can only recompute": (
+        on_gpu(settings=replace(CUDA, batch_size=1), spilled_mb=900.0),
+        [{f"{C}gradient_checkpointing": "true"}],
+    ),
+    "rarer checkpoints": (on_cpu(shares=shares(checkpoint=0.5)), [{f"{C}save_steps": "400"}]),
+    "rarer or smaller evaluations": (
+        on_cpu(shares=shares(eval=0.5)),
+        [{f"{C}eval_steps": "200"}, {"--validation": "PATH"}],
+    ),
+    "a larger batch, then compiling": (
+        on_gpu(idling(40), replace(CUDA, torch_compile=False)),
+        [{f"{C}batch_size": "16", f"{C}gradient_accumulation_steps": "2"}, {f"{C}torch_compile": "true"}],
+    ),
+    "no larger batch where memory is short": (
+        on_gpu(idling(40, memory_mb=100_000), replace(CUDA, torch_compile=False)),
+        [{f"{C}torch_compile": "true"}],
+    ),
+    "nothing to invent for unknown settings": (on_gpu(idling(40), Settings()), []),
+}
+
+
+@pytest.mark.parametrize(("evidence", "changes"), CHANGES.values(), ids=CHANGES.keys())
+def test_advice(evidence: Evidence, changes: list[dict[str, str]]) -> None:
+    assert [dict(advice.changes) for advice in diagnose(evidence).advice] == changes
+
+
+def test_advice_reads_as_something_to_type() -> None:
+    (advice,) = diagnose(on_gpu(idling(30), shares=shares(0.6))).advice
+    assert str(advice).startswith("--set training.config.dataloader_num_workers=2  at most 2.50x: ")
+
+
+def test_words_and_value_agree_on_few_cores() -> None:
+    (advice,) = diagnose(on_cpu(shares=shares(0.6), cores=2)).advice
+    assert dict(advice.changes) == {f"{C}dataloader_num_workers": "1"}
+    assert "1 instead of 0 workers" in advice.why
+
+
+@pytest.mark.parametrize(
+    ("rates", "change"),
+    [
+        pytest.param((100.0,) * 5, None, id="too few"),
+        pytest.param((100.0,) * 6, 0.0, id="steady"),
+        pytest.param((100.0, 100.0, 90.0, 90.0, 50.0, 50.0), -0.5, id="falling"),
+        pytest.param((0.0,) * 9, None, id="nothing"),
+    ],
+)
+def test_trend(rates: tuple[float, ...], change: float | None) -> None:
+    assert trend(rates) == change
+
+
+def test_a_falling_speed_and_busy_neighbours_are_told() -> None:
+    rates = (100.0, 100.0, 90.0, 85.0, 80.0, 80.0)
+    told = diagnose(on_cpu(tokens_per_s=rates, process_cpu_percent=200, machine_cpu_percent=100)).evidence
+    assert "tokens/s fell by 20% while it was watched" in told
+    assert "other programs keep 2.0 of 4 cores busy" in told

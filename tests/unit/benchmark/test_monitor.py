@@ -1,0 +1,249 @@
+"""Watching real processes that write metrics as a training does; only the GPU is a double."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.benchmark import monitor, sampling, view
+from expert_cli.benchmark.gauges import main_gpu, sparkline
+from expert_cli.benchmark.sampling import Sample, Sampler
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.gpu import GpuSample
+from expert_cli.paths import RunPaths
+from expert_cli.runlock import hold
+
+WRITER = """
+import json, sys, time
+path, lines, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+shares = {"data": 0.7, "forward": 0.1, "backward": 0.2}
+with open(path, "a", encoding="utf-8") as file:
+    for step in range(1, lines + 1):
+        until = time.monotonic() + pause
+        while time.monotonic() < until: pass
+        row = {"step": step, "time": 1e9 - step, "seconds": pause * step, "loss": 2.0, "tokens_per_s": 1000.0}
+        row["step_time_shares"] = shares
+        file.write(json.dumps(row) + "\\n"); file.flush()
+"""
+
+
+def gpu_sample(index: int = 0, utilization: float | None = 50.0, problem: str = "") -> GpuSample:
+    return GpuSample(index, "Test", utilization, 1000.0, 8000.0, 60.0, 100.0, 200.0, 1500.0, ("power cap",), problem)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    children = []
+
+    def start(lines: int, pause: float) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", WRITER, str(tmp_path / "metrics.jsonl"), str(lines), str(pause)]
+        children.append(subprocess.Popen(command))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+def run_folder(folder: Path, *lines: dict[str, Any], device: str = "cpu") -> RunPaths:
+    paths = RunPaths(folder)
+    config = {"compute": {"device": device}, "loader": {"num_workers": 0}}
+    paths.run_json.write_text(json.dumps({"config": config, "machine": {"cores": 4}}), encoding="utf-8")
+    paths.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return paths
+
+
+def watch(
+    target: monitor.Target, duration: float = 0.4, gpus: Sequence[GpuSample] = (), **more: Any
+) -> monitor.Watched:
+    show = more.pop("show", lambda _: None)
+    return monitor.watch(target, duration, 0.1, show, more.pop("ask", lambda: gpus))
+
+
+def test_a_run_that_ends_while_it_is_watched(tmp_path: Path, writer: Callable[..., Any]) -> None:
+    paths = run_folder(tmp_path)
+    child = writer(12, 0.05)
+    seen = watch(monitor.Target(paths, child.pid), duration=30.0)
+    document = seen.as_json()
+    assert document["ended"]
+    assert document["seconds"] < 20
+    assert len(seen.earlier) + len(seen.lines) == 12
+    assert document["tokens_per_s"] == {"mean": 1000.0, "min": 1000.0, "max": 1000.0}
+    assert document["step_time_shares"]["data"] == pytest.approx(0.7)
+    assert document["verdict"] == "waiting for data"
+    assert document["advice"][0]["changes"] == {"training.config.dataloader_num_workers": "2"}
+    assert document["process"]["cpu_percent"]["max"] > 5
+    assert document["process"]["rss_mb"]["max"] > 1
+    assert any("the run ended after" in note for note in document["notes"])
+
+
+def test_the_end_is_also_told_by_complete(tmp_path: Path) -> None:
+    paths = run_folder(tmp_path, {"step": 1, "loss": 2.0, "seconds": 1})
+
+    def finish(seen: monitor.Watched) -> None:
+        paths.complete.touch()
+
+    seen = watch(monitor.Target(paths, None), duration=30.0, show=finish)
+    assert (seen.ended, len(seen.samples)) == (True, 2)
+
+
+def test_a_run_that_is_over_is_judged_by_its_metrics(tmp_path: Path) -> None:
+    logged = {"utilization": 35.0, "memory_mb": 900.0, "power_w": None}
+    rows = [
+        {"step": n, "loss": 1.0, "seconds": n, "gpu": logged, "step_time_shares": {"data": 0.6, "other": 0.4}}
+        for n in (1, 2)
+    ]
+    paths = run_folder(tmp_path, *rows, device="cuda")
+    paths.complete.touch()
+    document = watch(monitor.find_run(tmp_path), duration=60.0).as_json()
+    assert (document["samples"], document["gpu"], document["machine"]) == (0, None, None)
+    assert (document["verdict"], document["evidence"][1]) == ("waiting for data", "the GPU idles 65% of the time")
+    assert document["notes"] == ["the run is over: judged by what it logged"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff{", b'{"step": 1, "loss"', b"[]\nnull\n"])
+def test_metrics_that_say_nothing(tmp_path: Path, content: bytes) -> None:
+    paths = run_folder(tmp_path)
+    paths.metrics.write_bytes(content)
+    document = watch(monitor.Target(paths, None), duration=0.2).as_json()
+    assert (document["verdict"], document["tokens_per_s"], document["step_time_shares"]) == (
+        "not enough data",
+        None,
+        None,
+    )
+    assert document["machine"]["ram_used_mb"]["mean"] > 0
+
+
+def test_earlier_steps_are_judged_where_none_is_logged_now(tmp_path: Path) -> None:
+    rows = [
+        {"step": n, "loss": 1.0, "seconds": n, "step_time_shares": {"eval": 0.5, "forward": 0.5}} for n in range(1, 40)
+    ]
+    document = watch(monitor.Target(run_folder(tmp_path, *rows), None), duration=0.2).as_json()
+    assert document["verdict"] == "evaluation"
+    assert "no step was logged while it was watched; 39 steps were logged before" in document["notes"]
+
+
+def test_a_gpu_that_is_lost_and_one_that_vanishes(tmp_path: Path) -> None:
+    looks = iter(
+        [[gpu_sample(0), gpu_sample(1)], [gpu_sample(0, problem="GPU is lost"), gpu_sample(1)], [gpu_sample(0, None)]]
+    )
+    seen = watch(monitor.Target(run_folder(tmp_path), None), duration=0.3, ask=lambda: next(looks, []))
+    notes = seen.as_json()["notes"]
+    assert [note for note in notes if note.startswith("GPU")] == [
+        "GPU 0: GPU is lost",
+        "GPU 0 does not tell its utilisation (one in MIG mode hides it)",
+        "GPU 1 answers no more",
+    ]
+
+
+def test_of_several_gpus_the_busiest_is_looked_at(tmp_path: Path) -> None:
+    samples = [Sample(1.0, (gpu_sample(0, 1.0), gpu_sample(1, 90.0)))]
+    assert [main_gpu(samples), main_gpu(samples, 0), main_gpu(samples, 7), main_gpu([])] == [1, 0, 1, None]
+    document = monitor.Watched(monitor.Target(run_folder(tmp_path), None), samples=samples).as_json()
+    assert document["gpu"]["index"] == 1
+    assert document["gpu"]["utilization"] == {"mean": 90.0, "min": 90.0, "max": 90.0}
+
+
+def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
+    def interrupt(seen: monitor.Watched) -> None:
+        if len(seen.samples) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    seen = watch(monitor.Target(run_folder(tmp_path), None), duration=30.0, show=interrupt)
+    assert (seen.interrupted, len(seen.samples)) == (True, 2)
+    assert seen.as_json()["samples"] == 2
+
+
+def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10**9, 0, -(10**6)))
+    monkeypatch.setattr(time, "time", lambda: float(next(clock)))
+    seen = watch(monitor.Target(run_folder(tmp_path), None), duration=0.3)
+    assert len(seen.samples) == 3
+    assert seen.samples[-1].seconds == pytest.approx(0.3, abs=0.2)
+    assert all((sample.disk_read_mb_per_s or 0) >= 0 for sample in seen.samples)
+
+
+def test_a_process_that_is_gone_before_the_first_look(tmp_path: Path, writer: Callable[..., Any]) -> None:
+    child = writer(1, 0.0)
+    child.wait()
+    seen = watch(monitor.Target(run_folder(tmp_path), child.pid), duration=30.0)
+    assert (seen.ended, len(seen.samples)) == (True, 1)
+
+
+def test_cpu_of_children_is_counted(writer: Callable[..., Any]) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"],
+        start_new_session=True,
+    )
+    try:
+        time.sleep(0.3)
+        sampler = Sampler(parent.pid, lambda: ())
+        time.sleep(0.5)
+        sample = sampler.take()
+        assert sample.cpu_percent is not None
+        assert sample.cpu_percent > 10
+    finally:
+        import psutil
+
+        for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
+            child.kill()
+        parent.wait()
+
+
+def test_the_busiest_disk_counts() -> None:
+    before = {"busy of a": 10.0, "busy of b": 50.0, "disk_read_mb_per_s": 5.0}
+    now = {"busy of a": 11.0, "busy of b": 50.2, "busy of c": 99.0, "disk_read_mb_per_s": 9.0}
+    assert sampling._rates(before, now, 2.0) == {"disk_busy": 0.5, "disk_read_mb_per_s": 2.0}
+    assert sampling._rates(before, now, 0.0) == {}
+
+
+def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with pytest.raises(EnvironmentProblem, match="no training runs"):
+        monitor.find_run(None)
+    with pytest.raises(InputError, match="no such folder"):
+        monitor.find_run(tmp_path / "none")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    run_folder(folder)
+    assert monitor.find_run(folder).pid is None
+    with hold(folder):
+        found = [monitor.find_run(None), monitor.find_run(folder)]
+    assert all(target.pid is not None and target.paths.output == folder.resolve() for target in found)
+
+
+def test_what_a_terminal_shows(tmp_path: Path) -> None:
+    paths = run_folder(tmp_path, {"step": 3, "loss": 1.5, "tokens_per_s": 900.0, "seconds": 3.0})
+    seen = watch(monitor.Target(paths, None), duration=0.2, gpus=[gpu_sample()])
+    assert view.words(seen).endswith(" s  step 3  loss 1.500  900 tokens/s")
+    assert view.figures(seen).startswith("GPU 50 %  GPU memory 1,000 MB  GPU temperature 60 °C")
+    table = view.rows(seen)
+    assert ["GPU", "50 %", "50 %", "50 %", "50 %", "██"] in table
+    assert {len(row) for row in table} == {6}
+    told = view.summary(seen.as_json())
+    assert "verdict: not enough data" in told
+    assert "GPU power" in told
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [
+        pytest.param([], "", id="nothing"),
+        pytest.param([0.0, 0.0], "▁▁", id="zeros"),
+        pytest.param([0.0, 50.0, 100.0], "▁▅█", id="from zero"),
+        pytest.param([1.0] * 30, "█" * 20, id="the newest"),
+    ],
+)
+def test_sparkline(values: list[float], drawn: str) -> None:
+    assert sparkline(values) == drawn

@@ -1,0 +1,111 @@
+"""Packed documents attend within themselves alone: every back end, several architectures, and a leak is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
+
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.model import attention, isolation
+from expert_cli.runconfig import Layout
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 384,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
+LENGTHS = (5, 1, 9, 3)
+BACKENDS: dict[str, Layout] = {"documents": "flat", "sdpa": "rows", "eager": "rows"}
+
+
+def mistral() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=4))
+
+
+MODELS = {"llama": tiny.tiny_model, "qwen3": lambda: tiny.tiny_model("qwen3"), "mistral, window 4": mistral}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize(("backend", "layout"), BACKENDS.items())
+def test_packed_logits_are_those_of_the_documents_alone(make: Any, backend: str, layout: Layout) -> None:
+    model = make().eval()
+    ids = torch.randint(384, (1, sum(LENGTHS)), generator=torch.Generator().manual_seed(1))
+    positions = torch.cat([torch.arange(n) for n in LENGTHS])[None]
+    starts = torch.tensor([0, *torch.tensor(LENGTHS).cumsum(0).tolist()], dtype=torch.int32)
+    with torch.no_grad():
+        alone = torch.cat([model(input_ids=part).logits for part in ids.split(LENGTHS, 1)], 1)
+        attention.use(model, backend)
+        extra = attention.borders(starts, max(LENGTHS)) if layout == "flat" else {}
+        packed = model(input_ids=ids, position_ids=positions, use_cache=False, **extra).logits
+    torch.testing.assert_close(packed, alone, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("lengths", [None, [4, 8]], ids=["from the borders", "as a list"])
+def test_gradients_of_one_document_stay_in_it(lengths: list[int] | None) -> None:
+    q, k, v = (torch.randn(1, 2, 12, 8, requires_grad=True) for _ in range(3))
+    starts = torch.tensor([0, 4, 12], dtype=torch.int32)
+    settings = {"cu_seq_lens_q": starts, "document_lengths": lengths}
+    out, _ = attention.documents_attention(torch.nn.Module(), q, k, v, None, **settings)
+    out[:, 4:].sum().backward()
+    for tensor in (q, k, v):
+        assert not tensor.grad[:, :, :4].any()
+        assert tensor.grad[:, :, 4:].abs().sum() > 0 or tensor is q
+
+
+@pytest.mark.parametrize(("backend", "layout"), BACKENDS.items())
+def test_isolation_is_measured_and_holds(backend: str, layout: Layout) -> None:
+    model = tiny.tiny_model().train()
+    attention.use(model, backend)
+    found = isolation.measure(model, layout)
+    assert found.holds
+    assert found.difference < 1e-5
+    assert found.leak > 0.1
+    assert model.training
+    isolation.require(found, backend)
+
+
+def test_a_leaking_back_end_is_refused_with_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leaky(module: Any, query: Any, key: Any, value: Any, mask: Any, **settings: Any) -> Any:
+        settings |= {"document_lengths": [query.shape[2]]}
+        return attention.documents_attention(module, query, key, value, mask, **settings)
+
+    model = tiny.tiny_model()
+    attention.use(model, "documents")
+    monkeypatch.setitem(attention.AttentionInterface._global_mapping, attention.NAMES["documents"], leaky)
+    found = isolation.measure(model, "flat")
+    assert not found.holds
+    with pytest.raises(EnvironmentProblem, match="documents: packed documents are not what they are alone") as caught:
+        isolation.require(found, "documents")
+    assert f"{found.difference:.3g}" in caught.value.message
+    assert "use_sdpa" in caught.value.hint
+
+
+def test_isolation_in_bfloat16_tells_rounding_from_a_leak() -> None:
+    model = tiny.tiny_model().to(torch.bfloat16)
+    attention.use(model, "documents")
+    found = isolation.measure(model, "flat", autocast=torch.bfloat16)
+    assert found.holds
+    assert found.difference < isolation.SHARE_OF_A_LEAK * found.leak
+
+
+def test_architectures_that_need_more_than_we_do_keep_their_own() -> None:
+    torch.manual_seed(0)
+    assert "caps attention scores" in attention.why_not(Gemma2ForCausalLM(Gemma2Config(**SHAPE)))
+    assert attention.why_not(tiny.tiny_model()) == ""
+
+
+def test_generation_has_its_own_attention_for_a_while() -> None:
+    model = tiny.tiny_model()
+    attention.use(model, "documents")
+    with attention.plain_attention(model):
+        assert model.config._attn_implementation == "sdpa"
+    assert model.config._attn_implementation == attention.NAMES["documents"]

@@ -1,0 +1,48 @@
+"""NF4 weights that are unpacked once give the same numbers, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from bitsandbytes.nn import Linear4bit
+
+from expert_cli.data.batches import Collator
+from expert_cli.model.adapter import attach
+from expert_cli.model.copies import copy_bytes, unpack
+from expert_cli.model.loss import CausalLoss
+from expert_cli.model.quantise import load_base
+from expert_cli.runconfig import AdapterConfig, AdapterType
+
+
+def loss_and_gradients(
+    folder: Path, adapter: AdapterType, dtype: torch.dtype, *, copy: bool
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    base = load_base(folder, quantization="int4", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
+    packed = [m for m in base.modules() if isinstance(m, Linear4bit)]
+    if copy:
+        assert copy_bytes(base) == sum(2 * m.in_features * m.out_features for m in packed)
+        assert unpack(base, dtype) == len(packed) == 14
+        assert not any(isinstance(m, Linear4bit) for m in base.modules())
+    torch.manual_seed(0)
+    config = AdapterConfig(adapter, 4, 8.0, 0.0, ("all-linear",), ())
+    model = attach(base, config)
+    ids = torch.arange(5, 25)
+    batch = Collator(0, "rows")([{"input_ids": ids, "labels": ids, "position_ids": torch.arange(20)}])
+    batch.pop("real_tokens")
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        loss = CausalLoss(model)(**batch)
+    loss.backward()
+    return loss.detach(), [p.grad for p in model.parameters() if p.requires_grad]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("adapter", ["lora", "dora"])
+def test_loss_and_gradients_are_bitwise_the_same(tmp_path: Path, adapter: AdapterType, dtype: torch.dtype) -> None:
+    folder = tiny.tiny_model_folder(tmp_path, dtype=torch.bfloat16)
+    packed_loss, packed = loss_and_gradients(folder, adapter, dtype, copy=False)
+    copied_loss, copied = loss_and_gradients(folder, adapter, dtype, copy=True)
+    assert torch.equal(packed_loss, copied_loss)
+    assert all(torch.equal(a, b) for a, b in zip(packed, copied, strict=True))

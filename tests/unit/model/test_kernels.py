@@ -1,0 +1,105 @@
+"""The kernel plan: asked x available, with the reason; no GPU is never an error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tiny
+from bitsandbytes.nn import Linear4bit
+
+from expert_cli.machine import Gpu, Machine
+from expert_cli.model import kernels
+from expert_cli.model.kernels import kernel_plan, settle
+from expert_cli.model.quantise import load_base
+from expert_cli.runconfig import ComputeConfig, ModelConfig
+
+MODEL = ModelConfig("m", "", "int4", "", ())
+CPU = ComputeConfig("cpu", "bf16", False, "fused", "off", False, False, "inductor", "default", "auto", "auto", "fit")
+HERE = Machine("Linux", 2, 2**34, (), True, "", ())
+H200 = Machine("Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), True, "13.0", ())
+T4 = Machine("Linux", 8, 2**35, (Gpu("Tesla T4", 2**34, (7, 5)),), False, "13.0", ())
+GPU = replace(CPU, device="cuda")
+
+ATTENTION = {
+    "CPU": (CPU, HERE, (), "documents", "flat", "no mask"),
+    "CPU, flash asked": (replace(CPU, attention="flash"), HERE, ("flash_attn",), "documents", "flat", "needs a GPU"),
+    "eager asked": (replace(CPU, attention="eager"), HERE, (), "eager", "rows", "as asked"),
+    "GPU": (GPU, H200, (), "varlen", "flat", "FlashAttention inside PyTorch"),
+    "GPU, flash asked and there": (
+        replace(GPU, attention="flash"),
+        H200,
+        ("flash_attn",),
+        "flash_attention_2",
+        "flat",
+        "as asked",
+    ),
+    "GPU, flash asked and missing": (
+        replace(GPU, attention="flash"),
+        H200,
+        (),
+        "varlen",
+        "flat",
+        "flash-attn is not installed",
+    ),
+    "GPU in fp32": (replace(GPU, dtype="fp32"), H200, (), "documents", "flat", "fp32"),
+    "older than Ampere": (replace(GPU, dtype="fp16"), T4, (), "documents", "flat", "older than Ampere"),
+}
+
+
+@pytest.mark.parametrize(
+    ("compute", "machine", "packages", "name", "layout", "why"), ATTENTION.values(), ids=ATTENTION.keys()
+)
+def test_attention_is_the_best_that_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+    compute: ComputeConfig,
+    machine: Machine,
+    packages: tuple[str, ...],
+    name: str,
+    layout: str,
+    why: str,
+) -> None:
+    monkeypatch.setattr(kernels, "has_package", lambda package: package in packages)
+    plan = kernel_plan(compute, MODEL, machine)
+    assert (plan.attention, plan.layout, plan.lines["attention"].used) == (name, layout, name)
+    assert why in plan.lines["attention"].reason
+
+
+@pytest.mark.parametrize(("packages", "fused"), [((), False), (("liger_kernel",), True)], ids=["missing", "there"])
+def test_fused_kernels_need_a_gpu_and_the_package(
+    monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], fused: bool
+) -> None:
+    monkeypatch.setattr(kernels, "has_package", lambda package: package in packages)
+    assert kernel_plan(GPU, MODEL, H200).fused is fused
+    assert kernel_plan(replace(GPU, fused_kernels="off"), MODEL, H200).fused is False
+    assert kernel_plan(CPU, MODEL, HERE).fused is False
+
+
+COPIES = {
+    "auto with room": ("auto", 2**40, True),
+    "auto without": ("auto", 1000, False),
+    "always": ("always", 0, True),
+    "never": ("never", 2**40, False),
+}
+
+
+@pytest.mark.parametrize(("asked", "free", "copied"), COPIES.values(), ids=COPIES.keys())
+def test_the_copy_is_made_where_it_is_asked_or_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, free: int, copied: bool
+) -> None:
+    monkeypatch.setattr(kernels, "_free_bytes", lambda _: free)
+    compute = replace(CPU, dequantized_copy=asked)
+    model = load_base(
+        tiny.tiny_model_folder(tmp_path),
+        quantization="int4",
+        dtype=kernels.DTYPES["bf16"],
+        device="cpu",
+        attention="sdpa",
+        rope_scaling={},
+    )
+    plan = settle(kernel_plan(compute, MODEL, HERE), model, compute)
+    assert plan.copy is copied
+    assert any(isinstance(module, Linear4bit) for module in model.modules()) is not copied
+    assert (plan.lines["copy"].used == "bf16") is copied
+    assert model.config._attn_implementation == "expert_documents"

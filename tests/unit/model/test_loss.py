@@ -1,0 +1,100 @@
+"""The loss without logits is the loss with them, value and gradient, in every number of chunks."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import tiny
+import torch
+from peft import LoraConfig, get_peft_model
+from torch.nn.functional import cross_entropy
+from transformers import Gemma2Config, Gemma2ForCausalLM
+
+from expert_cli.data.batches import Collator
+from expert_cli.model import attention
+from expert_cli.model.loss import CausalLoss, can_skip_logits, head_loss
+
+VOCABULARY, HIDDEN, ROWS = 97, 16, 23
+
+
+def parts() -> tuple[torch.Tensor, torch.nn.Linear, torch.Tensor]:
+    torch.manual_seed(0)
+    hidden = torch.randn(ROWS, HIDDEN, requires_grad=True)
+    head = torch.nn.Linear(HIDDEN, VOCABULARY, bias=True).requires_grad_(False)
+    return hidden, head, torch.randint(VOCABULARY, (ROWS,))
+
+
+@pytest.mark.parametrize("chunk_bytes", [4 * VOCABULARY * n for n in (16, 22, 23, 1000)])
+def test_chunks_do_not_change_value_or_gradient(chunk_bytes: int) -> None:
+    hidden, head, targets = parts()
+    expected = cross_entropy(head(hidden), targets, reduction="sum")
+    (3 * expected).backward()
+    gradient, hidden.grad = hidden.grad.clone(), None
+    loss = head_loss(hidden, head, targets, chunk_bytes)
+    (3 * loss).backward()
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(hidden.grad, gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_the_sum_is_made_in_fp32() -> None:
+    torch.manual_seed(0)
+    hidden = torch.randn(4096, HIDDEN, dtype=torch.bfloat16)
+    head = torch.nn.Linear(HIDDEN, VOCABULARY, bias=False, dtype=torch.bfloat16).requires_grad_(False)
+    targets = torch.randint(VOCABULARY, (4096,))
+    exact = cross_entropy(head(hidden).double(), targets, reduction="sum")
+    loss = head_loss(hidden, head, targets, 4 * VOCABULARY * 16)
+    assert loss.dtype == torch.float32
+    assert abs(float(loss) / float(exact) - 1) < 1e-5
+
+
+def test_nothing_to_train_is_zero_with_a_gradient_of_zero() -> None:
+    hidden, head, _ = parts()
+    loss = head_loss(hidden[:0], head, torch.empty(0, dtype=torch.int64))
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert not hidden.grad.any()
+
+
+def packs() -> list[dict[str, torch.Tensor]]:
+    random = torch.Generator().manual_seed(2)
+    made = []
+    for lengths in ((6, 4), (9,)):
+        ids = torch.randint(384, (sum(lengths),), generator=random)
+        positions = torch.cat([torch.arange(n) for n in lengths])
+        labels = torch.where(positions < 2, -100, ids)
+        made.append({"input_ids": ids, "labels": labels, "position_ids": positions})
+    return made
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+@pytest.mark.parametrize(("backend", "layout"), [("documents", "flat"), ("eager", "rows")])
+def test_packed_loss_is_the_sum_over_the_documents(architecture: tiny.Architecture, backend: str, layout: str) -> None:
+    base = tiny.tiny_model(architecture)
+    expected = 0.0
+    for pack in packs():
+        borders = [*(pack["position_ids"] == 0).nonzero().flatten().tolist(), len(pack["input_ids"])]
+        for begin, end in itertools.pairwise(borders):
+            logits = base(input_ids=pack["input_ids"][None, begin:end]).logits[0, :-1]
+            expected += float(cross_entropy(logits, pack["labels"][begin + 1 : end], reduction="sum"))
+    model = get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"]))
+    attention.use(base, backend)
+    batch = Collator(0, layout)(packs())  # type: ignore[arg-type]
+    batch.pop("real_tokens")
+    losses = [float(CausalLoss(model, full_logits=full)(**batch)) for full in (False, True)]
+    assert losses == pytest.approx([expected, expected], rel=1e-5)
+
+
+def test_heads_that_are_more_than_a_product_keep_their_logits() -> None:
+    plain = get_peft_model(tiny.tiny_model(), LoraConfig(r=2, target_modules=["q_proj"]))
+    assert can_skip_logits(plain) == ""
+    trained = get_peft_model(
+        tiny.tiny_model(tie_word_embeddings=False), LoraConfig(r=2, target_modules=["q_proj", "lm_head"])
+    )
+    assert "head itself" in can_skip_logits(trained)
+    shape = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "head_dim": 8}
+    capped = Gemma2ForCausalLM(Gemma2Config(**shape, num_attention_heads=2, num_key_value_heads=1))
+    assert "final_logit_softcapping" in can_skip_logits(
+        get_peft_model(capped, LoraConfig(r=2, target_modules=["q_proj"]))
+    )

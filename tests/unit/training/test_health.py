@@ -1,0 +1,190 @@
+"""Sick runs end within a step, and name it; cut-off layers are found; clocks and schedules of saving are exact."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from peft import LoraConfig, get_peft_model
+
+from expert_cli.errors import TrainingFailed
+from expert_cli.training.clock import PHASES, PhaseClock
+from expert_cli.training.figures import Figures
+from expert_cli.training.flops import flops, peak_flops
+from expert_cli.training.gradients import Gradients
+from expert_cli.training.progress import Progress
+from expert_cli.training.saves import Saves
+
+
+def adapted(**settings: Any) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return get_peft_model(tiny.tiny_model(), LoraConfig(r=2, target_modules=["q_proj", "v_proj"], **settings))
+
+
+def figures(gradients: Gradients | None = None, *, scaled: bool = False) -> Figures:
+    return Figures(Progress(), gradients or Gradients([]), lambda step: f"documents of step {step}", scaled=scaled)
+
+
+SICK = {
+    "nan loss": (math.nan, 1.0, "the loss of step 1 is nan; documents of step 0"),
+    "infinite loss": (math.inf, 1.0, "the loss of step 1 is inf"),
+    "nan gradients": (1.0, math.nan, "the gradient norm of step 1 is nan"),
+    "infinite gradients": (1.0, math.inf, "the gradient norm of step 1 is inf"),
+    "loss of zero": (0.0, 1.0, "the loss of step 1 is exactly 0.0; documents of step 0"),
+}
+
+
+@pytest.mark.parametrize(("loss", "norm", "message"), SICK.values(), ids=SICK.keys())
+def test_a_sick_step_ends_the_run_and_is_named(loss: float, norm: float, message: str) -> None:
+    with pytest.raises(TrainingFailed) as caught:
+        figures().put(torch.tensor([loss, norm]))
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+def test_fp16_skips_a_step_whose_gradients_overflow() -> None:
+    kept = figures(scaled=True)
+    kept.put(torch.tensor([1.5, math.inf]))
+    assert kept.progress.losses == [1.5]
+
+
+def step(model: torch.nn.Module, *, cut: str = "") -> None:
+    model(input_ids=torch.arange(5, 15)[None]).logits.square().mean().backward()
+    for name, parameter in model.named_parameters():
+        if cut and cut in name and parameter.grad is not None:
+            parameter.grad.zero_()
+
+
+def test_layers_without_any_gradient_are_found_after_three_steps() -> None:
+    model = adapted()
+    gradients = Gradients(model.named_parameters())
+    for n in range(3):
+        assert gradients.dead_layers() == []
+        step(model, cut="layers.1.self_attn.q_proj")
+        gradients.clip(1.0)
+        gradients.forget()
+        assert n < 2 or len(gradients.parameters) == 8
+    dead = gradients.dead_layers()
+    assert [name.endswith("layers.1.self_attn.q_proj") for name in dead] == [True]
+
+
+def test_an_untouched_adapter_is_not_called_dead_while_b_is_zero() -> None:
+    model = adapted()
+    gradients = Gradients(model.named_parameters())
+    for _ in range(3):
+        step(model)
+        gradients.clip(0.0)
+        gradients.forget()
+    assert gradients.dead_layers() == []
+
+
+def test_a_dead_layer_ends_the_run() -> None:
+    model = adapted()
+    gradients = Gradients(model.named_parameters())
+    watched = figures(gradients)
+    for _ in range(2):
+        step(model, cut="layers.0.self_attn.v_proj")
+        watched.put(torch.stack([torch.tensor(1.0), gradients.clip(1.0)]))
+        gradients.forget()
+    step(model, cut="layers.0.self_attn.v_proj")
+    norm = gradients.clip(1.0)
+    with pytest.raises(TrainingFailed, match="1 adapter layers get no gradient at all"):
+        watched.put(torch.stack([torch.tensor(1.0), norm]))
+
+
+def test_what_moved_survives_a_checkpoint() -> None:
+    model = adapted()
+    gradients = Gradients(model.named_parameters())
+    for _ in range(2):
+        step(model)
+        gradients.clip(1.0)
+        gradients.forget()
+    resumed = Gradients(model.named_parameters())
+    resumed.load(gradients.state())
+    step(model, cut="lora_")
+    resumed.clip(1.0)
+    assert resumed.dead_layers() == []
+
+
+@pytest.mark.parametrize("largest", [0.0, 1e-3, 1e9])
+def test_clipping_is_torchs(largest: float) -> None:
+    models = [adapted(), adapted()]
+    for model in models:
+        step(model)
+    mine = Gradients(models[0].named_parameters())
+    norm = mine.clip(largest)
+    theirs = [p for p in models[1].parameters() if p.requires_grad]
+    expected = torch.nn.utils.clip_grad_norm_(theirs, largest or math.inf)
+    torch.testing.assert_close(norm, expected)
+    for a, b in zip(mine.parameters, theirs, strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_every_moment_is_counted_once() -> None:
+    clock = PhaseClock(on_gpu=False)
+    clock.lap()
+    with clock.phase("forward"):
+        time.sleep(0.03)
+    with clock.phase("data"):
+        time.sleep(0.01)
+    wall, shares = clock.lap()
+    assert tuple(shares) == PHASES
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["forward"] * wall == pytest.approx(clock.totals["forward"])
+    assert clock.totals["forward"] >= 0.03 > clock.totals["data"] >= 0.01
+    assert clock.totals["backward"] == 0
+
+
+def test_saving_by_the_clock_costs_at_most_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("expert_cli.training.saves.time.monotonic", lambda: now[0])
+    saves = Saves(10.0)
+    now[0] = 9.9
+    assert not saves.due()
+    now[0] = 10.0
+    assert saves.due()
+    with saves.measured():
+        now[0] += 0.5
+    now[0] += 49.9
+    assert not saves.due()
+    now[0] += 0.1
+    assert saves.due()
+    assert not Saves(0.0).due()
+
+
+def test_the_best_evaluation_is_kept_and_stale_ones_counted() -> None:
+    progress = Progress()
+    for progress.step, value in ((2, 1.0), (4, 0.5), (6, 0.7), (8, 0.6)):
+        progress.judge(value, greater_is_better=False)
+    assert (progress.best, progress.best_step, progress.stale) == (0.5, 4, 2)
+    assert Progress.from_json(progress.as_json()) == progress
+
+
+def test_flops_of_a_token_by_hand() -> None:
+    model = adapted()
+    base = model.get_base_model()
+    hidden, inner, heads, head_dim, layers, vocabulary = 64, 128, 4, 16, 2, 384
+    linear = layers * (hidden * 64 + 2 * hidden * 32 + 64 * hidden + 3 * hidden * inner)
+    adapter = layers * ((hidden * 2 + 2 * 64) + (hidden * 2 + 2 * 32))
+    lengths = np.array([3, 5])
+    s_eff = (9 + 25) / 8
+    attention = s_eff * heads * head_dim * layers
+    cost = flops(base, lengths, recomputed=False)
+    assert cost.per_token == pytest.approx(4 * linear + 6 * adapter + 6 * attention)
+    assert cost.per_trained_token == 4 * vocabulary * hidden
+    assert cost.of(10, 2) == pytest.approx(10 * cost.per_token + 2 * cost.per_trained_token)
+    again = flops(base, lengths, recomputed=True)
+    assert again.per_token - cost.per_token == pytest.approx(2 * linear + 2 * adapter + 2 * attention)
+
+
+def test_peaks_are_looked_up_by_the_longest_name() -> None:
+    found = peak_flops("NVIDIA RTX 6000 Ada Generation")
+    assert found is not None
+    assert found[0] == 182.1e12
+    assert peak_flops("NVIDIA L40S") != peak_flops("NVIDIA L4")
+    assert peak_flops("Some other card") is None

@@ -1,0 +1,97 @@
+"""A step that does not fit: smaller micro-batches at the same effective batch, then recomputation, then a clear end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from packs import packed
+from peft import LoraConfig, get_peft_model
+from transformers import TrainingArguments
+
+from expert_cli.console import Silent
+from expert_cli.data.batches import Collator, PackBatches, Schedule
+from expert_cli.data.order import epoch_order
+from expert_cli.errors import TrainingFailed
+from expert_cli.model import attention
+from expert_cli.model.loss import CausalLoss
+from expert_cli.runconfig import OptimConfig, WatchConfig
+from expert_cli.training.memory import fit_memory
+from expert_cli.training.trainer import ExpertTrainer
+
+OPTIM = OptimConfig(1.0, -1, 6, 1, 1e-3, "constant", (), 0.0, 0.0, 1.0, "adamw_torch", None)
+WATCH = WatchConfig(10, "no", 500, 0.0, None, "no", 500, False, "eval_loss", False, 0, ())
+
+
+def trainer(folder: Path, room: list[int]) -> ExpertTrainer:
+    """Return a trainer of 12 packs of 8 tokens whose model has memory for `room[0]` tokens."""
+    base = tiny.tiny_model()
+    attention.use(base, "documents")
+    forward = base.get_decoder().forward
+
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        if kwargs["input_ids"].numel() > room[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(*args, **kwargs)
+
+    base.get_decoder().forward = limited
+    data = packed(folder, *[(4, 4)] * 12, packing="off")
+    made = ExpertTrainer(
+        optim_config=OPTIM,
+        watch=WATCH,
+        batches=PackBatches(Schedule(12, 6, 1, 1, 1.0, -1), lambda epoch: epoch_order(12, 1, epoch)),
+        evaluation=None,
+        model=CausalLoss(get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"]))),
+        args=TrainingArguments(output_dir=str(folder / "out"), use_cpu=True, report_to="none", save_strategy="no"),
+        train_dataset=data,
+        data_collator=Collator(0),
+    )
+    made.prepare()
+    return made
+
+
+FITS = {
+    "all of it": (48, 6, 1, []),
+    "half": (24, 3, 2, ["6 x 1 -> 3 x 2"]),
+    "one": (8, 1, 6, ["6 x 1 -> 3 x 2", "3 x 2 -> 1 x 6"]),
+}
+
+
+@pytest.mark.parametrize(("tokens", "batch", "accumulation", "adjusted"), FITS.values(), ids=FITS.keys())
+def test_the_micro_batch_shrinks_and_the_effective_batch_stays(
+    tmp_path: Path, tokens: int, batch: int, accumulation: int, adjusted: list[str]
+) -> None:
+    made = trainer(tmp_path, [tokens])
+    found = fit_memory(made, lambda: False, Silent(), may_adjust=True)
+    schedule = made.batches.schedule
+    assert (schedule.batch_size, schedule.accumulation, schedule.packs_per_step) == (batch, accumulation, 6)
+    assert found == [f"micro-batch {text}" for text in adjusted]
+    assert all(p.grad is None for p in made.gradients.parameters)
+
+
+def test_recomputation_comes_after_the_smallest_batch(tmp_path: Path) -> None:
+    room = [7]
+    made = trainer(tmp_path, room)
+
+    def recompute_all() -> bool:
+        room[0] += 1
+        return True
+
+    assert fit_memory(made, recompute_all, Silent(), may_adjust=True)[-1] == "gradient checkpointing on"
+    assert made.batches.schedule.batch_size == 1
+
+
+def test_what_does_not_fit_at_all_ends_with_what_would(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailed, match="a full step of 1 packs does not fit") as caught:
+        fit_memory(trainer(tmp_path, [7]), lambda: False, Silent(), may_adjust=True)
+    assert "max_seq_length" in caught.value.hint
+
+
+def test_on_oom_error_changes_nothing(tmp_path: Path) -> None:
+    made = trainer(tmp_path, [24])
+    with pytest.raises(TrainingFailed, match="a full step of 6 packs does not fit"):
+        fit_memory(made, lambda: True, Silent(), may_adjust=False)
+    assert made.batches.schedule.batch_size == 6
