@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from expert_cli.files import write_text
 from expert_cli.plan import Plan
 from expert_cli.training.result import FitResult
 
@@ -35,6 +38,15 @@ def model_card(plan: Plan, done: FitResult) -> str:
     if carried:
         lines += ["## From the manifest", "", "```json", json.dumps(carried, indent=2, ensure_ascii=False), "```", ""]
     return "\n".join(lines)
+
+
+def put_section(card: Path, title: str, lines: Sequence[str]) -> None:
+    """Write a section of a card, in place of the one between its markers where there is one."""
+    begin, end = f"<!-- {title} -->", f"<!-- end of {title} -->"
+    before, found, rest = card.read_text(encoding="utf-8").partition(begin)
+    after = rest.partition(end)[2] if found else ""
+    section = "\n".join([begin, "", f"## {title}", "", *lines, "", end])
+    write_text(card, f"{before.rstrip()}\n\n{section}\n{after.lstrip()}")
 
 
 def _carried(manifest: Any) -> dict[str, Any]:

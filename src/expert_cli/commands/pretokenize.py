@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet
+from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet, forbids_network
 from expert_cli.console import Console
 from expert_cli.errors import InputError
 
@@ -68,7 +67,7 @@ def pretokenize(
     from expert_cli.config import Overrides
     from expert_cli.plan import make_plan
 
-    forbid = offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+    forbid = forbids_network(offline)
     overrides = Overrides(dataset=dataset, base_model=base_model, offline=forbid)
     facts = machine.inspect()
     plans = [make_plan(path, facts, overrides) for path in manifests]

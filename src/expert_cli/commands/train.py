@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from expert_cli.commands.options import BaseModel, Debug, Json, ManifestPath, Offline, Quiet
+from expert_cli.commands.options import BaseModel, Debug, Json, ManifestPath, Offline, Quiet, forbids_network
 from expert_cli.console import Console
 
 
@@ -88,7 +88,7 @@ def train(
         max_steps=max_steps,
         seed=seed,
         settings=tuple(set_ or ()),
-        offline=offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"),
+        offline=forbids_network(offline),
     )
     facts = machine.inspect()
     if facts.first_words:

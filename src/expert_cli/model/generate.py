@@ -1,8 +1,8 @@
 """Let a model answer prompts: many at once, or one token by token.
 
-    ids        pad pad  p p p p p | a          prompts of a batch end together (padding on the left), so that every step
-    attention   0   0   1 1 1 1 1 | 1          adds one column; a row that has ended leaves batch and cache
-    positions   0   0   0 1 2 3 4 | 5
+ids        pad pad  p p p p p | a          prompts of a batch end together (padding on the left), so that every step
+attention   0   0   1 1 1 1 1 | 1          adds one column; a row that has ended leaves batch and cache
+positions   0   0   0 1 2 3 4 | 5
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def answers(
                     on_step(done, tokens)
             except torch.OutOfMemoryError as error:
                 hint = f"--batch-size {max(1, len(batch) // 2)} would fit"
-                raise EnvironmentProblem(f"{len(batch)} answers at once do not fit into the GPU's memory", hint) from error
+                raise EnvironmentProblem(
+                    f"{len(batch)} answers at once do not fit into the GPU's memory", hint
+                ) from error
             done = start + len(batch)
     return written
 
