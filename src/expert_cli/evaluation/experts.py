@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.card import put_section
-from expert_cli.console import Reporter
+from expert_cli.console import Reporter, Silent
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import Asked, read_cases
 from expert_cli.evaluation.generate import Settings, Written, write_answers
@@ -19,7 +20,12 @@ from expert_cli.origin import WEIGHTS
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, Trained
 
+if TYPE_CHECKING:
+    from expert_cli.expert import Speaker
+
 BATCH = {"cpu": 16, "cuda": 64}
+DEFAULT_NEW_TOKENS = 256
+CASE_TIMEOUT_S = 2.0
 SECTION = "Evaluation"
 
 
@@ -94,6 +100,30 @@ def evaluate_adapter(
         "template": expert.speaker.template.name,
     }
     return Evaluated(evaluation, written, compared, facts, {**settings.as_json(), **written.as_json()})
+
+
+def sample_cases(plan: Plan) -> list[Asked]:
+    """Return the cases that are answered during training: drawn by seed, in the file's order; none where not asked for."""
+    watch = plan.run.watch
+    if not watch.judge_every:
+        return []
+    cases = cases_of(plan, None)
+    drawn = random.Random(plan.run.seed).sample(range(len(cases)), min(watch.judge_sample, len(cases)))  # noqa: S311
+    return [cases[n] for n in sorted(drawn)]
+
+
+def accuracy_of(model: Any, speaker: Speaker, cases: Sequence[Asked], report: Reporter) -> Callable[[], float]:
+    """Return what lets a model in training answer the cases as it is then, and gives the share that is right."""
+
+    def measure() -> float:
+        settings = Settings(DEFAULT_NEW_TOKENS, len(cases))
+        share = judge(
+            write_answers(model, speaker, cases, settings, Silent(), "").answers, Silent(), CASE_TIMEOUT_S
+        ).share
+        report.say(f"answers   {share.correct} of {share.cases} are right")
+        return share.accuracy
+
+    return measure
 
 
 def publish(document: dict[str, Any], trained: Trained, output: Path | None) -> Path | None:
