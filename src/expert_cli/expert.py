@@ -42,6 +42,10 @@ class Speaker:
         """Return what the answer to a row follows."""
         return self._ids(self.template.prompt(instruction, input_))
 
+    def turn(self, instruction: str, input_: str = "") -> str:
+        """Return the text of a user's turn."""
+        return self.template.user_turn(instruction, input_)
+
     def conversation(self, messages: Sequence[Message]) -> list[int]:
         """Return what the next assistant turn follows."""
         return self._ids(self.template.prompt_messages(messages))

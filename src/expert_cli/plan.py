@@ -66,3 +66,11 @@ def require_free(output: Path, *, overwrite: bool) -> None:
     if not overwrite and contents(output):
         hint = "go on with it: --resume auto; move it aside: --overwrite; or give another folder with --output"
         raise LockedOrDamaged(f"{output} holds a run already", hint)
+
+
+def require_new(output: Path) -> None:
+    """Raise InputError where the output is a file, LockedOrDamaged where it is a folder that holds something."""
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output} is a file, not a folder", "give another folder with --output")
+    if output.is_dir() and any(output.iterdir()):
+        raise LockedOrDamaged(f"{output} holds something already", "give another folder with --output")

@@ -29,6 +29,10 @@ class Settings:
     seed: int = 42
     stops: tuple[str, ...] = ()
 
+    def until_stop(self, text: str) -> str:
+        """Return `text` up to the first stop sequence."""
+        return text[: min((found for stop in self.stops if (found := text.find(stop)) >= 0), default=len(text))]
+
     def as_json(self) -> dict[str, Any]:
         """Return what the evaluation's document says of them."""
         return asdict(self)
@@ -88,14 +92,10 @@ def write_answers(
             sampling=sampling,
             on_step=on_step,
         )
-    texts = [_until(speaker.text(one), settings.stops) for one in ids]
+    texts = [settings.until_stop(speaker.text(one)) for one in ids]
     return Written(
         tuple(case.answered(text) for case, text in zip(cases, texts, strict=True)),
         sum(map(len, ids)),
         time.monotonic() - started,
         sum(len(one) == settings.max_new_tokens for one in ids),
     )
-
-
-def _until(text: str, stops: Sequence[str]) -> str:
-    return text[: min((found for stop in stops if (found := text.find(stop)) >= 0), default=len(text))]
