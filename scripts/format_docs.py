@@ -55,7 +55,12 @@ BLOCKS = (
     ),
     ("Task", "`training.dataset.tasks.NAME`", "One task of a data set of `type` multi_task."),
     ("Filters", "`training.dataset.filters`", "Rows to leave out. How many were left out is reported."),
-    ("Decoding", "`training.decoding`", "How answers are generated. Training does not read it."),
+    (
+        "Decoding",
+        "`training.decoding`",
+        "How answers are generated: `evaluate --sample`, `chat`. Training does not read it.",
+    ),
+    ("EvaluationBlock", "`evaluation`", "Answers that are run during training; other keys are information."),
     (
         "Adapter",
         "`base_models[i].adapters[j]`",

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from expert_cli.files import write_text
 from expert_cli.plan import Plan
 from expert_cli.training.result import FitResult
 
 
-def model_card(plan: Plan, done: FitResult) -> str:
-    """Return the card: front matter for the hub, what was trained on what, and what the manifest carries along."""
+def model_card(plan: Plan, done: FitResult | None) -> str:
+    """Return the card: front matter for the hub, what was trained on what, and what the manifest carries along.
+
+    done: None for an adapter whose training is not known.
+    """
     manifest = plan.loaded.manifest
     run = plan.run
     front = {"library_name": "peft", "base_model": run.model.name, "license": manifest.license, "tags": manifest.tags}
@@ -24,9 +31,14 @@ def model_card(plan: Plan, done: FitResult) -> str:
     ]
     if manifest.description:
         lines += [str(manifest.description), ""]
+    steps = (
+        f": {done.steps} steps, {done.trained_tokens:,} trained tokens, "
+        f"loss {done.first_loss:.4f} -> {done.last_loss:.4f}"
+        if done
+        else ""
+    )
     lines += [
-        f"A {run.adapter.type} adapter for `{run.model.name}` ({run.model.quantization}), trained with expert-cli: "
-        f"{done.steps} steps, {done.trained_tokens:,} trained tokens, loss {done.first_loss:.4f} -> {done.last_loss:.4f}.",
+        f"A {run.adapter.type} adapter for `{run.model.name}` ({run.model.quantization}), trained with expert-cli{steps}.",
         "",
         f"Data: {', '.join(_data_name(spec.path) for spec in run.data.train)}.",
         "",
@@ -35,6 +47,20 @@ def model_card(plan: Plan, done: FitResult) -> str:
     if carried:
         lines += ["## From the manifest", "", "```json", json.dumps(carried, indent=2, ensure_ascii=False), "```", ""]
     return "\n".join(lines)
+
+
+def with_library(text: str, library: str) -> str:
+    """Return a card whose front matter names another library for the hub: that of the files beside it."""
+    return re.sub(r"^library_name: .*$", lambda _: f"library_name: {json.dumps(library)}", text, count=1, flags=re.M)
+
+
+def put_section(card: Path, title: str, lines: Sequence[str]) -> None:
+    """Write a section of a card, in place of the one between its markers where there is one."""
+    begin, end = f"<!-- {title} -->", f"<!-- end of {title} -->"
+    before, found, rest = card.read_text(encoding="utf-8").partition(begin)
+    after = rest.partition(end)[2] if found else ""
+    section = "\n".join([begin, "", f"## {title}", "", *lines, "", end])
+    write_text(card, f"{before.rstrip()}\n\n{section}\n{after.lstrip()}")
 
 
 def _carried(manifest: Any) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from typer.exceptions import TyperException
 
 from expert_cli import __version__
 from expert_cli.commands.benchmark import benchmark
+from expert_cli.commands.chat import chat
 from expert_cli.commands.doctor import doctor
 from expert_cli.commands.evaluate import evaluate
+from expert_cli.commands.export import export
 from expert_cli.commands.find_datasets import find_datasets
 from expert_cli.commands.init import init
 from expert_cli.commands.pretokenize import pretokenize
@@ -29,6 +31,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "pretokenize": pretokenize,
     "evaluate": evaluate,
+    "export": export,
+    "chat": chat,
     "find-datasets": find_datasets,
     "benchmark": benchmark,
     "report": report,

@@ -13,9 +13,10 @@ from typing import Any, Literal, get_args
 from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
 from expert_cli.machine import Machine
 from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.manifest.schema import SCHEDULERS, Adapter, AdapterType, Base, TrainingConfig
+from expert_cli.manifest.schema import SCHEDULERS, Adapter, AdapterType, Base, EvaluationBlock, TrainingConfig
 from expert_cli.paths import is_inside, normalise, project_root
 from expert_cli.runconfig import (
+    EXECUTION_ACCURACY,
     AdapterConfig,
     Checkpointing,
     ComputeConfig,
@@ -146,9 +147,9 @@ def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Ove
     written = merge(loaded, base, overrides)
     config = written.values
     root = project_root(loaded.path)
-    _check(loaded, base, index, config, root)
+    watch = _watch(config, loaded.manifest.evaluation)
+    _check(loaded, base, index, config, root, watch)
     device = _device(overrides.device, machine)
-    watch = _watch(config)
     seed = 42 if config.seed is None else config.seed
     train, validation, share, mapping, filters = resolve_sources(
         loaded, root, overrides.dataset, overrides.validation, evaluates=watch.eval_strategy != "no"
@@ -296,9 +297,12 @@ def _checkpointing(config: TrainingConfig) -> Checkpointing:
     return "all" if config.gradient_checkpointing else "off"
 
 
-def _watch(config: TrainingConfig) -> WatchConfig:
-    wants_best = bool(config.load_best_model_at_end)
-    asks_eval = bool(config.eval_steps or wants_best or config.early_stopping_patience)
+def _watch(config: TrainingConfig, evaluation: Any) -> WatchConfig:
+    judging = evaluation if isinstance(evaluation, EvaluationBlock) else EvaluationBlock()
+    by_running = config.metric_for_best_model == EXECUTION_ACCURACY
+    # answers that are run need no checkpoint at fixed steps: each better one is saved
+    wants_best = bool(config.load_best_model_at_end) and not by_running
+    asks_eval = bool(config.eval_steps or wants_best or (config.early_stopping_patience and not by_running))
     asks_save = bool(config.save_steps or wants_best)
     save_strategy: Strategy = config.save_strategy or ("steps" if asks_save else "no")
     by_time = config.save_every or (DEFAULT_SAVE_EVERY if not (config.save_strategy or asks_save) else "0s")
@@ -315,10 +319,12 @@ def _watch(config: TrainingConfig) -> WatchConfig:
         save_total_limit=config.save_total_limit,
         eval_strategy=eval_strategy,
         eval_steps=config.eval_steps or save_steps,
-        load_best_model_at_end=wants_best,
+        load_best_model_at_end=bool(config.load_best_model_at_end),
         metric_for_best_model=str(config.metric_for_best_model or "eval_loss"),
-        greater_is_better=bool(config.greater_is_better),
+        greater_is_better=by_running if config.greater_is_better is None else config.greater_is_better,
         early_stopping_patience=config.early_stopping_patience or 0,
+        judge_every=judging.every_steps or 0,
+        judge_sample=judging.sample or 24,
         report_to=() if report_to == "none" else (report_to,) if isinstance(report_to, str) else tuple(report_to),
     )
 
@@ -334,7 +340,9 @@ def _rope(base: Base) -> tuple[tuple[str, float | str], ...]:
     return (("rope_type", kind), *sorted(rest.items()))
 
 
-def _check(loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig, root: Path) -> None:
+def _check(
+    loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig, root: Path, watch: WatchConfig
+) -> None:
     """Raise ManifestError for what does not go together, once the values of one base model are merged."""
     faults: list[Fault] = []
     block: tuple[str | int, ...] = ("training", "config")
@@ -357,7 +365,6 @@ def _check(loaded: LoadedManifest, base: Base, index: int | None, config: Traini
     if strays:
         known = ", ".join(sorted(SCHEDULERS[str(config.lr_scheduler or "cosine")])) or "none"
         fault("lr_scheduler_kwargs", f"{config.lr_scheduler} has no setting {strays[0]}", f"its settings: {known}")
-    watch = _watch(config)
     if watch.load_best_model_at_end or watch.early_stopping_patience:
         _check_best(watch, fault)
     if config.rank is None and config.adapter_type != "ia3":
@@ -367,7 +374,16 @@ def _check(loaded: LoadedManifest, base: Base, index: int | None, config: Traini
 
 
 def _check_best(watch: WatchConfig, fault: Any) -> None:
-    if watch.eval_strategy == "no":
+    if watch.metric_for_best_model == EXECUTION_ACCURACY:
+        if not watch.judge_every:
+            fault(
+                "metric_for_best_model",
+                "no answers are run",
+                'write "evaluation": {"every_steps": 50} beside "training"',
+            )
+        if not watch.greater_is_better:
+            fault("greater_is_better", f"false would choose the worst by {EXECUTION_ACCURACY}", "leave it out")
+    elif watch.eval_strategy == "no":
         fault("eval_strategy", '"no" leaves nothing to choose the best model by', 'write "steps" or "epoch"')
     elif watch.load_best_model_at_end and watch.save_strategy != watch.eval_strategy:
         message = (

@@ -152,6 +152,21 @@ class Console:
         """Write a result as plain text to stdout."""
         self._out.data(_clean(text))
 
+    def heading(self, text: str) -> None:
+        """Write a line above a result, to stdout."""
+        self._out.words(_clean(text), "bold")
+
+    def ask(self, text: str) -> None:
+        """Write a prompt for a line of input; the cursor stays behind it."""
+        self._err.print(Text(text, "bold"), end="")
+
+    def stream(self, pieces: Iterable[str]) -> None:
+        """Write a result to stdout as it comes, then end the line."""
+        for piece in pieces:
+            self._out.file.write(_clean(piece))
+            self._out.file.flush()
+        self.text("")
+
     def diff(self, lines: Sequence[str]) -> None:
         """Write a unified diff to stdout."""
         styles = {"+": "green", "-": "red", "@": "cyan"}

@@ -76,6 +76,11 @@ class RunPaths:
         return self.output / "report.html"
 
     @property
+    def evaluation(self) -> Path:
+        """What `evaluate --json` printed last for this run's adapter."""
+        return self.output / "evaluation.json"
+
+    @property
     def complete(self) -> Path:
         """Exists if and only if the run finished."""
         return self.output / "COMPLETE"

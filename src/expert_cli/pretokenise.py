@@ -8,20 +8,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from expert_cli.basemodel import locate_base, prompt_template
 from expert_cli.console import Reporter
 from expert_cli.data.disk import stage, staged_path
 from expert_cli.data.documents import Documents
-from expert_cli.data.encode import template_for
 from expert_cli.data.loader import plan_packs
 from expert_cli.data.packing import SizeRow, recommend, right_size
 from expert_cli.data.sources import Located, LocatedData, first_rows, locate_data
 from expert_cli.data.store import StoreKey, StoreState
 from expert_cli.data.templates import Template
 from expert_cli.data.tokenise import Tokenised, foreign_store, state_of, tokenise, trust
-from expert_cli.model.sources import LocalModel, locate
+from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.model.tokenizer import load as load_tokenizer
-from expert_cli.paths import cache_folder, is_inside
+from expert_cli.paths import is_inside
 from expert_cli.runconfig import RunConfig
 
 
@@ -39,29 +39,9 @@ def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
     """Locate data and base model. Raises InputError, EnvironmentProblem, LockedOrDamaged."""
     local = run.manifest.parent / "datasets" / "train.jsonl"
     located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
-    search = (run.manifest.parent, run.root, Path.cwd())
-    source = locate(
-        run.model.name,
-        search=search,
-        sha256=run.model.sha256,
-        cache=cache_folder(),
-        offline=run.data.offline,
-        report=report,
-    )
+    source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-
-    def render_chat(messages: list[dict[str, str]], prompt: bool) -> str:
-        return tokenizer.render_chat(messages, add_generation_prompt=prompt)
-
-    template = template_for(
-        tokenizer.backend,
-        run.model.template,
-        render_chat=render_chat if tokenizer.has_chat_template else None,
-        eos_token=tokenizer.eos_token,
-        completion_only=run.data.completion_only,
-        # alpaca heads the input by what its column is called
-        input_column=first_rows(run.data, located.train)[1].input_column,
-    )
+    template = prompt_template(run, tokenizer, first_rows(run.data, located.train)[1].input_column)
     return Inputs(source, tokenizer, template, located)
 
 

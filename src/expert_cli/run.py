@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,18 @@ from transformers import set_seed
 from expert_cli.artifacts.report import write_report
 from expert_cli.card import model_card
 from expert_cli.console import Reporter, Silent
-from expert_cli.data.encode import Encoder
 from expert_cli.data.loader import PackedDataset, plan_packs
-from expert_cli.data.segments import Segment
 from expert_cli.data.sources import first_rows
-from expert_cli.data.templates import Template
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.errors import InputError
+from expert_cli.evaluation.experts import accuracy_of, sample_cases
+from expert_cli.expert import Speaker
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
 from expert_cli.locked import identity, require_same
 from expert_cli.machine import Machine
 from expert_cli.model import isolation
 from expert_cli.model.adapter import attach
-from expert_cli.model.generate import answer
+from expert_cli.model.generate import answers
 from expert_cli.model.kernels import KernelPlan, kernel_plan, settle, settle_loss, switch_on
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import decoder_layers, recompute
@@ -97,7 +96,8 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     resumed = find(paths.checkpoints, options.resume, what, options.drift, report) if options.resume else None
     if job.is_main_process:
         _make_room(run.output, report, options)
-    source, tokenizer, template = inputs.source, inputs.tokenizer, inputs.template
+    source, tokenizer, speaker = inputs.source, inputs.tokenizer, Speaker(inputs.tokenizer, inputs.template)
+    cases = sample_cases(plan)
     with job.main_process_first():
         store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
         if options.stage is not None:
@@ -112,11 +112,11 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     if job.is_main_process:
         _write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
     question = _question(run, inputs) if job.is_main_process else None
-    before = _ask(model, question, template, tokenizer, report) if question else ""
+    before = _ask(model, question, speaker, report) if question else ""
     set_seed(run.seed)
     done = fit(
         model,
-        data,
+        replace(data, run_answers=accuracy_of(model, speaker, cases, report) if cases else None),
         run=run,
         kernels=kernels,
         paths=paths,
@@ -126,7 +126,7 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     )
     if not job.is_main_process:
         return RunResult(run.output, {})
-    after = _ask(model, question, template, tokenizer, report) if question else ""
+    after = _ask(model, question, speaker, report) if question else ""
     sample = Sample(*question, before, after) if question else None
     sha256 = _save_adapter(model, source, tokenizer, plan, done, paths)
     seconds = time.monotonic() - started
@@ -219,12 +219,11 @@ def _question(run: RunConfig, inputs: Inputs) -> tuple[str, str] | None:
     return prompt, rows.response[row]
 
 
-def _ask(model: Any, question: tuple[str, str], template: Template, tokenizer: TokenizerInfo, report: Reporter) -> str:
+def _ask(model: Any, question: tuple[str, str], speaker: Speaker, report: Reporter) -> str:
     report.say("answering one prompt")
-    encoder = Encoder(tokenizer.backend)
-    ids = encoder.ids(template.prompt(question[0]))
-    end_id = encoder.ids((Segment(template.end_token, control=True, trained=True),))[0]
-    return answer(model, ids, tokenizer.backend, end_id=end_id, max_new_tokens=SAMPLE_TOKENS)
+    prompts = [speaker.prompt(question[0])]
+    (written,) = answers(model, prompts, end_ids=speaker.end_ids, max_new_tokens=SAMPLE_TOKENS, batch_size=1)
+    return speaker.text(written).strip()
 
 
 def _save_adapter(

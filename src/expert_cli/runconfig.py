@@ -21,6 +21,9 @@ Deduplicate = Literal["off", "row", "answer"]
 DeviceName = Literal["cpu", "cuda"]
 Layout = Literal["flat", "rows"]
 
+EXECUTION_ACCURACY = "execution_accuracy"
+"""The metric of answers that are run, as against the loss of validation rows."""
+
 
 @dataclass(frozen=True)
 class SourceSpec:
@@ -162,7 +165,8 @@ class ComputeConfig:
 class WatchConfig:
     """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
 
-    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps.
+    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps. judge_every > 0: so many steps between two
+    evaluations that run the answers to `judge_sample` cases.
     """
 
     logging_steps: int
@@ -176,6 +180,8 @@ class WatchConfig:
     metric_for_best_model: str
     greater_is_better: bool
     early_stopping_patience: int
+    judge_every: int
+    judge_sample: int
     report_to: tuple[str, ...]
 
 

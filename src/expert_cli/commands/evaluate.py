@@ -7,19 +7,46 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expert_cli.commands.options import Debug, Json, Quiet
+from expert_cli.commands.evaluation_table import show_drop, show_evaluation, show_generation
+from expert_cli.commands.options import (
+    AdapterIfAny,
+    Debug,
+    Json,
+    MaxNewTokens,
+    Offline,
+    Quiet,
+    TrainedBase,
+    TrainedManifest,
+    is_offline,
+)
 from expert_cli.console import SCHEMA_VERSION, Console
 from expert_cli.errors import GateMissed
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.against import Drop
+    from expert_cli.evaluation.experts import Evaluated
     from expert_cli.evaluation.judge import Evaluation, Share
+    from expert_cli.plan import Trained
 
 
 def evaluate(
+    manifest: TrainedManifest = None,
+    adapter: AdapterIfAny = None,
     answers: Annotated[
-        Path, typer.Option("--answers", help="Answers with their cases, one JSON object a line.", show_default=False)
-    ],
+        Path | None, typer.Option(help="Judge these answers instead, one JSON object a line.", show_default=False)
+    ] = None,
+    cases: Annotated[
+        Path | None, typer.Option(help="The cases. Default: tests/cases.jsonl beside the manifest.", show_default=False)
+    ] = None,
+    baseline: Annotated[bool, typer.Option("--baseline", help="Let the base model answer as well.")] = False,
+    base_model: TrainedBase = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")
+    ] = False,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Answers written at once. Default: 16; on a GPU 64.", show_default=False)
+    ] = None,
+    max_new_tokens: MaxNewTokens = 256,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N rows.", show_default=False)] = None,
     case_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that one answer may run.")] = 2.0,
     threshold: Annotated[
@@ -31,50 +58,128 @@ def evaluate(
     max_drop: Annotated[
         float, typer.Option(min=0, max=1, help="With --against: exit 5 if the accuracy fell by more than this.")
     ] = 0.05,
-    output: Annotated[Path | None, typer.Option(help="Also write the JSON document here.", show_default=False)] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the JSON document here. Default: evaluation.json in the adapter's run directory.",
+            show_default=False,
+        ),
+    ] = None,
+    offline: Offline = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
-    """Judge answers by running them: SQL, Cypher, JSON, TypeScript.
+    """Let an expert answer its cases, and judge the answers by running them: SQL, Cypher, JSON, TypeScript.
 
-    A row: {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT ...", "answer": "..."}. Paths are relative
-    to the file. Answers can change nothing: they run on copies, within limits of time and memory.
+    A case: {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT ...", "prompt": "...", "input": "..."}; a row
+    of --answers has "answer" instead of prompt and input. Paths are relative to the file. Answers can change nothing: they
+    run on copies, within limits of time and memory.
 
     Examples:
 
-        expert-cli evaluate --answers answers.jsonl
+        expert-cli evaluate --manifest experts/expert-sql/manifest.json --adapter runs/sql --baseline
 
-        expert-cli evaluate --answers answers.jsonl --threshold 0.95 --output evaluation.json
+        expert-cli evaluate --adapter runs/sql --threshold 0.95 --against old.json --max-drop 0.02 --json
 
-        expert-cli evaluate --answers answers.jsonl --against evaluation.json --max-drop 0.02 --json
+        expert-cli evaluate --answers answers.jsonl --output evaluation.json
     """
     from expert_cli.evaluation.against import compare_with
-    from expert_cli.evaluation.cases import read_answers
-    from expert_cli.evaluation.judge import judge
 
     console = Console("evaluate", as_json=as_json, quiet=quiet)
-    evaluation = judge(read_answers(answers)[:limit], console, case_timeout)
+    if (answers is None) == (adapter is None):
+        raise typer.BadParameter("give --adapter DIR, or --answers FILE")
+    trained: Trained | None = None
+    found: Evaluated | None = None
+    if adapter is not None:
+        from expert_cli.plan import trained as find_trained
+
+        trained = find_trained(adapter, manifest, base_model, offline=is_offline(asked=offline))
+        found = _evaluated(
+            trained, console, (max_new_tokens, batch_size, case_timeout), cases, limit, sample=sample, baseline=baseline
+        )
+    evaluation = found.evaluation if found else _judged(answers, limit, case_timeout, console)
     drop = compare_with(against, evaluation, max_drop) if against else None
     missed = _missed(evaluation.share, threshold, drop)
-    document = _document(evaluation, threshold, drop, passed=not missed)
-    if output is not None:
-        from expert_cli.files import write_json
-
-        write_json(output, {"schema_version": SCHEMA_VERSION, "command": "evaluate", **document})
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "command": "evaluate",
+        **_document(evaluation, found, threshold, drop, passed=not missed),
+    }
+    _leave(document, trained, output, console)
     if as_json:
         console.document(document)
     else:
-        _show(console, evaluation, drop)
+        show_evaluation(console, evaluation)
+        if found:
+            show_generation(console, found)
+        if drop:
+            show_drop(console, drop)
     if missed:
         raise GateMissed(missed, "see the failures above") if not as_json else typer.Exit(GateMissed.exit_code)
 
 
-def _document(evaluation: Evaluation, threshold: float | None, drop: Drop | None, *, passed: bool) -> dict[str, Any]:
+def _judged(answers: Path | None, limit: int | None, case_timeout: float, console: Console) -> Evaluation:
+    from expert_cli.evaluation.cases import read_answers
+    from expert_cli.evaluation.judge import judge
+
+    return judge(read_answers(answers or Path())[:limit], console, case_timeout)
+
+
+def _evaluated(
+    trained: Trained,
+    console: Console,
+    numbers: tuple[int, int | None, float],
+    cases: Path | None,
+    limit: int | None,
+    *,
+    sample: bool,
+    baseline: bool,
+) -> Evaluated:
+    from expert_cli.evaluation.experts import BATCH, cases_of, evaluate_adapter
+    from expert_cli.evaluation.generate import Settings, sampled
+
+    max_new_tokens, batch_size, case_timeout_s = numbers
+    settings = Settings(max_new_tokens, batch_size or BATCH[trained.plan.run.compute.device])
+    if sample:
+        settings = sampled(trained.plan.loaded.manifest, settings)
+    asked = cases_of(trained.plan, cases, limit)
+    console.say("loading the model")
+    from expert_cli._compat import quiet_imports
+
+    quiet_imports()
+    return evaluate_adapter(trained, asked, settings, console, case_timeout_s=case_timeout_s, baseline=baseline)
+
+
+def _leave(document: dict[str, Any], trained: Trained | None, output: Path | None, console: Console) -> None:
+    """Write the document where it is asked for, and where it belongs."""
+    if trained is not None:
+        from expert_cli.evaluation.experts import publish
+
+        written = publish(document, trained, output)
+        if written is not None:
+            console.say(f"written   {written}")
+    elif output is not None:
+        from expert_cli.files import write_json
+
+        write_json(output, document)
+
+
+def _document(
+    evaluation: Evaluation, found: Evaluated | None, threshold: float | None, drop: Drop | None, *, passed: bool
+) -> dict[str, Any]:
     from expert_cli.evaluation.extract import RULE
 
-    gates = {"baseline": None, "threshold": threshold, "against": drop.as_json() if drop else None, "passed": passed}
-    return {**evaluation.as_json(), **gates, "extraction": RULE}
+    return {
+        **evaluation.as_json(),
+        "baseline": found.baseline.as_json() if found and found.baseline else None,
+        "threshold": threshold,
+        "against": drop.as_json() if drop else None,
+        "passed": passed,
+        "extraction": RULE,
+        "expert": found.facts if found else None,
+        "generation": found.generation if found else None,
+    }
 
 
 def _missed(share: Share, threshold: float | None, drop: Drop | None) -> str:
@@ -82,38 +187,5 @@ def _missed(share: Share, threshold: float | None, drop: Drop | None) -> str:
     if threshold is not None and share.accuracy < threshold:
         return f"accuracy {share.accuracy:.4f} ({share.correct} of {share.cases}) is below the threshold {threshold:g}"
     if drop is not None and not drop.held:
-        return f"accuracy fell by {drop.drop:.4f} against {drop.file}, more than {drop.max_drop:g}"
+        return f"accuracy fell by {drop.pairs.drop:.4f} against {drop.file}, more than {drop.max_drop:g}"
     return ""
-
-
-def _show(console: Console, evaluation: Evaluation, drop: Drop | None) -> None:
-    shares = {"all": evaluation.share}
-    if len(evaluation.by_category) > 1:
-        shares |= evaluation.by_category
-    rows = [[f"{share.correct}/{share.cases}", f"{share.accuracy:.1%}", _interval(share.ci95), name]
-            for name, share in shares.items()]  # fmt: skip
-    console.table("accuracy", ["correct", "accuracy", "95 % interval", "category"], rows)
-    if evaluation.failures:
-        console.text("")
-        failures = [
-            [kind if index == 0 else "", str(count) if index == 0 else "", f"{one.row.id}: {one.verdict.detail}"]
-            for kind, count in evaluation.failures.items()
-            for index, one in enumerate(evaluation.examples(kind))
-        ]
-        console.table("failures", ["class", "answers", "examples"], failures)
-    if "parsed_only" in evaluation.failures:
-        console.warn(f"{evaluation.failures['parsed_only']} answers could only be parsed here: that proves nothing")
-    for note in dict.fromkeys(one.verdict.detail for one in evaluation.answers if one.verdict.passed):
-        if note:
-            console.warn(f"correct, but {note}")
-    if drop is not None:
-        console.text("")
-        change = "fell" if drop.drop > 0 else "rose"
-        console.text(
-            f"against {drop.file}: {drop.cases} cases, {drop.lost} lost, {drop.gained} gained; accuracy {change} by "
-            f"{abs(drop.drop):.1%} (95 % interval of the drop {_interval(drop.ci95)})"
-        )
-
-
-def _interval(ends: tuple[float, float]) -> str:
-    return f"{ends[0]:.1%} to {ends[1]:.1%}"

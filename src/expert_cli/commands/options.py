@@ -21,6 +21,27 @@ BaseModel = Annotated[
         show_default=False,
     ),
 ]
+TrainedManifest = Annotated[
+    Path | None,
+    typer.Option(
+        "--manifest",
+        "-m",
+        help="The expert's manifest.json. Default: the one that the adapter was trained from.",
+        show_default=False,
+    ),
+]
+_ADAPTER = typer.Option(
+    "--adapter", help="A run directory, or the folder of an adapter or checkpoint.", show_default=False
+)
+AdapterFolder = Annotated[Path, _ADAPTER]
+AdapterIfAny = Annotated[Path | None, _ADAPTER]
+TrainedBase = Annotated[
+    str | None,
+    typer.Option(
+        "--base-model", help="The base model. Default: the one that the adapter was trained on.", show_default=False
+    ),
+]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]
 
 

@@ -54,23 +54,24 @@ class Template:
             return [self._conversation(turns, at) for turns, at in zip(rows.messages, rows.origins, strict=True)]
         fill = self._skeleton(_PAIR).fill
         columns = zip(rows.instruction, rows.input, rows.response, strict=True)
-        return [fill((self._user_turn(a, b), answer), with_answer=True) for a, b, answer in columns]
+        return [fill((self.user_turn(a, b), answer), with_answer=True) for a, b, answer in columns]
 
     def pair_columns(self, rows: Rows) -> list[PieceColumn]:
         """Return the documents of rows of pairs, piece by piece instead of row by row."""
-        turns = [self._user_turn(a, b) for a, b in zip(rows.instruction, rows.input, strict=True)]
+        turns = [self.user_turn(a, b) for a, b in zip(rows.instruction, rows.input, strict=True)]
         return self._skeleton(_PAIR).fill_columns((turns, rows.response))
 
     def prompt(self, instruction: str, input: str = "") -> Document:  # noqa: A002  the row's own word for it
         """Return what generation starts from: the document of such a row up to its answer."""
-        return self.prompt_messages([Message("user", self._user_turn(instruction, input))])
+        return self.prompt_messages([Message("user", self.user_turn(instruction, input))])
 
     def prompt_messages(self, messages: Sequence[Message]) -> Document:
         """Return the conversation so far, ready for the next assistant turn."""
         skeleton = self._skeleton((*(m.role for m in messages), "assistant"))
         return skeleton.fill([m.content for m in messages], with_answer=False)
 
-    def _user_turn(self, instruction: str, input_: str) -> str:
+    def user_turn(self, instruction: str, input_: str = "") -> str:
+        """Return instruction and input as one turn's text."""
         return f"{instruction}{self.joint}{input_}" if input_ else instruction
 
     def _skeleton(self, roles: tuple[str, ...]) -> Skeleton:

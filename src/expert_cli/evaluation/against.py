@@ -3,53 +3,31 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.judge import Z_95, Evaluation
+from expert_cli.evaluation.judge import Evaluation
+from expert_cli.evaluation.paired import Paired
 
 
 @dataclass(frozen=True)
 class Drop:
-    """What changed between two evaluations of the same `cases`. `lost`: passed before, not now; `gained`: the reverse."""
+    """What changed since the evaluation in `file`, and how much may."""
 
     file: Path
-    cases: int
-    lost: int
-    gained: int
+    pairs: Paired
     max_drop: float
-
-    @property
-    def drop(self) -> float:
-        """How much the accuracy fell; negative where it rose."""
-        return (self.lost - self.gained) / self.cases
-
-    @property
-    def ci95(self) -> tuple[float, float]:
-        """The 95 % interval of the drop, from the pairs that differ (McNemar's variance)."""
-        changed = self.lost + self.gained
-        half = Z_95 * math.sqrt(max(0.0, changed - (self.lost - self.gained) ** 2 / self.cases)) / self.cases
-        return max(-1.0, self.drop - half), min(1.0, self.drop + half)
 
     @property
     def held(self) -> bool:
         """Whether the accuracy fell by no more than was allowed."""
-        return self.drop <= self.max_drop
+        return self.pairs.drop <= self.max_drop
 
     def as_json(self) -> dict[str, Any]:
         """Return the value under "against"."""
-        counts = {"cases": self.cases, "lost": self.lost, "gained": self.gained}
-        return {
-            "file": str(self.file),
-            **counts,
-            "drop": self.drop,
-            "ci95": list(self.ci95),
-            "max_drop": self.max_drop,
-            "held": self.held,
-        }
+        return {"file": str(self.file), **self.pairs.as_json(), "max_drop": self.max_drop, "held": self.held}
 
 
 def compare_with(path: Path, new: Evaluation, max_drop: float) -> Drop:
@@ -71,7 +49,7 @@ def compare_with(path: Path, new: Evaluation, max_drop: float) -> Drop:
         gained += judged.verdict.passed and not passed
     if not cases:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
-    return Drop(path, cases, lost, gained, max_drop)
+    return Drop(path, Paired(cases, lost, gained), max_drop)
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -78,24 +78,59 @@ class Answered:
     """The database or script, found."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A case with its prompt, not answered yet; the rest as in `Answered`."""
+
+    case: Case
+    prompt: str
+    input: str
+    where: str
+    id: str
+    digest: str
+    file: Path | None
+
+    def answered(self, text: str) -> Answered:
+        """Return the case with an answer."""
+        return Answered(self.case, text, self.where, self.id, self.digest, self.file)
+
+
 def read_answers(path: Path) -> list[Answered]:
     """Read rows of cases with answers. Raises InputError with file and line of the first fault."""
-    rows: list[Answered] = []
+    return [
+        Answered(case, texts["answer"], where, identity, digest, file)
+        for case, texts, where, identity, digest, file in _rows(path, ("answer",))
+    ]
+
+
+def read_cases(path: Path) -> list[Asked]:
+    """Read rows of cases with prompts. Raises InputError with file and line of the first fault."""
+    return [
+        Asked(case, texts["prompt"], texts["input"], where, identity, digest, file)
+        for case, texts, where, identity, digest, file in _rows(path, ("prompt", "input"), optional="input")
+    ]
+
+
+def _rows(
+    path: Path, keys: Sequence[str], optional: str = ""
+) -> Iterator[tuple[Case, dict[str, str], str, str, str, Path | None]]:
+    """Yield (case, texts under `keys`, file:line, id, digest of the case, its file) of every row; there is at least one."""
     seen: dict[str, str] = {}
     for where, line, row in _objects(path):
-        answer = row.pop("answer", None)
-        if not isinstance(answer, str):
-            raise InputError(f"{where}: answer: a text is needed, not {_named(answer)}", "one answer a row")
+        texts = {key: row.pop(key, "" if key == optional else None) for key in keys}
+        for key, text in texts.items():
+            if not isinstance(text, str):
+                raise InputError(f"{where}: {key}: a text is needed, not {_named(text)}", f"one {key} a row")
         case = _case(where, row)
         identity = case.id or str(line)
         if identity in seen:
             raise InputError(f"{where}: id {identity!r} is that of {seen[identity]}", "give every case its own id")
         seen[identity] = where
-        digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
-        rows.append(Answered(case, answer, where, identity, digest, _file(where, path, case)))
-    if not rows:
+        asked = {key: text for key, text in texts.items() if key != "answer"}
+        digest = hashlib.sha256(json.dumps(row | asked, sort_keys=True).encode()).hexdigest()[:16]
+        yield case, texts, where, identity, digest, _file(where, path, case)
+    if not seen:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")
-    return rows
 
 
 def _objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:

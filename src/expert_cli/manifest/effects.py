@@ -29,11 +29,16 @@ TOP_LEVEL: Mapping[str, Outcome] = {
     **dict.fromkeys(
         (
             *("version", "description", "author", "homepage", "license", "tags", "capabilities", "limitations"),
-            *("quality_metrics", "evaluation", "integrity", "repository"),
+            *("quality_metrics", "integrity", "repository"),
         ),
         CARD,
     ),
     **dict.fromkeys(("routing", "constraints", "perf", "runtime"), RUNTIME),
+    "evaluation": CARD,
+}
+EVALUATION: Mapping[str, Outcome] = {
+    "every_steps": applied("the expert answers cases during training, and the answers are run"),
+    "sample": applied("how many cases it answers then"),
 }
 TRAINING: Mapping[str, Outcome] = {
     **dict.fromkeys(
@@ -139,6 +144,8 @@ def _outcome(path: Path_, value: Any, facts: Facts, base_index: int | None, *, v
             return _base_outcome(rest, value, facts, chosen=index == base_index)
         case ("adapters", int(index), *rest) if v1:
             return _adapter_outcome(["adapters", index, *rest], facts)
+        case ("evaluation", str(key), *_):
+            return _evaluation_outcome(key, facts)
         case (str(key), *_):
             return TOP_LEVEL.get(key, CARD)
     return CARD
@@ -177,6 +184,12 @@ def _config_outcome(key: str, value: Any, facts: Facts, *, own_origin: str) -> O
     if value is None and name != "save_total_limit":
         return not_used("null: as if it were not written")
     return RULES[name](facts)
+
+
+def _evaluation_outcome(key: str, facts: Facts) -> Outcome:
+    if key == "sample" and not facts.run.watch.judge_every:
+        return not_used("no answers are run during training: evaluation.every_steps")
+    return EVALUATION.get(key, CARD)
 
 
 def _dataset_outcome(key: str, rest: Path_, value: Any, facts: Facts) -> Outcome:

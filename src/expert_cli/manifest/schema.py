@@ -191,10 +191,10 @@ class TrainingConfig(Strict):
     """Steps between two evaluations; `save_steps` where it is not written."""
     load_best_model_at_end: bool | None = None
     """End with the best checkpoint by `metric_for_best_model` instead of the last step."""
-    metric_for_best_model: Literal["eval_loss", "loss"] | None = None
-    """What "best" means; eval_loss where it is not written."""
+    metric_for_best_model: Literal["eval_loss", "loss", "execution_accuracy"] | None = None
+    """What "best" means; eval_loss where it is not written. execution_accuracy needs `evaluation.every_steps`."""
     greater_is_better: bool | None = None
-    """Whether a larger metric is better; false where it is not written."""
+    """Whether a larger metric is better; false where it is not written, true for execution_accuracy."""
     early_stopping_patience: Positive | None = None
     """Stop after this many evaluations without a better one."""
     use_unsloth: bool | None = None
@@ -397,6 +397,15 @@ class Training(Loose):
     """Scenarios of an earlier evaluation."""
 
 
+class EvaluationBlock(Loose):
+    """`evaluation`: answers that are run during training; other keys are information, such as earlier results."""
+
+    every_steps: Positive | None = None
+    """Steps between two evaluations in which the expert answers cases and the answers are run; none where not written."""
+    sample: Positive | None = None
+    """How many of the cases in `tests/cases.jsonl` it answers, drawn by seed; 24 where it is not written."""
+
+
 class Manifest(Loose):
     """A manifest as it was written."""
 
@@ -432,8 +441,8 @@ class Manifest(Loose):
     """Needs of the runtime."""
     soft_prompts: Any = None
     """Prompt embeddings; not trained here."""
-    evaluation: Any = None
-    """Earlier evaluations."""
+    evaluation: EvaluationBlock | str | list[Any] | None = None
+    """Evaluation during training, and results of earlier ones."""
     integrity: Any = None
     """Signature."""
     repository: Any = None

@@ -24,6 +24,8 @@ _QWEN2 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+RULES = ("gpt-2", "smollm", "qwen2", "llama-bpe")
+"""Names of rules that split text as no other name here does."""
 _LLAMA3 = _QWEN2.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 
 
@@ -36,7 +38,7 @@ def _split(pattern: str) -> pre_tokenizers.PreTokenizer:
     )
 
 
-def _pre_tokenizer(rule: str) -> pre_tokenizers.PreTokenizer | None:
+def pre_tokenizer(rule: str) -> pre_tokenizers.PreTokenizer | None:
     """Return the splitter for a value of tokenizer.ggml.pre (llama.cpp, src/llama-vocab.cpp), None for one not known here."""
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     if rule in {"default", "gpt-2"}:
@@ -58,7 +60,7 @@ def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> Pr
         raise LockedOrDamaged(f"{file} holds no tokenizer", "Use another GGUF file, or the model as safetensors")
     special = _special_tokens(file, metadata, tokens)
     rule = metadata.get("tokenizer.ggml.pre", "default")
-    splitter = _pre_tokenizer(rule) if metadata.get("tokenizer.ggml.model") == "gpt2" else None
+    splitter = pre_tokenizer(rule) if metadata.get("tokenizer.ggml.model") == "gpt2" else None
     if splitter is not None:
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=_byte_level(metadata, tokens, splitter), **special)
     else:

@@ -14,11 +14,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from expert_cli import gpu
 from expert_cli.console import Bar
+from expert_cli.runconfig import EXECUTION_ACCURACY
 from expert_cli.training.clock import PhaseClock
 from expert_cli.training.flops import Flops
 from expert_cli.training.progress import Progress
 
-LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", "epoch")
+LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", EXECUTION_ACCURACY, "epoch")
 
 
 def memory_mb() -> float:
@@ -79,7 +80,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
     ) -> None:
         """Append a line to metrics.jsonl."""
         logged = {name: value for name, value in (logs or {}).items() if name in LOGGED}
-        if not {"loss", "eval_loss"} & set(logged) or not state.is_world_process_zero:
+        if not {"loss", "eval_loss", EXECUTION_ACCURACY} & set(logged) or not state.is_world_process_zero:
             return
         line: dict[str, Any] = {
             "step": state.global_step,

@@ -35,11 +35,15 @@ from expert_cli.training.trainer import ExpertTrainer
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The packs that train and those that evaluate, and the id that fills up rows."""
+    """The packs that train and those that evaluate, and the id that fills up rows.
+
+    run_answers: lets the model as it is answer cases, and returns the share that is right; None: not asked for.
+    """
 
     train: PackedDataset
     validation: PackedDataset | None
     pad_id: int
+    run_answers: Callable[[], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ def fit(
     """
     trainer = _trainer(model, data, run, kernels, paths)
     trainer.figures.spike, trainer.figures.warn = max_loss_spike, report.warn
+    trainer.extra_evaluation = data.run_answers
     trainer.prepare()
     before = magnitudes(model)
     adjusted = _start(trainer, model, run, paths, continuity, report)

@@ -11,7 +11,8 @@ from typing import Any
 class Progress:
     """Optimizer steps done, the loss of each (mean per trained token), tokens and evaluations so far.
 
-    best: the best evaluation, at `best_step` (0: none yet); `stale`: evaluations since then. seconds: time of the loop.
+    evaluations: losses of the validation rows, by step. best: the best evaluation, at `best_step` (0: none yet); `stale`:
+    evaluations since then. seconds: time of the loop.
     """
 
     step: int = 0
@@ -26,8 +27,7 @@ class Progress:
     seconds: float = 0.0
 
     def judge(self, value: float, *, greater_is_better: bool) -> bool:
-        """Take an evaluation in at the present step; return whether it is the best so far."""
-        self.evaluations.append((self.step, value))
+        """Take what the best model is chosen by in, at the present step; return whether it is the best so far."""
         better = self.best is None or (value > self.best if greater_is_better else value < self.best)
         self.best, self.best_step = (value, self.step) if better else (self.best, self.best_step)
         self.stale = 0 if better else self.stale + 1

@@ -25,7 +25,7 @@ from transformers.trainer_utils import TrainOutput
 from expert_cli.data.batches import Batch, InTurn, PackBatches
 from expert_cli.data.loader import PackedDataset
 from expert_cli.errors import TrainingFailed
-from expert_cli.runconfig import OptimConfig, WatchConfig
+from expert_cli.runconfig import EXECUTION_ACCURACY, OptimConfig, WatchConfig
 from expert_cli.training.clock import PhaseClock
 from expert_cli.training.figures import Figures
 from expert_cli.training.gradients import Gradients
@@ -61,6 +61,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             self.progress, self.gradients, self._documents, scaled=self.accelerator.scaler is not None
         )
         self.learning_rate = 0.0
+        self.extra_evaluation: Callable[[], float] | None = None
         self.stop_asked: Callable[[], bool] = lambda: False
         self.save: Callable[[], Any] = lambda: None
         self.measure: Callable[[], dict[str, float]] = dict
@@ -227,11 +228,15 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         if self.evaluation is not None and _due(watch.eval_strategy, step, watch.eval_steps, epoch_ends=epoch_ends):
             with self.clock.phase("eval"):
                 self.evaluate()
+        improved = False
+        if self.extra_evaluation is not None and (last or step % watch.judge_every == 0):
+            with self.clock.phase("eval"):
+                improved = self._take(EXECUTION_ACCURACY, self.extra_evaluation()) and watch.load_best_model_at_end
         stops = bool(watch.early_stopping_patience) and self.progress.stale >= watch.early_stopping_patience
         asked, in_time = self._agreed(self.stop_asked(), self._saves.due())
         writes = watch.save_strategy != "no" or watch.save_every_s > 0
         due = last or stops or in_time or _due(watch.save_strategy, step, watch.save_steps, epoch_ends=epoch_ends)
-        if asked or (due and writes):
+        if asked or improved or (due and writes):
             self.figures.settle()
             with self.clock.phase("checkpoint"), self._saves.measured():
                 self.save()
@@ -284,9 +289,15 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             sums = self.accelerator.reduce(sums, "sum")
         loss, tokens = sums.tolist()
         found = {"eval_loss": loss / max(1.0, tokens)}
-        self.progress.judge(found["eval_loss"], greater_is_better=self.watch.greater_is_better)
-        self.log(dict(found))
+        self.progress.evaluations.append((self.progress.step, found["eval_loss"]))
+        self._take("eval_loss", found["eval_loss"])
         return found
+
+    def _take(self, metric: str, value: float) -> bool:
+        """Log an evaluation; return whether it is the best one so far by the metric that chooses."""
+        self.log({metric: value})
+        chooses = (metric == EXECUTION_ACCURACY) == (self.watch.metric_for_best_model == EXECUTION_ACCURACY)
+        return chooses and self.progress.judge(value, greater_is_better=self.watch.greater_is_better)
 
 
 def _due(strategy: str, step: int, steps: int, *, epoch_ends: bool) -> bool:

@@ -13,6 +13,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.against import Drop, compare_with
 from expert_cli.evaluation.cases import read_answers
 from expert_cli.evaluation.judge import Evaluation, judge, wilson
+from expert_cli.evaluation.paired import Paired
 from expert_cli.evaluation.verdict import Verdict
 
 CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
@@ -81,13 +82,14 @@ def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> Drop
 )
 def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, drop: float, held: bool) -> None:
     found = against(tmp_path, list(old), list(new))
-    assert (found.lost, found.gained, found.drop, found.held) == (lost, gained, drop, held)
-    assert found.ci95[0] <= drop <= found.ci95[1]
+    pairs = found.pairs
+    assert (pairs.lost, pairs.gained, pairs.drop, found.held) == (lost, gained, drop, held)
+    assert pairs.ci95[0] <= drop <= pairs.ci95[1]
 
 
-def test_the_interval_of_a_drop(tmp_path: Path) -> None:
+def test_the_interval_of_a_drop() -> None:
     # 0.15 ± 1.96 * sqrt(4 + 1 - 9 / 20) / 20
-    assert Drop(tmp_path, 20, 4, 1, 0).ci95 == pytest.approx((-0.05897, 0.35897), abs=1e-3)
+    assert Paired(20, 4, 1).ci95 == pytest.approx((-0.05897, 0.35897), abs=1e-3)
 
 
 def test_a_changed_case_is_refused(tmp_path: Path) -> None:

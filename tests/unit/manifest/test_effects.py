@@ -18,7 +18,7 @@ from expert_cli.machine import Gpu, Machine
 from expert_cli.manifest import effects as tables
 from expert_cli.manifest.effects import Effect
 from expert_cli.manifest.reader import load
-from expert_cli.manifest.schema import Base, Dataset, Manifest, Training, TrainingConfig
+from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest, Training, TrainingConfig
 from expert_cli.manifest.training_rules import RULES
 from expert_cli.plan import make_plan
 
@@ -39,6 +39,7 @@ BLOCKS: list[tuple[type[BaseModel], set[str]]] = [
     (Dataset, set(tables.DATASET)),
     (Training, {*tables.TRAINING, "dataset", "config"}),
     (Base, {*tables.BASE, "config"}),
+    (EvaluationBlock, set(tables.EVALUATION)),
     (Manifest, {*tables.TOP_LEVEL, "base_model", "base_models", "adapters", "training"}),
 ]
 

@@ -1,0 +1,77 @@
+"""Talk to an expert: one prompt, or several that build on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from expert_cli.console import Reporter
+from expert_cli.data.rows import Message
+from expert_cli.evaluation.generate import Settings, sampled
+from expert_cli.expert import Expert, open_expert
+from expert_cli.model.generate import Sampling, stream
+from expert_cli.plan import Trained
+
+
+class Chat:
+    """A conversation with an expert; its base model may be asked the same beside it."""
+
+    def __init__(self, expert: Expert, settings: Settings) -> None:
+        """Take a loaded expert, and how it answers."""
+        self._expert = expert
+        self._settings = settings
+        self._said: list[Message] = []
+
+    def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
+        """Yield the expert's answer in pieces; it is remembered, with the prompt, once it is whole."""
+        asked = [*self._said, Message("user", self._expert.speaker.turn(prompt, input_))]
+        answer = ""
+        for piece in self._pieces(asked):
+            answer += piece
+            yield piece
+        self._said = [*asked, Message("assistant", answer)]
+
+    def base(self, prompt: str, input_: str = "") -> Iterator[str]:
+        """Yield the base model's answer to the same, in pieces; to be asked first. What the expert said before is kept."""
+        with self._expert.model.disable_adapter():
+            yield from self._pieces([*self._said, Message("user", self._expert.speaker.turn(prompt, input_))])
+
+    def forget(self) -> None:
+        """Start another conversation."""
+        self._said = []
+
+    def _pieces(self, messages: Sequence[Message]) -> Iterator[str]:
+        """Yield text as soon as it is whole: a character may be several tokens, a stop sequence too."""
+        speaker, settings = self._expert.speaker, self._settings
+        sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p, settings.seed)
+        ids: list[int] = []
+        shown = ""
+        longest = max(map(len, settings.stops), default=0)
+        tokens = stream(
+            self._expert.model,
+            speaker.conversation(messages),
+            end_ids=speaker.end_ids,
+            max_new_tokens=settings.max_new_tokens,
+            sampling=sampling,
+        )
+        for token in tokens:
+            ids.append(token)
+            text = speaker.text(ids)
+            ended = settings.until_stop(text)
+            if len(ended) < len(text):
+                yield ended[len(shown) :]
+                return
+            safe = text if not longest else text[: max(len(shown), len(text) - longest + 1)]
+            if not text.endswith("\ufffd") and len(safe) > len(shown):
+                yield safe[len(shown) :]
+                shown = safe
+        rest = speaker.text(ids)[len(shown) :]
+        if rest:
+            yield rest
+
+
+def open_chat(trained: Trained, report: Reporter, *, max_new_tokens: int, sample: bool) -> Chat:
+    """Load an expert to talk to. Raises InputError for `sample` where the manifest has no decoding."""
+    settings = Settings(max_new_tokens, 1)
+    if sample:
+        settings = sampled(trained.plan.loaded.manifest, settings)
+    return Chat(open_expert(trained.plan.run, trained.origin, report), settings)

@@ -1,0 +1,98 @@
+"""`expert-cli chat`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from expert_cli.commands.options import (
+    AdapterFolder,
+    Debug,
+    Json,
+    MaxNewTokens,
+    Offline,
+    Quiet,
+    TrainedBase,
+    TrainedManifest,
+    is_offline,
+)
+from expert_cli.console import Console
+
+if TYPE_CHECKING:
+    from expert_cli.chat import Chat
+
+
+def chat(
+    adapter: AdapterFolder,
+    manifest: TrainedManifest = None,
+    prompt: Annotated[str, typer.Option(help="One prompt; without it, a conversation.", show_default=False)] = "",
+    input_: Annotated[str, typer.Option("--input", help="The input of the prompt, as a row has it: a schema.")] = "",
+    compare: Annotated[bool, typer.Option("--compare", help="Let the base model answer as well.")] = False,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")
+    ] = False,
+    max_new_tokens: MaxNewTokens = 256,
+    base_model: TrainedBase = None,
+    offline: Offline = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001  read by cli.main
+) -> None:
+    """Ask an expert.
+
+    Answers appear as they are written. In a conversation the expert sees what was said before; an empty line or Ctrl-D ends
+    it, /new starts another. Prompts are written down as in training.
+
+    Examples:
+
+        expert-cli chat --adapter runs/sql --prompt "How many boats are there?" --input "CREATE TABLE boats (id INT)"
+
+        expert-cli chat --adapter runs/sql --compare
+
+        expert-cli chat --adapter runs/sql --prompt "List the boats" --json
+    """
+    from expert_cli.plan import trained
+
+    console = Console("chat", as_json=as_json, quiet=quiet)
+    if as_json and not prompt:
+        raise typer.BadParameter("--json needs --prompt")
+    found = trained(adapter, manifest, base_model, offline=is_offline(asked=offline))
+    console.say("loading the model")
+    from expert_cli._compat import quiet_imports
+
+    quiet_imports()
+    from expert_cli.chat import open_chat
+
+    talk = open_chat(found, console, max_new_tokens=max_new_tokens, sample=sample)
+    if not prompt:
+        _converse(talk, console, compare=compare)
+    elif as_json:
+        expert, base = ("".join(talk.answer(prompt, input_)), "".join(talk.base(prompt, input_)) if compare else None)
+        console.document({"prompt": prompt, "input": input_, "expert": expert, "base_model": base})
+    else:
+        _show(talk, console, prompt, input_, compare=compare)
+
+
+def _show(talk: Chat, console: Console, prompt: str, input_: str = "", *, compare: bool) -> None:
+    """Write the answers as they come, that of the base model first."""
+    if compare:
+        console.heading("base model")
+        console.stream(talk.base(prompt, input_))
+        console.heading("expert")
+    console.stream(talk.answer(prompt, input_))
+
+
+def _converse(talk: Chat, console: Console, *, compare: bool) -> None:
+    """Read prompts until an empty line or the end of the input."""
+    while True:
+        if sys.stdin.isatty():
+            console.ask("> ")
+        line = sys.stdin.readline().strip()
+        if not line:
+            return
+        if line == "/new":
+            talk.forget()
+        else:
+            _show(talk, console, line, compare=compare)

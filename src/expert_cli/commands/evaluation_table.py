@@ -1,0 +1,69 @@
+"""An evaluation as a person reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from expert_cli.console import Console
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.against import Drop
+    from expert_cli.evaluation.experts import Evaluated
+    from expert_cli.evaluation.judge import Evaluation
+
+
+def show_evaluation(console: Console, evaluation: Evaluation) -> None:
+    """Print accuracy by category, and the classes of failures with examples."""
+    shares = {"all": evaluation.share}
+    if len(evaluation.by_category) > 1:
+        shares |= evaluation.by_category
+    rows = [[f"{share.correct}/{share.cases}", f"{share.accuracy:.1%}", _interval(share.ci95), name]
+            for name, share in shares.items()]  # fmt: skip
+    console.table("accuracy", ["correct", "accuracy", "95 % interval", "category"], rows)
+    if evaluation.failures:
+        console.text("")
+        failures = [
+            [kind if index == 0 else "", str(count) if index == 0 else "", f"{one.row.id}: {one.verdict.detail}"]
+            for kind, count in evaluation.failures.items()
+            for index, one in enumerate(evaluation.examples(kind))
+        ]
+        console.table("failures", ["class", "answers", "examples"], failures)
+    if "parsed_only" in evaluation.failures:
+        console.warn(f"{evaluation.failures['parsed_only']} answers could only be parsed here: that proves nothing")
+    for note in dict.fromkeys(one.verdict.detail for one in evaluation.answers if one.verdict.passed):
+        if note:
+            console.warn(f"correct, but {note}")
+
+
+def show_generation(console: Console, found: Evaluated) -> None:
+    """Print what the answers cost, and the base model beside the expert."""
+    written = found.written
+    console.say(
+        f"{written.tokens:,} tokens in {written.seconds:.0f} s, {written.tokens / written.seconds:,.0f} tokens/s"
+    )
+    if written.cut_off:
+        console.warn(f"{written.cut_off} answers were cut off: --max-new-tokens")
+    if found.baseline is None:
+        return
+    share, pairs = found.baseline.evaluation.share, found.baseline.pairs
+    low, high = pairs.ci95
+    console.text("")
+    console.text(
+        f"base model {share.correct}/{share.cases}, {share.accuracy:.1%} ({_interval(share.ci95)}); the expert gained "
+        f"{pairs.gained} cases and lost {pairs.lost}: {-pairs.drop:+.1%} (95 % interval {_interval((-high, -low))})"
+    )
+
+
+def show_drop(console: Console, drop: Drop) -> None:
+    """Print what changed since an earlier evaluation."""
+    pairs = drop.pairs
+    change = "fell" if pairs.drop > 0 else "rose"
+    console.text("")
+    console.text(
+        f"against {drop.file}: {pairs.cases} cases, {pairs.lost} lost, {pairs.gained} gained; accuracy {change} by "
+        f"{abs(pairs.drop):.1%} (95 % interval of the drop {_interval(pairs.ci95)})"
+    )
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:.1%} to {ends[1]:.1%}"

@@ -1,0 +1,163 @@
+"""An adapter's evaluation: load it, let it answer the cases, judge, and leave the result where people look for it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.card import put_section
+from expert_cli.console import Reporter, Silent
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import Asked, read_cases
+from expert_cli.evaluation.generate import Settings, Written, write_answers
+from expert_cli.evaluation.judge import Evaluation, judge
+from expert_cli.evaluation.paired import Paired, pair
+from expert_cli.files import sha256_of, write_json
+from expert_cli.origin import WEIGHTS
+from expert_cli.paths import RunPaths
+from expert_cli.plan import Plan, Trained
+
+if TYPE_CHECKING:
+    from expert_cli.expert import Speaker
+
+BATCH = {"cpu": 16, "cuda": 64}
+DEFAULT_NEW_TOKENS = 256
+CASE_TIMEOUT_S = 2.0
+SECTION = "Evaluation"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The base model alone on the same cases, and the pairs (first: base model, second: expert)."""
+
+    evaluation: Evaluation
+    pairs: Paired
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value under "baseline"; the difference is expert minus base model."""
+        low, high = self.pairs.ci95
+        difference = {
+            "difference": -self.pairs.drop,
+            "ci95": [-high, -low],
+            "gained": self.pairs.gained,
+            "lost": self.pairs.lost,
+        }
+        return {**self.evaluation.as_json(), "difference": difference}
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation of an adapter found; facts, generation: what was evaluated and how, as the document says it."""
+
+    evaluation: Evaluation
+    written: Written
+    baseline: Compared | None
+    facts: dict[str, Any]
+    generation: dict[str, Any]
+
+
+def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[Asked]:
+    """Return the cases in a file; default, tests/cases.jsonl beside the manifest. Raises InputError where there are none."""
+    path = cases or plan.run.manifest.parent / "tests" / "cases.jsonl"
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", "give the cases: --cases FILE (docs/EXPERT_FORMAT.md says how)")
+    return read_cases(path)[:limit]
+
+
+def evaluate_adapter(
+    trained: Trained,
+    cases: Sequence[Asked],
+    settings: Settings,
+    report: Reporter,
+    *,
+    case_timeout_s: float,
+    baseline: bool = False,
+) -> Evaluated:
+    """Let an adapter answer, and with `baseline` its base model: the same weights, the adapter switched off."""
+    from expert_cli.expert import open_expert
+
+    expert = open_expert(trained.plan.run, trained.origin, report)
+    written = write_answers(expert.model, expert.speaker, cases, settings, report, "answering")
+    evaluation = judge(written.answers, report, case_timeout_s)
+    compared = None
+    if baseline:
+        with expert.model.disable_adapter():
+            alone = write_answers(expert.model, expert.speaker, cases, settings, report, "base model")
+        before = judge(alone.answers, report, case_timeout_s)
+        compared = Compared(before, pair(before, evaluation))
+    run = trained.plan.run
+    facts = {
+        "expert": run.expert,
+        "adapter": str(trained.origin.adapter),
+        "adapter_sha256": sha256_of(trained.origin.adapter / WEIGHTS),
+        "base_model": run.model.name,
+        "base_sha256": expert.source.sha256,
+        "quantization": run.model.quantization,
+        "dtype": run.compute.dtype,
+        "template": expert.speaker.template.name,
+    }
+    return Evaluated(evaluation, written, compared, facts, {**settings.as_json(), **written.as_json()})
+
+
+def sample_cases(plan: Plan) -> list[Asked]:
+    """Return the cases that are answered during training: drawn by seed, in the file's order; none where not asked for."""
+    watch = plan.run.watch
+    if not watch.judge_every:
+        return []
+    cases = cases_of(plan, None)
+    drawn = random.Random(plan.run.seed).sample(range(len(cases)), min(watch.judge_sample, len(cases)))  # noqa: S311
+    return [cases[n] for n in sorted(drawn)]
+
+
+def accuracy_of(model: Any, speaker: Speaker, cases: Sequence[Asked], report: Reporter) -> Callable[[], float]:
+    """Return what lets a model in training answer the cases as it is then, and gives the share that is right."""
+
+    def measure() -> float:
+        settings = Settings(DEFAULT_NEW_TOKENS, len(cases))
+        share = judge(
+            write_answers(model, speaker, cases, settings, Silent(), "").answers, Silent(), CASE_TIMEOUT_S
+        ).share
+        report.say(f"answers   {share.correct} of {share.cases} are right")
+        return share.accuracy
+
+    return measure
+
+
+def publish(document: dict[str, Any], trained: Trained, output: Path | None) -> Path | None:
+    """Write evaluation.json (default: into the adapter's run directory) and the section of the model card; return the file."""
+    run = trained.origin.run
+    path = output or (RunPaths(run).evaluation if run else None)
+    if path is not None:
+        write_json(path, document)
+    if (trained.origin.adapter / "README.md").is_file():
+        put_section(trained.origin.adapter / "README.md", SECTION, card_lines(document))
+    return path
+
+
+def card_lines(document: dict[str, Any]) -> list[str]:
+    """Return the model card's lines about an evaluation: its `--json` document."""
+    rows = [("all", document), *document["by_category"].items()] if document["by_category"] else [("all", document)]
+    base = document["baseline"]
+    lines = [
+        f"{document['cases']} cases, every answer run and its result compared; "
+        f"{'drawn by the manifest' if document['generation']['temperature'] else 'greedy'}, "
+        f"at most {document['generation']['max_new_tokens']} tokens.",
+        "",
+        f"| category | correct | accuracy | 95 % interval |{' base model |' if base else ''}",
+        f"|---|---|---|---|{'---|' if base else ''}",
+    ]
+    for name, share in rows:
+        alone = (base if name == "all" else base["by_category"][name]) if base else None
+        low, high = share["ci95"]
+        lines.append(
+            f"| {name} | {share['correct']}/{share['cases']} | {share['accuracy']:.1%} | {low:.1%} to {high:.1%} |"
+            + (f" {alone['accuracy']:.1%} |" if alone else "")
+        )
+    if base:
+        low, high = base["difference"]["ci95"]
+        difference = base["difference"]["difference"]
+        lines += ["", f"Against the base model alone: {difference:+.1%} (95 % interval {low:+.1%} to {high:+.1%})."]
+    return lines

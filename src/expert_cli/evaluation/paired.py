@@ -1,0 +1,46 @@
+"""Two evaluations of the same cases, case by case: what was lost, what was gained."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from expert_cli.evaluation.judge import Z_95, Evaluation
+
+
+@dataclass(frozen=True)
+class Paired:
+    """`lost`: passed first, not second; `gained`: the reverse."""
+
+    cases: int
+    lost: int
+    gained: int
+
+    @property
+    def drop(self) -> float:
+        """How much the accuracy fell; negative where it rose."""
+        return (self.lost - self.gained) / self.cases
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """The 95 % interval of the drop, from the pairs that differ (McNemar's variance)."""
+        changed = self.lost + self.gained
+        half = Z_95 * math.sqrt(max(0.0, changed - (self.lost - self.gained) ** 2 / self.cases)) / self.cases
+        return max(-1.0, self.drop - half), min(1.0, self.drop + half)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return counts, drop and interval."""
+        return {
+            "cases": self.cases,
+            "lost": self.lost,
+            "gained": self.gained,
+            "drop": self.drop,
+            "ci95": list(self.ci95),
+        }
+
+
+def pair(first: Evaluation, second: Evaluation) -> Paired:
+    """Pair two evaluations of the same rows in the same order."""
+    passed = [(a.verdict.passed, b.verdict.passed) for a, b in zip(first.answers, second.answers, strict=True)]
+    return Paired(len(passed), passed.count((True, False)), passed.count((False, True)))

@@ -1,0 +1,50 @@
+"""Where an adapter comes from: what its folder, and the run directory around it, tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from expert_cli.errors import InputError
+from expert_cli.paths import RunPaths
+from expert_cli.rundir import part, read_json
+
+WEIGHTS = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
+
+    template: the fingerprint of the prompt template. manifest: the file it was trained from, which may be gone.
+    """
+
+    adapter: Path
+    run: Path | None
+    base_model: str
+    base_sha256: str
+    template: str
+    manifest: Path | None
+
+
+def find_adapter(folder: Path) -> Origin:
+    """Return the adapter in `folder`: a run directory, its adapter, or one of its checkpoints; raise InputError without one."""
+    found = next((path for path in (folder, RunPaths(folder).adapter) if (path / CONFIG).is_file()), None)
+    if found is None:
+        raise InputError(f"{folder}: no adapter there", "give a run directory, or the folder adapter/ in one")
+    if not (found / WEIGHTS).is_file():
+        raise InputError(f"{found}: no {WEIGHTS}", "weights in other formats can run code when they are read: not used")
+    adapter = found.resolve()
+    base = str(read_json(adapter / CONFIG).get("base_model_name_or_path") or "")
+    run = next((path for path in list(adapter.parents)[:2] if RunPaths(path).run_json.is_file()), None)
+    recorded = read_json(RunPaths(run).run_json) if run else {}
+    manifest = part(recorded, "config").get("manifest")
+    return Origin(
+        adapter,
+        run,
+        base_model=str(part(recorded, "config", "model").get("name", base)),
+        base_sha256=str(part(recorded, "model").get("sha256", "")),
+        template=str(part(recorded, "identity").get("template", "")),
+        manifest=Path(manifest) if manifest else None,
+    )

@@ -1,0 +1,198 @@
+"""A trained adapter answers its cases: what is found, what is written, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import tiny
+from projects import project, train
+from typer.testing import CliRunner
+
+from expert_cli.cli import app
+from expert_cli.console import Silent
+from expert_cli.errors import ExpertError, GateMissed, InputError
+from expert_cli.evaluation.experts import Evaluated, cases_of, evaluate_adapter
+from expert_cli.evaluation.generate import Settings, sampled
+from expert_cli.expert import Expert, open_expert
+from expert_cli.files import sha256_of
+from expert_cli.plan import Trained, trained
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
+ROWS = [{"instruction": f"Which number is {n}?", "input": "", "output": "7"} for n in range(32)]
+SETTINGS = Settings(max_new_tokens=8, batch_size=4)
+
+
+def case(number: int, expected: int, **more: Any) -> dict[str, Any]:
+    row = {"verifier": "json", "schema": None, "expected": expected, "rule": "exact"}
+    return {"prompt": f"Which number is {number}?", "id": f"n{number}", **row, **more}
+
+
+@pytest.fixture(scope="module")
+def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An expert that answers 7; six of its eight cases expect that."""
+    folder = tmp_path_factory.mktemp("expert")
+    model = tiny.tiny_model_folder(folder / "tiny-llama")
+    manifest = project(folder / "one", model, ROWS, max_steps=20)
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["training"]["decoding"] = {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["7"]}
+    manifest.write_text(json.dumps(written), encoding="utf-8")
+    train(manifest)
+    rows = [case(n, 7 if n < 6 else 8, category="easy" if n < 4 else "hard") for n in range(8)]
+    cases = folder / "one" / "tests" / "cases.jsonl"
+    cases.parent.mkdir()
+    cases.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return folder / "one" / "weights" / "tiny-llama"
+
+
+def found(expert: Path, settings: Settings = SETTINGS, **options: Any) -> Evaluated:
+    by = trained(expert, None, None, offline=True)
+    return evaluate_adapter(by, cases_of(by.plan, None), settings, Silent(), case_timeout_s=2, **options)
+
+
+def cli(*args: str | Path) -> tuple[int, str, BaseException | None]:
+    done = CliRunner().invoke(app, [str(arg) for arg in args])
+    return done.exit_code, done.stdout, done.exception
+
+
+def test_the_expert_and_its_base_model_side_by_side(expert: Path) -> None:
+    result = found(expert, baseline=True)
+    assert [one.row.answer for one in result.evaluation.answers] == ["7"] * 8
+    assert (result.evaluation.share.correct, result.written.cut_off) == (6, 0)
+    assert result.baseline is not None
+    assert result.baseline.evaluation.share.correct == 0
+    assert (result.baseline.pairs.gained, result.baseline.pairs.lost) == (6, 0)
+    assert result.baseline.as_json()["difference"]["difference"] == 0.75
+
+
+def test_answers_cut_off_are_counted(expert: Path) -> None:
+    assert found(expert, replace(SETTINGS, max_new_tokens=1)).written.cut_off == 8
+
+
+def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
+    card = expert / "adapter" / "README.md"
+    for _ in range(2):
+        code, out, _error = cli("evaluate", "--adapter", expert, "--baseline", "--json", "--max-new-tokens", "8")
+        assert code == 0
+    document = json.loads(out)
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    assert json.loads((expert / "evaluation.json").read_text(encoding="utf-8")) == document
+    weights = expert / "adapter" / "adapter_model.safetensors"
+    assert document["expert"]["adapter_sha256"] == sha256_of(weights)
+    assert document["by_category"]["hard"]["correct"] == 2
+    text = card.read_text(encoding="utf-8")
+    assert text.count("## Evaluation") == 1
+    assert "| hard | 2/4 | 50.0% | 15.0% to 85.0% | 0.0% |" in text
+    assert "Against the base model alone: +75.0%" in text
+    assert text.startswith("---\nlibrary_name")
+
+
+def test_gates(expert: Path, tmp_path: Path) -> None:
+    evaluate = ("evaluate", "--adapter", expert / "adapter", "--max-new-tokens", "8", "--output", tmp_path / "e.json")
+    assert cli(*evaluate, "--threshold", "0.75")[0] == 0
+    *_, error = cli(*evaluate, "--threshold", "0.8")
+    assert isinstance(error, GateMissed)
+    old = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
+    for answer in old["answers"]:
+        answer["kind"] = "correct"
+    (tmp_path / "old.json").write_text(json.dumps(old), encoding="utf-8")
+    *_, error = cli(*evaluate, "--against", tmp_path / "old.json")
+    assert isinstance(error, GateMissed)
+    assert "accuracy fell by 0.2500" in error.message
+
+
+def test_the_manifests_decoding_is_used_with_sample_alone(expert: Path) -> None:
+    manifest = trained(expert, None, None, offline=True).plan.loaded.manifest
+    settings = sampled(manifest, SETTINGS)
+    assert (settings.temperature, settings.top_p, settings.stops) == (0.7, 0.9, ("7",))
+    drawn = [one.row.answer for one in found(expert, settings).evaluation.answers]
+    assert drawn == [one.row.answer for one in found(expert, settings).evaluation.answers]
+    assert not any("7" in answer for answer in drawn), "a stop sequence ends an answer"
+    without = manifest.model_copy(update={"training": manifest.training.model_copy(update={"decoding": None})})
+    with pytest.raises(InputError, match="has no temperature"):
+        sampled(without, SETTINGS)
+
+
+def test_prompts_are_those_of_training(expert: Path) -> None:
+    by = trained(expert, None, None, offline=True)
+    speaker = opened(by).speaker
+    ids = speaker.prompt("Which <|im_end|>?", "A table.")
+    text = "<|im_start|>user\nWhich <|im_end|>?\n\nA table.<|im_end|>\n<|im_start|>assistant\n"
+    assert speaker.text(ids) == text
+    assert ids.count(2) == 1, "a control token's spelling in a question is text"
+
+
+def opened(by: Trained) -> Expert:
+    return open_expert(by.plan.run, by.origin, Silent())
+
+
+@pytest.mark.parametrize("quantization", ["none", "int4"])
+def test_four_bits_answer_through_their_unpacked_copy(expert: Path, quantization: str) -> None:
+    by = trained(expert, None, None, offline=True)
+    model = replace(by.plan.run.model, quantization=quantization)
+    run = replace(by.plan.run, model=model, compute=replace(by.plan.run.compute, dtype="bf16"))
+    loaded = open_expert(run, by.origin, Silent()).model
+    assert {str(parameter.dtype) for parameter in loaded.parameters()} == {"torch.bfloat16"}
+
+
+def test_a_checkpoint_is_an_adapter_too(expert: Path) -> None:
+    checkpoint = next((expert / "checkpoints").glob("checkpoint-*"))
+    assert trained(checkpoint, None, None, offline=True).origin.run == expert
+
+
+def refused(change: Any, expert: Path, folder: Path) -> ExpertError:
+    shutil.copytree(expert, folder / "run")
+    change(folder / "run")
+    with pytest.raises(ExpertError) as caught:
+        found(folder / "run")
+    return caught.value
+
+
+def edit(name: str, *keys: str, value: Any) -> Any:
+    def change(run: Path) -> None:
+        document = json.loads((run / name).read_text(encoding="utf-8"))
+        part = document
+        for key in keys[:-1]:
+            part = part[key]
+        part[keys[-1]] = value
+        (run / name).write_text(json.dumps(document), encoding="utf-8")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        pytest.param(lambda run: shutil.rmtree(run / "adapter"), 2, "no adapter there", id="no adapter"),
+        pytest.param(
+            lambda run: (run / "adapter" / "adapter_model.safetensors").unlink(),
+            2,
+            "no adapter_model.safetensors",
+            id="no weights",
+        ),
+        pytest.param(
+            lambda run: (run / "adapter" / "adapter_model.safetensors").write_bytes(b"x" * 100),
+            6,
+            "cannot be read",
+            id="damaged",
+        ),
+        pytest.param(edit("run.json", "model", "sha256", value="0" * 64), 2, "was trained on", id="another base"),
+        pytest.param(
+            edit("run.json", "identity", "template", value="alpaca, '</s>', ''"),
+            2,
+            "was trained with the prompt template alpaca",
+            id="another template",
+        ),
+        pytest.param(edit("run.json", "config", "manifest", value="/gone.json"), 2, "--manifest", id="no manifest"),
+        pytest.param(edit("adapter/adapter_config.json", "r", value=8), 2, "does not fit", id="another rank"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(expert: Path, tmp_path: Path, change: Any, code: int, words: str) -> None:
+    error = refused(change, expert, tmp_path)
+    assert error.exit_code == code
+    assert words in f"{error.message} {error.hint}"

@@ -1,0 +1,105 @@
+"""Answers are run during training: they choose the best step, and change nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from projects import project, train
+
+from expert_cli.errors import InputError, ManifestError
+from expert_cli.files import sha256_of
+from expert_cli.outcome import RunResult
+from expert_cli.paths import RunPaths
+
+ROWS = [{"instruction": f"Which number is {n}?", "input": "", "output": "7"} for n in range(32)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def judged(
+    folder: Path, model: Path, evaluation: dict[str, Any] | None, cases: bool = True, **config: Any
+) -> RunResult:
+    manifest = project(folder, model, ROWS, **{"max_steps": 12, "dropout": 0.1, **config})
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    if evaluation is not None:
+        written["evaluation"] = evaluation
+    manifest.write_text(json.dumps(written), encoding="utf-8")
+    if cases:
+        rows = [
+            {"prompt": f"Which number is {n}?", "verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
+            for n in range(8)
+        ]
+        (folder / "tests").mkdir()
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / "tests" / "cases.jsonl").write_text(text, encoding="utf-8")
+    return train(manifest)
+
+
+def logged(result: RunResult) -> dict[int, float]:
+    lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    return {row["step"]: row["execution_accuracy"] for row in rows if "execution_accuracy" in row}
+
+
+def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path, model: Path) -> None:
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy"}
+    result = judged(tmp_path, model, {"every_steps": 2, "sample": 6}, **best)
+    accuracies = logged(result)
+    assert list(accuracies) == [2, 4, 6, 8, 10, 12]
+    assert accuracies[2] < accuracies[12] == 1.0
+    first = next(step for step, value in accuracies.items() if value == 1.0)
+    assert first < 12, "the last step would be the best one anyway"
+    paths = RunPaths(result.output)
+    checkpoint = paths.checkpoints / f"checkpoint-{first}"
+    assert sha256_of(checkpoint / "adapter_model.safetensors") == result.document["adapter_sha256"]
+
+
+def test_it_changes_no_bit_of_the_adapter(tmp_path: Path, model: Path) -> None:
+    with_it = judged(tmp_path / "a", model, {"every_steps": 5})
+    without = judged(tmp_path / "b", model, None)
+    assert with_it.document["adapter_sha256"] == without.document["adapter_sha256"]
+    assert (list(logged(with_it)), logged(without)) == ([5, 10, 12], {})
+
+
+def test_validation_loss_and_answers_stand_side_by_side(tmp_path: Path, model: Path) -> None:
+    result = judged(tmp_path, model, {"every_steps": 6}, eval_steps=6)
+    assert 0 < result.document["eval_loss"] != logged(result)[12]
+
+
+def test_early_stopping_by_answers(tmp_path: Path, model: Path) -> None:
+    stop = {"early_stopping_patience": 2, "metric_for_best_model": "execution_accuracy", "max_steps": 40}
+    result = judged(tmp_path, model, {"every_steps": 2}, **stop)
+    assert result.document["steps"] < 40
+    accuracies = list(logged(result).values())
+    assert accuracies.index(max(accuracies)) == len(accuracies) - 3
+
+
+def test_missing_cases_are_told_before_the_training(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(InputError, match=r"cases.jsonl: no such file"):
+        judged(tmp_path, model, {"every_steps": 2}, cases=False)
+    assert not (tmp_path / "weights" / "tiny-llama" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "config", "words"),
+    [
+        pytest.param(None, {}, "no answers are run", id="nothing runs answers"),
+        pytest.param({"every_steps": 2}, {"greater_is_better": False}, "would choose the worst", id="the worst"),
+        pytest.param({"every_steps": 0}, {}, "every_steps", id="zero"),
+        pytest.param({"every_step": 2}, {}, "every_steps", id="a near miss"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    tmp_path: Path, model: Path, evaluation: dict[str, Any] | None, config: dict[str, Any], words: str
+) -> None:
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy"}
+    with pytest.raises(ManifestError) as caught:
+        judged(tmp_path, model, evaluation, **best, **config)
+    assert words in f"{caught.value.message} {caught.value.hint}"
