@@ -52,7 +52,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         self._seconds_before = progress.seconds
         self._learning_rate = 0.0
         self._measured: dict[str, Any] = {}
-        self._told = False
+        self._told = self._fresh = False
         self.warn: Callable[[str], None] = lambda _: None
 
     @property
@@ -89,6 +89,9 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         }
         line |= logged
         if "loss" in logged:
+            if not self._fresh:  # a Trainer that does not ask by itself
+                self.measure()
+            self._fresh = False
             line |= self._measured
             self._learning_rate = logged["learning_rate"]
             self.bar.update(state.global_step, self._note())
@@ -119,6 +122,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
             "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
             "gpu": _gpu(),
         }
+        self._fresh = True
         return _flat(self._measured)
 
     def _note(self) -> str:

@@ -23,7 +23,7 @@ from expert_cli.training.memory import fit_memory
 from expert_cli.training.trainer import ExpertTrainer
 
 OPTIM = OptimConfig(1.0, -1, 6, 1, 1e-3, "constant", (), 0.0, 0.0, 1.0, "adamw_torch", None)
-WATCH = WatchConfig(10, "no", 500, 0.0, None, "no", 500, False, "eval_loss", False, 0, ())
+WATCH = WatchConfig(10, "no", 500, 0.0, None, "no", 500, False, "eval_loss", False, 0, 0, 0, ())
 
 
 def trainer(folder: Path, room: list[int]) -> ExpertTrainer:
