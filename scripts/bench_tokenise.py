@@ -1,11 +1,12 @@
-"""Measure how fast rows become token ids: ours by fastokens and by tokenizers, `datasets.map`, and TRL's SFTTrainer.
+"""Measure JSONL to tokens: our verified store by fastokens and by tokenizers, `datasets.map`, TRL's SFTTrainer.
 
-    python scripts/bench_tokenise.py [--mb 52] [--runs 3] [--trl FOLDER]
+    python scripts/bench_tokenise.py [--mb 52] [--runs 3] [--ways fastokens,datasets.map] [--trl FOLDER]
 
 Rows are the Python sources of the installed packages, each once, 2,400 characters a row. Every run is a process of its own,
-the ways in turn; medians are shown. The clock starts before the tokenizer is copied and the first byte read, and stops
-with the last id; peak_mb is what the process grew by in between. Imports, the model folder and what we write to disk are
-outside (`datasets` writes while it maps).
+the ways in turn, so that a way and the next one meet about the same machine; medians and the ratios of each turn are shown.
+The clock starts with the tokenizer in memory, before the first byte is read, and stops when the tokens are on disk (ours:
+verified). cpu_s: processor time in between, of child processes too, which another program's load hardly changes. peak_mb:
+what the process grew by. Imports are outside.
 FOLDER: what `pip install --no-deps --target FOLDER trl` made, where TRL is not installed.
 """
 
@@ -38,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mb", type=float, default=52)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--trl", default="")
     parser.add_argument("--child", nargs=2, metavar=("WAY", "ROWS"))
     options = parser.parse_args()
@@ -50,10 +52,10 @@ def main() -> None:
         count = write_rows(rows, options.mb * 1e6)
         size = rows.stat().st_size
         print(f"{count:,} rows, {size / 1e6:.1f} MB, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-        results: dict[str, list[Measured]] = {way: [] for way in WAYS}
+        results: dict[str, list[Measured]] = {way: [] for way in options.ways.split(",")}
         for _ in range(options.runs):
-            for way in WAYS:
-                results[way] += run(way, rows, options.trl)
+            for way, measured in results.items():
+                measured.extend(run(way, rows, options.trl))
         show(results, size)
 
 
@@ -91,59 +93,108 @@ def run(way: str, rows: Path, trl: str) -> list[Measured]:
         print(f"{way}: skipped: {(done.stderr.strip().splitlines() or ['?'])[-1][:200]}")
         return []
     measured: Measured = json.loads(done.stdout.splitlines()[-1])
-    print(f"{way:12} {rows.stat().st_size / 1e6 / measured['seconds']:7.1f} MB/s  {measured}", flush=True)
+    figures = ", ".join(f"{name} {value:,.2f}" for name, value in measured.items())
+    print(f"{way:12} {rows.stat().st_size / 1e6 / measured['seconds']:7.1f} MB/s  {figures}", flush=True)
     return [measured]
 
 
 def show(results: dict[str, list[Measured]], size: int) -> None:
-    """Print the medians, and how many times as fast as `datasets.map` each is."""
-    medians = {
-        way: {key: statistics.median(m[key] for m in some) for key in some[0]} for way, some in results.items() if some
-    }
-    base = medians["datasets.map"]["seconds"]
+    """Print the medians, and how many times as fast as the other programs ours is, turn by turn."""
     print(f"load {os.getloadavg()[0]:.1f}")
-    for way, measured in medians.items():
-        shares = ", ".join(f"{key} {value:.2f}" for key, value in measured.items() if key.endswith("_s"))
-        print(
-            f"{way:12} {size / 1e6 / measured['seconds']:7.1f} MB/s  {base / measured['seconds']:6.1f} x datasets.map  "
-            f"{measured['tokens']:,.0f} tokens  {measured['peak_mb']:.0f} MB  {shares}"
-        )
+    for way, some in results.items():
+        median = {key: statistics.median(m[key] for m in some) for key in (some or [{}])[0]}
+        if median:
+            print(
+                f"{way:12} {size / 1e6 / median['seconds']:7.1f} MB/s  {median['cpu_s']:.1f} s of processor  "
+                f"{median['tokens']:,.0f} tokens  {median['peak_mb']:.0f} MB"
+            )
+    for mine in ("fastokens", "tokenizers"):
+        for other in ("datasets.map", "trl"):
+            turns = list(zip(results.get(mine, ()), results.get(other, ()), strict=False))
+            for key in ("seconds", "cpu_s"):
+                ratios = [theirs[key] / ours_[key] for ours_, theirs in turns]
+                if ratios:
+                    listed = ", ".join(f"{ratio:.1f}" for ratio in ratios)
+                    print(f"{mine} against {other}, {key}: median {statistics.median(ratios):.1f} x ({listed})")
+
+
+def cpu_s() -> float:
+    """Return the processor time of this process and of its children that ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 def ours(rows: Path, *, fast: bool) -> Measured:
-    """Survey, read, render and encode; then the same once more, part by part, for the shares."""
+    """Build a store and verify it, as `pretokenize` does; then the same once more, part by part, for the shares."""
     from expert_cli.console import Silent
-    from expert_cli.data.encode import Encoder, template_for
+    from expert_cli.data.encode import template_for
     from expert_cli.data.sources import locate_data
-    from expert_cli.data.stream import DocumentStream
-    from expert_cli.data.survey import batches, survey_data
-    from expert_cli.paths import cache_folder
+    from expert_cli.data.tokenise import tokenise
     from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
+    if not fast:
+        sys.modules["fastokens"] = None  # type: ignore[assignment]  # as on a machine without it
     tokenizer = load()
     for name in ("pyarrow.json", "pyarrow.compute", "fastokens"):
         with suppress(ImportError):
             importlib.import_module(name)
     data = DataConfig((SourceSpec("file", str(rows)),), (), 0.0, ColumnMapping(), RowFilters(), True, 2048, 0, True)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    start = time.perf_counter()
-    encoder = Encoder(tokenizer.backend, cache=cache_folder() if fast else None)
-    survey = survey_data(data, locate_data(data, Silent()), Silent())
-    surveyed = time.perf_counter()
     template = template_for(
         tokenizer.backend,
         "",
         render_chat=lambda messages, prompt: tokenizer.render_chat(messages, add_generation_prompt=prompt),
         eos_token=tokenizer.eos_token,
     )
-    tokens = sum(len(chunk.encoded.ids) for chunk in DocumentStream(data, survey, template, encoder).chunks("train"))
-    seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+    with tempfile.TemporaryDirectory(dir=rows.parent) as folder:
+        before = peak_mb()
+        start, cpu = time.perf_counter(), cpu_s()
+        located = locate_data(data, Silent())
+        store = tokenise(
+            data, located, Path(folder), template, tokenizer.backend, Silent(), tokenizer_sha256=tokenizer.sha256
+        )
+        seconds, cpu = time.perf_counter() - start, cpu_s() - cpu
+        grown = peak_mb() - before
+        expected = "fastokens" if fast else "tokenizers"
+        if not store.stats["train"]["encoder"].startswith(expected):
+            sys.exit(f"encoded by {store.stats['train']['encoder']}, not {expected}")
+        parts = shares(data, located, template, tokenizer, store.home)
+    return {"seconds": seconds, "cpu_s": cpu, "tokens": store.stats["train"]["tokens"], "peak_mb": grown, **parts}
+
+
+def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) -> Measured:
+    """Do each part of a build by itself. In the build, `read` and `render` run beside `encode`."""
+    from expert_cli.console import Silent
+    from expert_cli.data.encode import Encoder, join
+    from expert_cli.data.storefiles import Memo, find_damage, read_fingerprint, write_shard
+    from expert_cli.data.survey import batches, survey_data
+    from expert_cli.files import sha256_of
+    from expert_cli.paths import cache_folder
+
+    _, key_s = timed(lambda: [sha256_of(path) for path in located.files()])
+    encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines"), template))
+    survey, survey_s = timed(lambda: survey_data(data, located, Silent()))
     read, read_s = timed(lambda: list(batches(survey.train, data)))
     columns, render_s = timed(lambda: [template.pair_columns(batch.rows) for batch in read])
-    _, encode_s = timed(lambda: [encoder.encode_columns(some) for some in columns])
-    shares = {"survey_s": surveyed - start, "read_s": read_s, "render_s": render_s, "encode_s": encode_s}
-    return {"seconds": seconds, "tokens": tokens, "peak_mb": peak, **shares}
+    encoded, encode_s = timed(lambda: [encoder.encode_columns(some) for some in columns])
+    chunks = [join(encoded[n : n + 3]) for n in range(0, len(encoded), 3)]
+    with tempfile.TemporaryDirectory(dir=store.parent) as folder:
+        _, write_s = timed(lambda: [write_shard(Path(folder), "train", n, chunk) for n, chunk in enumerate(chunks)])
+    fingerprint = read_fingerprint(store)
+    _, verify_s = timed(lambda: find_damage(store, fingerprint, Memo(store / "none"), hash_all=True))
+    names = ("key_s", "load_s", "survey_s", "read_s", "render_s", "encode_s", "write_s", "verify_s")
+    return dict(zip(names, (key_s, load_s, survey_s, read_s, render_s, encode_s, write_s, verify_s), strict=True))
+
+
+def warm(encoder: Any, template: Any) -> Any:
+    """Return the encoder with its engine chosen and loaded."""
+    from expert_cli.data.rows import Rows
+
+    encoder.encode_columns(template.pair_columns(Rows("pair", ["a"], ["b"], ["c"], origins=["1"])))
+    return encoder
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -171,13 +222,14 @@ def datasets_map(rows: Path) -> Measured:
         return {"input_ids": [prompt + answer for prompt, answer in both], "completion_mask": masks}
 
     with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), cpu_s()
         loaded = datasets.load_dataset("json", data_files=str(rows), split="train", cache_dir=folder)
         read = time.perf_counter()
         mapped = loaded.map(encode, batched=True, num_proc=2, remove_columns=loaded.column_names)
-        end = time.perf_counter()
+        end, cpu = time.perf_counter(), cpu_s() - cpu
         tokens = sum(map(len, mapped.with_format("numpy")["input_ids"]))
-    return {"seconds": end - start, "tokens": tokens, "peak_mb": 0, "read_s": read - start, "map_s": end - read}
+    parts = {"read_s": read - start, "map_s": end - read}
+    return {"seconds": end - start, "cpu_s": cpu, "tokens": tokens, "peak_mb": 0, **parts}
 
 
 def trl_sft(rows: Path) -> Measured:
@@ -193,7 +245,7 @@ def trl_sft(rows: Path) -> Measured:
         LlamaConfig(vocab_size=50_000, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1)
     )
     with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), cpu_s()
         loaded = datasets.load_dataset("json", data_files=str(rows), split="train", cache_dir=folder)
         prompts = loaded.map(
             lambda batch: {
@@ -216,15 +268,10 @@ def trl_sft(rows: Path) -> Measured:
             eos_token=after,
         )
         trainer = trl.SFTTrainer(model, arguments, train_dataset=prompts, processing_class=tokenizer.hf)
-        end = time.perf_counter()
+        end, cpu = time.perf_counter(), cpu_s() - cpu
         tokens = sum(map(len, trainer.train_dataset.with_format("numpy")["input_ids"]))
-    return {
-        "seconds": end - start,
-        "tokens": tokens,
-        "peak_mb": 0,
-        "read_s": rendered - start,
-        "prepare_s": end - rendered,
-    }
+    parts = {"read_s": rendered - start, "prepare_s": end - rendered}
+    return {"seconds": end - start, "cpu_s": cpu, "tokens": tokens, "peak_mb": 0, **parts}
 
 
 def pieces(tokenizer: Any) -> tuple[str, str, str]:

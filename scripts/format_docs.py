@@ -15,7 +15,7 @@ from expert_cli.data.columns import USUAL_NAMES
 from expert_cli.data.text_templates import STYLES
 from expert_cli.errors import ManifestError
 from expert_cli.machine import Machine
-from expert_cli.manifest.fixes import BY_HAND, old_names
+from expert_cli.manifest.fixes import BY_HAND
 from expert_cli.manifest.jsontext import MAX_BYTES, MAX_DEPTH
 from expert_cli.manifest.names import OTHER_TOOLS
 from expert_cli.manifest.reader import load
@@ -78,7 +78,7 @@ def expert_format() -> str:
         f"### {title}\n\n{intro}\n\n{_block(schema['$defs'][name] if name else schema)}"
         for name, title, intro in BLOCKS
     ]
-    old = {**old_names(TrainingConfig), **old_names(Dataset)}
+    old = {**TrainingConfig.old_names, **Dataset.old_names}
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         smallest=json.dumps(SMALLEST, indent=2),
         max_bytes=f"{MAX_BYTES:,}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from expert_cli.console import Silent
 from expert_cli.data.found import DataSet
 from expert_cli.data.hfcaches import hf_caches
 from expert_cli.data.inventory import take_inventory
+from expert_cli.files import write_sealed
 from expert_cli.plan import Plan
 
 KEY = "0123456789ab" + "c" * 52
@@ -93,7 +93,7 @@ def store(folder: Path, key: str = KEY, **fingerprint: Any) -> Path:
         if path.is_file()
     }
     written = {"format": 1, "key": key, "parts": {"tokenizer": "x"}, "files": files, **fingerprint}
-    (home / "fingerprint.json").write_text(json.dumps(written), encoding="utf-8")
+    write_sealed(home / "fingerprint.json", written)
     return home
 
 

@@ -8,6 +8,8 @@ import warnings
 from functools import partial
 from typing import Any
 
+from expert_cli.console import Bar
+
 
 def quiet_imports() -> None:
     """Keep third parties from fetching code and from talking past the console; call it before they are imported.
@@ -19,6 +21,32 @@ def quiet_imports() -> None:
     sys.modules.setdefault("kernels", None)  # type: ignore[arg-type]
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
+
+
+def hub_bar(bar: Bar) -> type[Any]:
+    """Return a class for the hub client's `tqdm_class` that draws nothing and tells `bar` the megabytes.
+
+    huggingface-hub 1.x (and before) draws its own bars past the console. Two of them count the same bytes, received and
+    written; the fullest is told. Remove when the client takes a function to report progress to.
+    """
+    from huggingface_hub.utils.tqdm import tqdm
+
+    most = 0.0
+
+    class CountingBar(tqdm):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.counts_bytes = kwargs.get("unit") == "B"
+            self.count = 0.0
+            super().__init__(*args, **(kwargs | {"disable": True}))  # type: ignore[no-untyped-call]
+
+        def update(self, n: float | None = 1) -> None:
+            nonlocal most
+            self.count += n or 0
+            if self.counts_bytes and self.count > most:
+                most = self.count
+                bar.update(round(most / 1e6, 1))
+
+    return CountingBar
 
 
 def keep_autograd_on_cpu(model: Any) -> None:

@@ -35,7 +35,6 @@ from expert_cli.sourcespec import resolve_sources
 
 ROPE_TYPES = ("linear", "dynamic", "yarn", "longrope", "llama3")
 DEFAULT_SAVE_EVERY = "5m"
-RENAMED = {"num_epochs": "epochs", "evaluation_strategy": "eval_strategy"}
 QUANTIZED_TABLE = (
     "supported: lora, dora, rslora with int4, int8, bf16, fp16, none; ia3, lokr with bf16, fp16, none "
     "(peft cannot train them on 4- and 8-bit layers)"
@@ -91,7 +90,7 @@ def merge(loaded: LoadedManifest, base: Base, overrides: Overrides) -> Written:
 
     def lay(layer: dict[str, Any], origin: str) -> None:
         for key, value in layer.items():
-            name = RENAMED.get(key, key)
+            name = TrainingConfig.old_names.get(key, key)
             values[name] = value
             origins[name] = origin
 

@@ -27,6 +27,7 @@ from expert_cli.files import redact
 
 SCHEMA_VERSION = 1
 PLAIN_INTERVAL_S = 5.0
+_FIGURE = re.compile(r"(?:[\d,]+(?:\.\d+)?(?:%| [kMGT]?B)?)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -193,8 +194,8 @@ class Console:
         if stream.is_terminal and rows:
             stream.print(_grouped(columns, rows))
         elif rows:
-            widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
-            lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+            cells = [_justified(column) for column in zip(*rows, strict=True)]
+            lines = ["  ".join(line) for line in zip(*cells, strict=True)]
             stream.words("\n".join(line.rstrip() for line in lines))
 
     @contextmanager
@@ -289,10 +290,21 @@ def _one_line(text: str) -> str:
     return " ".join(line.strip() for line in _clean(text).splitlines() if line.strip())
 
 
+def _is_figures(column: Sequence[str]) -> bool:
+    """Whether a column holds nothing but figures, which stand on the right."""
+    return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
+
+
+def _justified(column: Sequence[str]) -> list[str]:
+    right, width = _is_figures(column), max(map(len, column))
+    return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
+
+
 def _grouped(columns: list[str], rows: list[list[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
-        table.add_column(column, no_wrap=index == 0, overflow="fold")
+        right = _is_figures([row[index] for row in rows])
+        table.add_column(column, no_wrap=index == 0, overflow="fold", justify="right" if right else "left")
     block = ""
     for first, *rest in rows:
         head, _, name = first.rpartition(".")

@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +28,20 @@ def redact(text: str) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file (UTF-8, line feeds) atomically, secrets removed."""
+    write_bytes(path, redact(text).encode("utf-8"))
+
+
+def write_bytes(path: Path, raw: bytes) -> None:
+    """Write a file atomically and exactly; one that was there keeps its permissions."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(redact(text))
+        with beside.open("wb") as file:
+            file.write(raw)
             file.flush()
             os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            shutil.copymode(path, beside)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
@@ -50,19 +59,31 @@ def json_text(value: Mapping[str, Any]) -> str:
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
     """Write a JSON document atomically, with a hash of itself under "self"."""
-    write_json(path, {**body, "self": _seal(body)})
+    write_json(path, sealed(body))
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """Return what `write_sealed` wrote. Raises OSError, ValueError if a byte of it differs."""
-    text = path.read_bytes().decode("utf-8")
-    sealed = json.loads(text)
-    if not isinstance(sealed, dict) or text != json_text(sealed):
-        raise ValueError("not as it was written")
-    seal = sealed.pop("self", None)
-    if seal != _seal(sealed):
+    return open_sealed(path.read_bytes().decode("utf-8"))
+
+
+def sealed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with its hash under "self"."""
+    return {**body, "self": _seal(body)}
+
+
+def open_sealed(text: str) -> dict[str, Any]:
+    """Return the body of a sealed document. Raises ValueError saying what is wrong with it."""
+    try:
+        document: dict[str, Any] = json.loads(text)
+        body = {name: value for name, value in document.items() if name != "self"}
+        seal = document["self"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError("is not of its form") from error
+    # The text too: white space or a repeated key would pass the hash.
+    if seal != _seal(body) or text != json_text(document):
         raise ValueError("does not match its own hash")
-    return sealed
+    return body
 
 
 def _seal(body: Mapping[str, Any]) -> str:

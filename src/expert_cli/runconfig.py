@@ -17,6 +17,7 @@ Checkpointing = Literal["off", "all", "selective", "attention_only"]
 Strategy = Literal["no", "steps", "epoch"]
 Packing = Literal["best_fit", "concat", "off"]
 Overflow = Literal["truncate", "drop", "split", "error"]
+Deduplicate = Literal["off", "row", "answer"]
 DeviceName = Literal["cpu", "cuda"]
 Layout = Literal["flat", "rows"]
 
@@ -60,9 +61,12 @@ class ColumnMapping:
 
 @dataclass(frozen=True)
 class RowFilters:
-    """Rows to leave out: repeated ones, and those outside a length in characters (prompt and answer together)."""
+    """Rows to leave out: repeated ones, and those outside a length in characters (prompt and answer together).
 
-    deduplicate: bool = False
+    deduplicate: rows repeat when all their text is equal ("row"), or the answer alone ("answer"); the first one stays.
+    """
+
+    deduplicate: Deduplicate = "off"
     min_chars: int = 0
     max_chars: int | None = None
 

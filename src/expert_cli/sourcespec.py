@@ -97,4 +97,6 @@ def _filters(dataset: Dataset) -> RowFilters:
     written = dataset.filters or (dataset.validation if not isinstance(dataset.validation, str) else None)
     if written is None:
         return RowFilters()
-    return RowFilters(bool(written.deduplicate), written.min_length or 0, written.max_length)
+    said = written.deduplicate
+    deduplicate = said if isinstance(said, str) else "row" if said else "off"
+    return RowFilters(deduplicate, written.min_length or 0, written.max_length)

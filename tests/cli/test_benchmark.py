@@ -63,9 +63,19 @@ def test_a_finished_run_is_judged_at_once(cli: Callable[..., Any], run: Path) ->
         pytest.param(["--run", "none"], 2, "error: none: no such folder", id="no such folder"),
         pytest.param(["--run", "."], 2, "error: .: holds neither run.json nor metrics.jsonl", id="no run in it"),
         pytest.param(["--interval", "0"], 2, "error: Invalid value for '--interval'", id="no interval"),
+        pytest.param(["-m", "m.json"], 2, "error: --manifest needs --against", id="manifest alone"),
+        pytest.param(["--against", "unoptimized"], 2, "error: --against needs --manifest", id="nothing to measure"),
+        pytest.param(["--sweep", "rank=4,8"], 2, "error: --sweep needs --manifest", id="nothing to sweep"),
+        pytest.param(["--gate", "2"], 2, "error: --gate needs --against", id="a gate for nothing"),
+        pytest.param(
+            ["-m", "m.json", "--against", "x", "--sweep", "rank=4,8"], 2, "error: give one of --run", id="two at once"
+        ),
+        pytest.param(["-m", "m.json", "--against", "x"], 2, "error: m.json:1:1: no such file", id="no such manifest"),
+        pytest.param(["--compare", "a.json"], 2, "error: Option '--compare' requires 2 arguments", id="one result"),
+        pytest.param(["--compare", "a", "b"], 2, "error: a: holds no saved experiment", id="no results"),
     ],
 )
-def test_what_cannot_be_watched(
+def test_what_cannot_be_watched_or_measured(
     cli: Callable[..., Any], tmp_path: Path, args: list[str], code: int, message: str
 ) -> None:
     done = cli("benchmark", *args, HOME=str(tmp_path), XDG_CACHE_HOME=str(tmp_path), LOCALAPPDATA=str(tmp_path))

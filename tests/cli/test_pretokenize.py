@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +18,9 @@ import pytest
 import tiny
 from typer.testing import CliRunner
 
+import expert_cli
 from expert_cli.cli import app
+from expert_cli.errors import EnvironmentProblem
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 9)} for n in range(40)]
@@ -92,6 +99,58 @@ def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -
     (staged,) = pretokenize("-m", manifest, "--stage", tmp_path / "fast", "--output", tmp_path / "out")
     assert staged["key"] == plain["key"]
     assert [path.name for path in (tmp_path / "fast").rglob("*.jsonl")] == ["train.jsonl"]
+
+
+def files_of(home: Path) -> dict[str, bytes]:
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+def test_a_killed_process_loses_nothing_and_the_store_is_that_of_an_unbroken_one(tmp_path: Path, model: Path) -> None:
+    rows = [{"instruction": f"Say {n}.", "input": "", "output": f"yes {n * 7919}"} for n in range(90_000)]
+    manifest = project(tmp_path, model, rows)
+    command = [
+        sys.executable,
+        "-m",
+        "expert_cli",
+        "pretokenize",
+        "-m",
+        str(manifest),
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    importable = {**os.environ, "PYTHONPATH": str(Path(expert_cli.__file__).parents[1])}
+    killed = subprocess.Popen(command, env=importable, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not list((tmp_path / "out").glob(".building-*/progress.json")):
+        assert killed.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    killed.kill()
+    killed.wait()
+    (building,) = (tmp_path / "out").glob(".building-*")
+    kept = {path: path.stat().st_ino for path in building.glob("train/data-00000.arrow")}
+    (resumed,) = pretokenize("-m", manifest, "--output", tmp_path / "out")
+    (unbroken,) = pretokenize("-m", manifest, "--output", tmp_path / "whole")
+    assert resumed["rows"] == 90_000
+    assert files_of(Path(resumed["path"])) == files_of(Path(unbroken["path"]))
+    assert [(Path(resumed["path"]) / "train" / "data-00000.arrow").stat().st_ino] == list(kept.values())
+
+
+def test_a_store_that_cannot_be_written_is_used(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = project(tmp_path, model)
+    (built,) = pretokenize("-m", manifest)
+    store = Path(built["path"])
+    os.utime(store / "stats.json")  # so that there is a hash to remember
+
+    def read_only(_: int) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "fsync", read_only)
+    (found,) = pretokenize("-m", manifest)
+    assert (found["status"], found["path"]) == ("hit", built["path"])
+    done = CliRunner().invoke(app, ["pretokenize", "-m", str(manifest), "--force", "--json", "--quiet"])
+    assert isinstance(done.exception, EnvironmentProblem)
+    assert not list(store.parent.glob(".building-*"))
 
 
 def test_shown_documents_mark_what_is_trained(tmp_path: Path, model: Path) -> None:

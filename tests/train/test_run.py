@@ -15,6 +15,7 @@ import tiny
 import torch
 from peft import PeftModel
 from projects import ROWS, project, train
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
 
 from expert_cli import run
@@ -223,7 +224,10 @@ def test_compiled_layers_give_the_same_losses(tmp_path: Path, model: Path) -> No
 
 def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path, model: Path) -> None:
     result = train(project(tmp_path, model, report_to="tensorboard", use_tf32=True, dataloader_pin_memory=True))
-    assert list(RunPaths(result.output).tensorboard.glob("events.out.tfevents.*"))
+    events = EventAccumulator(str(RunPaths(result.output).tensorboard)).Reload()
+    tags = set(events.Tags()["scalars"])
+    assert {"train/loss", "train/tokens_per_s", "train/step_time_shares/data", "train/memory_mb"} <= tags
+    assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 4, 6]
     assert not (tmp_path / "runs").exists()
 
 
@@ -293,3 +297,51 @@ def test_a_staged_store_trains_the_same_adapter(tmp_path: Path, model: Path) -> 
     staged = train(manifest, output=tmp_path / "b", options=run.RunOptions(stage=tmp_path / "fast"))
     assert staged.document["adapter_sha256"] == plain.document["adapter_sha256"]
     assert Path(staged.document["store"]["path"]).is_relative_to(tmp_path / "fast")
+
+
+def test_four_bit_layers_with_adapters_are_compiled_on_batches_of_one_shape(tmp_path: Path, model: Path) -> None:
+    losses = []
+    for name, compiled in (("a", False), ("b", True)):
+        config = {
+            "torch_compile": compiled,
+            "torch_compile_backend": "eager",
+            "dequantized_copy": "never",
+            "bf16": True,
+        }
+        written = json.loads(project(tmp_path / name, model, max_steps=3, logging_steps=1, **config).read_text("utf-8"))
+        written["base_models"][0]["quantization"] = "int4"
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        result = train(manifests.write(tmp_path / name, written))
+        lines = RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()
+        losses.append([json.loads(line)["loss"] for line in lines])
+    assert losses[1] == pytest.approx(losses[0], rel=2e-2)
+    frames = torch._dynamo.utils.counters["frames"]
+    assert frames["ok"] > 0
+    assert not [key for key in torch._dynamo.utils.counters["recompiles"] if "limit" in key]
+
+
+def test_32768_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(tmp_path: Path) -> None:
+    folder = tiny.tiny_model_folder(tmp_path / "long", max_position_embeddings=32768)
+    rows = [{"instruction": "abcdefgh " * n, "input": "", "output": "yes"} for n in (500, 6000)]
+    config = {
+        "max_seq_length": 32768,
+        "batch_size": 1,
+        "gradient_checkpointing": True,
+        "max_steps": 1,
+        "packing": False,
+    }
+    saved: list[int] = []
+    for n, row in enumerate(rows):
+        kept = 0
+
+        def count(tensor: torch.Tensor) -> torch.Tensor:
+            nonlocal kept
+            kept += tensor.nbytes
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            result = train(project(tmp_path / str(n), folder, [row], **config))
+        saved.append(kept // result.document["tokens"]["real"])
+    assert result.document["tokens"]["real"] > 24_000
+    assert saved[1] == pytest.approx(saved[0], rel=0.05)

@@ -13,6 +13,7 @@ from expert_cli.config import Overrides, missing_data, require_data, resolve
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.machine import Gpu, Machine
 from expert_cli.manifest.reader import load
+from expert_cli.plan import make_plan
 from expert_cli.runconfig import RunConfig
 
 CPU = Machine("Linux", 2, 2**34, (), True, "", ())
@@ -223,6 +224,26 @@ def test_missing_data_names_the_places_and_never_becomes_a_hub_id(tmp_path: Path
     assert missing_data(run) == [f"datasets/train.jsonl: no such file or folder; looked for at: {looked_for}"]
     with pytest.raises(InputError, match="no such file or folder"):
         require_data(run)
+
+
+REPEATS = {
+    "true": ({"filters": {"deduplicate": True}}, "row", "stand twice are left out"),
+    "row": ({"filters": {"deduplicate": "row"}}, "row", "stand twice are left out"),
+    "answer": ({"filters": {"deduplicate": "answer"}}, "answer", "answer stood before are left out"),
+    "false": ({"filters": {"deduplicate": False}}, "off", "are kept"),
+    "old name": ({"validation": {"deduplicate": True}}, "row", "stand twice are left out"),
+}
+
+
+@pytest.mark.parametrize(("written", "decided", "effect"), REPEATS.values(), ids=REPEATS.keys())
+def test_repeated_rows(tmp_path: Path, written: dict[str, Any], decided: str, effect: str) -> None:
+    manifest = manifests.small()
+    manifest["training"]["dataset"] |= written
+    plan = make_plan(manifests.write(tmp_path, manifest), CPU, Overrides())
+    assert plan.run.data.filters.deduplicate == decided
+    (row,) = [row for row in plan.effects if row.key.endswith(".deduplicate")]
+    assert row.status == "applied"
+    assert effect in row.effect
 
 
 def test_dataset_on_the_command_line_sets_the_manifests_validation_aside(tmp_path: Path) -> None:

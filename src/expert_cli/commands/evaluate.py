@@ -17,7 +17,7 @@ from expert_cli.commands.options import (
     Quiet,
     TrainedBase,
     TrainedManifest,
-    forbids_network,
+    is_offline,
 )
 from expert_cli.console import SCHEMA_VERSION, Console
 from expert_cli.errors import GateMissed
@@ -94,7 +94,7 @@ def evaluate(
     if adapter is not None:
         from expert_cli.plan import trained as find_trained
 
-        trained = find_trained(adapter, manifest, base_model, offline=forbids_network(offline))
+        trained = find_trained(adapter, manifest, base_model, offline=is_offline(asked=offline))
         found = _evaluated(
             trained, console, (max_new_tokens, batch_size, case_timeout), cases, limit, sample=sample, baseline=baseline
         )

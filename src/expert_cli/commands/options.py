@@ -45,6 +45,6 @@ MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in token
 Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]
 
 
-def forbids_network(offline: bool) -> bool:
-    """Whether --offline or HF_HUB_OFFLINE says so."""
-    return offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+def is_offline(*, asked: bool) -> bool:
+    """Whether the network is forbidden, by the option or by the hub client's own variable."""
+    return asked or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")

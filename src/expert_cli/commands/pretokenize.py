@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet, forbids_network
+from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet, is_offline
 from expert_cli.console import Console
 from expert_cli.errors import InputError
 
@@ -67,7 +67,7 @@ def pretokenize(
     from expert_cli.config import Overrides
     from expert_cli.plan import make_plan
 
-    forbid = forbids_network(offline)
+    forbid = is_offline(asked=offline)
     overrides = Overrides(dataset=dataset, base_model=base_model, offline=forbid)
     facts = machine.inspect()
     plans = [make_plan(path, facts, overrides) for path in manifests]
@@ -131,7 +131,8 @@ def _one(
 
 def _show_report(console: Console, report: StoreReport) -> None:
     row = report.as_json()
-    speed = f" in {row['seconds']:.1f} s, {row['mb_per_s']:.0f} MB/s, {row['encoder']}" if row["mb_per_s"] else ""
+    speed = f" in {row['seconds']:.1f} s, {row['mb_per_s']:.1f} MB/s, {row['encoder']}" if row["mb_per_s"] else ""
+    cut = f"{report.truncated_rows:,} documents shortened by {report.truncated_tokens:,} tokens"
     length = ", ".join(f"{name} {value:,}" for name, value in row["length"].items())
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in row["dropped"].items()) or "none"
     lines = [
@@ -141,11 +142,12 @@ def _show_report(console: Console, report: StoreReport) -> None:
         f"  length    {length}",
         *_histogram(report),
         f"  packing   {report.sequences:,} rows of {report.max_seq_length:,}, {report.fill:.2%} full; "
-        f"{report.truncated_rows:,} documents shortened by {report.truncated_tokens:,} tokens",
+        f"{cut if report.truncated_rows else 'nothing is cut'}",
     ]
     console.text("\n".join(lines))
     console.table(
-        f"  right size: {report.recommended} is the smallest that cuts nothing, or under 0.1 %",
+        f"  right size: {report.recommended:,} is the smallest that cuts nothing, or under 0.1 % of the trained tokens"
+        + _wasted(report),
         ["max_seq_length", "rows", "full", "documents cut", "tokens cut"],
         [
             [
@@ -157,6 +159,16 @@ def _show_report(console: Console, report: StoreReport) -> None:
             ]
             for s in report.sizes
         ],
+    )
+
+
+def _wasted(report: StoreReport) -> str:
+    """What the present length costs where another one is recommended."""
+    now = f"\n  max_seq_length is {report.max_seq_length:,} now"
+    if report.max_seq_length < report.recommended:
+        return f"{now}, which cuts {report.truncated_tokens:,} tokens"
+    return (
+        f"{now}: {1 - report.fill:.2%} of the places stay empty" if report.max_seq_length > report.recommended else ""
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from expert_cli.commands.options import BaseModel, Debug, Json, ManifestPath, Offline, Quiet, forbids_network
+from expert_cli.commands.options import BaseModel, Debug, Json, ManifestPath, Offline, Quiet, is_offline
 from expert_cli.console import Console
 
 
@@ -51,6 +51,11 @@ def train(
     stage: Annotated[
         Path | None, typer.Option(help="Copy the token store to this folder (a faster disk) first.")
     ] = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Train nothing: say what the run will need and cost. Builds the token store.")
+    ] = False,
+    probe: Annotated[bool, typer.Option("--probe", help="With --plan: measure a few real steps.")] = False,
+    price: Annotated[str, typer.Option(metavar="2.50/h", help="With --plan: what an hour of this machine costs.")] = "",
     offline: Offline = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -67,10 +72,14 @@ def train(
         expert-cli train -m experts/expert-sql/manifest.json --set training.config.learning_rate=1e-4
 
         expert-cli train -m experts/expert-sql/manifest.json --resume auto
+
+        expert-cli train -m experts/expert-sql/manifest.json --plan --price 2.50/h
     """
     from expert_cli import machine
     from expert_cli.commands.effects_table import show_effects
+    from expert_cli.commands.outlook_table import show_outlook
     from expert_cli.config import Overrides, require_data
+    from expert_cli.forecast.prices import parse_price
     from expert_cli.plan import make_plan, require_free
 
     console = Console("train", as_json=as_json, quiet=quiet)
@@ -78,6 +87,9 @@ def train(
         raise typer.BadParameter(f"--device {device}: must be auto, cpu or cuda")
     if epochs is not None and epochs <= 0:
         raise typer.BadParameter(f"--epochs {epochs}: must be greater than 0")
+    if (probe or price) and not plan_only:
+        raise typer.BadParameter(f"{'--probe' if probe else '--price'} goes with --plan")
+    hourly = parse_price(price) if price else None
     overrides = Overrides(
         dataset=dataset,
         validation=validation,
@@ -88,13 +100,13 @@ def train(
         max_steps=max_steps,
         seed=seed,
         settings=tuple(set_ or ()),
-        offline=forbids_network(offline),
+        offline=is_offline(asked=offline),
     )
     facts = machine.inspect()
     if facts.first_words:
         console.warn(facts.first_words)
     plan = make_plan(manifest, facts, overrides)
-    require_free(plan.run.output, overwrite=overwrite or bool(resume))
+    require_free(plan.run.output, overwrite=overwrite or bool(resume) or plan_only)
     require_data(plan.run)
     for warning in plan.warnings:
         console.warn(str(warning))
@@ -105,6 +117,24 @@ def train(
     from expert_cli._compat import quiet_imports
 
     quiet_imports()
+    if plan_only:
+        from expert_cli.forecast.outlook import foretell
+
+        found = foretell(
+            plan,
+            facts,
+            overrides,
+            console,
+            price=hourly,
+            probing=probe,
+            locked=locked is not None,
+            trusting=trust_store,
+        ).as_json()
+        if as_json:
+            console.document(found)
+        else:
+            show_outlook(console, found, device=plan.run.compute.device)
+        return
     from expert_cli import run
 
     options = run.RunOptions(

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from expert_cli.commands.options import BaseModel, Debug, Json, Quiet
 from expert_cli.console import Console
-from expert_cli.errors import ExpertError, Fault, ManifestError
 
 if TYPE_CHECKING:
-    from expert_cli.machine import Machine
-    from expert_cli.manifest.fixes import Fix
-    from expert_cli.plan import Plan
-
-
-@dataclass(frozen=True)
-class Check:
-    """One manifest, looked at. `fixes` is None unless they were asked for; `diff` shows them."""
-
-    path: Path
-    errors: list[Fault]
-    plan: Plan | None
-    warnings: list[str]
-    fixes: list[Fix] | None = None
-    diff: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the entry under "manifests"."""
-        document = {
-            "path": str(self.path),
-            "valid": not self.errors,
-            "errors": [fault.as_json() for fault in self.errors],
-            "effects": [effect.as_json() for effect in self.plan.effects] if self.plan else [],
-            "warnings": self.warnings,
-        }
-        return document if self.fixes is None else {**document, "fixes": [fix.as_json() for fix in self.fixes]}
+    from expert_cli.check import Check
 
 
 def validate(
@@ -63,6 +36,7 @@ def validate(
         expert-cli validate old/manifest.json --fix --write
     """
     from expert_cli import machine
+    from expert_cli.check import check, mend
 
     if write and not fix:
         raise typer.BadParameter("--write goes with --fix")
@@ -70,55 +44,14 @@ def validate(
     facts = machine.inspect()
     checks = []
     for path in manifests:
-        check = _check(path, facts, base_model)
-        checks.append(_fixed(check, facts, base_model, write=write) if fix else check)
+        found = check(path, facts, base_model)
+        checks.append(mend(found, facts, base_model, write=write) if fix else found)
         if not as_json:
             _show(console, checks[-1], quiet=quiet, write=write)
-    valid = not any(check.errors for check in checks)
+    valid = not any(found.errors for found in checks)
     if as_json:
-        console.document({"valid": valid, "manifests": [check.as_json() for check in checks]})
+        console.document({"valid": valid, "manifests": [found.as_json() for found in checks]})
     raise typer.Exit(0 if valid else 2)
-
-
-def _check(path: Path, facts: Machine, base_model: str | None) -> Check:
-    from expert_cli.config import Overrides, missing_data
-    from expert_cli.plan import make_plan
-
-    plan: Plan | None = None
-    errors: list[Fault] = []
-    try:
-        plan = make_plan(path, facts, Overrides(base_model=base_model))
-        for base in plan.loaded.manifest.bases:
-            make_plan(path, facts, Overrides(base_model=base.name))
-    except ManifestError as error:
-        errors = error.faults
-    except ExpertError as error:
-        errors = [Fault(str(path), 1, 1, "", error.message, error.hint)]
-    warnings = [str(warning) for warning in plan.warnings] + missing_data(plan.run) if plan else []
-    return Check(path, errors, plan, warnings)
-
-
-def _fixed(check: Check, facts: Machine, base_model: str | None, *, write: bool) -> Check:
-    """Find the renames, and with `write` make them, until a check of the file finds none: a block hides its own keys."""
-    from expert_cli.manifest.fixes import apply_fixes, diff, find_fixes, read_raw, write_raw
-    from expert_cli.manifest.jsontext import read_json
-
-    done: list[Fix] = []
-    shown: tuple[str, ...] = ()
-    while True:
-        try:
-            text = read_json(check.path)
-        except ManifestError:
-            return replace(check, fixes=done, diff=shown)
-        raw = read_raw(check.path)
-        fixes, remarks = find_fixes(raw, text, check.errors)
-        done += fixes
-        new = apply_fixes(raw, fixes)
-        shown += tuple(diff(raw, new, str(check.path)))
-        if not (fixes and write):
-            return replace(check, fixes=done, diff=shown, warnings=[*check.warnings, *map(str, remarks)])
-        write_raw(check.path, new)
-        check = _check(check.path, facts, base_model)
 
 
 def _show(console: Console, check: Check, *, quiet: bool, write: bool) -> None:

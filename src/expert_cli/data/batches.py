@@ -140,12 +140,14 @@ class Collator:
     batch, whose next token is trained; `targets` int64 [n]: those tokens. `document_starts` int32 [documents + 1] and
     `longest_document`: the borders of the documents in the flat layout, as flash-attention's cu_seqlens. `real_tokens`:
     tokens without padding. Everything is counted here, on the CPU, so that no step has to ask the GPU.
-    fixed_tokens > 0: flat batches are padded to this length (one more document of padding), for compiled shapes.
+    fixed_tokens > 0: flat batches are padded to this length (one more document of padding), for compiled shapes;
+    longest > 0 is then told as `longest_document`, which may be a bound.
     """
 
     pad_id: int
     layout: Layout = "flat"
     fixed_tokens: int = 0
+    longest: int = 0
 
     def __call__(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
         """Return one batch."""
@@ -158,7 +160,7 @@ class Collator:
         if self.layout == "flat":
             starts = (batch["position_ids"][0] == 0).nonzero().flatten()
             ends = torch.cat([starts, torch.tensor([batch["position_ids"].shape[1]])]).to(torch.int32)
-            batch |= {"document_starts": ends, "longest_document": int(ends.diff().max())}
+            batch |= {"document_starts": ends, "longest_document": self.longest or int(ends.diff().max())}
         return batch
 
     def _flat(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:

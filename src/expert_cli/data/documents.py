@@ -19,11 +19,22 @@ _REMEDY = "delete the folder to have it built anew"
 
 @dataclass(frozen=True)
 class _Part:
-    """One record batch: `starts` int64 [rows + 1] into `ids` int32 [tokens] and `mask` (an Arrow bit array) [tokens]."""
+    """One record batch: `starts` int64 [rows + 1] into `ids` int32 [tokens]; bit `first_bit` + i says if token i is trained."""
 
     starts: NDArray[np.int64]
     ids: NDArray[np.int32]
-    mask: Any
+    bits: NDArray[np.uint8]
+    first_bit: int
+
+    def trained(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return whether the tokens start <= number < stop are trained, one byte a token."""
+        first, last = self.first_bit + start, self.first_bit + stop
+        whole = np.unpackbits(self.bits[first // 8 : (last + 7) // 8], bitorder="little")
+        return whole[first % 8 : first % 8 + stop - start].view(np.bool_)
+
+    def mask(self) -> NDArray[np.bool_]:
+        """Return whether each token is trained."""
+        return self.trained(0, len(self.ids))
 
 
 class Documents:
@@ -56,7 +67,7 @@ class Documents:
         part = self._parts[at]
         row = number - int(self._first[at])
         start, stop = int(part.starts[row]), int(part.starts[row + 1])
-        return part.ids[start:stop], part.mask[start:stop].to_numpy(zero_copy_only=False)
+        return part.ids[start:stop], part.trained(start, stop)
 
     @cached_property
     def prompt_lengths(self) -> NDArray[np.int64]:
@@ -67,6 +78,10 @@ class Documents:
     def trained_lengths(self) -> NDArray[np.int64]:
         """Trained tokens, int64 [documents]; one pass over the masks."""
         return self._per_part(_trained)
+
+    def trained_tokens(self) -> int:
+        """Return how many tokens are trained in all documents."""
+        return sum(int(np.count_nonzero(part.mask())) for part in self._parts)
 
     def largest_id(self) -> int:
         """Return the largest token id, -1 if there is no token."""
@@ -103,24 +118,36 @@ def _part(file: Path, batch: Any) -> _Part:
         message = f"{file} has the columns {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
         raise LockedOrDamaged(message, _REMEDY)
     ids = batch.column("input_ids")
-    flat = np.asarray(ids.flatten()).astype(np.int32, copy=False)
-    starts = np.asarray(ids.offsets).astype(np.int64)
+    flat = _values(ids.flatten()).astype(np.int32, copy=False)
+    starts = _values(ids.offsets).astype(np.int64)
     if "completion_mask" in names:
         mask = batch.column("completion_mask").flatten().cast(pa.bool_())
+        length, first_bit = len(mask), mask.offset
+        bits = np.frombuffer(mask.buffers()[1] or b"", np.uint8)
     else:
-        mask = pa.array(np.asarray(batch.column("labels").flatten()) != -100)
-    if len(mask) != len(flat):
+        trained = _values(batch.column("labels").flatten()) != -100
+        length, first_bit = len(trained), 0
+        bits = np.packbits(trained, bitorder="little")
+    if length != len(flat):
         raise LockedOrDamaged(f"{file}: ids and mask differ in length", _REMEDY)
-    return _Part(starts - starts[0], flat, mask)
+    return _Part(starts - starts[0], flat, bits, first_bit)
+
+
+def _values(array: Any) -> NDArray[Any]:
+    """View an Arrow array of numbers; Arrow's own way to numpy imports pandas, which takes 0.3 s."""
+    dtype = np.dtype(array.type.to_pandas_dtype())
+    return np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
 
 
 def _prompts(part: _Part) -> NDArray[np.int64]:
-    trained = np.flatnonzero(part.mask.to_numpy(zero_copy_only=False))
+    trained = np.flatnonzero(part.mask())
     ends = np.append(trained, len(part.ids))
     first = ends[np.searchsorted(trained, part.starts[:-1])]
     return np.asarray(np.minimum(first, part.starts[1:]) - part.starts[:-1])
 
 
 def _trained(part: _Part) -> NDArray[np.int64]:
-    before = np.concatenate([[0], np.cumsum(part.mask.to_numpy(zero_copy_only=False), dtype=np.int64)])
-    return np.asarray(np.diff(before[part.starts]))
+    # int32 sums of bytes take a fifth of the time of int64 sums of booleans; a batch holds less than 2**31 tokens
+    before = np.zeros(len(part.ids) + 1, np.int32)
+    np.cumsum(part.mask().view(np.int8), dtype=np.int32, out=before[1:])
+    return np.asarray(np.diff(before[part.starts]).astype(np.int64))

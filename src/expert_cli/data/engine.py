@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 _BATCH_CHARACTERS = 1 << 20
+_LONG_PIECE = 50  # tokens: from about there on copying slices is faster than an index for every token
 _DIGITS = "0123456789"
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
@@ -90,9 +91,8 @@ class FastEngine:
         self._reference = reference
         prepared = _with_digits_added(reference.spec)
         self._digits_added = prepared is not None
-        self._tokenizer = _asked(
-            fastokens.Tokenizer.from_json_str, json.dumps(prepared) if prepared else reference.text
-        )
+        text = json.dumps(_with_plain_merges(prepared or reference.spec))
+        self._tokenizer = _asked(fastokens.Tokenizer.from_json_str, text)
 
     def encode(self, texts: list[str], *, control: bool) -> Pieces:
         """Encode each text by itself."""
@@ -134,6 +134,9 @@ def _asked(function: Callable[..., Any], *values: object, **named: object) -> An
 
 def gather(ids: NDArray[np.int32], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return the stretches ids[starts[i]:starts[i] + sizes[i]] end to end."""
+    if len(ids) > _LONG_PIECE * len(sizes):
+        stops = (starts + sizes).tolist()
+        return np.concatenate([ids[:0], *(ids[a:b] for a, b in zip(starts.tolist(), stops, strict=True))])
     ends = np.cumsum(sizes)
     places = np.repeat(starts - (ends - sizes), sizes)
     places += np.arange(len(places))
@@ -179,6 +182,15 @@ def _with_digits_added(spec: dict[str, Any]) -> dict[str, Any] | None:
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     digits = [{"id": vocabulary[digit], "content": digit, **flags} for digit in _DIGITS]
     return {**spec, "pre_tokenizer": steps[1], "added_tokens": [*added, *digits]}
+
+
+def _with_plain_merges(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the same tokenizer.json with merges as "a b" instead of ["a", "b"], which loads a quarter faster."""
+    model = spec["model"]
+    merges = model.get("merges") or []
+    if not all(isinstance(merge, list) for merge in merges) or any(" " in token for token in model.get("vocab", {})):
+        return spec
+    return {**spec, "model": {**model, "merges": [" ".join(merge) for merge in merges]}}
 
 
 def _has_other_numeric(text: str) -> bool:

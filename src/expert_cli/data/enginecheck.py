@@ -23,7 +23,7 @@ from expert_cli.files import write_json
 
 _SAMPLE_BYTES = 256_000
 _FILE = "engines.json"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,14 @@ class Choice:
 class Chooser:
     """Chooses the engine for a tokenizer. fastokens takes 0.2 s to load it, which a thread does from the start."""
 
-    def __init__(self, reference: ReferenceEngine, control: Sequence[str], cache: Path) -> None:
-        """Begin to load. control: the spellings of control tokens. cache: the folder that remembers verdicts; one that
-        cannot be read or written only costs time.
+    def __init__(self, reference: ReferenceEngine, written: str, control: Sequence[str], cache: Path) -> None:
+        """Begin to load.
+
+        written: the tokenizer.json that `reference` was made of. control: the spellings of control tokens. cache: the
+        folder that remembers verdicts; one that cannot be read or written only costs time.
         """
         self._reference = reference
+        self._written = written
         self._control = control
         self._file = cache / _FILE
         with_thread = ThreadPoolExecutor(1)
@@ -58,7 +61,7 @@ class Chooser:
         except ValueError as error:
             return Choice(reference, f"fastokens cannot handle this tokenizer: {str(error)[:200]}")
         engines = f"{fast.name}, {reference.name}"
-        key = hashlib.sha256(f"{_FORMAT} {engines} {reference.text}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{_FORMAT} {engines} {self._control} {self._written}".encode()).hexdigest()[:16]
         verdicts = _remembered(self._file)
         if key not in verdicts:
             verdicts[key] = {"engines": engines, "fault": find_difference(fast, reference, sample, self._control)}

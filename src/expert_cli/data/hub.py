@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from expert_cli._compat import hub_bar
 from expert_cli.console import Bar, Reporter
 from expert_cli.data.selection import select_files
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
@@ -103,26 +104,10 @@ def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> HubFiles:
 def _fetched(repo_id: str, names: Sequence[str], bar: Bar) -> Path:
     """Download files and return the snapshot's folder. The client's own progress bars are told to `bar`, not drawn."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.utils.tqdm import tqdm
-
-    class CountingBar(tqdm):
-        """One of several that count the same bytes, received and written: the fullest is shown."""
-
-        most = 0.0
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self.counted = 0.0 if kwargs.get("unit") == "B" else None
-            super().__init__(*args, **(kwargs | {"disable": True}))  # type: ignore[no-untyped-call]
-
-        def update(self, n: float | None = 1) -> None:
-            if self.counted is not None:
-                self.counted += n or 0
-                CountingBar.most = max(CountingBar.most, self.counted)
-                bar.update(round(CountingBar.most / 1e6, 1))
 
     # The branch, not its commit, is named: only then the client notes the commit for later runs without a network.
     patterns = [glob.escape(name) for name in names]
-    return Path(snapshot_download(repo_id, repo_type="dataset", allow_patterns=patterns, tqdm_class=CountingBar))
+    return Path(snapshot_download(repo_id, repo_type="dataset", allow_patterns=patterns, tqdm_class=hub_bar(bar)))
 
 
 def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Path]) -> HubFiles:

@@ -23,7 +23,7 @@ from expert_cli.data.rawrows import ColumnFilter
 from expert_cli.data.rows import RowReport, Rows
 from expert_cli.data.sampling import content_rank, parse_split
 from expert_cli.errors import InputError
-from expert_cli.runconfig import DataConfig, RowFilters
+from expert_cli.runconfig import DataConfig, Deduplicate, RowFilters
 
 BAD_SHARE = 0.01
 """The share of bad rows in a source above which it is refused."""
@@ -148,13 +148,13 @@ class _Judge:
         kept: list[int] = []
         for row in range(len(rows)):
             characters = rows.characters(row)
-            digest = _digest(rows.content(row)) if filters.deduplicate else b""
+            digest = _digest(rows, row, filters.deduplicate)
             if characters < filters.min_chars:
                 look.report.leave_out(f"shorter than {filters.min_chars} characters")
             elif filters.max_chars is not None and characters > filters.max_chars:
                 look.report.leave_out(f"longer than {filters.max_chars} characters")
             elif digest and (digest in self.seen or digest in look.digests):
-                look.report.leave_out("repeated")
+                look.report.leave_out("repeated" if filters.deduplicate == "row" else "repeated answer")
             else:
                 kept.append(row)
                 if digest:
@@ -173,9 +173,12 @@ def _faults(block: Block, low: int, look: Look) -> int:
     return block.count - low - len(faults)
 
 
-def _digest(content: tuple[str, ...]) -> bytes:
+def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
+    """A hash of what must not stand twice, b"" if anything may."""
+    if by == "off":
+        return b""
     digest = hashlib.blake2b(digest_size=16)
-    for text in content:
+    for text in rows.content(row) if by == "row" else (rows.answer(row),):
         part = text.encode()
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)

@@ -49,6 +49,12 @@ class Rows:
             return tuple(part for turn in self.messages[row] for part in (turn.role, turn.content))
         return tuple(column[row] for column in self.columns())
 
+    def answer(self, row: int) -> str:
+        """Return what one row trains: its response, the last turn of its conversation, or its whole text."""
+        if self.kind == "messages":
+            return self.messages[row][-1].content
+        return (self.response if self.kind == "pair" else self.text)[row]
+
     def characters(self, row: int) -> int:
         """Return the length of a row's text, prompt and answer together."""
         if self.kind == "messages":

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,10 +22,9 @@ from filelock import FileLock, Timeout
 
 from expert_cli.console import Reporter
 from expert_cli.data.encode import Encoded
+from expert_cli.data.fingerprint import FINGERPRINT, FORMAT
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.storefiles import (
-    FINGERPRINT,
-    FORMAT,
     STATS,
     Memo,
     ShardRecord,
@@ -39,6 +40,8 @@ from expert_cli.runconfig import DataConfig
 MASKING_RULE = "1"
 """Raise it when `encode.py` or `templates.py` train other tokens of the same document than before."""
 PROGRESS = "progress.json"
+_HASH = re.compile(r"[0-9a-f]{64}")
+_LONGEST = 48
 LOCK_POLL_S = 0.5
 Shards = Callable[[Any, int], Iterable[Encoded]]
 
@@ -58,9 +61,7 @@ class StoreKey:
         """Return one line for every part that differs in `other`: which, from what, to what."""
         mine = dict(self.parts)
         names = [name for name in dict.fromkeys([*other, *mine]) if mine.get(name) != other.get(name)]
-        return [
-            f"{name}: {_short(other.get(name, 'nothing'))} -> {_short(mine.get(name, 'nothing'))}" for name in names
-        ]
+        return [f"{name}: {_change(other.get(name, 'nothing'), mine.get(name, 'nothing'))}" for name in names]
 
 
 def store_key(data: DataConfig, located: LocatedData, memo: Memo, *, tokenizer: str, template: str) -> StoreKey:
@@ -93,8 +94,20 @@ def _rows(source: Located, data: DataConfig) -> list[Any]:
     return [source.spec.split, source.spec.weight, data.seed if drawn else None]
 
 
-def _short(value: str) -> str:
-    return value if len(value) <= 40 else f"{value[:37]}..."
+def _change(old: str, new: str) -> str:
+    """Two values as they fit in a line: of hashes the first 12 digits, of long texts the place where they part."""
+    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    return f"{_short(old, same)} -> {_short(new, same)}"
+
+
+def _short(value: str, same: int) -> str:
+    if _HASH.fullmatch(value):
+        return value[:12]
+    if len(value) <= _LONGEST:
+        return value
+    start = max(min(same - 12, len(value) - _LONGEST), 0)
+    stop = start + _LONGEST
+    return ("..." if start else "") + value[start:stop] + ("..." if stop < len(value) else "")
 
 
 @dataclass(frozen=True)
@@ -162,9 +175,7 @@ def build(
         records = _finished(building)
         for split in splits:
             done = sum(record.file.startswith(f"{split}/") for record in records)
-            for number, encoded in enumerate(shards(split, done), start=done):
-                records.append(write_shard(building, split, number, encoded))
-                write_json(building / PROGRESS, {"shards": [asdict(record) for record in records]})
+            _write_shards(building, split, enumerate(shards(split, done), start=done), records)
         (building / PROGRESS).unlink(missing_ok=True)
         seal(building, key.sha256, dict(key.parts), records, stats)
         if home.exists():
@@ -175,6 +186,28 @@ def build(
         if state.state != "hit":
             raise LockedOrDamaged(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
     return home
+
+
+def _write_shards(
+    building: Path, split: str, shards: Iterable[tuple[int, Encoded]], records: list[ShardRecord]
+) -> None:
+    """Write each shard while the next one is made, and append its record; what was made is recorded, come what may."""
+
+    def record(written: Future[ShardRecord]) -> None:
+        records.append(written.result())
+        write_json(building / PROGRESS, {"shards": [asdict(record) for record in records]})
+
+    with ThreadPoolExecutor(1) as thread:
+        waiting: Future[ShardRecord] | None = None
+        try:
+            for number, encoded in shards:
+                before, waiting = waiting, None
+                if before:
+                    record(before)
+                waiting = thread.submit(write_shard, building, split, number, encoded)
+        finally:
+            if waiting:
+                record(waiting)
 
 
 def _finished(building: Path) -> list[ShardRecord]:

@@ -1,7 +1,7 @@
 """What lies in a folder that rows were saved in: a token store and its state, or what `save_to_disk` wrote.
 
 <12 hex>/                      a token store, named by the first 12 of its key
-    fingerprint.json           {"format", "key": 64 hex, "parts": {...}, "files": {path: {"bytes", "sha256"}}}
+    fingerprint.json           as `fingerprint.py` describes it
     dataset_dict.json          {"splits": [...]}
     train/state.json           {"_data_files": [{"filename"}, ...]}
     train/data-00000.arrow
@@ -15,9 +15,9 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from expert_cli.data.fingerprint import FINGERPRINT, parse_fingerprint
 from expert_cli.data.tree import is_file, open_unnoticed
 
-FINGERPRINT = "fingerprint.json"
 BUILDING = ".building-"
 _SHORT_KEY = re.compile(r"(\.building-)?[0-9a-f]{12}")
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -33,15 +33,22 @@ def kind_of(folder: Path) -> Literal["token_store", "saved"] | None:
 
 
 def store_key(folder: Path) -> tuple[str, str]:
-    """Return (key, "") of a token store that is whole by names and sizes, else ("", what is wrong). Hashes nothing."""
+    """Return (key, "") of a token store whole by its fingerprint, names and sizes, else ("", what is wrong).
+
+    Hashes no file of the store.
+    """
     try:
-        written = read_json(folder / FINGERPRINT)
-        key, files = str(written["key"]), dict(written["files"])
-        sizes = {str(name): int(entry["bytes"]) for name, entry in files.items()}
+        with open_unnoticed(folder / FINGERPRINT) as file:
+            written = parse_fingerprint(file.read().decode("utf-8", "replace"))
     except FileNotFoundError:
         return "", f"no {FINGERPRINT}: an interrupted or foreign build"
     except OSError as error:
         return "", f"{FINGERPRINT} cannot be read: {error.strerror}"
+    except ValueError as error:
+        return "", f"{FINGERPRINT} {error}"
+    try:
+        key, files = str(written["key"]), dict(written["files"])
+        sizes = {str(name): int(entry["bytes"]) for name, entry in files.items()}
     except (ValueError, KeyError, TypeError):
         return "", f"{FINGERPRINT} is not of its form"
     if not _KEY.fullmatch(key) or not key.startswith(folder.name):

@@ -15,10 +15,11 @@ from tokenizers import Tokenizer
 from expert_cli.console import Reporter
 from expert_cli.data.documents import Documents
 from expert_cli.data.encode import Encoded, Encoder
+from expert_cli.data.fingerprint import FINGERPRINT
 from expert_cli.data.rows import RowReport
 from expert_cli.data.sources import LocatedData, first_rows
 from expert_cli.data.store import StoreKey, StoreState, build, look, read_stats, store_key
-from expert_cli.data.storefiles import FINGERPRINT, Memo
+from expert_cli.data.storefiles import Memo
 from expert_cli.data.stream import DocumentStream
 from expert_cli.data.survey import Split, Survey, survey_data
 from expert_cli.data.templates import Template
@@ -157,7 +158,8 @@ class _Build:
 
 def _split_stats(documents: Documents, report: RowReport | None, rows: int, encoder: str) -> dict[str, Any]:
     lengths = documents.lengths
-    if not len(lengths) or not documents.trained_lengths.any():
+    trained = documents.trained_tokens()
+    if not trained:
         raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
     percentiles = np.percentile(lengths, PERCENTILES, method="higher")
     counts, edges = np.histogram(lengths, bins=12)
@@ -167,7 +169,7 @@ def _split_stats(documents: Documents, report: RowReport | None, rows: int, enco
     return {
         "rows": len(lengths),
         "tokens": int(lengths.sum()),
-        "trained_tokens": int(documents.trained_lengths.sum()),
+        "trained_tokens": trained,
         "dropped": dropped,
         "length": {
             **{f"p{p}": int(v) for p, v in zip(PERCENTILES, percentiles, strict=True)},

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,8 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import psutil
-
+from expert_cli.children import end_family, how_it_ended, last_words
 from expert_cli.doctor.lines import Line
 from expert_cli.doctor.probes import PROBES, Probe
 
@@ -32,16 +30,6 @@ def run_probes(probes: Sequence[Probe] = PROBES, entry: str = _ENTRY) -> Iterato
             for lines in _one_child(probes[done:], entry, Path(folder)):
                 done += 1
                 yield lines
-
-
-def how_it_ended(code: int) -> str:
-    """Return the words for the exit code of a process: a signal where there was one."""
-    if code < 0:
-        try:
-            return f"ended with signal {-code} ({signal.Signals(-code).name})"
-        except ValueError:
-            return f"ended with signal {-code}"
-    return f"ended with code {code:#010x}" if code > 255 else f"ended with exit code {code}"
 
 
 def _one_child(probes: Sequence[Probe], entry: str, folder: Path) -> Iterator[list[Line]]:
@@ -62,13 +50,13 @@ def _one_child(probes: Sequence[Probe], entry: str, folder: Path) -> Iterator[li
                 yield [Line(probe.name, probe.severity, f"no answer within {probe.limit_s:.0f} s", probe.fix)]
                 return
             if not answer:
-                said = _last_words(log)
+                said = last_words(log)
                 found = how_it_ended(child.wait()) + (f": {said}" if said else "")
                 yield [Line(probe.name, probe.severity, found, probe.fix)]
                 return
             yield [Line(**line) for line in json.loads(answer)]
     finally:
-        _end(child)
+        end_family(child)
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -90,25 +78,3 @@ def _pass_on(child: subprocess.Popen[str], answers: queue.Queue[str]) -> None:
         for line in child.stdout:
             answers.put(line)
     answers.put("")
-
-
-def _last_words(log: Path) -> str:
-    """Return the line of the child's stderr that says most: the fatal error that faulthandler named, else the last."""
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return next((line for line in lines if line.startswith("Fatal Python error")), lines[-1] if lines else "")[:300]
-
-
-def _end(child: subprocess.Popen[str]) -> None:
-    """End our own child and what it started."""
-    try:
-        family = [*psutil.Process(child.pid).children(recursive=True), child]
-    except psutil.Error:
-        family = [child]
-    for process in family:
-        try:
-            process.kill()
-        except (psutil.Error, OSError):
-            continue
-    child.wait()
-    if child.stdout is not None:
-        child.stdout.close()

@@ -14,7 +14,7 @@ from expert_cli.machine import Machine
 from expert_cli.manifest.jsontext import JsonText, Path_, dotted
 from expert_cli.manifest.schema import TrainingConfig
 from expert_cli.manifest.training_rules import RULES, Facts, Outcome, adjusted, applied, informational, not_used
-from expert_cli.runconfig import RunConfig
+from expert_cli.runconfig import Deduplicate, RunConfig
 
 Status = Literal["applied", "adjusted", "informational", "not_used"]
 
@@ -80,6 +80,11 @@ DATASET: Mapping[str, Outcome] = {
         CARD,
     ),
 }
+_DEDUPLICATE: Mapping[Deduplicate, str] = {
+    "off": "rows that stand twice are kept",
+    "row": "rows that stand twice are left out and counted",
+    "answer": "rows whose answer stood before are left out and counted",
+}
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ def _outcome(path: Path_, value: Any, facts: Facts, base_index: int | None, *, v
         case ("training", "config", str(key), *_):
             return _config_outcome(key, value, facts, own_origin="training.config")
         case ("training", "dataset", str(key), *_):
-            return _dataset_outcome(key, value, facts)
+            return _dataset_outcome(key, path[3:], value, facts)
         case ("training", str(key), *_):
             return TRAINING.get(key, CARD)
         case ("base_model", *rest) if v1:
@@ -172,7 +177,7 @@ def _adapter_outcome(rest: list[Any], facts: Facts) -> Outcome:
 
 
 def _config_outcome(key: str, value: Any, facts: Facts, *, own_origin: str) -> Outcome:
-    name = {"num_epochs": "epochs", "evaluation_strategy": "eval_strategy"}.get(key, key)
+    name = TrainingConfig.old_names.get(key, key)
     origin = facts.origins.get(name, own_origin)
     if not origin.startswith(own_origin) and origin != "--set":
         return adjusted(f"{getattr(facts.config, name)}", f"{origin} overrides it")
@@ -187,7 +192,7 @@ def _evaluation_outcome(key: str, facts: Facts) -> Outcome:
     return EVALUATION.get(key, CARD)
 
 
-def _dataset_outcome(key: str, value: Any, facts: Facts) -> Outcome:
+def _dataset_outcome(key: str, rest: Path_, value: Any, facts: Facts) -> Outcome:
     data = facts.run.data
     evaluates = facts.run.watch.eval_strategy != "no"
     if key in ("path", "tasks") and not any(spec.path.endswith(str(value)) or spec.task for spec in data.train):
@@ -200,4 +205,6 @@ def _dataset_outcome(key: str, value: Any, facts: Facts) -> Outcome:
         return not_used("validation_path names the rows")
     if key == "validation" and isinstance(value, str):
         return CARD
+    if rest == ("deduplicate",) and key in ("filters", "validation"):
+        return applied(_DEDUPLICATE[data.filters.deduplicate])
     return DATASET.get(key, CARD)

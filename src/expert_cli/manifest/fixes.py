@@ -6,18 +6,15 @@ Only keys are renamed. A key whose value would mean something else under its rig
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed leaves it out
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from expert_cli.errors import EnvironmentProblem, Fault
+from expert_cli.files import write_bytes
 from expert_cli.manifest.jsontext import JsonText, Path_
 from expert_cli.manifest.schema import Dataset, TrainingConfig
 
@@ -28,7 +25,6 @@ BY_HAND = {
 """Names of other tools whose values do not go with the name here, and why."""
 
 _MEANT = re.compile(r"did you mean (\w+)\?")
-_OLD_NAME = re.compile(r"Old name of `(\w+)`")
 
 
 @dataclass(frozen=True)
@@ -45,12 +41,6 @@ class Fix:
     def as_json(self) -> dict[str, int | str]:
         """Return the row that `validate --fix --json` prints."""
         return {"line": self.line, "column": self.column, "from": self.old, "to": self.new}
-
-
-def old_names(block: type[BaseModel]) -> dict[str, str]:
-    """Return the old names that a block of the schema still reads, and the name of today."""
-    found = {name: _OLD_NAME.match(info.description or "") for name, info in block.model_fields.items()}
-    return {name: match[1] for name, match in found.items() if match}
 
 
 def find_fixes(raw: str, text: JsonText, faults: Sequence[Fault]) -> tuple[list[Fix], list[Fault]]:
@@ -106,19 +96,12 @@ def write_raw(path: Path, raw: str) -> None:
     Not `files.write_text`, which removes secrets: nothing but the keys may change. Raises EnvironmentProblem.
     """
     path = path.resolve()
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with path.open("rb+"), beside.open("wb") as file:
-            file.write(raw.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        shutil.copymode(path, beside)
-        beside.replace(path)
+        with path.open("rb+"):
+            write_bytes(path, raw.encode("utf-8"))
     except OSError as error:
         hint = "make the file and its folder writable, or apply the diff by hand"
         raise EnvironmentProblem(f"{path} cannot be written: {error.strerror}", hint) from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _old_name(path: Path_, value: Any) -> str:
@@ -126,9 +109,9 @@ def _old_name(path: Path_, value: Any) -> str:
     key = str(path[-1])
     match path[:-1]:
         case ("training", "config") | ("base_model", "config") | ("base_models", int(), "config"):
-            return old_names(TrainingConfig).get(key, "")
+            return TrainingConfig.old_names.get(key, "")
         case ("training", "dataset") if isinstance(value, dict):
-            return old_names(Dataset).get(key, "")
+            return Dataset.old_names.get(key, "")
     return ""
 
 

@@ -70,8 +70,9 @@ def _override(text: JsonText, setting: str) -> None:
     config = training.setdefault("config", {}) if isinstance(training, dict) else None
     if not isinstance(config, dict):
         raise ManifestError(Path(text.file), [text.fault(("training", "config"), "must be an object")])
-    twin = {"epochs": "num_epochs", "eval_strategy": "evaluation_strategy"}.get(name)
-    config.pop(twin, None)
+    for old, new in TrainingConfig.old_names.items():
+        if new == name:
+            config.pop(old, None)
     if name == "epochs":
         config.pop("max_steps", None)
     config[name] = value
@@ -231,7 +232,7 @@ def _contradictions(text: JsonText, manifest: Manifest) -> list[Fault]:
 
 def _block_contradictions(text: JsonText, path: Path_, config: TrainingConfig) -> list[Fault]:
     faults: list[Fault] = []
-    for old, new in (("num_epochs", "epochs"), ("evaluation_strategy", "eval_strategy")):
+    for old, new in TrainingConfig.old_names.items():
         if getattr(config, old) is not None and getattr(config, new) is not None:
             faults.append(
                 text.fault((*path, old), f"{old} is the old name of {new}, and both are there", f"remove {old}")

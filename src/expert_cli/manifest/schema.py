@@ -6,7 +6,8 @@ they never change a value. The docstring under a field is its line in docs/EXPER
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -74,6 +75,8 @@ class Loose(BaseModel):
 
 class TrainingConfig(Strict):
     """`training.config`: how the expert is trained."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"num_epochs": "epochs", "evaluation_strategy": "eval_strategy"}
 
     method: Literal["sft"] | None = None
     """Supervised fine-tuning; the only method."""
@@ -243,8 +246,8 @@ class Task(Strict):
 class Filters(Loose):
     """`training.dataset.filters` (`validation` is its old name): rows to leave out."""
 
-    deduplicate: bool | None = None
-    """Leave out rows that stand twice."""
+    deduplicate: bool | Literal["row", "answer"] | None = None
+    """Leave out rows that stand twice (true or "row"), or those whose answer stood before ("answer"). The first one stays."""
     min_length: NotNegative | None = None
     """Shortest row, in characters of prompt and answer."""
     max_length: Positive | None = None
@@ -253,6 +256,8 @@ class Filters(Loose):
 
 class Dataset(Loose):
     """`training.dataset`: which rows train the expert. Other keys are information for the model card."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"validation": "filters"}
 
     path: Text | None = None
     """Local file or folder (relative to the manifest, then to the project root), or hub id `id::split::config`."""

@@ -326,7 +326,6 @@ RULES: Mapping[str, Rule] = {
     "target_modules": _always("the layers that get an adapter"),
     "feedforward_modules": _feedforward,
     "epochs": _epochs,
-    "num_epochs": _epochs,
     "max_steps": lambda f: applied(f"{f.run.optim.max_steps} optimizer steps"),
     "learning_rate": _always("peak learning rate"),
     "lr_scheduler": _scheduler,
@@ -373,7 +372,6 @@ RULES: Mapping[str, Rule] = {
     "save_strategy": lambda f: applied(f'checkpoints: "{f.run.watch.save_strategy}"'),
     "save_steps": _in_steps("save"),
     "save_total_limit": _limit,
-    "evaluation_strategy": lambda f: applied(f'evaluation: "{f.run.watch.eval_strategy}"'),
     "eval_strategy": lambda f: applied(f'evaluation: "{f.run.watch.eval_strategy}"'),
     "eval_steps": _in_steps("eval"),
     "load_best_model_at_end": lambda f: applied(

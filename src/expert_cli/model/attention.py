@@ -18,27 +18,19 @@ from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 
 from expert_cli.errors import ExpertError
 
+_KNOWN: Any = WeakTensorKeyDictionary()
 NAMES = {"documents": "expert_documents", "varlen": "expert_varlen"}
 """Our back ends -> the names by which transformers knows them; others go by their own."""
 
 
 def borders(starts: torch.Tensor, longest: int) -> dict[str, Any]:
-    """Return the keyword arguments of an attention call: `starts` int32 [documents + 1] on the model's device.
-
-    `document_lengths` is the same as a Python list: asking a GPU for it would wait for the GPU, so only a CPU gets it.
-    """
-    lengths = starts.diff().tolist() if starts.device.type == "cpu" else None
-    return {
-        "cu_seq_lens_q": starts,
-        "cu_seq_lens_k": starts,
-        "max_length_q": longest,
-        "max_length_k": longest,
-        "document_lengths": lengths,
-    }
+    """Return the keyword arguments of an attention call: `starts` int32 [documents + 1] on the model's device."""
+    return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
 
 
 def why_not(model: PreTrainedModel) -> str:
@@ -72,6 +64,8 @@ def plain_attention(model: PreTrainedModel, name: str = "sdpa") -> Iterator[None
             model.set_attn_implementation(before)
 
 
+# Compiled, it would be made anew for every batch: the lengths are its control flow.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def documents_attention(
     module: torch.nn.Module,  # noqa: ARG001  transformers' signature
     query: torch.Tensor,
@@ -87,9 +81,7 @@ def documents_attention(
 
     Returns [1, tokens, heads, head_dim]. Raises ExpertError for a call that this back end would answer wrongly.
     """
-    lengths: list[int] | None = settings.get("document_lengths")
-    if lengths is None:
-        lengths = _starts(settings).diff().tolist()
+    lengths = _lengths(_starts(settings))
     window = settings.get("sliding_window")
     grouped = query.shape[1] != key.shape[1]
     parts = [
@@ -144,6 +136,14 @@ def _causal(function: Any, window: int | None, scaling: float | None) -> dict[st
     if window or scaling is not None:
         raise ExpertError("this torch's varlen_attn takes neither a window nor a scale; torch 2.11 does")
     return {"is_causal": True}
+
+
+def _lengths(starts: torch.Tensor) -> list[int]:
+    """Return the documents' lengths; a GPU is asked once for a batch, not in every layer."""
+    known: list[int] | None = _KNOWN.get(starts)
+    if known is None:
+        known = _KNOWN[starts] = [length for length in starts.diff().tolist() if length]
+    return known
 
 
 def _starts(settings: dict[str, Any]) -> torch.Tensor:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import Any
 
 import huggingface_hub
 from huggingface_hub import errors
-from huggingface_hub.utils.tqdm import tqdm
 
-from expert_cli.console import Bar, Reporter
+from expert_cli._compat import hub_bar
+from expert_cli.console import Reporter
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.names import PACKAGE_EXAMPLE
 from expert_cli.model.unpacked import disk_problem
@@ -33,7 +32,7 @@ def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
                 allow_patterns=_WANTED,
                 ignore_patterns=_UNWANTED,
                 local_files_only=cached_only,
-                tqdm_class=_counting_bar(bar),
+                tqdm_class=hub_bar(bar),
             )
     except (OSError, ValueError, RuntimeError, _http_error()) as error:
         raise _problem(model_id, error, offline=cached_only) from error
@@ -43,26 +42,6 @@ def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
 def _http_error() -> type[Exception]:
     """The root of the errors of the client's HTTP library (httpx in 1.x, httpx2 in 2.x)."""
     return next(base for base in errors.HfHubHTTPError.__mro__ if base.__name__ == "HTTPError")
-
-
-def _counting_bar(bar: Bar) -> type[tqdm]:
-    """The client's progress bar, not drawn but told to `bar`: what is shown is the reporter's business."""
-    most = 0.0
-
-    class CountingBar(tqdm):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self.counts_bytes = kwargs.get("unit") == "B"
-            self.count = 0.0
-            super().__init__(*args, **(kwargs | {"disable": True}))  # type: ignore[no-untyped-call]
-
-        def update(self, n: float | None = 1) -> None:
-            nonlocal most
-            self.count += n or 0
-            if self.counts_bytes and self.count > most:  # two such bars: received, written
-                most = self.count
-                bar.update(round(most / 1e6, 1))
-
-    return CountingBar
 
 
 def _problem(model_id: str, error: Exception, *, offline: bool) -> EnvironmentProblem:

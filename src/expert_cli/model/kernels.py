@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,17 +81,28 @@ def settle(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
 
     Unpacks 4-bit weights where there is room, fuses kernels, sets the attention back end.
     """
-    plan = _copied(plan, model, compute)
+    plan = _with_copy(plan, copy_bytes(model), compute, _free_bytes(compute.device))
+    if plan.copy:
+        unpack(model, DTYPES[compute.dtype])
     if plan.fused:
         from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
         _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
-    reason = attention.why_not(model) if plan.attention in attention.NAMES else ""
-    if reason:
-        own = model.config._attn_implementation
-        return plan.with_line("attention", own, f"{reason}; a mask keeps documents apart", attention=own, layout="rows")
-    attention.use(model, plan.attention)
-    return plan
+    settled = _with_attention(plan, model)
+    if settled.attention == plan.attention:
+        attention.use(model, plan.attention)
+    return settled
+
+
+def foresee(plan: KernelPlan, model: Any, compute: ComputeConfig, *, copied: int, stored: int) -> KernelPlan:
+    """Return the plan as `settle` and `settle_loss` would leave it, for a model with adapter on the meta device.
+
+    copied: bytes that unpacked 4-bit weights would take (0: none are quantised); stored: bytes of the base model, which
+    will be in memory by then.
+    """
+    if copied:
+        plan = _with_copy(plan, copied, compute, _free_bytes(compute.device) - stored)
+    return settle_loss(_with_attention(plan, model.get_base_model()), model)
 
 
 def settle_loss(plan: KernelPlan, model: Any) -> KernelPlan:
@@ -100,8 +112,10 @@ def settle_loss(plan: KernelPlan, model: Any) -> KernelPlan:
 
 
 def switch_on(compute: ComputeConfig) -> None:
-    """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN."""
+    """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator that can grow its blocks."""
     if compute.device == "cuda":
+        if sys.platform == "linux":  # elsewhere it does not exist; fixed blocks fragment when batches differ in length
+            torch.cuda.memory._set_allocator_settings("expandable_segments:True")
         torch.backends.cuda.matmul.allow_tf32 = compute.tf32
         torch.backends.cudnn.allow_tf32 = compute.tf32
 
@@ -154,18 +168,24 @@ def _fused_reason(compute: ComputeConfig, *, fused: bool) -> str:
     )
 
 
-def _copied(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
-    """Unpack 4-bit weights once, where that was asked for or there is room."""
-    needed = copy_bytes(model)
+def _with_attention(plan: KernelPlan, model: Any) -> KernelPlan:
+    """Return the plan with the attention that this model can take."""
+    reason = attention.why_not(model) if plan.attention in attention.NAMES else ""
+    if not reason:
+        return plan
+    own = model.config._attn_implementation
+    return plan.with_line("attention", own, f"{reason}; a mask keeps documents apart", attention=own, layout="rows")
+
+
+def _with_copy(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int) -> KernelPlan:
+    """Return the plan with whether 4-bit weights are unpacked once: where that was asked for or there is room."""
     if not needed:
         return plan
     asked = compute.dequantized_copy
-    free = _free_bytes(compute.device)
     room = f"{needed / 2**20:,.0f} MB, {free / 2**20:,.0f} MB are free"
     if asked == "never" or (asked == "auto" and free < SPARE * needed):
         why = "as asked" if asked == "never" else f"an unpacked copy takes {room}"
         return plan.with_line("copy", "off", f"{why}: weights are unpacked at every step")
-    unpack(model, DTYPES[compute.dtype])
     return plan.with_line("copy", compute.dtype, f"NF4 unpacked once instead of at every step ({room})", copy=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,9 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         self._first_real = progress.real
         self._seconds_before = progress.seconds
         self._learning_rate = 0.0
+        self._measured: dict[str, Any] = {}
+        self._told = False
+        self.warn: Callable[[str], None] = lambda _: None
 
     @property
     def seconds(self) -> float:
@@ -86,35 +89,45 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         }
         line |= logged
         if "loss" in logged:
-            line |= self._measured()
+            line |= self._measured
             self._learning_rate = logged["learning_rate"]
             self.bar.update(state.global_step, self._note())
         with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(line) + "\n")
 
-    def _measured(self) -> dict[str, Any]:
-        """Return what was measured since the last line."""
+    def measure(self) -> dict[str, float]:
+        """Measure what happened since the last time; return it flat, as TensorBoard and its like take it."""
         wall, shares = self.clock.lap()
         progress = self.progress
         real, trained = progress.real - self._before[0], progress.trained - self._before[1]
         self._before = (progress.real, progress.trained)
-        return {
+        spilled = spilled_mb()
+        if spilled and not self._told:
+            self._told = True
+            self.warn(
+                f"{spilled:,.0f} MB of GPU memory lie in the host's memory, where every step waits for them: lower "
+                "batch_size, or set gradient_checkpointing: true"
+            )
+        self._measured = {
             "tokens_per_s": round(real / wall, 1),
             "tokens_real": progress.real,
             "tokens_trained": progress.trained,
             "tokens_padded": progress.padded,
             "memory_mb": round(memory_mb(), 1),
-            "spilled_mb": round(spilled_mb(), 1),
+            "spilled_mb": round(spilled, 1),
             "mfu": round(self.flops.of(real, trained) / wall / self.peak_flops, 4) if self.peak_flops else None,
             "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
             "gpu": _gpu(),
         }
+        return _flat(self._measured)
 
     def _note(self) -> str:
         seconds = max(1e-9, time.monotonic() - self.started)
         losses = self.progress.losses
         loss = f"loss {losses[-1]:.3f}  " if losses else ""
         rate = f"  lr {self._learning_rate:.1e}" if self._learning_rate else ""
+        data = self._measured.get("step_time_shares", {}).get("data", 0.0)
+        rate += f"  waits for data {data:.0%}" if data >= 0.005 else ""
         return f"{loss}{(self.progress.real - self._first_real) / seconds:,.0f} tokens/s{rate}  {memory_mb() / 1024:.1f} GB"
 
 
@@ -124,6 +137,17 @@ def spilled_mb() -> float:
         return 0.0
     _, total = torch.cuda.mem_get_info()
     return max(0, torch.cuda.memory_reserved() - total) / 2**20
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Return numbers of a nest by path; what is not known is left out."""
+    flat: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}/")
+        elif value is not None:
+            flat[f"{prefix}{name}"] = value
+    return flat
 
 
 def _gpu() -> dict[str, float | None] | None:

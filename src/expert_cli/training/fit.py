@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,7 @@ from expert_cli.runconfig import RunConfig
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import Watcher
 from expert_cli.training.flops import Flops, flops, peak_flops
-from expert_cli.training.memory import fit_memory
+from expert_cli.training.memory import fit_memory, probe
 from expert_cli.training.result import FitResult
 from expert_cli.training.resume import Resumed, forget_after, load_best, require_room, restore, save
 from expert_cli.training.signals import StopRequest
@@ -87,7 +88,9 @@ def fit(
         watcher = Watcher(
             trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak[0] if peak else None
         )
+        watcher.warn = report.warn
         trainer.add_callback(watcher)
+        trainer.measure = watcher.measure
         trainer.stop_asked = stop.asked
         _train(trainer, paths, continuity)
     if stop.exit_code and trainer.progress.step < steps:
@@ -109,21 +112,28 @@ def schedule_of(run: RunConfig, packs: int, processes: int) -> Schedule:
     )
 
 
+def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
+    """Return the order of the packs of every epoch (from 0)."""
+    if run.loader.group_by_length:
+        return lambda epoch: grouped_order(train.lengths, run.optim.batch_size, run.seed, epoch)
+    return lambda epoch: epoch_order(len(train), run.seed, epoch)
+
+
 def _trainer(
     model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, paths: RunPaths
 ) -> ExpertTrainer:
     arguments = training_arguments(run, paths.checkpoints)
     schedule = schedule_of(run, len(data.train), arguments.world_size)
-    fixed = run.data.max_seq_length * run.optim.batch_size if kernels.fixed_shape else 0
+    longest = run.data.max_seq_length if kernels.fixed_shape else 0
     trainer = ExpertTrainer(
         optim_config=run.optim,
         watch=run.watch,
-        batches=PackBatches(schedule, _orders(run, data.train), rank=arguments.process_index),
+        batches=PackBatches(schedule, orders_of(run, data.train), rank=arguments.process_index),
         evaluation=data.validation,
         model=CausalLoss(model, full_logits=kernels.full_logits),
         args=arguments,
         train_dataset=data.train,
-        data_collator=Collator(data.pad_id, kernels.layout, fixed),
+        data_collator=Collator(data.pad_id, kernels.layout, longest * run.optim.batch_size, longest),
         callbacks=_callbacks(run, paths),
     )
     for unwanted in (PrinterCallback, DefaultFlowCallback):
@@ -150,6 +160,10 @@ def _start(
             return was_off
 
         adjusted = fit_memory(trainer, recompute_all, report, may_adjust=run.compute.on_oom == "fit")
+    if run.compute.torch_compile:
+        started = time.monotonic()
+        probe(trainer)
+        report.say(f"compile   took {time.monotonic() - started:.1f} s with the first step")
     if trainer.args.process_index == 0:
         forget_after(paths, trainer.progress.step)
         saves = trainer.batches.schedule.steps // run.watch.save_steps + 1 if run.watch.save_strategy == "steps" else 2
@@ -157,12 +171,6 @@ def _start(
         require_room(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
         trainer.save = lambda: save(trainer, model, paths.checkpoints, continuity.identity)
     return adjusted
-
-
-def _orders(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
-    if run.loader.group_by_length:
-        return lambda epoch: grouped_order(train.lengths, run.optim.batch_size, run.seed, epoch)
-    return lambda epoch: epoch_order(len(train), run.seed, epoch)
 
 
 def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:

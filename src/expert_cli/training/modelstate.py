@@ -42,11 +42,12 @@ def estimate_bytes(model: torch.nn.Module, optimizer: str) -> int:
     """Return about how many bytes a checkpoint of this model's trainable parameters takes, by the optimizer's name."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return _REST_BYTES + sum(
-        parameter.nbytes + _optimizer_bytes(parameter, optimizer) + _HEADER_BYTES for parameter in parameters
+        parameter.nbytes + optimizer_bytes(parameter, optimizer) + _HEADER_BYTES for parameter in parameters
     )
 
 
-def _optimizer_bytes(parameter: torch.Tensor, optimizer: str) -> int:
+def optimizer_bytes(parameter: torch.Tensor, optimizer: str) -> int:
+    """Return the bytes of the state that an optimizer, by its name, keeps of a parameter."""
     if optimizer == "adafactor":
         rows_and_columns = sum(parameter.numel() // size for size in parameter.shape[-2:])
         return (rows_and_columns if parameter.dim() > 1 else parameter.numel()) * parameter.element_size()

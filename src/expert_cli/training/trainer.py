@@ -64,6 +64,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.extra_evaluation: Callable[[], float] | None = None
         self.stop_asked: Callable[[], bool] = lambda: False
         self.save: Callable[[], Any] = lambda: None
+        self.measure: Callable[[], dict[str, float]] = dict
         self._saves = Saves(watch.save_every_s)
         self._prepared: Any = None
         self._logged = 0
@@ -262,6 +263,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
                 "loss": sum(recent) / len(recent),
                 "grad_norm": self.figures.grad_norm,
                 "learning_rate": self.learning_rate,
+                **self.measure(),
             }
         )
 

@@ -146,7 +146,7 @@ def test_validation_sources_are_read_and_nothing_is_split_off(tmp_path: Path) ->
 def test_filters_are_counted_and_are_not_bad_rows(tmp_path: Path) -> None:
     first = write_rows(tmp_path / "1.jsonl", ["a", "longer", "x" * 50])
     again = write_rows(tmp_path / "2.jsonl", ["b", "longer", "new row"])
-    filters = RowFilters(deduplicate=True, min_chars=4, max_chars=20)
+    filters = RowFilters("row", min_chars=4, max_chars=20)
     reporter = Listening()
     result = read_training_rows(config(file_source(first), file_source(again), filters=filters), reporter)
     assert result.train.response == ["longer", "new row"]
@@ -161,6 +161,33 @@ def test_filters_are_counted_and_are_not_bad_rows(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match=r"the filters leave no row of 3 \(shorter than 99 characters: 3\)"):
         read(config(file_source(first), filters=RowFilters(min_chars=99)))
+
+
+def test_rows_repeat_by_their_whole_text_or_by_their_answer(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "1.jsonl", ["a", "b", "a"])
+    again = write_rows(tmp_path / "2.jsonl", ["a", "c", "b"])
+    kept = {}
+    for by in ("off", "row", "answer"):
+        filters = RowFilters(deduplicate=by)
+        result = read(config(file_source(path), file_source(again), filters=filters))
+        kept[by] = (result.train.response, result.train_report.filtered)
+    assert kept == {
+        "off": (["a", "b", "a", "a", "c", "b"], {}),
+        "row": (["a", "b", "a", "c", "b"], {"repeated": 1}),
+        "answer": (["a", "b", "c"], {"repeated answer": 3}),
+    }
+
+
+def test_the_answer_of_a_conversation_is_its_last_turn(tmp_path: Path) -> None:
+    def turns(*contents: str) -> dict[str, object]:
+        roles = ("user", "assistant") * 2
+        return {"messages": [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]}
+
+    path = tmp_path / "rows.jsonl"
+    rows = [turns("q", "x"), turns("q", "a", "more", "x"), turns("q", "y")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    result = read(config(file_source(path), filters=RowFilters("answer")))
+    assert [messages[-1].content for messages in result.train.messages] == ["x", "y"]
 
 
 def test_up_to_one_percent_of_bad_rows_is_left_out_and_named(tmp_path: Path) -> None:
@@ -225,7 +252,7 @@ def test_conversations_and_documents(tmp_path: Path) -> None:
     text.write_text('{"text": "whole"}\n', encoding="utf-8")
     conversation = read(config(file_source(chat, weight=2.0))).train
     assert conversation.messages == [(Message("user", "u"), Message("assistant", "a"))] * 2
-    document = read(config(file_source(text), filters=RowFilters(True, 5, 5))).train
+    document = read(config(file_source(text), filters=RowFilters("row", 5, 5))).train
     assert (document.kind, document.text) == ("text", ["whole"])
     with pytest.raises(InputError, match=r"rows are text \(text <- text\), those of .*chat\.jsonl are messages"):
         read(config(file_source(chat), file_source(text)))

@@ -142,9 +142,15 @@ FILES = [
     "dataset_dict.json",
     "train/state.json",
     "train/dataset_info.json",
-    "train/data-00000.arrow",
+    *(f"train/data-{number:05d}.arrow" for number in range(4)),
+    "validation/state.json",
+    "validation/dataset_info.json",
     "validation/data-00000.arrow",
 ]
+
+
+def test_no_file_is_left_out_of_the_damages(tmp_path: Path) -> None:
+    assert sorted(contents(make(tmp_path))) == sorted(FILES)
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
@@ -237,6 +243,24 @@ def test_a_stale_store_says_what_changed(tmp_path: Path) -> None:
     assert state.changes == ("train data: abc -> xyz", "template: nothing -> chatml")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("a" * 64, "b" * 64, f"{'a' * 12} -> {'b' * 12}"),
+        (
+            "x" * 60 + "1" + "y" * 60,
+            "x" * 60 + "2" + "y" * 60,
+            f"...{'x' * 12}1{'y' * 35}... -> ...{'x' * 12}2{'y' * 35}...",
+        ),
+        ("x" * 60, "x" * 60 + "end", f"...{'x' * 48} -> ...{'x' * 45}end"),
+        ("none", "z" * 50, f"none -> {'z' * 48}..."),
+    ],
+    ids=["hashes", "in the middle", "at the end", "at once"],
+)
+def test_a_change_of_something_long_shows_where(old: str, new: str, line: str) -> None:
+    assert StoreKey((("part", new),)).changes({"part": old}) == [f"part: {line}"]
+
+
 BUILDER = """
 import sys, time
 sys.path.insert(0, {tests!r})
@@ -257,10 +281,10 @@ def start_builder(folder: Path, log: Path, pause: float) -> subprocess.Popen[byt
     return subprocess.Popen([sys.executable, "-c", code])
 
 
-def test_several_builders_at_once_build_once(tmp_path: Path) -> None:
+def test_eight_builders_at_once_build_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    running = [start_builder(tmp_path / "store", log, 0.1) for _ in range(4)]
-    assert [process.wait(timeout=120) for process in running] == [0] * 4
+    running = [start_builder(tmp_path / "store", log, 0.1) for _ in range(8)]
+    assert [process.wait(timeout=120) for process in running] == [0] * 8
     assert log.read_text(encoding="utf-8").split() == ["train", "validation"]
 
 
@@ -310,7 +334,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "masking": {"completion_only": False},
     "slice": {"train": (SourceSpec("file", "x", split="train[:5]"),)},
     "weight": {"train": (SourceSpec("file", "x", weight=2.0),)},
-    "filters": {"filters": RowFilters(deduplicate=True)},
+    "repeated rows": {"filters": RowFilters("row")},
+    "repeated answers": {"filters": RowFilters("answer")},
     "validation share": {"validation_share": 0.1},
     "revision": {"revision": "abc"},
 }

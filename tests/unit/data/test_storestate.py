@@ -11,6 +11,8 @@ import pytest
 from dataset_world import KEY, OTHER, expert, listed, made, store
 from datasets import Dataset
 
+from expert_cli.data.fingerprint import parse_fingerprint
+from expert_cli.files import write_sealed
 from expert_cli.plan import Plan
 
 
@@ -61,6 +63,7 @@ def test_a_store_lies_where_the_manifest_says(world: Path) -> None:
         ({"files": {"C:x": {"bytes": 5}}}, "fingerprint.json names a file outside the store, C:x"),
         ({"files": ["a"]}, "fingerprint.json is not of its form"),
         ({"files": {"a": 5}}, "fingerprint.json is not of its form"),
+        ({"format": 2}, "fingerprint.json is of format 2, not 1"),
         ({"key": OTHER}, "fingerprint.json belongs to another folder, fedcba987654"),
         ({"key": KEY[:20]}, "fingerprint.json belongs to another folder, 0123456789ab"),
     ],
@@ -69,9 +72,19 @@ def test_a_damaged_store_is_named(world: Path, fingerprint: dict[str, Any], note
     expert(world, "one", {"path": "org/rows"})
     home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
     path = home / "fingerprint.json"
-    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **fingerprint}), encoding="utf-8")
+    body = parse_fingerprint(path.read_text(encoding="utf-8"))
+    write_sealed(path, {**body, **fingerprint})
     row = listed(world, lambda _: KEY)["one/tokenized/0123456789ab"]
     assert (row.status, row.note) == ("damaged", note)
+
+
+@pytest.mark.parametrize("change", [("tokenizer", "tokeniser"), ("\n", "\r\n"), ('"format": 1,', '"format": 1, ')])
+def test_a_fingerprint_that_is_not_as_it_was_sealed_is_damage(world: Path, change: tuple[str, str]) -> None:
+    home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
+    path = home / "fingerprint.json"
+    path.write_bytes(path.read_bytes().replace(change[0].encode(), change[1].encode(), 1))
+    row = listed(world)["one/tokenized/0123456789ab"]
+    assert (row.status, row.note) == ("damaged", "fingerprint.json does not match its own hash")
 
 
 @pytest.mark.parametrize("written", [b"", b"[]", b"\xff", b'"x"'], ids=["empty", "list", "not UTF-8", "text"])

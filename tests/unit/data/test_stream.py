@@ -122,9 +122,10 @@ def kept_rows(spec: SourceSpec, data: DataConfig, seen: set[tuple[str, ...]]) ->
         longest = data.filters.max_chars or 10**9
         if not data.filters.min_chars <= rows.characters(number) <= longest:
             continue
-        if data.filters.deduplicate and rows.content(number) in seen:
+        content = rows.content(number) if data.filters.deduplicate == "row" else (rows.answer(number),)
+        if data.filters.deduplicate != "off" and content in seen:
             continue
-        seen.add(rows.content(number))
+        seen.add(content)
         kept.extend(rows, [number])
     return kept
 
@@ -190,10 +191,11 @@ CONFIGS = {
     "weights": lambda f: config(source(f["pairs"], weight=1.4), source(f["more"], weight=0.3), source(f["list"])),
     "none of a source": lambda f: config(source(f["pairs"], weight=0.0), source(f["more"])),
     "split": lambda f: config(source(f["pairs"], weight=2.0), source(f["more"], weight=0.5), validation_share=0.1),
-    "filters": lambda f: config(source(f["pairs"]), source(f["more"]), filters=RowFilters(True, 30, 90)),
+    "filters": lambda f: config(source(f["pairs"]), source(f["more"]), filters=RowFilters("row", 30, 90)),
     "own validation": lambda f: config(source(f["pairs"]), validation=(source(f["more"]),), validation_share=0.5),
     "messages": lambda f: config(source(f["messages"], weight=1.5), validation_share=0.2),
-    "text": lambda f: config(source(f["text"]), filters=RowFilters(True)),
+    "text": lambda f: config(source(f["text"]), filters=RowFilters("row")),
+    "answers": lambda f: config(source(f["pairs"]), source(f["more"]), filters=RowFilters("answer")),
 }
 
 

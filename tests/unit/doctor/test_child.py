@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor.child import how_it_ended, run_probes
+from expert_cli.children import how_it_ended
+from expert_cli.doctor.child import run_probes
 from expert_cli.doctor.lines import Line
 from expert_cli.doctor.probes import Probe, attempt
 

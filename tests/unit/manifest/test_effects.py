@@ -35,7 +35,7 @@ def rows_of(path: Path, machine: Machine = CPU, overrides: Overrides = Overrides
 
 
 BLOCKS: list[tuple[type[BaseModel], set[str]]] = [
-    (TrainingConfig, set(RULES)),
+    (TrainingConfig, {*RULES, *TrainingConfig.old_names}),
     (Dataset, set(tables.DATASET)),
     (Training, {*tables.TRAINING, "dataset", "config"}),
     (Base, {*tables.BASE, "config"}),

@@ -1,0 +1,78 @@
+"""Two saved experiments against each other: A of the one over A of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from expert_cli.benchmark.stats import Curve, Parity, parity, unpaired_ratio
+from expert_cli.errors import InputError
+from expert_cli.rundir import part, read_json
+
+METHOD = (
+    "measured at different times: ratio of A's speed over B's from the means of the logs, 95 % interval by Welch's t; "
+    "speedups are each file's own, against what it was measured with"
+)
+MUST_AGREE = ("machine", "model")
+
+
+def compare(a: Path, b: Path, *, force: bool = False) -> dict[str, Any]:
+    """Return the document that compares the A sides of two saved experiments.
+
+    Raises InputError: a file that is no saved experiment; different machines or base models, unless `force`.
+    """
+    documents = [_load(path) for path in (a, b)]
+    found = [{"machine": part(document, "machine"), "model": part(document, "a", "model")} for document in documents]
+    unlike = [
+        f"{what}.{key}: {found[0][what].get(key)} and {found[1][what].get(key)}"
+        for what in MUST_AGREE
+        for key in {**found[0][what], **found[1][what]}
+        if found[0][what].get(key) != found[1][what].get(key) and key != "name"
+    ]
+    if unlike and not force:
+        hint = "what was measured on different machines or models is no comparison; --force does it all the same"
+        raise InputError(f"{a} and {b} differ in {'; '.join(unlike)}", hint)
+    sides = [document["a"] for document in documents]
+    speeds = [[run["tokens_per_s"] for run in side["runs"]] for side in sides]
+    same = _parity(*sides)
+    return {
+        "kind": "compare",
+        "method": METHOD,
+        "a": {"file": str(a), **sides[0]},
+        "b": {"file": str(b), **sides[1]},
+        "ratio": unpaired_ratio(*speeds).as_json(),
+        "speedups": [document["ratio"] for document in documents],
+        "loss_parity": same.as_json() if same else None,
+        "notes": [f"compared by force: {line}" for line in unlike] + _notes(documents[0], documents[1], same),
+    }
+
+
+def _load(path: Path) -> dict[str, Any]:
+    document = read_json(path)
+    if document.get("kind") != "experiment" or not part(document, "a").get("runs"):
+        hint = "save one with expert-cli benchmark --manifest M --against unoptimized --output FILE"
+        raise InputError(f"{path}: holds no saved experiment", hint)
+    return document
+
+
+def _parity(a: Mapping[str, Any], b: Mapping[str, Any]) -> Parity | None:
+    """Compare the losses of runs with the same seed; None where there are none."""
+    curves = [{run["seed"]: _curve(run) for run in side["runs"]} for side in (a, b)]
+    seeds = [seed for seed in curves[0] if seed in curves[1]]
+    return parity([curves[0][seed] for seed in seeds], [curves[1][seed] for seed in seeds]) if seeds else None
+
+
+def _curve(run: Mapping[str, Any]) -> Curve:
+    losses = tuple(float("nan") if loss is None else loss for loss in run["losses"])
+    return Curve(tuple(run["trained_tokens"]), losses)
+
+
+def _notes(a: Mapping[str, Any], b: Mapping[str, Any], same: Parity | None) -> list[str]:
+    notes = []
+    changed = [f"{name} {v} and {w}" for name, v in a["versions"].items() if (w := b["versions"].get(name)) != v]
+    if changed:
+        notes.append(f"versions differ: {', '.join(changed)}")
+    if same is None:
+        notes.append("no seed was run in both: losses cannot be compared")
+    return notes

@@ -1,0 +1,73 @@
+"""Whether a manifest is right, for every base model it names, and what mends its keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from expert_cli.config import Overrides, missing_data
+from expert_cli.errors import ExpertError, Fault, ManifestError
+from expert_cli.machine import Machine
+from expert_cli.manifest.fixes import Fix, apply_fixes, diff, find_fixes, read_raw, write_raw
+from expert_cli.manifest.jsontext import read_json
+from expert_cli.plan import Plan, make_plan
+
+
+@dataclass(frozen=True)
+class Check:
+    """One manifest, looked at. `fixes` is None unless they were asked for; `diff` shows them."""
+
+    path: Path
+    errors: list[Fault]
+    plan: Plan | None
+    warnings: list[str]
+    fixes: list[Fix] | None = None
+    diff: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the entry under "manifests"."""
+        document = {
+            "path": str(self.path),
+            "valid": not self.errors,
+            "errors": [fault.as_json() for fault in self.errors],
+            "effects": [effect.as_json() for effect in self.plan.effects] if self.plan else [],
+            "warnings": self.warnings,
+        }
+        return document if self.fixes is None else {**document, "fixes": [fix.as_json() for fix in self.fixes]}
+
+
+def check(path: Path, facts: Machine, base_model: str | None) -> Check:
+    """Read a manifest and decide everything for each of its base models; `base_model` (None: the first) is the plan's."""
+    plan: Plan | None = None
+    errors: list[Fault] = []
+    try:
+        plan = make_plan(path, facts, Overrides(base_model=base_model))
+        for base in plan.loaded.manifest.bases:
+            make_plan(path, facts, Overrides(base_model=base.name))
+    except ManifestError as error:
+        errors = error.faults
+    except ExpertError as error:
+        errors = [Fault(str(path), 1, 1, "", error.message, error.hint)]
+    warnings = [str(warning) for warning in plan.warnings] + missing_data(plan.run) if plan else []
+    return Check(path, errors, plan, warnings)
+
+
+def mend(found: Check, facts: Machine, base_model: str | None, *, write: bool) -> Check:
+    """Find the renames, and with `write` make them, until a check of the file finds none: a block hides its own keys."""
+    done: list[Fix] = []
+    shown: tuple[str, ...] = ()
+    while True:
+        try:
+            text = read_json(found.path)
+        except ManifestError:
+            return replace(found, fixes=done, diff=shown)
+        raw = read_raw(found.path)
+        fixes, remarks = find_fixes(raw, text, found.errors)
+        done += fixes
+        new = apply_fixes(raw, fixes)
+        shown += tuple(diff(raw, new, str(found.path)))
+        if not (fixes and write):
+            return replace(found, fixes=done, diff=shown, warnings=[*found.warnings, *map(str, remarks)])
+        write_raw(found.path, new)
+        found = check(found.path, facts, base_model)

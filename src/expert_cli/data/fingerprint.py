@@ -1,0 +1,21 @@
+"""A token store's fingerprint: what the store is made of, its files, and a hash of the fingerprint itself.
+
+fingerprint.json   {"format", "key": 64 hex, "parts": {...}, "shards": [...], "files": {path: {"bytes", "sha256"}}, "self"}
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from expert_cli.files import open_sealed
+
+FINGERPRINT = "fingerprint.json"
+FORMAT = 1
+
+
+def parse_fingerprint(text: str) -> dict[str, Any]:
+    """Return the body of a fingerprint as it was written. Raises ValueError saying what is wrong with it."""
+    body = open_sealed(text)
+    if body.get("format") != FORMAT:
+        raise ValueError(f"is of format {body.get('format')}, not {FORMAT}")
+    return body

@@ -1,0 +1,116 @@
+"""How fast a run will go: from this machine's earlier runs, or from arithmetic and the speed of one matrix product."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from expert_cli.machine import Machine
+from expert_cli.model.quantise import DTYPES
+from expert_cli.paths import RunPaths
+from expert_cli.runconfig import RunConfig
+from expert_cli.training.flops import Flops
+
+EFFICIENCY = 0.35
+"""Share of a large matrix product's speed that a training step reaches; see scripts/check_plan.py."""
+ERROR_PCT = {"probe": 15, "same settings": 15, "other settings": 40, "formula": 60}
+"""How far off each source may be: estimates, held against real runs by scripts/check_plan.py."""
+_SIZE = 1024
+_REPEATS = 5
+_DECISIVE = ("model", "adapter", "compute")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Real tokens a second, how far off that may be, and where it comes from."""
+
+    tokens_per_s: float
+    error_pct: float
+    source: str
+
+
+def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, machine: Machine) -> Pace | None:
+    """Return the pace of this machine's finished runs of the same base model, the newest of those that come nearest."""
+    found = [pair for folder in folders for pair in _finished(folder)]
+    alike = [pair for pair in found if _is_alike(pair[0], run, base_sha256, machine)]
+    same = [pair for pair in alike if _shape_of_steps(pair[0]["config"]) == _shape_of_steps(asdict(run))]
+    chosen = max(same or alike, key=lambda pair: str(pair[0].get("started")), default=None)
+    if chosen is None:
+        return None
+    kind = "same settings" if same else "other settings"
+    rates = [_pace(document) for _, document in (same or alike)]
+    spread = 100 * (max(rates) / min(rates) - 1) / 2
+    words = f"{len(rates)} earlier run{'s' if len(rates) > 1 else ''} on this machine, {kind}"
+    return Pace(_pace(chosen[1]), max(ERROR_PCT[kind], round(spread)), words)
+
+
+def by_formula(cost: Flops, trained_share: float, device: str, dtype: str) -> Pace:
+    """Return the pace that arithmetic gives: operations a token over what a matrix product reaches here."""
+    speed = matmul_flops(device, dtype)
+    per_token = cost.per_token + trained_share * cost.per_trained_token
+    words = (
+        f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s, "
+        f"{EFFICIENCY:.0%} of it assumed"
+    )
+    return Pace(EFFICIENCY * speed / per_token, ERROR_PCT["formula"], words)
+
+
+def matmul_flops(device: str, dtype: str) -> float:
+    """Measure the operations a second of a matrix product of 1024 x 1024 (GPU: 8192), the best of a few."""
+    size = _SIZE * 8 if device == "cuda" else _SIZE
+    left, right = (torch.randn(size, size, device=device, dtype=DTYPES[dtype]) for _ in range(2))
+    best = float("inf")
+    for _ in range(_REPEATS):
+        started = time.perf_counter()
+        (left @ right)[0, 0].item()
+        best = min(best, time.perf_counter() - started)
+    return 2.0 * size**3 / best
+
+
+def _finished(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return (run.json, report.json) of the run in a folder if it is complete and can be read."""
+    paths = RunPaths(folder)
+    try:
+        if not paths.complete.is_file():
+            return []
+        record, document = (
+            json.loads(path.read_text(encoding="utf-8")) for path in (paths.run_json, paths.report_json)
+        )
+    except (OSError, ValueError):
+        return []
+    is_whole = isinstance(record, dict) and isinstance(document, dict) and document.get("tokens_per_s", 0) > 0
+    return [(record, document)] if is_whole else []
+
+
+def _is_alike(record: Mapping[str, Any], run: RunConfig, base_sha256: str, machine: Machine) -> bool:
+    """Whether a run had this base model, this machine, and the settings that decide how fast a token is."""
+    mine: dict[str, Any] = json.loads(json.dumps({name: asdict(getattr(run, name)) for name in _DECISIVE}))
+    here: dict[str, Any] = json.loads(json.dumps(asdict(machine)))
+    config, there = record.get("config", {}), record.get("machine", {})
+    mine["model"] = {"quantization": run.model.quantization}
+    theirs = {name: config.get(name, {}) for name in _DECISIVE}
+    theirs["model"] = {"quantization": theirs["model"].get("quantization")}
+    return (
+        record.get("identity", {}).get("base model") == base_sha256
+        and all(there.get(name) == here[name] for name in ("system", "cores", "gpus"))
+        and record.get("torch_threads") == torch.get_num_threads()
+        and theirs == mine
+    )
+
+
+def _shape_of_steps(config: Mapping[str, Any]) -> tuple[Any, ...]:
+    data, optim, loader = (config.get(name, {}) for name in ("data", "optim", "loader"))
+    return data.get("max_seq_length"), optim.get("batch_size"), optim.get("optim"), loader.get("packing")
+
+
+def _pace(document: Mapping[str, Any]) -> float:
+    """Return a run's real tokens a second of training alone."""
+    shares = document.get("step_time_shares", {})
+    others = float(shares.get("eval", 0.0)) + float(shares.get("checkpoint", 0.0))
+    return float(document["tokens_per_s"]) / max(0.1, 1 - others)

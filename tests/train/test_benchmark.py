@@ -1,0 +1,113 @@
+"""The experiment on a tiny real model: four processes, two of this tool, two of the stock libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+import tiny
+from measurements import valid
+
+from expert_cli.benchmark import unoptimized
+from expert_cli.benchmark.stock import Rows, TokeniseAndPad, rows_of_steps
+from expert_cli.config import Overrides
+from expert_cli.console import Silent
+from expert_cli.data.documents import Documents
+from expert_cli.data.encode import Encoder
+from expert_cli.data.loader import IGNORED, plan_packs
+from expert_cli.data.segments import Segment
+from expert_cli.machine import inspect
+from expert_cli.plan import make_plan
+from expert_cli.pretokenise import find_inputs, store_for
+
+ROOT = Path(__file__).parents[2]
+ROWS = [
+    {"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(1, 9) for b in range(1, 9)
+]
+CONFIG: dict[str, Any] = {
+    "batch_size": 2,
+    "gradient_accumulation_steps": 4,
+    "learning_rate": 0.02,
+    "max_seq_length": 128,
+    "bf16": False,
+    "fp16": False,
+}
+
+
+def project(folder: Path, **config: Any) -> Path:
+    rows = "".join(json.dumps(row) + "\n" for row in ROWS)
+    (folder / "train.jsonl").write_text(rows, encoding="utf-8")
+    manifest = manifests.small(**CONFIG, **config)
+    manifest["base_models"][0]["name"] = str(tiny.tiny_model_folder(folder / "tiny-llama"))
+    manifest["training"]["dataset"] = {"path": "train.jsonl"}
+    return manifests.write(folder, manifest)
+
+
+def test_the_stock_libraries_learn_the_same_from_the_same_rows(tmp_path: Path) -> None:
+    manifest = project(tmp_path, packing=False)
+    words = f"benchmark -m {manifest} --against unoptimized --steps 3 --warmup 1 --repeats 2 --gate 1000 --json"
+    command = [sys.executable, "-m", "expert_cli", *words.split()]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUDA_VISIBLE_DEVICES": "", "PYTHONIOENCODING": "utf-8"}
+    ran = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", timeout=300, check=False)
+    assert ran.returncode == 5, ran.stderr
+    document = json.loads(ran.stdout)
+    valid({key: value for key, value in document.items() if key not in ("schema_version", "command")})
+    a, b = document["a"], document["b"]
+    assert [run["seed"] for run in a["runs"]] == [run["seed"] for run in b["runs"]] == [42, 43]
+    for ours, stock in zip(a["runs"], b["runs"], strict=True):
+        assert ours["trained_tokens"] == stock["trained_tokens"]
+        # first adapter, order of rows, masks, schedule, clipping, optimizer: all the same
+        assert ours["losses"] == pytest.approx(stock["losses"], abs=1e-5)
+        assert ours["losses"][3] < ours["losses"][0]
+    assert a["runs"][0]["losses"] != a["runs"][1]["losses"]
+    assert (a["padding_share"], b["padding_share"]) == (0.0, pytest.approx(1 - 24.2 / 128, abs=0.01))
+    assert document["loss_parity"]["holds"]
+    assert document["gate"]["reason"].endswith("is below 1000")
+    assert document["differences"]["compute.checkpointing"] == ["off", "all"]
+    assert "run 4 of 4" in ran.stderr
+    assert not list(tmp_path.glob("weights"))
+
+
+def test_as_many_rows_a_step_as_the_packs_hold(tmp_path: Path) -> None:
+    run = make_plan(project(tmp_path), inspect(), Overrides(max_steps=3)).run
+    documents = Documents(store_for(run, find_inputs(run, Silent()), Silent()).home / "train")
+    packs = plan_packs(documents, 128, "best_fit", "truncate")
+    rows, batch, accumulation = rows_of_steps(run, packs)
+    # 13 packs of 5 documents (one of 4): 8 packs are a step, then 5 that end the epoch, then 8: 35 documents a step
+    assert (batch, accumulation, len(rows)) == (2, 18, 108)
+    assert sorted(rows[:64]) == list(range(64))
+
+
+def test_a_batch_is_tokenised_and_padded(tmp_path: Path) -> None:
+    settings = ("training.config.max_seq_length=12",)
+    run = make_plan(project(tmp_path), inspect(), Overrides(settings=settings)).run
+    collate = TokeniseAndPad(Encoder(tiny.tiny_backend()), 0, run)
+    long = (Segment("Add 1 and 2 and 3 and 4.", False, False), Segment("10", False, True))
+    short = (Segment("A", False, False), Segment("B", False, True))
+    batch = collate([short, long])
+    a, b = (tiny.tiny_backend().encode(text).ids[0] for text in "AB")
+    assert batch["input_ids"][0].tolist() == [a, b, *[0] * 10]
+    assert batch["attention_mask"][0].tolist() == [1, 1, *[0] * 10]
+    assert batch["labels"][0].tolist() == [IGNORED, b, *[IGNORED] * 10]
+    assert batch["attention_mask"][1].sum() == 12
+    assert collate.counts == [(14, 3, 10)]
+    assert len(Rows([short, long])) == 2
+
+
+def test_a_failure_of_the_stock_side_is_told_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = project(tmp_path, lr_scheduler="one_cycle")
+    job = tmp_path / "job.json"
+    asked = {"output": str(tmp_path / "run"), "settings": [], "max_steps": 3}
+    job.write_text(json.dumps({"manifest": str(manifest), "overrides": asked}), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["unoptimized", str(job)])
+    assert unoptimized.main() == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["exit_code"], error["message"]) == (2, "lr_scheduler one_cycle: the stock Trainer has none")

@@ -1,0 +1,88 @@
+"""Real runs, killed at chosen instants, end as if nothing had happened. scripts/kill_test.py draws the instants instead."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import kill_test
+import pytest
+import tiny
+from kill_test import WORKERS, Case, Moment, Process
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
+
+STEPS = 8
+BEFORE_THE_FIRST = Moment(
+    "before the first checkpoint", lambda now: now.logged > 0 and not now.saved and not now.writing
+)
+THE_FIRST_HALF_WRITTEN = Moment("the first half written", lambda now: now.writing and not now.saved)
+BETWEEN_TWO = Moment(
+    "between two checkpoints", lambda now: 0 < max(now.saved, default=0) < now.logged and not now.writing
+)
+A_LATER_HALF_WRITTEN = Moment("a later one half written", lambda now: now.writing and bool(now.saved))
+AFTER_THE_LAST = Moment("after the last checkpoint", lambda now: STEPS in now.saved and not now.complete)
+CASES = {
+    "accumulation, dropout, two epochs": (
+        Case({"gradient_accumulation_steps": 2, "batch_size": 2, "dropout": 0.1, "max_steps": STEPS, "save_steps": 2}),
+        (BEFORE_THE_FIRST, A_LATER_HALF_WRITTEN, AFTER_THE_LAST),
+    ),
+    "NF4, 8-bit optimizer, two workers": (
+        Case({**WORKERS, "optim": "adamw_8bit", "rank": 64, "bf16": True, "max_steps": STEPS, "save_steps": 3}, "int4"),
+        (THE_FIRST_HALF_WRITTEN, BETWEEN_TWO, AFTER_THE_LAST),
+    ),
+}
+
+
+class Forked:
+    """A process that runs the command line; the libraries are imported already in the one it is forked from."""
+
+    def __init__(self, process: BaseProcess) -> None:
+        self.process = process
+        self.pid = process.pid or 0
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+
+def _main(words: list[str]) -> None:
+    from expert_cli import cli
+
+    sys.argv = ["expert-cli", *words]
+    multiprocessing.set_start_method("fork", force=True)  # data workers, that is; they would import everything again
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    cli.main()
+
+
+@pytest.fixture(scope="module")
+def start() -> Callable[[list[str]], Process]:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["expert_cli.run", "expert_cli.cli"])
+
+    def forked(words: list[str]) -> Process:
+        process = context.Process(target=_main, args=(words,))
+        process.start()
+        return Forked(process)
+
+    return forked
+
+
+@pytest.mark.parametrize(("case", "moments"), CASES.values(), ids=CASES.keys())
+def test_a_killed_run_ends_like_an_unbroken_one(
+    tmp_path: Path, start: Callable[[list[str]], Process], case: Case, moments: tuple[Moment, ...]
+) -> None:
+    manifest = kill_test.write_project(tmp_path / "project", tiny.tiny_model_folder(tmp_path / "model"), case)
+    kill_test.finish(start(kill_test.command(manifest, tmp_path / "unbroken")))
+    broken = kill_test.command(manifest, tmp_path / "broken")
+    for moment in moments:
+        left = kill_test.kill(start(broken), tmp_path / "broken", moment)
+        assert left is not None, f"ended before: {moment.name}"
+        assert moment.reached(left)
+    kill_test.finish(start(broken))
+    assert kill_test.traces(tmp_path / "broken") == kill_test.traces(tmp_path / "unbroken")
+    assert len(kill_test.traces(tmp_path / "broken")["losses"]) == STEPS

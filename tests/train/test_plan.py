@@ -1,0 +1,120 @@
+"""`train --plan` on a tiny model: what it says is what a run then does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import manifests
+import pytest
+import tiny
+
+from expert_cli import machine, run
+from expert_cli.config import Overrides
+from expert_cli.console import Silent
+from expert_cli.errors import LockedOrDamaged
+from expert_cli.forecast.outlook import foretell
+from expert_cli.forecast.prices import parse_price
+from expert_cli.plan import make_plan
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "train-plan.schema.json"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+ROWS = [{"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(8) for b in range(1, 9)]
+QUICK: dict[str, Any] = {"batch_size": 8, "max_steps": 6, "max_seq_length": 64, "bf16": False, "fp16": False}
+
+
+def project(folder: Path, model: Path, **config: Any) -> Path:
+    """Write a manifest and its rows into `folder`; a setting of None is left out. Return the manifest's path."""
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    settings = {name: value for name, value in {**QUICK, **config}.items() if value is not None}
+    manifest = manifests.small(**settings)
+    manifest["base_models"][0]["name"] = str(model)
+    manifest["training"]["dataset"] = {"path": "train.jsonl"}
+    return manifests.write(folder, manifest)
+
+
+def trained(manifest: Path) -> dict[str, Any]:
+    facts = machine.inspect()
+    return dict(run.train(make_plan(manifest, facts, Overrides()), facts, Silent()).document)
+
+
+def told(manifest: Path, overrides: Overrides = Overrides(), **how: Any) -> dict[str, Any]:
+    facts = machine.inspect()
+    return foretell(make_plan(manifest, facts, overrides), facts, overrides, Silent(), **how).as_json()
+
+
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "steps, several epochs": {"max_steps": 11},
+    "epochs, a short last step": {"max_steps": None, "epochs": 2, "batch_size": 3},
+    "half an epoch": {"max_steps": None, "epochs": 0.5, "batch_size": 1, "gradient_accumulation_steps": 3},
+    "no packing, grouped": {"packing": False, "group_by_length": True, "batch_size": 5, "max_steps": 17},
+}
+
+
+@pytest.mark.parametrize("config", SCHEDULES.values(), ids=SCHEDULES.keys())
+def test_steps_and_tokens_are_those_of_the_run(tmp_path: Path, model: Path, config: dict[str, Any]) -> None:
+    manifest = project(tmp_path, model, **config)
+    before, done = told(manifest), trained(manifest)
+    assert (before["steps"], before["epochs"]) == (done["steps"], done["epochs"])
+    assert before["tokens_total"] == done["tokens"]["real"]
+    assert before["tokens_per_step"] == done["tokens"]["real"] / done["steps"]
+    assert set(before["kernels"]) == set(done["kernels"])
+    assert {name: k["used"] for name, k in before["kernels"].items()} == {
+        name: k["used"] for name, k in done["kernels"].items()
+    }
+
+
+def test_a_plan_writes_the_store_and_nothing_else(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    before = set(tmp_path.iterdir())
+    assert told(manifest)["store"]["status"] == "built"
+    assert {path.name for path in set(tmp_path.iterdir()) - before} == {"datasets_optimized"}
+    assert told(manifest)["store"]["status"] == "hit"
+
+
+def test_the_document_is_what_the_schema_promises(tmp_path: Path, model: Path) -> None:
+    document = {"schema_version": 1, "command": "train", **told(project(tmp_path, model), price=parse_price("2/h"))}
+    validator = jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validator.validate(json.loads(json.dumps(document)))
+    assert document["cost"] == pytest.approx(document["seconds"] / 1800)
+    parts = [size for name, size in document["vram_mb"].items() if name not in ("total", "error_pct")]
+    assert document["vram_mb"]["total"] == pytest.approx(sum(parts), abs=1)
+    document["vram_mb"].pop("heap")
+    assert not validator.is_valid(json.loads(json.dumps(document)))
+
+
+def test_an_earlier_run_of_this_machine_says_how_fast(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, eval_steps=3)
+    assert told(manifest)["seconds_source"].startswith("formula")
+    done = trained(manifest)
+    found = told(manifest, Overrides(output=tmp_path / "weights" / "next"))
+    shares = done["step_time_shares"]
+    assert found["seconds_source"] == "1 earlier run on this machine, same settings"
+    assert found["tokens_per_s"] == pytest.approx(done["tokens_per_s"] / (1 - shares["eval"] - shares["checkpoint"]))
+    other = told(project(tmp_path, model, batch_size=4))
+    assert other["seconds_source"] == "1 earlier run on this machine, other settings"
+    assert other["seconds_error_pct"] > found["seconds_error_pct"]
+    assert told(project(tmp_path, model, rank=8))["seconds_source"].startswith("formula")
+
+
+def test_a_locked_plan_builds_nothing(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(LockedOrDamaged):
+        told(project(tmp_path, model), locked=True)
+
+
+def test_a_probe_measures_real_steps(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, eval_steps=2, load_best_model_at_end=True, save_steps=2)
+    found = told(manifest, probing=True)
+    assert found["seconds_source"].startswith("probe")
+    assert 200 < found["vram_mb"]["total"] < 4000
+    assert not (tmp_path / "weights").exists()
+    assert found["store"]["status"] == "built"
+    assert len(list((tmp_path / "datasets_optimized").rglob("fingerprint.json"))) == 1

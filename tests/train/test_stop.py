@@ -1,0 +1,114 @@
+"""Ctrl-C, SIGTERM and a STOP file: the step is finished, saved, and the exact command that goes on is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from projects import project
+
+from expert_cli.training.signals import STOP_FILE
+
+STEPS = 2000
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def started(manifest: Path, output: Path) -> subprocess.Popen[str]:
+    words = [
+        sys.executable,
+        "-m",
+        "expert_cli",
+        "train",
+        "--manifest",
+        str(manifest),
+        "--output",
+        str(output),
+        "--offline",
+    ]
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}
+    )
+
+
+def wait_for_steps(process: subprocess.Popen[str], output: Path, lines: int) -> None:
+    metrics = output / "metrics.jsonl"
+    for _ in range(2400):
+        if metrics.is_file() and len(metrics.read_text(encoding="utf-8").splitlines()) >= lines:
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    process.kill()
+    raise AssertionError(process.communicate()[1])
+
+
+STOPS: dict[str, tuple[Any, int]] = {
+    "Ctrl-C": (lambda process, output: process.send_signal(signal.SIGINT), 130),
+    "SIGTERM": (lambda process, output: process.send_signal(signal.SIGTERM), 143),
+    "a STOP file": (lambda process, output: (output / STOP_FILE).touch(), 130),
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+@pytest.mark.parametrize(("stop", "code"), STOPS.values(), ids=STOPS.keys())
+def test_a_stopped_run_is_saved_and_says_how_to_go_on(tmp_path: Path, model: Path, stop: Any, code: int) -> None:
+    manifest = project(tmp_path, model, max_steps=STEPS, logging_steps=1, save_strategy="no", batch_size=1)
+    output = tmp_path / "run"
+    process = started(manifest, output)
+    wait_for_steps(process, output, 3)
+    stop(process, output)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == code, told
+    assert not (output / "COMPLETE").exists()
+    assert not (output / STOP_FILE).exists()
+    saved = [path.name for path in (output / "checkpoints").iterdir() if path.name.startswith("checkpoint-")]
+    assert len(saved) == 1
+    step = int(saved[0].rsplit("-", 1)[1])
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert lines[-1]["step"] == step
+    assert f"after step {step} of {STEPS}; checkpoint-{step} is written" in told
+    command = next(line for line in told.splitlines() if "go on: " in line).split("go on: ")[1]
+    assert shlex.split(command)[:2] == ["expert-cli", "train"]
+    assert command.endswith("--resume auto")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_another_run_in_the_same_folder_is_refused_while_one_trains(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=STEPS, logging_steps=1, batch_size=1)
+    output = tmp_path / "run"
+    first = started(manifest, output)
+    wait_for_steps(first, output, 2)
+    second = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "expert_cli",
+            "train",
+            "--manifest",
+            str(manifest),
+            "--output",
+            str(output),
+            "--resume",
+            "auto",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    first.kill()
+    first.communicate()
+    assert second.returncode == 6
+    assert f"process id {first.pid}" in second.stderr

@@ -1,0 +1,70 @@
+"""TRL trains from a token store as it lies on disk: the tokens that count are those that we train."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import tiny
+import torch
+
+from expert_cli.console import Silent
+from expert_cli.data.documents import Documents
+from expert_cli.data.encode import template_for
+from expert_cli.data.sources import locate_data
+from expert_cli.data.storefiles import Memo, find_damage, read_fingerprint
+from expert_cli.data.tokenise import tokenise
+from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+
+ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 5)} for n in range(8)]
+
+
+def make_store(folder: Path) -> Path:
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    data = DataConfig((SourceSpec("file", str(path)),), (), 0.0, ColumnMapping(), RowFilters(), True, 64, 0, True)
+    backend = tiny.tiny_backend()
+    template = template_for(backend, "chatml", render_chat=None, eos_token=tiny.CONTROL_TOKENS[2])
+    located = locate_data(data, Silent())
+    return tokenise(data, located, folder / "store", template, backend, Silent(), tokenizer_sha256="t").home
+
+
+# TRL asks transformers by old names.
+@pytest.mark.filterwarnings("ignore")
+def test_trl_trains_the_tokens_that_we_train(tmp_path: Path) -> None:
+    import trl
+
+    home = make_store(tmp_path)
+    opened = datasets.load_from_disk(str(home))["train"]
+    tokenizer = tiny.tiny_tokenizer()
+    tokenizer.pad_token = tiny.CONTROL_TOKENS[0]
+    arguments = trl.SFTConfig(
+        output_dir=str(tmp_path / "out"),
+        max_steps=2,
+        per_device_train_batch_size=4,
+        max_length=None,
+        completion_only_loss=True,  # otherwise TRL trains every token of rows that are ids already
+        learning_rate=1e-2,
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        bf16=False,
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    trainer = trl.SFTTrainer(tiny.tiny_model(), arguments, train_dataset=opened, processing_class=tokenizer)
+    documents = Documents(home / "train")
+    batch: dict[str, Any] = trainer.data_collator([trainer.train_dataset[n] for n in range(len(ROWS))])
+    for number in range(len(ROWS)):
+        ids, trained = documents.document(number)
+        ours = torch.where(torch.from_numpy(trained), torch.from_numpy(ids.astype("int64")), -100)
+        assert batch["labels"][number, : len(ids)].tolist() == ours.tolist()
+        assert set(batch["labels"][number, len(ids) :].tolist()) <= {-100}
+    before = {name: value.clone() for name, value in trainer.model.named_parameters()}
+    trainer.train()
+    assert trainer.state.global_step == 2
+    assert find_damage(home, read_fingerprint(home), Memo(tmp_path / "memo"), hash_all=True) == ""
+    assert any(not torch.equal(before[name], value) for name, value in trainer.model.named_parameters())

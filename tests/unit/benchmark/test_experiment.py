@@ -1,0 +1,203 @@
+"""Experiments: who runs when, what the document says, when a gate is missed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+from measurements import GPU_MACHINE, MACHINE, measured, runner, speeds, valid
+
+from expert_cli.benchmark import process
+from expert_cli.benchmark.compare import compare
+from expert_cli.benchmark.experiment import Job, Outcome, experiment, make_job, order
+from expert_cli.benchmark.process import Length, Side
+from expert_cli.benchmark.results import text_of
+from expert_cli.benchmark.stats import Curve
+from expert_cli.config import Overrides
+from expert_cli.console import Silent
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
+
+A, B = Side("a.json", Path("a.json")), Side("b", Path("a.json"), stock=True)
+
+
+def job(repeats: int = 2, gate: float | None = None) -> Job:
+    return Job(A, B, Overrides(), Length(3, 1), repeats, 42, gate)
+
+
+@pytest.mark.parametrize(("repeats", "turns"), [(1, "ab"), (2, "abba"), (3, "abbaab"), (4, "abbaabba")])
+def test_the_order_of_turns(repeats: int, turns: str) -> None:
+    assert order(repeats) == turns
+
+
+def test_pairs_have_the_same_seed() -> None:
+    asked: list[tuple[str, int]] = []
+    found = experiment(job(3), MACHINE, Silent(), runner(speeds({"a.json": 20.0, "b": 10.0}), asked))
+    assert asked == [("a.json", 42), ("b", 42), ("b", 43), ("a.json", 43), ("a.json", 44), ("b", 44)]
+    document = valid(found.as_json())
+    assert document["ratio"] == {"mean": pytest.approx(2.0), "ci95": pytest.approx([2.0, 2.0])}
+    assert document["loss_parity"]["holds"]
+    assert [run["seed"] for run in document["a"]["runs"]] == [42, 43, 44]
+    assert document["a"]["seconds_per_epoch"] == pytest.approx(50.0)
+    assert document["gate"] is None
+    text = text_of(document)
+    assert "A is 2.00x (95 %: 2.00 to 2.00) as fast as B (3 pairs of 3 steps after 1 of warm-up)" in text
+    assert "\nloss: equal, 2.0000 and 2.0000, 0.0000 apart" in text
+
+
+@pytest.mark.parametrize(
+    ("gate", "loss", "reason"),
+    [
+        pytest.param(None, 3.0, "", id="no gate"),
+        pytest.param(2.0, 2.0, "", id="reached"),
+        pytest.param(2.1, 2.0, "the ratio 2.00 is below 2.1", id="too slow"),
+        pytest.param(1.5, 2.5, "broken: at equal trained tokens the loss is higher: 2.5000 against 2.0000", id="broken"),
+        pytest.param(1.5, float("nan"), "broken: at equal trained tokens the loss is not finite", id="not finite"),
+    ],
+)  # fmt: skip
+def test_the_gate(gate: float | None, loss: float, reason: str) -> None:
+    runs = tuple(measured(n, 20.0, loss) for n in range(2)), tuple(measured(n, 10.0) for n in range(2))
+    found = Outcome(job(2, gate), MACHINE, *runs, interrupted=False)
+    assert found.missed().startswith(reason)
+    assert bool(found.missed()) == bool(reason)
+    document = valid(found.as_json())
+    assert document["gate"] is None or document["gate"]["passed"] == (not reason)
+    assert ("BROKEN" in text_of(document)) == (loss != 2.0)
+
+
+def test_interrupted_with_what_there_is() -> None:
+    def answer(side: Side, seed: int) -> Any:
+        if seed == 43:
+            raise KeyboardInterrupt
+        return measured(seed, 10.0)
+
+    document = valid(experiment(job(2, 1.5), MACHINE, Silent(), runner(answer, [])).as_json())
+    assert document["interrupted"]
+    assert "interrupted: 1 and 1 of 2 runs each are done" in text_of(document)
+    assert document["ratio"]["ci95"] is None
+
+
+def test_interrupted_before_a_pair_was_done() -> None:
+    def answer(side: Side, seed: int) -> Any:
+        if side is B:
+            raise KeyboardInterrupt
+        return measured(seed, 10.0)
+
+    document = valid(experiment(job(2, 1.5), MACHINE, Silent(), runner(answer, [])).as_json())
+    assert (document["b"], document["ratio"], document["loss_parity"]) == (None, None, None)
+    assert document["gate"] == {"ratio": 1.5, "passed": False, "reason": "no pair of runs was finished"}
+    assert "seconds per epoch       100  -" in text_of(document)
+
+    def at_once(side: Side, seed: int) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment(job(2), MACHINE, Silent(), runner(at_once, []))
+
+
+def test_a_request_to_end_is_taken_as_ctrl_c() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def answer(side: Side, seed: int) -> Any:
+        if side is B:
+            signal.raise_signal(signal.SIGTERM)
+        return measured(seed, 10.0)
+
+    assert experiment(job(2), MACHINE, Silent(), runner(answer, [])).interrupted
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_what_a_reader_must_know() -> None:
+    busy = {"gpu": None, "cpu": 50.0, "others": 40.0}
+    facts = {**measured(1, 1.0).facts, "adjusted": ["micro-batch 4 x 1 -> 2 x 2"]}
+    other = {**measured(1, 1.0).config, "optim": {"batch_size": 4}}
+    a, b = measured(1, 1.0, utilization=busy, facts=facts), measured(1, 1.0, utilization=busy, config=other)
+    document = valid(Outcome(job(), MACHINE, (a,), (b,), interrupted=False).as_json())
+    assert document["differences"] == {"optim.batch_size": [2, 4]}
+    assert document["notes"][0] == "adjusted to fit the memory: micro-batch 4 x 1 -> 2 x 2"
+    assert document["notes"][1].startswith("other programs took 40 % of the machine's CPU")
+
+
+def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "train.jsonl").touch()
+    manifest = manifests.write(tmp_path, manifests.small())
+    made = make_job(manifest, "unoptimized", Overrides(seed=7), Length(3, 1), 2, MACHINE)
+    assert (made.seed, made.b.stock, made.b.name) == (7, True, "unoptimized")
+    with pytest.raises(InputError, match=r"--against none\.json: no such manifest"):
+        make_job(manifest, "none.json", Overrides(), Length(3, 1), 2, MACHINE)
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**manifests.small(), "training": {}}), encoding="utf-8")
+    with pytest.raises(InputError, match=r"other.json.*is missing"):
+        make_job(manifest, str(other), Overrides(), Length(3, 1), 2, MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("code", "out", "err", "kind", "message"),
+    [
+        pytest.param(4, '{"error": {"message": "out of GPU memory", "hint": "h"}}', "", TrainingFailed,
+                     "b: out of GPU memory", id="memory"),
+        pytest.param(3, 'words\n{"error": {"message": "no model", "hint": ""}}', "", EnvironmentProblem, "b: no model",
+                     id="last line"),
+        pytest.param(1, "", "Traceback\n  x\nValueError: odd", ExpertError, "b: ended with exit code 1: ValueError: odd",
+                     id="a bug"),
+        pytest.param(-9, "", "", TrainingFailed, "b: killed by the system, most likely for want of memory", id="killed"),
+        pytest.param(-11, "{}", "", ExpertError, r"b: ended with signal 11 \(SIGSEGV\)", id="crashed"),
+        pytest.param(130, "", "", KeyboardInterrupt, "^$", id="interrupted"),
+    ],
+)  # fmt: skip
+def test_a_failing_side_is_named(
+    tmp_path: Path, code: int, out: str, err: str, kind: type[BaseException], message: str
+) -> None:
+    logs = tmp_path / "out", tmp_path / "err"
+    for log, text in zip(logs, (out, err), strict=True):
+        log.write_text(text, encoding="utf-8")
+    with pytest.raises(kind, match=message) as raised:
+        raise process._error(B, code, *logs)
+    assert type(raised.value) is kind
+
+
+def saved(folder: Path, name: str, speed: float, **changes: Any) -> Path:
+    machine = changes.pop("machine", MACHINE)
+    facts = {**measured(1, 1.0).facts, **changes.pop("facts", {})}
+    runs = [measured(42 + n, speed + n, facts=facts, **changes) for n in range(3)]
+    outcome = Outcome(job(3), machine, tuple(runs), tuple(measured(42 + n, 5.0) for n in range(3)), interrupted=False)
+    path = folder / name
+    path.write_text(json.dumps({"schema_version": 1, "command": "benchmark", **outcome.as_json()}), encoding="utf-8")
+    return path
+
+
+def test_saved_results_are_compared(tmp_path: Path) -> None:
+    a, b = saved(tmp_path, "a.json", 20.0), saved(tmp_path, "b.json", 10.0, curve=Curve((10, 10), (2.0, 1.0)))
+    document = valid(compare(a, b))
+    assert document["ratio"]["mean"] == pytest.approx((20 * 21 * 22 / (10 * 11 * 12)) ** (1 / 3))
+    assert document["ratio"]["ci95"][0] > 1.5
+    assert (document["loss_parity"]["verdict"], document["loss_parity"]["b"]) == ("higher", 1.0)
+    assert document["notes"] == []
+    assert "each against what it was measured with: A 4.2" in text_of(document)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param({"machine": GPU_MACHINE}, r"differ in machine.gpus: \[\] and \['H200'\]", id="machine"),
+        pytest.param({"facts": {"model": {"name": "m", "kind": "hub", "sha256": "2"}}}, "model.sha256: 1 and 2", id="model"),
+        pytest.param({"config": {"model": {"quantization": "none"}}}, "model.quantization: int4 and none", id="weights"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    a, b = saved(tmp_path, "a.json", 20.0), saved(tmp_path, "b.json", 10.0, **changes)
+    with pytest.raises(InputError, match=message) as raised:
+        compare(a, b)
+    assert raised.value.exit_code == 2
+    assert valid(compare(a, b, force=True))["notes"][0].startswith("compared by force: ")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"kind": "monitor"}', '{"kind": "experiment", "a": null}'])
+def test_what_is_no_saved_experiment(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="holds no saved experiment"):
+        compare(tmp_path / "x.json", tmp_path / "x.json")

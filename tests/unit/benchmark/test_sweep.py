@@ -1,0 +1,172 @@
+"""Sweeps: which combinations there are, at which accumulation, and how they are ranked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+from measurements import MACHINE, measured, runner, valid
+
+from expert_cli.benchmark.process import Length, Side
+from expert_cli.benchmark.results import text_of
+from expert_cli.benchmark.sweep import combinations, parse, sweep
+from expert_cli.config import Overrides
+from expert_cli.console import Silent
+from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, TrainingFailed
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "train.jsonl").touch()
+    return manifests.write(tmp_path, manifests.small(batch_size=4, gradient_accumulation_steps=2))
+
+
+@pytest.mark.parametrize(
+    ("asked", "swept"),
+    [
+        (["batch_size=2,4,8"], {"batch_size": [2, 4, 8]}),
+        (["training.config.batch_size=2"], {"batch_size": [2]}),
+        (["packing=true,false,concat"], {"packing": [True, False, "concat"]}),
+        ([" rank = 8 , 16 ", "optim=adamw_torch"], {"rank": [8, 16], "optim": ["adamw_torch"]}),
+    ],
+)
+def test_what_is_swept(asked: list[str], swept: dict[str, list[Any]]) -> None:
+    assert parse(asked) == swept
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (["batch_size"], "not of the form"),
+        (["batch_size="], "not of the form"),
+        (["=2"], "not of the form"),
+        (["batch_size=2,,4"], "not of the form"),
+        (["batch_size=2,2"], "names a value twice"),
+        (["batch_size=2", "training.config.batch_size=4"], "--sweep batch_size is there twice"),
+    ],
+)
+def test_what_is_no_sweep(asked: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse(asked)
+
+
+@pytest.mark.parametrize(
+    ("swept", "found"),
+    [
+        pytest.param({"batch_size": [2, 8]}, [("batch_size=2 gradient_accumulation_steps=4", ""),
+                     ("batch_size=8 gradient_accumulation_steps=1", "")], id="accumulation follows"),
+        pytest.param({"batch_size": [3, 16]}, [("batch_size=3", "batch_size 3 does not divide the effective batch 8"),
+                     ("batch_size=16", "batch_size 16 does not divide the effective batch 8")], id="indivisible"),
+        pytest.param({"gradient_accumulation_steps": [2]}, [("gradient_accumulation_steps=2 batch_size=4", "")],
+                     id="batch follows"),
+        pytest.param({"batch_size": [2, 4], "gradient_accumulation_steps": [2]},
+                     [("batch_size=2 gradient_accumulation_steps=2", "its effective batch is 4, not 8"),
+                      ("batch_size=4 gradient_accumulation_steps=2", "")], id="both are given"),
+        pytest.param({"packing": [True, False]}, [("packing=true", ""), ("packing=false", "")], id="neither"),
+    ],
+)  # fmt: skip
+def test_combinations_keep_the_effective_batch(swept: dict[str, list[Any]], found: list[tuple[str, str]]) -> None:
+    assert [(trial.name, trial.reason) for trial in combinations(swept, 4, 2)] == found
+
+
+def test_every_combination_is_there() -> None:
+    assert len(combinations({"batch_size": [1, 2, 4], "dataloader_num_workers": [0, 2, 4]}, 4, 2)) == 9
+    with pytest.raises(InputError, match="batch_size=large: must be whole numbers"):
+        combinations({"batch_size": ["large"]}, 4, 2)
+
+
+def test_the_fastest_that_fits(manifest: Path) -> None:
+    def answer(side: Side, seed: int) -> Any:
+        batch = int(side.name.split()[0].partition("=")[2])
+        if batch == 8:
+            raise TrainingFailed("b: a full step of 8 packs does not fit the GPU's memory")
+        if batch == 1:
+            raise TrainingFailed("b: the loss of step 1 is nan")
+        return measured(seed, 10.0 * batch)
+
+    asked: list[tuple[str, int]] = []
+    keys = ["batch_size=1,2,3,4,8"]
+    found = sweep(manifest, keys, Overrides(), Length(3, 1), 2, MACHINE, Silent(), runner(answer, asked))
+    document = valid(found.as_json())
+    # the second round runs backwards, without those that cannot be run
+    assert [(name.split()[0], seed) for name, seed in asked] == [
+        *(("batch_size=1", 42), ("batch_size=2", 42), ("batch_size=4", 42), ("batch_size=8", 42)),
+        *(("batch_size=4", 43), ("batch_size=2", 43)),
+    ]
+    states = [(trial["settings"]["batch_size"], trial["status"]) for trial in document["trials"]]
+    assert states == [(4, "ran"), (2, "ran"), (1, "failed"), (3, "not run"), (8, "does not fit")]
+    assert document["fastest"]["manifest"] == {
+        "training": {"config": {"batch_size": 4, "gradient_accumulation_steps": 2}}
+    }
+    text = text_of(document)
+    assert "--set training.config.batch_size=4 --set training.config.gradient_accumulation_steps=2" in text
+    assert "not run: batch_size 3 does not divide the effective batch 8" in text
+    assert document["notes"] == []
+
+
+def test_what_is_too_close_to_call(manifest: Path) -> None:
+    found = sweep(
+        manifest,
+        ["rank=4,8"],
+        Overrides(),
+        Length(3, 1),
+        1,
+        MACHINE,
+        Silent(),
+        runner(lambda side, seed: measured(seed, 100.0 if "4" in side.name else 99.0), []),
+    )
+    assert found.as_json()["notes"] == ["the first two are 1.0% apart: more --steps and --repeats tell which is faster"]
+
+
+def test_a_missing_model_ends_the_sweep(manifest: Path) -> None:
+    def answer(side: Side, seed: int) -> Any:
+        raise EnvironmentProblem("rank=4: the hub cannot be reached")
+
+    with pytest.raises(EnvironmentProblem, match="the hub"):
+        sweep(manifest, ["rank=4,8"], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(answer, []))
+
+
+def test_interrupted_with_what_there_is(manifest: Path) -> None:
+    def answer(side: Side, seed: int) -> Any:
+        if side.name == "rank=8":
+            raise KeyboardInterrupt
+        return measured(seed, 10.0)
+
+    found = sweep(manifest, ["rank=4,8"], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(answer, []))
+    document = valid(found.as_json())
+    assert [(t["status"], t["reason"]) for t in document["trials"]] == [
+        ("ran", ""),
+        ("not run", "interrupted before it ran"),
+    ]
+    assert text_of(document).endswith("interrupted: not every combination was run")
+
+
+@pytest.mark.parametrize("key", ["rank=0,8", "batch_sise=2"])
+def test_every_value_is_checked_before_anything_runs(manifest: Path, key: str) -> None:
+    asked: list[tuple[str, int]] = []
+    with pytest.raises((ManifestError, InputError), match=r"rank|batch_sise"):
+        sweep(
+            manifest, [key], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(lambda _, n: measured(n, 1), asked)
+        )
+    assert asked == []
+
+
+def test_nothing_ran(manifest: Path) -> None:
+    found = sweep(
+        manifest,
+        ["batch_size=3"],
+        Overrides(),
+        Length(3, 1),
+        1,
+        MACHINE,
+        Silent(),
+        runner(lambda _, n: measured(n, 1), []),
+    )
+    document = valid(found.as_json())
+    assert document["fastest"] is None
+    assert text_of(document).endswith("nothing ran")
+    assert json.loads(json.dumps(document)) == document

@@ -1,0 +1,174 @@
+"""Bytes that the plan counts are the bytes that are there: of weights, optimizer state and kept activations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+
+from expert_cli.forecast.memory import Setting, activation_bytes, components
+from expert_cli.forecast.shape import linear_weights, meta_model, shape_of, stored_bytes
+from expert_cli.model import attention
+from expert_cli.model.adapter import attach
+from expert_cli.model.copies import copy_bytes
+from expert_cli.model.loss import CausalLoss
+from expert_cli.model.quantise import DTYPES, load_base
+from expert_cli.model.recompute import recompute
+from expert_cli.runconfig import AdapterConfig, Quantization
+from expert_cli.training.modelstate import optimizer_bytes
+
+TOKENS = 256
+ODD = {"hidden_size": 88, "intermediate_size": 200, "num_attention_heads": 4, "head_dim": 22}
+LORA = AdapterConfig("lora", 8, 16.0, 0.0, ("all-linear",), ())
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen3"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shape = {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "head_dim": 32}
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / request.param, request.param, **shape)
+
+
+def setting(**changes: Any) -> Setting:
+    values: dict[str, Any] = {
+        "device": "cpu",
+        "dtype": "bf16",
+        "quantization": "none",
+        "copied": False,
+        "checkpointing": "off",
+        "attention": "documents",
+        "fused": False,
+        "full_logits": False,
+        "optim": "adamw_torch",
+        "adapter": "lora",
+        "rank": 8,
+        "dropout": False,
+        "tokens": TOKENS,
+        "longest": TOKENS // 2,
+        "trained": TOKENS - 1,
+    }
+    return Setting(**{**values, **changes})
+
+
+def held(tensor: torch.Tensor) -> int:
+    """Return the bytes of a weight and of what its quantisation keeps beside it."""
+    state = getattr(tensor, "quant_state", None)
+    tables = [state.absmax, state.code, state.offset, state.state2.absmax, state.state2.code] if state else []
+    return tensor.nbytes + sum(table.nbytes for table in tables)
+
+
+@pytest.mark.parametrize("quantization", ["int4", "int8", "bf16", "none"])
+@pytest.mark.parametrize("overrides", [{}, ODD], ids=["blocks fit", "odd sizes"])
+def test_stored_weights_are_as_many_bytes(
+    tmp_path: Path, quantization: Quantization, overrides: dict[str, int]
+) -> None:
+    folder = tiny.tiny_model_folder(tmp_path / "m", **overrides)
+    base = load_base(
+        folder, quantization=quantization, dtype=torch.bfloat16, device="cpu", attention="sdpa", rope_scaling={}
+    )
+    scales = sum(m.state.SCB.nbytes for m in base.modules() if hasattr(m, "init_8bit_state"))
+    real = sum(held(parameter) for parameter in base.parameters()) + scales
+    shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
+    assert stored_bytes(shape, quantization, 2) == real
+    assert copy_bytes(base) == (2 * linear_weights(shape) if quantization == "int4" else 0)
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora", "rslora", "ia3", "lokr"])
+def test_the_adapter_has_as_many_parameters(folder: Path, kind: Any) -> None:
+    adapter = AdapterConfig(kind, 8, 16.0, 0.0, ("all-linear",), ())
+    base = load_base(folder, quantization="none", dtype=torch.float32, device="cpu", attention="sdpa", rope_scaling={})
+    real = sum(p.numel() for p in attach(base, adapter).parameters() if p.requires_grad)
+    assert shape_of(meta_model(folder, adapter, dtype=torch.float32, attention="sdpa")).adapter_parameters == real
+
+
+def test_adamw_keeps_as_many_bytes(folder: Path) -> None:
+    shape = shape_of(meta_model(folder, LORA, dtype=torch.float32, attention="sdpa"))
+    parameters = [torch.nn.Parameter(torch.zeros(tensor.shape)) for tensor in shape.adapter]
+    optimizer = torch.optim.AdamW(parameters)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    moments = sum(value.nbytes for state in optimizer.state.values() for name, value in state.items() if name != "step")
+    assert components(shape, setting(), 0)["optimizer"] == moments == 8 * shape.adapter_parameters
+
+
+def test_eight_bit_adam_keeps_as_many_bytes() -> None:
+    import bitsandbytes
+
+    parameter = torch.nn.Parameter(torch.zeros(64, 128))
+    optimizer = bitsandbytes.optim.AdamW8bit([parameter])
+    parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    state = optimizer.state[parameter]
+    assert optimizer_bytes(parameter, "adamw_8bit") == sum(
+        state[name].nbytes for name in ("state1", "state2", "absmax1", "absmax2")
+    )
+
+
+KEPT: dict[str, tuple[AdapterConfig, dict[str, Any]]] = {
+    "lora, mixed": (LORA, {}),
+    "lora, fp32": (LORA, {"dtype": "fp32"}),
+    "lora on q and v": (AdapterConfig("lora", 8, 16.0, 0.0, ("q_proj", "v_proj"), ()), {}),
+    "lora with dropout": (AdapterConfig("lora", 8, 16.0, 0.1, ("all-linear",), ()), {"dropout": True}),
+    "dora": (AdapterConfig("dora", 8, 16.0, 0.0, ("all-linear",), ()), {"adapter": "dora"}),
+    "ia3": (AdapterConfig("ia3", 0, 0.0, 0.0, ("all-linear",), ("down_proj",)), {"adapter": "ia3"}),
+    "lokr": (AdapterConfig("lokr", 8, 16.0, 0.0, ("all-linear",), ()), {"adapter": "lokr"}),
+}
+
+
+@pytest.mark.parametrize(("adapter", "changes"), KEPT.values(), ids=KEPT.keys())
+def test_kept_activations_are_as_many_bytes(folder: Path, adapter: AdapterConfig, changes: dict[str, Any]) -> None:
+    shape = shape_of(meta_model(folder, adapter, dtype=torch.bfloat16, attention="sdpa"))
+    chosen = setting(**changes)
+    gradient = chosen.trained * shape.hidden * chosen.element  # of the head, made in the forward pass
+    real = kept(folder, adapter, chosen)
+    assert activation_bytes(shape, chosen) + gradient == pytest.approx(real, rel=0.05)
+
+
+@pytest.mark.parametrize("checkpointing", ["all", "selective", "attention_only"])
+def test_recomputed_layers_keep_their_input(folder: Path, checkpointing: Any) -> None:
+    shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
+    off, chosen = setting(), setting(checkpointing=checkpointing)
+    saved = kept(folder, LORA, off) - kept(folder, LORA, chosen)
+    within = activation_bytes(shape, off) - activation_bytes(shape, chosen)
+    # The plan also counts the one layer that is being recomputed, which the forward pass does not show.
+    layer = activation_bytes(shape, off) / len(shape.layers)
+    assert within < saved < within + 1.1 * layer
+
+
+def kept(folder: Path, adapter: AdapterConfig, chosen: Setting) -> int:
+    """Return the bytes that a real forward pass saves for the backward pass, weights left out."""
+    dtype = DTYPES[chosen.dtype]
+    base = load_base(folder, quantization="none", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
+    attention.use(base, "documents")
+    loss = CausalLoss(attach(base, adapter)).train()
+    recompute(base, chosen.checkpointing, reentrant=False)
+    weights = {tensor.untyped_storage().data_ptr() for tensor in (*loss.parameters(), *loss.buffers())}
+    found: dict[int, tuple[int, torch.Tensor]] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            found[storage.data_ptr()] = (storage.nbytes(), tensor)
+        return tensor
+
+    ids = torch.arange(TOKENS)[None] % 384
+    rows = torch.arange(TOKENS - 1)
+    half = TOKENS // 2
+    borders = torch.tensor([0, half, TOKENS], dtype=torch.int32)
+    with (
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+        torch.autocast("cpu", dtype=torch.bfloat16, enabled=chosen.dtype == "bf16"),
+    ):
+        loss(ids, (torch.arange(TOKENS) % half)[None], rows, ids[0, 1:], borders, half)
+    return sum(size for size, _ in found.values())
+
+
+def test_a_copy_takes_the_place_of_the_quantised_weights(folder: Path) -> None:
+    shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
+    plain, copied = (components(shape, setting(quantization="int4", copied=c), 0) for c in (False, True))
+    assert plain["base_weights"] == stored_bytes(shape, "int4", 2)
+    assert plain["dequantised_copy"] == 0
+    assert copied["base_weights"] + copied["dequantised_copy"] == stored_bytes(shape, "bf16", 2)
