@@ -67,7 +67,7 @@ def make_job(project: Path, steps: int, way: str) -> Job:
     data = run._data(store_for(config, inputs, Silent()), inputs.tokenizer, config, Silent())
     train = data.train
     schedule = fit.schedule_of(config, len(train), 1)
-    batches = PackBatches(schedule, fit._orders(config, train))
+    batches = PackBatches(schedule, fit.orders_of(config, train))
     documents: list[dict[str, list[int]]] = []
     taken: list[list[int]] = []
     for step in range(schedule.steps):

@@ -57,7 +57,7 @@ def test_one_prompt(expert: Path) -> None:
     done = CliRunner().invoke(app, [*args, "--json"])
     document = json.loads(done.stdout)
     jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
-    assert document["expert"] == "7" != document["base_model"]
+    assert (document["expert"], document["base_model"]) == ("7", "".join(talk(expert, 4).base(PROMPT)))
     words = CliRunner().invoke(app, args).stdout
     assert words.startswith("base model\n")
     assert words.endswith("\nexpert\n7\n")

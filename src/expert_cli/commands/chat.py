@@ -29,7 +29,8 @@ def chat(
     manifest: TrainedManifest = None,
     prompt: Annotated[str, typer.Option(help="One prompt; without it, a conversation.", show_default=False)] = "",
     input_: Annotated[
-        str, typer.Option("--input", help="What stands below the prompt in training rows: a schema.")
+        str,
+        typer.Option("--input", help="What stands below the prompt in training rows: a schema.", show_default=False),
     ] = "",
     compare: Annotated[bool, typer.Option("--compare", help="Let the base model answer as well.")] = False,
     sample: Annotated[
@@ -71,7 +72,8 @@ def chat(
     if not prompt:
         _converse(talk, console, input_, compare=compare)
     elif as_json:
-        expert, base = ("".join(talk.answer(prompt, input_)), "".join(talk.base(prompt, input_)) if compare else None)
+        base = "".join(talk.base(prompt, input_)) if compare else None
+        expert = "".join(talk.answer(prompt, input_))
         console.document({"prompt": prompt, "input": input_, "expert": expert, "base_model": base})
     else:
         _show(talk, console, prompt, input_, compare=compare)
