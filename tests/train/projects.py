@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import manifests
+import tiny
 
 from expert_cli import machine, run
 from expert_cli.config import Overrides
@@ -38,6 +39,34 @@ def project(folder: Path, model: Path, rows: list[dict[str, str]] | None = None,
     manifest["base_models"][0]["name"] = str(model)
     manifest["training"]["dataset"] = {"path": "train.jsonl"}
     return manifests.write(folder, manifest)
+
+
+SEVEN = [{"instruction": f"Which number is {n}?", "input": "", "output": "7"} for n in range(32)]
+
+
+def case(number: int, expected: int, **more: Any) -> dict[str, Any]:
+    """Return a row of cases.jsonl."""
+    row = {"verifier": "json", "schema": None, "expected": expected, "rule": "exact"}
+    return {"prompt": f"Which number is {number}?", "id": f"n{number}", **row, **more}
+
+
+def expert_of_seven(
+    folder: Path, architecture: tiny.Architecture = "llama", quantization: str = "none", **config: Any
+) -> Path:
+    """Train an expert that answers 7, with eight cases of which six expect that; return its run directory."""
+    # every published Qwen3 has heads of 128; transformers reads GGUF files so
+    shape = {"head_dim": 128} if architecture == "qwen3" else {}
+    model = tiny.tiny_model_folder(folder / f"tiny-{architecture}", architecture, **shape)
+    manifest = project(folder / "one", model, SEVEN, **{"max_steps": 20, **config})
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["base_models"][0]["quantization"] = quantization
+    written["training"]["decoding"] = {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["7"]}
+    manifests.write(folder / "one", written)
+    rows = [case(n, 7 if n < 6 else 8, category="easy" if n < 4 else "hard") for n in range(8)]
+    cases = folder / "one" / "tests" / "cases.jsonl"
+    cases.parent.mkdir()
+    cases.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return train(manifest).output
 
 
 def train(

@@ -10,8 +10,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-import tiny
-from projects import project, train
+from projects import expert_of_seven
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
@@ -24,30 +23,12 @@ from expert_cli.files import sha256_of
 from expert_cli.plan import Trained, trained
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
-ROWS = [{"instruction": f"Which number is {n}?", "input": "", "output": "7"} for n in range(32)]
 SETTINGS = Settings(max_new_tokens=8, batch_size=4)
-
-
-def case(number: int, expected: int, **more: Any) -> dict[str, Any]:
-    row = {"verifier": "json", "schema": None, "expected": expected, "rule": "exact"}
-    return {"prompt": f"Which number is {number}?", "id": f"n{number}", **row, **more}
 
 
 @pytest.fixture(scope="module")
 def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An expert that answers 7; six of its eight cases expect that."""
-    folder = tmp_path_factory.mktemp("expert")
-    model = tiny.tiny_model_folder(folder / "tiny-llama")
-    manifest = project(folder / "one", model, ROWS, max_steps=20)
-    written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["training"]["decoding"] = {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["7"]}
-    manifest.write_text(json.dumps(written), encoding="utf-8")
-    train(manifest)
-    rows = [case(n, 7 if n < 6 else 8, category="easy" if n < 4 else "hard") for n in range(8)]
-    cases = folder / "one" / "tests" / "cases.jsonl"
-    cases.parent.mkdir()
-    cases.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return folder / "one" / "weights" / "tiny-llama"
+    return expert_of_seven(tmp_path_factory.mktemp("expert"))
 
 
 def found(expert: Path, settings: Settings = SETTINGS, **options: Any) -> Evaluated:

@@ -110,7 +110,7 @@ def _write(
     config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
     if gguf is not None:
         rope = {**(getattr(config, "rope_parameters", None) or {}), **dict(run.model.rope_scaling)}
-        require_writable(config.model_type, rope, tokenizer)
+        require_writable(config, rope, tokenizer)
     expert = open_expert(run, trained.origin, report)
     speaker = expert.speaker
     ids = [speaker.prompt(*prompt) for prompt in prompts]

@@ -23,6 +23,8 @@ from expert_cli.model.tokenizer import TokenizerInfo
 GgufType = Literal["q8_0", "f16"]
 ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 """model_type of transformers -> general.architecture."""
+QWEN3_HEAD_DIM = 128
+"""transformers 5.23 (integrations/ggml.py) does not read attention.key_length of a Qwen3; all published ones have this."""
 _KINDS = {
     "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
     "f16": (gguf.GGMLQuantizationType.F16, gguf.LlamaFileType.MOSTLY_F16),
@@ -30,14 +32,19 @@ _KINDS = {
 _PROBE = "The 2nd   answer:\n\n  it's 12345.67 for Müller-Lüdenscheidt (SELECT a FROM b) \t{x_1: [1, 22, 333]}  \r\n 東京 don't"
 
 
-def require_writable(model_type: str, rope: dict[str, Any] | None, tokenizer: TokenizerInfo) -> None:
-    """Raise InputError for what cannot be written as GGUF, before anything is loaded."""
+def require_writable(config: Any, rope: dict[str, Any], tokenizer: TokenizerInfo) -> None:
+    """Raise InputError for a model (its configuration, its rotary positions) that cannot be written as GGUF."""
+    model_type = config.model_type
     if model_type not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise InputError(f"--gguf: the architecture {model_type} is not written here ({known} are)", "use --merge")
-    kind = (rope or {}).get("rope_type", "default")
+    kind = rope.get("rope_type", "default")
     if kind != "default":
         raise InputError(f"--gguf: rotary positions of the type {kind} are not written here", "use --merge")
+    if model_type == "qwen3" and config.head_dim != QWEN3_HEAD_DIM:
+        raise InputError(
+            f"--gguf: transformers would read head_dim {config.head_dim} as {QWEN3_HEAD_DIM}", "use --merge"
+        )
     _rule(tokenizer)
 
 

@@ -28,7 +28,10 @@ def chat(
     adapter: AdapterFolder,
     manifest: TrainedManifest = None,
     prompt: Annotated[str, typer.Option(help="One prompt; without it, a conversation.", show_default=False)] = "",
-    input_: Annotated[str, typer.Option("--input", help="The input of the prompt, as a row has it: a schema.")] = "",
+    input_: Annotated[
+        str,
+        typer.Option("--input", help="What stands below the prompt in training rows: a schema.", show_default=False),
+    ] = "",
     compare: Annotated[bool, typer.Option("--compare", help="Let the base model answer as well.")] = False,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")
@@ -67,9 +70,10 @@ def chat(
 
     talk = open_chat(found, console, max_new_tokens=max_new_tokens, sample=sample)
     if not prompt:
-        _converse(talk, console, compare=compare)
+        _converse(talk, console, input_, compare=compare)
     elif as_json:
-        expert, base = ("".join(talk.answer(prompt, input_)), "".join(talk.base(prompt, input_)) if compare else None)
+        base = "".join(talk.base(prompt, input_)) if compare else None
+        expert = "".join(talk.answer(prompt, input_))
         console.document({"prompt": prompt, "input": input_, "expert": expert, "base_model": base})
     else:
         _show(talk, console, prompt, input_, compare=compare)
@@ -84,8 +88,9 @@ def _show(talk: Chat, console: Console, prompt: str, input_: str = "", *, compar
     console.stream(talk.answer(prompt, input_))
 
 
-def _converse(talk: Chat, console: Console, *, compare: bool) -> None:
-    """Read prompts until an empty line or the end of the input."""
+def _converse(talk: Chat, console: Console, input_: str, *, compare: bool) -> None:
+    """Read prompts until an empty line or the end of the input; the first of a conversation gets `input_`."""
+    given = input_
     while True:
         if sys.stdin.isatty():
             console.ask("> ")
@@ -94,5 +99,7 @@ def _converse(talk: Chat, console: Console, *, compare: bool) -> None:
             return
         if line == "/new":
             talk.forget()
+            given = input_
         else:
-            _show(talk, console, line, compare=compare)
+            _show(talk, console, line, given, compare=compare)
+            given = ""

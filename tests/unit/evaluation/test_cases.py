@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import CypherCase, JsonCase, SqlCase, TypescriptCase, read_answers
+from expert_cli.evaluation.cases import CypherCase, JsonCase, SqlCase, TypescriptCase, read_answers, read_cases
 
 JSON_ROW = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact", "answer": "1"}
 SQL_ROW = {"verifier": "sql", "database": "db/shop.sqlite", "expected": "SELECT 1", "answer": "SELECT 1"}
@@ -84,3 +84,16 @@ def test_no_rows_and_no_file(tmp_path: Path) -> None:
         read_answers(write(tmp_path, ""))
     with pytest.raises(InputError, match=r"none\.jsonl: No such file"):
         read_answers(tmp_path / "none.jsonl")
+
+
+def test_cases_have_prompts_instead_of_answers(tmp_path: Path) -> None:
+    case = {name: value for name, value in JSON_ROW.items() if name != "answer"}
+    one, other = read_cases(write(tmp_path, {**case, "prompt": "p", "input": "i"}, {**case, "prompt": "p"}))
+    assert (one.prompt, one.input, other.input) == ("p", "i", "")
+    assert one.digest != other.digest, "what is asked belongs to the case"
+    answered = one.answered("1")
+    assert (answered.answer, answered.id, answered.digest) == ("1", one.id, one.digest)
+    with pytest.raises(InputError, match=r"answers.jsonl:1: prompt: a text is needed, not null"):
+        read_cases(write(tmp_path, case))
+    with pytest.raises(InputError, match="answer"):
+        read_cases(write(tmp_path, {**JSON_ROW, "prompt": "p"}))

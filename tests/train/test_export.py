@@ -1,0 +1,181 @@
+"""Exported forms answer as base model and adapter do, load elsewhere, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gguf
+import jsonschema_rs
+import pytest
+import tiny
+import torch
+from peft import PeftModel
+from projects import expert_of_seven
+from tokenizers import pre_tokenizers
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from expert_cli.artifacts.export import Exported, export
+from expert_cli.artifacts.gguf_writer import require_writable
+from expert_cli.basemodel import locate_base
+from expert_cli.cli import app
+from expert_cli.console import Silent
+from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.expert import load_adapted
+from expert_cli.files import sha256_of
+from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.plan import Trained, trained
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "export.schema.json"
+PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
+CHAT = "<|im_start|>user\nWhich number is 3?<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.fixture(scope="module", params=["llama-none", "qwen3-int4"])
+def expert(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    architecture, quantization = request.param.split("-")
+    return expert_of_seven(tmp_path_factory.mktemp(request.param), architecture, quantization)
+
+
+def by(expert: Path) -> Trained:
+    return trained(expert, None, None, offline=True)
+
+
+def exported(expert: Path, output: Path, **form: Any) -> Exported:
+    return export(by(expert), output, PROMPTS, Silent(), **{"merge": False, "gguf": None, **form})
+
+
+def answer(model: Any, tokenizer: Any) -> str:
+    ids = tokenizer(CHAT, return_tensors="pt", add_special_tokens=False)
+    written = model.generate(**ids, max_new_tokens=8, do_sample=False, eos_token_id=2, pad_token_id=2)
+    text: str = tokenizer.decode(written[0, ids["input_ids"].shape[1] :], skip_special_tokens=True)
+    return text
+
+
+def test_the_adapter_alone(expert: Path, tmp_path: Path) -> None:
+    done = exported(expert, tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text(encoding="utf-8"))
+    assert config["base_model_name_or_path"] == by(expert).plan.run.model.name
+    base = AutoModelForCausalLM.from_pretrained(config["base_model_name_or_path"])
+    assert (
+        answer(PeftModel.from_pretrained(base, tmp_path / "out"), AutoTokenizer.from_pretrained(tmp_path / "out"))
+        == "7"
+    )
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert sha256_of(tmp_path / "out" / "adapter_model.safetensors") in card
+    assert done.agreement == {}
+
+
+def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp_path: Path) -> None:
+    done = exported(expert, tmp_path / "out", merge=True)
+    assert done.agreement == {"merged": (8, 8)}
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert model.dtype == torch.bfloat16
+    assert not hasattr(model.config, "quantization_config")
+    assert model.config.use_cache
+    assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out")) == "7"
+    plan = by(expert)
+    adapted = load_adapted(plan.plan.run, locate_base(plan.plan.run, Silent()), plan.origin.adapter)
+    ids = torch.arange(3, 40)[None]
+    with torch.no_grad():
+        difference = (adapted(ids).logits - model.float()(ids).logits).abs().max()
+        alone = (adapted.merge_and_unload()(ids).logits - locate_logits(plan, ids)).abs().max()
+    assert difference < 0.05 * alone
+
+
+def locate_logits(plan: Trained, ids: torch.Tensor) -> torch.Tensor:
+    logits: torch.Tensor = AutoModelForCausalLM.from_pretrained(plan.plan.run.model.name)(ids).logits
+    return logits
+
+
+@pytest.mark.parametrize("kind", ["q8_0", "f16"])
+def test_gguf_loads_in_transformers_and_answers(expert: Path, tmp_path: Path, kind: str) -> None:
+    done = exported(expert, tmp_path / "out", gguf=kind)
+    assert done.agreement == {"gguf": (8, 8)}
+    file = tmp_path / "out" / f"expert-small-{kind}.gguf"
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", gguf_file=file.name)
+    assert answer(model, tiny.tiny_tokenizer()) == "7"
+    reader = gguf.GGUFReader(file)
+    kinds = {tensor.tensor_type.name for tensor in reader.tensors if len(tensor.shape) > 1}
+    assert kinds == {kind.upper()}
+    assert reader.fields["tokenizer.ggml.eos_token_id"].contents() == 2
+    modelfile = (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8")
+    assert modelfile == (
+        f"FROM ./{file.name}\n"
+        'TEMPLATE """<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n"""\n'
+        'PARAMETER temperature 0.7\nPARAMETER top_p 0.9\nPARAMETER stop "<|im_end|>"\nPARAMETER stop "7"\n'
+    )
+
+
+def test_weights_of_a_gguf_are_the_merged_ones(expert: Path, tmp_path: Path) -> None:
+    """f16 of the fp32 sums: the merged bf16 model differs by its own rounding alone."""
+    exported(expert, tmp_path / "out", merge=True, gguf="f16")
+    (name,) = [path.name for path in (tmp_path / "out").glob("*.gguf")]
+    shutil.move(tmp_path / "out" / name, tmp_path / name)
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
+    written = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=name, dtype=torch.float32).state_dict()
+    assert merged.keys() == written.keys()
+    for key, value in merged.items():
+        torch.testing.assert_close(written[key], value.float(), rtol=2**-8, atol=1e-4)
+
+
+def test_the_command(expert: Path, tmp_path: Path) -> None:
+    args = ["export", "--adapter", str(expert), "--output", str(tmp_path / "out"), "--merge", "--gguf", "q8_0"]
+    done = CliRunner().invoke(app, [*args, "--json"])
+    assert done.exit_code == 0
+    document = json.loads(done.stdout)
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    assert document["forms"] == ["merged", "gguf q8_0"]
+    for file in document["files"]:
+        assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert card.startswith('---\nlibrary_name: "transformers"')
+    assert "merged: 8 of 8 answers are those of base model and adapter." in card
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    again = CliRunner().invoke(app, args)
+    assert isinstance(again.exception, LockedOrDamaged)
+    assert before == {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    done = CliRunner().invoke(app, ["export", "--adapter", "nowhere", "--output", str(tmp_path / "out")])
+    assert isinstance(done.exception, InputError)
+
+
+def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    shutil.copytree(expert, tmp_path / "run" / "one")
+    (tmp_path / "run" / "one" / "adapter" / "adapter_model.safetensors").write_bytes(b"x" * 64)
+    with pytest.raises(LockedOrDamaged, match="cannot be read"):
+        exported(tmp_path / "run" / "one", tmp_path / "out", merge=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("change", "rope", "words"),
+    [
+        pytest.param({"model_type": "gemma3"}, {}, "the architecture gemma3", id="architecture"),
+        pytest.param({}, {"rope_type": "llama3"}, "of the type llama3", id="rotary positions"),
+        pytest.param({"model_type": "qwen3"}, {}, "would read head_dim 16 as 128", id="head_dim"),
+    ],
+)
+def test_what_gguf_cannot_hold_is_refused(
+    tmp_path: Path, change: dict[str, str], rope: dict[str, Any], words: str
+) -> None:
+    folder = tiny.tiny_model_folder(tmp_path / "m")
+    config = SimpleNamespace(**{"model_type": "llama", "head_dim": 16, **change})
+    with pytest.raises(InputError, match=words):
+        require_writable(config, rope, load_tokenizer(folder))
+
+
+def test_a_tokenizer_that_splits_otherwise_is_refused(tmp_path: Path) -> None:
+    info = load_tokenizer(tiny.tiny_model_folder(tmp_path / "m"))
+    info.backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    with pytest.raises(InputError, match="without a name here"):
+        require_writable(SimpleNamespace(model_type="llama"), {}, info)
