@@ -15,6 +15,7 @@ import tiny
 import torch
 from peft import PeftModel
 from projects import ROWS, project, train
+from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
 
@@ -345,3 +346,16 @@ def test_32768_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(
         saved.append(kept // result.document["tokens"]["real"])
     assert result.document["tokens"]["real"] > 24_000
     assert saved[1] == pytest.approx(saved[0], rel=0.05)
+
+
+def test_the_best_evaluation_is_kept_whatever_save_steps_says(tmp_path: Path, model: Path) -> None:
+    config = {"eval_steps": 1, "save_steps": 100, "load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8}
+    result = train(project(tmp_path, model, logging_steps=1, **config))
+    lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
+    evaluated = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
+    best = min(evaluated, key=lambda step: evaluated[step])
+    assert best < 8
+    kept = result.output / "checkpoints" / f"checkpoint-{best}" / "adapter_model.safetensors"
+    assert sha256_of(kept) != sha256_of(result.output / "checkpoints" / "checkpoint-8" / "adapter_model.safetensors")
+    mine, best_tensors = load_file(result.output / "adapter" / "adapter_model.safetensors"), load_file(kept)
+    assert all(torch.equal(mine[name], best_tensors[name]) for name in best_tensors)

@@ -228,10 +228,10 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         if self.evaluation is not None and _due(watch.eval_strategy, step, watch.eval_steps, epoch_ends=epoch_ends):
             with self.clock.phase("eval"):
                 self.evaluate()
-        improved = False
         if self.extra_evaluation is not None and (last or step % watch.judge_every == 0):
             with self.clock.phase("eval"):
-                improved = self._take(EXECUTION_ACCURACY, self.extra_evaluation()) and watch.load_best_model_at_end
+                self._take(EXECUTION_ACCURACY, self.extra_evaluation())
+        improved = watch.load_best_model_at_end and self.progress.best_step == step
         stops = bool(watch.early_stopping_patience) and self.progress.stale >= watch.early_stopping_patience
         asked, in_time = self._agreed(self.stop_asked(), self._saves.due())
         writes = watch.save_strategy != "no" or watch.save_every_s > 0
@@ -293,11 +293,12 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self._take("eval_loss", found["eval_loss"])
         return found
 
-    def _take(self, metric: str, value: float) -> bool:
-        """Log an evaluation; return whether it is the best one so far by the metric that chooses."""
+    def _take(self, metric: str, value: float) -> None:
+        """Log an evaluation, and judge by it if its metric chooses the best step."""
         self.log({metric: value})
         chooses = (metric == EXECUTION_ACCURACY) == (self.watch.metric_for_best_model == EXECUTION_ACCURACY)
-        return chooses and self.progress.judge(value, greater_is_better=self.watch.greater_is_better)
+        if chooses:
+            self.progress.judge(value, greater_is_better=self.watch.greater_is_better)
 
 
 def _due(strategy: str, step: int, steps: int, *, epoch_ends: bool) -> bool:
