@@ -38,7 +38,8 @@ _ERRORS: dict[int, type[ExpertError]] = {
 class Measured:
     """What the steps came to.
 
-    spread_pct: half of what lies between the slowest step and the fastest. resident_bytes: the process at its largest, loading included. allocated_mb: what PyTorch held at most, on a GPU.
+    spread_pct: half of what lies between the slowest step and the fastest. resident_bytes: the
+    process at its largest, loading included. allocated_mb: what PyTorch held at most, on a GPU.
     """
 
     tokens_per_s: float
