@@ -12,16 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-
-from expert_cli import machine
-from expert_cli._compat import quiet_imports
-from expert_cli.config import Overrides
-from expert_cli.console import Silent
-from expert_cli.plan import make_plan
 
 LENGTHS = {"cpu": (512, 1024), "cuda": (512, 1024, 2048, 3072, 4096, 8192)}
 BUSY = 5.0
@@ -35,7 +30,6 @@ def main() -> int:
     parser.add_argument("--device", choices=sorted(LENGTHS), default="cpu")
     parser.add_argument("--batch-size", type=int, default=2)
     options = parser.parse_args()
-    quiet_imports()
     if hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY:
         print(f"load {os.getloadavg()[0]:.1f}: speeds mean little, memory is not affected", file=sys.stderr)
     print("model quantization tokens | memory MB predicted measured error | tokens/s predicted measured error")
@@ -49,15 +43,10 @@ def main() -> int:
 
 def one(model: Path, quantization: str, length: int, options: argparse.Namespace) -> int:
     """Compare one setting; return 1 if the memory is further off than the plan says."""
-    from expert_cli.forecast.outlook import foretell
-
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "manifest.json"
         path.write_text(json.dumps(manifest(model, quantization, length, options)), encoding="utf-8")
-        facts, overrides = machine.inspect(), Overrides(device=options.device)
-        plan = make_plan(path, facts, overrides)
-        told = foretell(plan, facts, overrides, Silent()).as_json()
-        real = foretell(plan, facts, overrides, Silent(), probing=True).as_json()
+        told, real = (plan(path, options.device, *more) for more in ((), ("--probe",)))
     memory, measured = told["vram_mb"], real["vram_mb"]["total"]
     off, slower = memory["total"] / measured - 1, told["tokens_per_s"] / real["tokens_per_s"] - 1
     places = length * options.batch_size
@@ -67,6 +56,13 @@ def one(model: Path, quantization: str, length: int, options: argparse.Namespace
         flush=True,
     )
     return int(100 * abs(off) > memory["error_pct"])
+
+
+def plan(manifest: Path, device: str, *more: str) -> Any:
+    """Return what `train --plan` says in a process of its own: its size is a part of what it predicts."""
+    words = ["train", "--manifest", str(manifest), "--plan", "--device", device, "--json", "--quiet", *more]
+    ran = subprocess.run([sys.executable, "-m", "expert_cli", *words], stdout=subprocess.PIPE, check=True)
+    return json.loads(ran.stdout)
 
 
 def manifest(model: Path, quantization: str, length: int, options: argparse.Namespace) -> dict[str, Any]:

@@ -31,8 +31,10 @@ from expert_cli.runconfig import RunConfig
 from expert_cli.training.flops import flops
 
 MEMORY_ERROR_PCT = {"cpu": 15, "cuda": 25}
-"""How far off the sum may be: on a CPU held against real peaks by scripts/check_plan.py, on a GPU assumed."""
-PROBE_ERROR_PCT = 5
+"""How far off the sum may be. CPU: scripts/check_plan.py, on one machine and the models that the formula's two constants
+were fitted to (-11 to +6 %). GPU: assumed."""
+PROBE_ERROR_PCT = 10
+"""Repeated probes differ by up to 6 %; a long run may grow a little more."""
 EVALUATED = 0.5
 """A token that is only evaluated costs the forward pass, half of what a trained one costs on a frozen base model."""
 
@@ -148,13 +150,15 @@ def _pace(
 ) -> Pace:
     """Return the pace from the best source there is: the probe, earlier runs, arithmetic."""
     if measured is not None:
-        return Pace(measured.tokens_per_s, ERROR_PCT["probe"], "probe: real steps, just now")
+        error = max(ERROR_PCT["probe"], round(measured.spread_pct))
+        return Pace(measured.tokens_per_s, error, "probe: real steps, just now")
     folders = [folder for folder in run.output.parent.glob("*") if folder.is_dir()]
     earlier = earlier_runs(folders, run, base_sha256, machine)
     if earlier is not None:
         return earlier
     cost = flops(model.get_base_model(), work.packs.document_lengths, recomputed=run.compute.checkpointing == "all")
-    return by_formula(cost, work.trained_share, run.compute.device, run.compute.dtype)
+    micro_tokens = run.optim.batch_size * float(work.packs.lengths.mean())
+    return by_formula(cost, work.trained_share, micro_tokens, run.compute.device, run.compute.dtype)
 
 
 def setting_of(run: RunConfig, kernels: KernelPlan, work: Work, batch: int) -> Setting:
@@ -214,7 +218,7 @@ def _cards(
 def _total(memory: Mapping[str, int], measured: Measured | None, device: str) -> tuple[int, float, str]:
     """Return the bytes at the peak, the error in per cent and the words for where they come from."""
     if measured is None:
-        what = "checked on CPUs" if device == "cpu" else "not yet checked on a GPU"
+        what = "checked on one CPU" if device == "cpu" else "not yet checked on a GPU"
         return sum(memory.values()), MEMORY_ERROR_PCT[device], f"formula, {what}"
     if device == "cpu":
         return measured.resident_bytes, PROBE_ERROR_PCT, "probe: the largest resident set of real steps"

@@ -17,10 +17,13 @@ from expert_cli.paths import RunPaths
 from expert_cli.runconfig import RunConfig
 from expert_cli.training.flops import Flops
 
-EFFICIENCY = 0.35
-"""Share of a large matrix product's speed that a training step reaches; see scripts/check_plan.py."""
+EFFICIENCY = 0.3
+"""Share of a large matrix product's speed that a training step reaches: 0.2 to 0.4 for SmolLM2-135M on two busy CPU cores."""
+OVERHEAD_S = 0.04
+"""What a micro-step takes beside arithmetic: 0.05 s for a model of two tiny layers on such a machine."""
 ERROR_PCT = {"probe": 15, "same settings": 15, "other settings": 40, "formula": 60}
-"""How far off each source may be: estimates, held against real runs by scripts/check_plan.py."""
+"""How far off each source may be. The formula's is from scripts/check_plan.py, and too small for models of a few MB; the
+others are assumed, and widened by the spread of what was measured."""
 _SIZE = 1024
 _REPEATS = 5
 _DECISIVE = ("model", "adapter", "compute")
@@ -50,15 +53,19 @@ def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, mach
     return Pace(_pace(chosen[1]), max(ERROR_PCT[kind], round(spread)), words)
 
 
-def by_formula(cost: Flops, trained_share: float, device: str, dtype: str) -> Pace:
-    """Return the pace that arithmetic gives: operations a token over what a matrix product reaches here."""
+def by_formula(cost: Flops, trained_share: float, micro_tokens: float, device: str, dtype: str) -> Pace:
+    """Return the pace that arithmetic gives: operations a token over what a matrix product reaches here.
+
+    micro_tokens: real tokens of a micro-step.
+    """
     speed = matmul_flops(device, dtype)
     per_token = cost.per_token + trained_share * cost.per_trained_token
     words = (
         f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s, "
         f"{EFFICIENCY:.0%} of it assumed"
     )
-    return Pace(EFFICIENCY * speed / per_token, ERROR_PCT["formula"], words)
+    seconds_per_token = per_token / (EFFICIENCY * speed) + OVERHEAD_S / micro_tokens
+    return Pace(1 / seconds_per_token, ERROR_PCT["formula"], words)
 
 
 def matmul_flops(device: str, dtype: str) -> float:

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +38,12 @@ _ERRORS: dict[int, type[ExpertError]] = {
 class Measured:
     """What the steps came to.
 
-    resident_bytes: the process at its largest, loading included. allocated_mb: what PyTorch held at most, on a GPU.
+    spread_pct: half of what lies between the slowest step and the fastest. resident_bytes: the
+    process at its largest, loading included. allocated_mb: what PyTorch held at most, on a GPU.
     """
 
     tokens_per_s: float
+    spread_pct: float
     resident_bytes: int
     allocated_mb: float
 
@@ -65,10 +69,15 @@ def probe(run: RunConfig, overrides: Overrides) -> Measured:
             child.wait()
         document = answered(answer, child.returncode, log)
         lines = [json.loads(line) for line in RunPaths(output).metrics.read_text(encoding="utf-8").splitlines()]
-    steps = [line for line in lines if "loss" in line]
-    first, last = steps[0], steps[-1]
-    seconds = last["seconds"] - first["seconds"]
-    return Measured((last["tokens_real"] - first["tokens_real"]) / seconds, resident, document["peak_memory_mb"])
+    tokens_per_s, spread_pct = speed([(line["tokens_real"], line["seconds"]) for line in lines if "loss" in line])
+    return Measured(tokens_per_s, spread_pct, resident, document["peak_memory_mb"])
+
+
+def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Return tokens a second after the first step, and the spread in per cent, from (tokens, seconds) up to each step."""
+    rates = [(now[0] - before[0]) / max(1e-3, now[1] - before[1]) for before, now in pairwise(steps)]
+    (first_tokens, first_s), (last_tokens, last_s) = steps[0], steps[-1]
+    return (last_tokens - first_tokens) / max(1e-3, last_s - first_s), 50 * (max(rates) / min(rates) - 1)
 
 
 def command(run: RunConfig, overrides: Overrides, output: Path) -> list[str]:
