@@ -154,11 +154,15 @@ def test_of_several_gpus_the_busiest_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
+    # a shell starts background processes with Ctrl-C ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def interrupt(seen: monitor.Watched) -> None:
         if len(seen.samples) == 2:
             signal.raise_signal(signal.SIGINT)
 
     seen = watch(monitor.Target(run_folder(tmp_path), None), duration=30.0, show=interrupt)
+    signal.signal(signal.SIGINT, before)
     assert (seen.interrupted, len(seen.samples)) == (True, 2)
     assert seen.as_json()["samples"] == 2
 
