@@ -122,10 +122,11 @@ def take_turns(ways: list[str], project: Path, runs: int, warm: int, steps: int,
 
 
 def pair_words(found: list[dict[str, Any]]) -> str:
-    """Return the ratio of our step to the plain loop's next to it: the median, and the interval over the processes."""
-    ratios = [statistics.median(a / b for a, b in zip(f["step_s"], f["between_s"], strict=True)) for f in found]
-    ratio, low, high = interval(ratios)
-    return f"step by step in one process: ours takes {ratio:.3f} ({low:.3f}-{high:.3f}) times the plain loop's time"
+    """Return the ratio of our step to the plain loop's next to it: the mean over the pairs, and its interval."""
+    pairs = [(a, b) for one in found for a, b in zip(one["step_s"], one["between_s"], strict=True)]
+    ratio, low, high = interval([a / b for a, b in pairs])
+    median = statistics.median(a / b for a, b in pairs)
+    return f"a step of ours takes {ratio:.3f} ({low:.3f}-{high:.3f}) times the loop's, median {median:.3f}, {len(pairs)} pairs"
 
 
 def show(title: str, rounds: Rounds) -> None:

@@ -89,6 +89,9 @@ def watch_gpu(found: dict[str, Any]) -> Iterator[None]:
 
 
 def _on_device(event: Any) -> bool:
+    """Whether an event is a kernel or a copy; annotations span the gaps that are looked for."""
+    if getattr(event, "is_user_annotation", False):
+        return False
     return "cuda" in str(event.device_type).lower() and event.time_range.end > event.time_range.start
 
 
