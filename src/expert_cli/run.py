@@ -83,7 +83,11 @@ def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = 
         if done is not None:
             report.say(f"the run in {plan.run.output} is complete: nothing is left to do")
             return done
-        return _train(plan, machine, report if job.is_main_process else Silent(), options, job)
+        done = _train(plan, machine, report if job.is_main_process else Silent(), options, job)
+        if job.num_processes > 1:
+            job.wait_for_everyone()  # one that left early would be taken for one that failed
+            job.destroy_process_group()
+        return done
 
 
 def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState) -> RunResult:

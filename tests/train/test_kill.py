@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import forked_cli
 import kill_test
 import pytest
 import tiny
@@ -49,23 +49,13 @@ class Forked:
         return self.process.exitcode
 
 
-def _main(words: list[str]) -> None:
-    from expert_cli import cli
-
-    sys.argv = ["expert-cli", *words]
-    multiprocessing.set_start_method("fork", force=True)  # data workers, that is; they would import everything again
-    with Path(os.devnull).open("w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-    cli.main()
-
-
 @pytest.fixture(scope="module")
 def start() -> Callable[[list[str]], Process]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["expert_cli.run", "expert_cli.cli"])
 
     def forked(words: list[str]) -> Process:
-        process = context.Process(target=_main, args=(words,))
+        process = context.Process(target=forked_cli.main, args=(words,))
         process.start()
         return Forked(process)
 

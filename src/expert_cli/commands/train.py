@@ -32,9 +32,9 @@ def train(
         typer.Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
     ] = None,
     resume: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="auto|PATH", help="Go on: with the newest good checkpoint (auto) or the one in PATH."),
-    ] = "",
+    ] = None,
     allow_drift: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="With --resume: what may differ from before; repeatable.")
     ] = None,
@@ -138,7 +138,14 @@ def train(
     from expert_cli import run
 
     options = run.RunOptions(
-        overwrite, resume, tuple(allow_drift or ()), locked, trust_store, stage, typed(sys.argv[1:]), max_loss_spike
+        overwrite,
+        resume or "",
+        tuple(allow_drift or ()),
+        locked,
+        trust_store,
+        stage,
+        typed(sys.argv[1:]),
+        max_loss_spike,
     )
     result = run.train(plan, facts, console, options)
     if os.environ.get("RANK", "0") != "0":

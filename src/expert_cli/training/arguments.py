@@ -33,6 +33,7 @@ def training_arguments(run: RunConfig, checkpoints: Path) -> TrainingArguments:
         eval_strategy="no",
         logging_strategy="no",
         remove_unused_columns=False,
+        ddp_find_unused_parameters=False,  # every adapter takes part in every step
         disable_tqdm=True,
     )
 

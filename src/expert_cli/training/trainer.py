@@ -96,11 +96,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         return schedule
 
     def loader(self, dataset: Dataset[Any], batches: Any) -> DataLoader[Batch]:
-        """Return a loader with the manifest's settings.
-
-        Its generator is its own: torch's loader draws a number from the global one whenever it is started, so a resumed run
-        would see other dropout masks than an unbroken one.
-        """
+        """Return a loader with the manifest's settings."""
         workers = self.args.dataloader_num_workers
         return DataLoader(
             dataset,
@@ -109,7 +105,6 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             num_workers=workers,
             pin_memory=self.args.dataloader_pin_memory and self.args.device.type == "cuda",
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
-            generator=torch.Generator(),
             worker_init_fn=_leave_signals,
         )
 
