@@ -259,6 +259,7 @@ def _write_run_json(
 ) -> None:
     """Write what the run is; one that goes on keeps its start and adds where it went on."""
     resumed = continuity.resumed
+    files = [str(path) for path in inputs.located.files()]
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     earlier = json.loads(paths.run_json.read_text(encoding="utf-8")) if resumed and paths.run_json.is_file() else {}
     resumes = [*earlier.get("resumes", []), {"time": now, "from": str(resumed.path)}] if resumed is not None else []
@@ -274,7 +275,7 @@ def _write_run_json(
             "effects": [effect.as_json() for effect in plan.effects],
             "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
             "template": inputs.template.name,
-            "data": {"files": {str(path): sha256_of(path) for path in inputs.located.files()}, **store.stats},
+            "data": {"files": dict(zip(files, continuity.identity["data"], strict=True)), **store.stats},
             "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
             "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
             "machine": asdict(machine),

@@ -55,9 +55,9 @@ class EpochOrder:
         right: NDArray[np.uint64] = index % b
         for turn, key in enumerate(self.keys):
             if turn % 2:
-                right = (right + _mixed(left, key) % b) % b
+                right = (right + mixed(left, key) % b) % b
             else:
-                left = (left + _mixed(right, key) % a) % a
+                left = (left + mixed(right, key) % a) % a
         left *= b
         left += right
         return left
@@ -69,13 +69,13 @@ def epoch_order(packs: int, seed: int, epoch: int) -> EpochOrder:
     return EpochOrder(packs, tuple(int.from_bytes(digest[i : i + 8], "little") for i in range(0, len(digest), 8)))
 
 
-def _mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
+def mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
     """Hash 64-bit words with a key (the finaliser of splitmix64); unsigned arrays wrap around."""
-    mixed: NDArray[np.uint64] = values + np.uint64(key)
+    words: NDArray[np.uint64] = values + np.uint64(key)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
+        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
+    words ^= words >> np.uint64(31)
+    return words
 
 
 @dataclass(frozen=True)

@@ -84,19 +84,14 @@ def documents_attention(
     lengths = _lengths(_starts(settings))
     window = settings.get("sliding_window")
     grouped = query.shape[1] != key.shape[1]
-    parts = [
-        scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            attn_mask=_window_mask(q.shape[2], window, q.device),
-            dropout_p=dropout,
-            is_causal=not (window and q.shape[2] > window),
-            scale=scaling,
-            enable_gqa=grouped,
+    parts = []
+    for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True):
+        mask = _window_mask(q.shape[2], window, q.device)
+        parts.append(
+            scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=mask is None, scale=scaling, enable_gqa=grouped
+            )
         )
-        for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True)
-    ]
     return torch.cat(parts, 2).transpose(1, 2), None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,13 +21,12 @@ from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.kernels import KernelPlan
 from expert_cli.model.loss import CausalLoss
-from expert_cli.model.recompute import recompute
 from expert_cli.paths import RunPaths
 from expert_cli.runconfig import RunConfig
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import Watcher
 from expert_cli.training.flops import Flops, flops, peak_flops
-from expert_cli.training.memory import fit_memory, probe
+from expert_cli.training.memory import fit_memory, probe, recompute_all
 from expert_cli.training.result import FitResult
 from expert_cli.training.resume import Resumed, forget_after, load_best, require_room, restore, save
 from expert_cli.training.signals import StopRequest
@@ -80,7 +80,7 @@ def fit(
     cost = flops(
         model.get_base_model(),
         data.train.document_lengths,
-        recomputed=run.compute.checkpointing == "all" or bool(adjusted[1:]),
+        recomputed=run.compute.checkpointing == "all" or trainer.recomputes,
     )
     peak = peak_flops(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
     steps = trainer.batches.schedule.steps
@@ -150,16 +150,12 @@ def _start(
     if resumed is not None:
         batch, accumulation = resumed.parts.trainer["batch"]
         trainer.batches.schedule = replace(trainer.batches.schedule, batch_size=batch, accumulation=accumulation)
+        if resumed.parts.trainer["recomputes"]:
+            recompute_all(trainer, run.compute.checkpointing)
         restore(trainer, model, resumed.parts)
     elif trainer.args.device.type == "cuda":
-        base = model.get_base_model()
-
-        def recompute_all() -> bool:
-            was_off = run.compute.checkpointing == "off"
-            recompute(base, "all", reentrant=False)
-            return was_off
-
-        adjusted = fit_memory(trainer, recompute_all, report, may_adjust=run.compute.on_oom == "fit")
+        switch_on = partial(recompute_all, trainer, run.compute.checkpointing)
+        adjusted = fit_memory(trainer, switch_on, report, may_adjust=run.compute.on_oom == "fit")
     if run.compute.torch_compile:
         started = time.monotonic()
         probe(trainer)

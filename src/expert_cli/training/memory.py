@@ -13,6 +13,8 @@ from expert_cli.console import Reporter
 from expert_cli.data.batches import Schedule
 from expert_cli.data.loader import PackedDataset
 from expert_cli.errors import TrainingFailed
+from expert_cli.model.recompute import recompute
+from expert_cli.runconfig import Checkpointing
 from expert_cli.training.trainer import ExpertTrainer
 
 
@@ -36,6 +38,15 @@ def probe(trainer: ExpertTrainer) -> bool:
         trainer.gradients.forget()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # the failed attempt's blocks have the wrong sizes; not in the loop
+    return True
+
+
+def recompute_all(trainer: ExpertTrainer, asked: Checkpointing) -> bool:
+    """Switch activation checkpointing on in every layer; return whether that changed anything. asked: by the manifest."""
+    if asked != "off" or trainer.recomputes:
+        return False
+    recompute(trainer.model.base, "all", reentrant=False)
+    trainer.recomputes = True
     return True
 
 

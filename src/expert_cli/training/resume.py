@@ -84,6 +84,7 @@ def save(
             "scaler": _scaler(trainer),
             "gradients": trainer.gradients.state(),
             "batch": [schedule.batch_size, schedule.accumulation],
+            "recomputes": trainer.recomputes,
         },
         identity=identity,
         losses=torch.tensor(losses, dtype=torch.float64),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from torch.utils.data import DataLoader, Dataset
@@ -24,6 +25,7 @@ from transformers.trainer_utils import TrainOutput
 
 from expert_cli.data.batches import Batch, InTurn, PackBatches
 from expert_cli.data.loader import PackedDataset
+from expert_cli.data.order import mixed
 from expert_cli.errors import TrainingFailed
 from expert_cli.runconfig import EXECUTION_ACCURACY, OptimConfig, WatchConfig
 from expert_cli.training.clock import PhaseClock
@@ -61,6 +63,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             self.progress, self.gradients, self._documents, scaled=self.accelerator.scaler is not None
         )
         self.learning_rate = 0.0
+        self.recomputes = False
         self.extra_evaluation: Callable[[], float] | None = None
         self.stop_asked: Callable[[], bool] = lambda: False
         self.save: Callable[[], Any] = lambda: None
@@ -136,7 +139,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         with self.clock.phase("data"):
             micro = [next(batches) for _ in range(schedule.micro_steps(step))]
         # A function of the step alone: dropout is the same whether a run was resumed or not, on any number of processes.
-        torch.manual_seed(_mixed(self.args.seed, step, self.args.process_index))
+        torch.manual_seed(_seed_of(self.args.seed, step, self.args.process_index))
         trained, real, places = self._counts(micro)
         if not trained:
             message = f"step {step + 1} trains no token; {self._documents(step)}"
@@ -305,9 +308,7 @@ def _leave_signals(worker: int) -> None:  # noqa: ARG001  torch's signature
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _mixed(seed: int, step: int, rank: int) -> int:
+def _seed_of(seed: int, step: int, rank: int) -> int:
     """Return a 63-bit number for a seed, a step and a process; neighbours have nothing in common."""
     value = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) & (2**64 - 1)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        value = ((value ^ (value >> shift)) * factor) & (2**64 - 1)
-    return (value ^ (value >> 31)) >> 1
+    return int(mixed(np.array([value], np.uint64), 0)[0]) >> 1

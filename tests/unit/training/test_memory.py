@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from expert_cli.data.order import epoch_order
 from expert_cli.errors import TrainingFailed
 from expert_cli.model import attention
 from expert_cli.model.loss import CausalLoss
+from expert_cli.model.recompute import decoder_layers
 from expert_cli.runconfig import OptimConfig, WatchConfig
-from expert_cli.training.memory import fit_memory
+from expert_cli.training import checkpoints, resume
+from expert_cli.training.memory import fit_memory, recompute_all
 from expert_cli.training.trainer import ExpertTrainer
 
 OPTIM = OptimConfig(1.0, -1, 6, 1, 1e-3, "constant", (), 0.0, 0.0, 1.0, "adamw_torch", None)
@@ -95,3 +98,18 @@ def test_on_oom_error_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailed, match="a full step of 6 packs does not fit"):
         fit_memory(made, lambda: True, Silent(), may_adjust=False)
     assert made.batches.schedule.batch_size == 6
+
+
+def test_recomputation_is_switched_on_once_and_a_checkpoint_remembers_it(tmp_path: Path) -> None:
+    made = trainer(tmp_path, [7])
+    with pytest.raises(TrainingFailed, match="a full step of 1 packs does not fit"):
+        fit_memory(made, partial(recompute_all, made, "off"), Silent(), may_adjust=True)
+    assert all(layer.gradient_checkpointing for layer in decoder_layers(made.model.base))
+    written = resume.save(made, made.model.model, tmp_path / "checkpoints", {})
+    assert checkpoints.read(written.path).trainer["recomputes"] is True
+
+
+def test_what_the_manifest_recomputes_is_not_switched_on_again(tmp_path: Path) -> None:
+    made = trainer(tmp_path, [48])
+    assert recompute_all(made, "selective") is False
+    assert made.recomputes is False
