@@ -3,11 +3,9 @@
     python scripts/bench_tokenise.py [--mb 52] [--runs 3] [--ways fastokens,datasets.map] [--trl FOLDER]
 
 Rows are the Python sources of the installed packages, each once, 2,400 characters a row. Every run is a process of its own,
-the ways in turn, so that a way and the next one meet about the same machine; medians and the ratios of each turn are shown.
-The clock starts with the tokenizer in memory, before the first byte is read, and stops when the tokens are on disk (ours:
-verified). cpu_s: processor time in between, of child processes too, which another program's load hardly changes. peak_mb:
-what the process grew by. Imports are outside.
-FOLDER: what `pip install --no-deps --target FOLDER trl` made, where TRL is not installed.
+the ways in turn; medians and the ratios of each turn are shown. The clock starts with the tokenizer in memory, before the
+first byte is read, and stops when the tokens are on disk (ours: verified). cpu_s: processor time in between, of child
+processes too. peak_mb: what the process grew by. Imports are outside. FOLDER: where TRL lies if it is not installed.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -164,32 +163,35 @@ def ours(rows: Path, *, fast: bool) -> Measured:
 def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) -> Measured:
     """Do each part of a build by itself. In the build, `read` and `render` run beside `encode`."""
     from expert_cli.console import Silent
-    from expert_cli.data.encode import Encoder, join
+    from expert_cli.data.assemble import assemble
+    from expert_cli.data.encode import Encoder
     from expert_cli.data.storefiles import Memo, find_damage, read_fingerprint, write_shard
     from expert_cli.data.survey import batches, survey_data
     from expert_cli.files import sha256_of
     from expert_cli.paths import cache_folder
 
     _, key_s = timed(lambda: [sha256_of(path) for path in located.files()])
-    encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines"), template))
+    encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines")))
     survey, survey_s = timed(lambda: survey_data(data, located, Silent()))
     read, read_s = timed(lambda: list(batches(survey.train, data)))
     columns, render_s = timed(lambda: [template.pair_columns(batch.rows) for batch in read])
-    encoded, encode_s = timed(lambda: [encoder.encode_columns(some) for some in columns])
-    chunks = [join(encoded[n : n + 3]) for n in range(0, len(encoded), 3)]
+    encoded, encode_s = timed(lambda: [encoder.column_pieces(some) for some in columns])
+    chunks, join_s = timed(lambda: [assemble([*chain(*encoded[n : n + 3])]) for n in range(0, len(encoded), 3)])
     with tempfile.TemporaryDirectory(dir=store.parent) as folder:
         _, write_s = timed(lambda: [write_shard(Path(folder), "train", n, chunk) for n, chunk in enumerate(chunks)])
     fingerprint = read_fingerprint(store)
     _, verify_s = timed(lambda: find_damage(store, fingerprint, Memo(store / "none"), hash_all=True))
-    names = ("key_s", "load_s", "survey_s", "read_s", "render_s", "encode_s", "write_s", "verify_s")
-    return dict(zip(names, (key_s, load_s, survey_s, read_s, render_s, encode_s, write_s, verify_s), strict=True))
+    names = ("key_s", "load_s", "survey_s", "read_s", "render_s", "encode_s", "join_s", "write_s", "verify_s")
+    return dict(
+        zip(names, (key_s, load_s, survey_s, read_s, render_s, encode_s, join_s, write_s, verify_s), strict=True)
+    )
 
 
-def warm(encoder: Any, template: Any) -> Any:
+def warm(encoder: Any) -> Any:
     """Return the encoder with its engine chosen and loaded."""
-    from expert_cli.data.rows import Rows
+    from expert_cli.data.segments import Segment
 
-    encoder.encode_columns(template.pair_columns(Rows("pair", ["a"], ["b"], ["c"], origins=["1"])))
+    encoder.encode([(Segment("a", control=False, trained=True),)])
     return encoder
 
 

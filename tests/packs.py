@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from expert_cli.console import Silent
+from expert_cli.data.assemble import Encoded
 from expert_cli.data.documents import Documents
-from expert_cli.data.encode import Encoded
 from expert_cli.data.loader import PackedDataset, plan_packs
 from expert_cli.data.store import StoreKey, build
 from expert_cli.runconfig import Overflow, Packing

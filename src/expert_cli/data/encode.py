@@ -12,21 +12,18 @@ piece that goes on in the middle of a stretch of text must not get one. So piece
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import repeat, takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from expert_cli.data.engine import Pieces, ReferenceEngine, gather
+from expert_cli.data.assemble import Encoded, Pieced, assemble
+from expert_cli.data.engine import Pieces, ReferenceEngine, no_collection
 from expert_cli.data.enginecheck import Choice, Chooser
 from expert_cli.data.segments import Document, Segment
 from expert_cli.data.skeleton import PieceColumn, RenderChat
@@ -35,25 +32,6 @@ from expert_cli.data.text_templates import MARKERS
 from expert_cli.errors import InputError
 
 _BATCH = 1000
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Documents as ids, end to end.
-
-    ids: int32 [tokens]. offsets: int64 [documents + 1], document i is ids[offsets[i]:offsets[i + 1]]. trained: bool
-    [tokens]. kept: int64 [documents], the number that each had among those given; `dropped` had no trained token.
-    """
-
-    ids: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    trained: NDArray[np.bool_]
-    kept: NDArray[np.int64]
-    dropped: int
-
-    def __len__(self) -> int:
-        """Return the number of documents."""
-        return len(self.offsets) - 1
 
 
 def encode(documents: Sequence[Document], tokenizer: Tokenizer) -> Encoded:
@@ -123,9 +101,10 @@ class Encoder:
         """Copy the tokenizer (truncation and padding off), once for each treatment of word prefixes that it needs."""
         control = control_tokens(tokenizer)
         written = tokenizer.to_str()
-        with _no_collection():
+        with no_collection():
             spec = json.loads(written)
-        spec["added_tokens"] = [{**t, "special": t["special"] or t["content"] in control} for t in spec["added_tokens"]]
+        given = spec["added_tokens"]
+        spec["added_tokens"] = [{**t, "special": t["special"] or t["content"] in control} for t in given]
         self._control = tuple(sorted(control))
         self._any_control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))))
         self._swallowing = tuple(t["content"] for t in spec["added_tokens"] if t["rstrip"] and t["content"] in control)
@@ -133,7 +112,8 @@ class Encoder:
         self._references: list[ReferenceEngine] = []
         for n, variant in enumerate(variants):
             first = variants.index(variant)
-            self._references.append(self._references[first] if first < n else ReferenceEngine(variant))
+            text = written if n == 0 and spec["added_tokens"] == given else ""
+            self._references.append(self._references[first] if first < n else ReferenceEngine(variant, text))
         self._places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
         folder = None if self._places_matter else cache
         self._chooser = Chooser(self._references[0], written, self._control, folder) if folder else None
@@ -142,14 +122,17 @@ class Encoder:
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """Encode documents; those without a trained token are left out and counted, be it all of them."""
-        starts = range(0, len(documents), _BATCH)
-        return join([self._encode_batch(documents[start : start + _BATCH]) for start in starts])
+        return assemble(self.pieces(documents))
 
-    def encode_columns(self, columns: Sequence[PieceColumn]) -> Encoded:
+    def pieces(self, documents: Sequence[Document]) -> list[Pieced]:
+        """Encode documents and leave them in pieces."""
+        return [self._encode_batch(documents[start : start + _BATCH]) for start in range(0, len(documents), _BATCH)]
+
+    def column_pieces(self, columns: Sequence[PieceColumn]) -> list[Pieced]:
         """Encode documents given piece by piece, at least one piece with a text a document; the ids are those of `encode`."""
         users = [column.texts for column in columns if isinstance(column.texts, list)]
         if self._places_matter:
-            return self.encode(_documents(columns, len(users[0])))
+            return self.pieces(_documents(columns, len(users[0])))
         # The users' texts in the order of the documents, so that their ids are nearly the documents already.
         texts = [""] * (len(users) * len(users[0]))
         for number, column in enumerate(users):
@@ -166,7 +149,7 @@ class Encoder:
             else:
                 order[:, place] = next(constant)
         flags = np.tile(np.array([piece.trained for piece in columns], np.bool_), len(order))
-        return _assemble(_end_to_end(parts), order.ravel(), flags, np.full(len(order), len(columns)))
+        return [Pieced(parts, order.ravel(), flags, np.full(len(order), len(columns)))]
 
     def ids(self, document: Document) -> list[int]:
         """Return the ids of one document, trained or not: what generation starts from."""
@@ -176,7 +159,7 @@ class Encoder:
         ]
         return [int(i) for piece in pieces for i in piece]
 
-    def _encode_batch(self, documents: Sequence[Document]) -> Encoded:
+    def _encode_batch(self, documents: Sequence[Document]) -> Pieced:
         """Encode documents in as few calls as there are ways to encode; equal pieces are encoded once."""
         ways: dict[tuple[bool, int], dict[str, int]] = {}
         order: list[tuple[dict[str, int], int]] = []
@@ -193,7 +176,7 @@ class Encoder:
         parts = [self._encode_texts(list(texts), control=c, variant=v) for (c, v), texts in ways.items()]
         firsts = dict(zip(map(id, ways.values()), np.cumsum([0, *map(len, ways.values())]), strict=False))
         jobs = np.fromiter((firsts[id(way)] + job for way, job in order), np.int64, len(order))
-        return _assemble(_end_to_end(parts), jobs, np.array(flags, np.bool_), counts)
+        return Pieced(parts, jobs, np.array(flags, np.bool_), counts)
 
     def _encode_texts(self, texts: list[str], *, control: bool, variant: int = 0) -> Pieces:
         engine = self._references[variant] if self._places_matter else self.engine.engine
@@ -223,57 +206,6 @@ class Encoder:
             yield kept, control, trained, variant
             swallow = control and kept.rstrip().endswith(self._swallowing)
             variant = 1 if control and (swallow or kept.endswith(self._control)) else 2
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hold the garbage collector: 100,000 new lists set off passes over all that torch has loaded, 0.25 s for nothing."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def join(parts: Sequence[Encoded]) -> Encoded:
-    """Return the documents of all parts, numbered on."""
-    given = np.cumsum([0, *(len(part.kept) + part.dropped for part in parts)])
-    tokens = np.cumsum([0, *(len(part.ids) for part in parts)])
-    return Encoded(
-        np.concatenate([np.empty(0, np.int32), *(part.ids for part in parts)]),
-        np.concatenate([[0], *(part.offsets[1:] + n for part, n in zip(parts, tokens, strict=False))]).astype(np.int64),
-        np.concatenate([np.empty(0, np.bool_), *(part.trained for part in parts)]),
-        np.concatenate([np.empty(0, np.int64), *(part.kept + n for part, n in zip(parts, given, strict=False))]),
-        sum(part.dropped for part in parts),
-    )
-
-
-def _end_to_end(parts: Sequence[Pieces]) -> Pieces:
-    ids = np.concatenate([np.empty(0, np.int32), *(part[0] for part in parts)])
-    return ids, np.concatenate([np.empty(0, np.int64), *(part[1] for part in parts)])
-
-
-def _assemble(pieces: Pieces, order: NDArray[np.int64], flags: NDArray[np.bool_], counts: NDArray[np.int64]) -> Encoded:
-    """Put documents together.
-
-    order: int64 [pieces of all documents], which of the encoded `pieces` each is; flags: whether it is trained; counts:
-    int64 [documents], how many pieces each has.
-    """
-    ids, sizes = pieces
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    trained = np.concatenate([[0], np.cumsum(sizes[order] * flags)])
-    good = np.diff(trained[ends]) > 0
-    if not good.all():
-        of_good = np.repeat(good, counts)
-        order, flags, counts = order[of_good], flags[of_good], counts[good]
-        ends = np.concatenate([[0], np.cumsum(counts)])
-    tokens = sizes[order]
-    offsets = np.concatenate([[0], np.cumsum(tokens)])[ends].astype(np.int64)
-    starts = np.cumsum(sizes) - sizes
-    flat = gather(ids, starts[order], tokens)
-    return Encoded(flat, offsets, np.repeat(flags, tokens), np.flatnonzero(good), int(len(good) - good.sum()))
 
 
 def _documents(columns: Sequence[PieceColumn], count: int) -> list[Document]:

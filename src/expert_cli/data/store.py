@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from expert_cli.console import Reporter
-from expert_cli.data.encode import Encoded
+from expert_cli.data.assemble import Encoded
 from expert_cli.data.fingerprint import FINGERPRINT, FORMAT
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.storefiles import (

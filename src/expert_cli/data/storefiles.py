@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from expert_cli.data.encode import Encoded
+from expert_cli.data.assemble import Encoded
 from expert_cli.data.fingerprint import FINGERPRINT, FORMAT, parse_fingerprint
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.files import sha256_of, sync_folder, write_json, write_sealed

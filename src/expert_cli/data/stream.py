@@ -17,7 +17,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.data.encode import Encoded, Encoder, join, no_documents
+from expert_cli.data.assemble import Encoded, Pieced, assemble
+from expert_cli.data.encode import Encoder, no_documents
 from expert_cli.data.segments import Document
 from expert_cli.data.skeleton import PieceColumn
 from expert_cli.data.survey import Batch, Split, Survey, batches
@@ -58,8 +59,8 @@ class _Piece:
     columns: list[PieceColumn]
     documents: list[Document]
 
-    def encoded_by(self, encoder: Encoder) -> Encoded:
-        return encoder.encode_columns(self.columns) if self.columns else encoder.encode(self.documents)
+    def encoded_by(self, encoder: Encoder) -> list[Pieced]:
+        return encoder.column_pieces(self.columns) if self.columns else encoder.pieces(self.documents)
 
 
 @dataclass
@@ -77,19 +78,22 @@ class DocumentStream:
 
         Raises InputError: the files changed, a conversation that the template refuses, no document with a trained token.
         """
-        parts: list[Encoded] = []
+        parts: list[Pieced] = []
         made_of: list[Batch] = []
         sources = self.survey.sources(split)
         some = bool(skip) or not sources
         for piece in _ahead(self._pieces(split, skip, chunk_rows)):
-            parts.append(piece.encoded_by(self.encoder))
+            parts += piece.encoded_by(self.encoder)
             made_of.append(piece.batch)
             if piece.ends_chunk:
-                yield _chunk(piece.chunk, parts, made_of)
-                some, parts, made_of = some or any(map(len, parts)), [], []
+                chunk = _chunk(piece.chunk, parts, made_of)
+                some, parts, made_of = some or bool(len(chunk.encoded)), [], []
+                yield chunk
         if parts:
-            yield _chunk(piece.chunk, parts, made_of)
-        if not some and not any(map(len, parts)):
+            chunk = _chunk(piece.chunk, parts, made_of)
+            some = some or bool(len(chunk.encoded))
+            yield chunk
+        if not some:
             raise no_documents(sum(map(len, sources)))
 
     def _pieces(self, split: Split, skip: int, chunk_rows: int) -> Iterator[_Piece]:
@@ -130,8 +134,8 @@ def _cut(read: Iterator[Batch], chunk_rows: int) -> Iterator[tuple[int, Batch, b
             start = stop
 
 
-def _chunk(number: int, parts: Sequence[Encoded], made_of: Sequence[Batch]) -> EncodedChunk:
-    encoded = join(parts)
+def _chunk(number: int, parts: Sequence[Pieced], made_of: Sequence[Batch]) -> EncodedChunk:
+    encoded = assemble(parts)
     sources = np.concatenate([np.full(len(batch.numbers), batch.source, np.int32) for batch in made_of])
     numbers = np.concatenate([batch.numbers for batch in made_of])
     return EncodedChunk(number, len(numbers), encoded, sources[encoded.kept], numbers[encoded.kept])

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny import CONTROL_TOKENS, tiny_backend
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from expert_cli.data.encode import Encoder
 from expert_cli.data.engine import FastEngine, Pieces, ReferenceEngine
@@ -56,8 +56,32 @@ def qwen(spec: Spec) -> Spec:
     return {**spec, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]}}
 
 
+def with_merges_over_numerics() -> Tokenizer:
+    """Return a tokenizer whose vocabulary tells how a text was split: it has white space, numerals and letters in one."""
+    backend = Tokenizer.from_str(tiny_backend().to_str())
+    regex, backend.pre_tokenizer = (
+        backend.pre_tokenizer,
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=700,
+        special_tokens=list(CONTROL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    mixed = [
+        f"{a}{b}{c}"
+        for a in ("  ", "²", "½", "٣", "7", "'s", "a ")
+        for b in "²½٣𝟘  a"
+        for c in ("²", "½", " ", "s", "1")
+    ]
+    backend.train_from_iterator([" ".join(mixed), *mixed] * 2, trainer)
+    backend.pre_tokenizer = regex
+    return backend
+
+
 def specs() -> dict[str, Spec]:
-    plain: Spec = json.loads(tiny_backend().to_str())
+    plain: Spec = json.loads(with_merges_over_numerics().to_str())
     return {
         "gpt2": plain,
         "digits": digits_first(plain),
@@ -102,10 +126,27 @@ def test_any_text_has_the_same_ids(texts: list[str], control: bool) -> None:
         assert sizes_and_ids(fast.encode(texts, control=control)) == sizes_and_ids(right)
 
 
-@pytest.mark.parametrize("text", ["  ²", "a  ²3", " 12²", "x ½½", "٣٣", "a 𝟘𝟙", "a 𞥐𞥑"], ids=ascii)
-def test_numeric_characters_that_are_no_digits_are_left_to_tokenizers(text: str) -> None:
+NUMERICS = [
+    "  ²",
+    "a  ²3",
+    " 12²",
+    "x ½½",
+    "½",
+    "٣٣",
+    "a ²½ ² b",
+    "a 𝟘𝟙",
+    "a 𞥐𞥑",
+    "² \U000e1234",
+    "a  \u0be6",
+    " \u0be6²",
+    "\u0378 1",
+]
+
+
+@pytest.mark.parametrize("text", NUMERICS, ids=ascii)
+def test_numeric_characters_that_are_no_digits_are_split_off_too(text: str) -> None:
     reference, fast = ENGINES["digits"]
-    texts = ["before 1", text, "after  2"]
+    texts = ["before 1", text, "", "after  2", text * 2, text]
     assert sizes_and_ids(fast.encode(texts, control=False)) == sizes_and_ids(reference.encode(texts, control=False))
 
 
@@ -119,18 +160,20 @@ def test_digits_become_added_tokens_only_where_that_changes_nothing() -> None:
         },
         "a normaliser": {**spec, "normalizer": {"type": "NFC"}},
         "an added token with a digit": with_added(spec, "<r1>"),
+        "an added token with another numeric": with_added(spec, "<r²>"),
+        "an added token between other characters": with_added(spec, "<r>", single_word=True),
     }
     for name, other in others.items():
         reference = ReferenceEngine(other)
-        texts = ["a  12 <r1>1 e\u0301 1", "x11", "<r1>", "  3"]
+        texts = ["a  12 <r1>1 e\u0301 1", "x11", "<r1>", "  3", "a<r²>² <r>²<r> ²a<r>a", "٣<r>٣"]
         for control in (False, True):
             found = FastEngine(reference).encode(texts, control=control)
             assert sizes_and_ids(found) == sizes_and_ids(reference.encode(texts, control=control)), name
 
 
-def with_added(spec: Spec, content: str) -> Spec:
+def with_added(spec: Spec, content: str, *, single_word: bool = False) -> Spec:
     tokenizer = Tokenizer.from_str(json.dumps(spec))
-    tokenizer.add_tokens([AddedToken(content, special=False)])
+    tokenizer.add_tokens([AddedToken(content, special=False, single_word=single_word)])
     changed: Spec = json.loads(tokenizer.to_str())
     return changed
 

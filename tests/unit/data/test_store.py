@@ -20,8 +20,8 @@ import pytest
 
 from expert_cli.console import Silent
 from expert_cli.data import store as stores
+from expert_cli.data.assemble import Encoded
 from expert_cli.data.documents import Documents
-from expert_cli.data.encode import Encoded
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store import StoreKey, build, look, store_key
 from expert_cli.data.storefiles import Memo, read_fingerprint

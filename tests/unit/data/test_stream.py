@@ -20,8 +20,9 @@ from tiny import CONTROL_TOKENS, tiny_backend, tiny_tokenizer
 
 from expert_cli.console import Silent
 from expert_cli.data import blocks, jsonblocks, stream
+from expert_cli.data.assemble import Encoded
 from expert_cli.data.columns import Columns, choose_columns, names_of_interest
-from expert_cli.data.encode import Encoded, Encoder, join, template_for
+from expert_cli.data.encode import Encoder, template_for
 from expert_cli.data.rawrows import ColumnFilter, RawRow
 from expert_cli.data.readers import read_file
 from expert_cli.data.rowcheck import append_row
@@ -65,7 +66,16 @@ def opened(data: DataConfig, template: Template = TEMPLATES["chat"], encoder: En
 
 
 def whole(chunks: Iterator[EncodedChunk]) -> Encoded:
-    return join([chunk.encoded for chunk in chunks])
+    parts = [chunk.encoded for chunk in chunks]
+    tokens = np.cumsum([0, *(len(part.ids) for part in parts)])
+    given = np.cumsum([0, *(len(part.kept) + part.dropped for part in parts)])
+    return Encoded(
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate([[0], *(part.offsets[1:] + n for part, n in zip(parts, tokens, strict=False))]),
+        np.concatenate([part.trained for part in parts]),
+        np.concatenate([part.kept + n for part, n in zip(parts, given, strict=False)]),
+        sum(part.dropped for part in parts),
+    )
 
 
 def assert_equal(found: Encoded, expected: Encoded) -> None:
