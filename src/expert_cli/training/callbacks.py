@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -17,6 +16,7 @@ from expert_cli.console import Bar
 from expert_cli.runconfig import EXECUTION_ACCURACY
 from expert_cli.training.clock import PhaseClock
 from expert_cli.training.flops import Flops
+from expert_cli.training.heap import resident_mb
 from expert_cli.training.progress import Progress
 
 LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", EXECUTION_ACCURACY, "epoch")
@@ -26,7 +26,7 @@ def memory_mb() -> float:
     """Return the memory in use: allocated on the GPU where there is one, else this process's resident set."""
     if torch.cuda.is_available():
         return torch.cuda.memory_allocated() / 2**20
-    return float(psutil.Process().memory_info().rss) / 2**20
+    return resident_mb()
 
 
 class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typed

@@ -26,6 +26,7 @@ from expert_cli.runconfig import RunConfig
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import Watcher
 from expert_cli.training.flops import Flops, flops, peak_flops
+from expert_cli.training.heap import HeapKeeper
 from expert_cli.training.memory import fit_memory, probe, recompute_all
 from expert_cli.training.result import FitResult
 from expert_cli.training.resume import Resumed, forget_after, load_best, require_room, restore, save
@@ -170,11 +171,12 @@ def _start(
 
 
 def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
-    if "tensorboard" not in run.watch.report_to:
-        return []
-    from torch.utils.tensorboard import SummaryWriter
+    callbacks: list[TrainerCallback] = [] if torch.cuda.is_available() else [HeapKeeper()]
+    if "tensorboard" in run.watch.report_to:
+        from torch.utils.tensorboard import SummaryWriter
 
-    return [TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard)))]
+        callbacks.append(TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard))))
+    return callbacks
 
 
 def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: Continuity) -> None:
