@@ -31,7 +31,7 @@ from expert_cli.machine import Machine
 from expert_cli.model import isolation
 from expert_cli.model.adapter import attach
 from expert_cli.model.generate import answers
-from expert_cli.model.kernels import KernelPlan, kernel_plan, settle, settle_loss, switch_on
+from expert_cli.model.kernels import KernelPlan, kernel_plan, settle, settle_adapter, switch_on
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import decoder_layers, recompute
 from expert_cli.model.sources import LocalModel
@@ -203,7 +203,7 @@ def _model(source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Repo
     autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
     isolation.require(isolation.measure(base, kernels.layout, autocast=autocast), kernels.attention)
     model = attach(base, run.adapter)
-    kernels = settle_loss(kernels, model)
+    kernels = settle_adapter(kernels, model, run.compute)
     recompute(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
     if run.compute.torch_compile:
         for layer in decoder_layers(base):

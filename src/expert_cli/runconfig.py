@@ -160,6 +160,12 @@ class ComputeConfig:
     dequantized_copy: Literal["auto", "always", "never"]
     on_oom: Literal["fit", "error"]
 
+    @property
+    def fuses_lora(self) -> bool:
+        """Whether LoRA's products are added in place: measured on CPUs alone, and torch.compile fuses them by itself."""
+        plain = self.dtype != "fp32" and not self.torch_compile
+        return self.device == "cpu" and self.fused_kernels != "off" and plain
+
 
 @dataclass(frozen=True)
 class WatchConfig:

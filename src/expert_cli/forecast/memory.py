@@ -4,11 +4,12 @@ A step is largest when the forward pass is done and the head's logits are there,
 backward pass. What a decoder layer keeps until then, per token (w: bytes of a number in the compute dtype):
 
     norm              4 x width         its input in fp32 (Liger's kernels: w x width)
-    LoRA              w x (inputs + rank)     a copy of the input, made where autocast narrows its fp32 form
+    LoRA              w x (inputs + rank)     a copy of the input, made where autocast narrows its fp32 form; fused: no copy
     DoRA              2 w x outputs more      and the weight once
     LoKr              w x inputs              and the weight once
     IA3               w x outputs, or 4 x inputs in the feed-forward block
-    attention         w x (2 heads + 2 key heads) + 4 a head      q, k, v, the result, the sums of the softmax
+    attention         w x (2 heads + 2 key heads) + 4 a head      q, k, v, the result, the sums of the softmax;
+                      short documents on a CPU: w x (heads + 2 key heads), w x longest a head, the probabilities
     gated product     w x 3 inner       gate, its activation, up
 
 A recomputed layer keeps its input, and one such layer at a time everything above.
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 from expert_cli.forecast.shape import Layer, Norm, Part, Shape, linear_weights, stored_bytes
 from expert_cli.model.loss import CHUNK_BYTES
+from expert_cli.model.short_documents import LONGEST
 from expert_cli.runconfig import AdapterType, Checkpointing, DeviceName, Dtype, Quantization
 from expert_cli.training.modelstate import optimizer_bytes
 
@@ -49,6 +51,7 @@ class Setting:
     checkpointing: Checkpointing
     attention: str
     fused: bool
+    fused_lora: bool
     full_logits: bool
     optim: str
     adapter: AdapterType
@@ -111,15 +114,16 @@ def activation_bytes(shape: Shape, setting: Setting) -> int:
 def head_bytes(shape: Shape, setting: Setting) -> int:
     """Return the bytes of logits and what is made of them.
 
-    In chunks: fp32 logits, the exponentials of their log-sum; and the hidden states of the trained places with their
-    gradient. In full: the model's logits and, of the trained places, an fp32 copy, its logarithm, and the gradient of it.
+    In chunks: the logits, which become their slopes, and fp32 log-probabilities; and the hidden states of the trained
+    places with their gradient. In full: the model's logits and, of the trained places, an fp32 copy, its logarithm, and
+    the gradient of it.
     """
     hidden = 2 * setting.trained * shape.hidden * setting.element
     if setting.full_logits:
         selected = setting.trained * shape.vocabulary * (setting.element + 12)
         return hidden + 2 * setting.tokens * shape.vocabulary * setting.element + selected
     rows = min(setting.trained, max(16, CHUNK_BYTES[setting.device] // (4 * shape.vocabulary)))
-    return hidden + 2 * rows * shape.vocabulary * 4
+    return hidden + rows * shape.vocabulary * (4 + setting.element)
 
 
 def _heap_bytes(shape: Shape, setting: Setting) -> int:
@@ -140,10 +144,18 @@ def _is_mixed(setting: Setting) -> bool:
     return setting.dtype != "fp32"
 
 
+def _is_batched(setting: Setting) -> bool:
+    """Whether `short_documents` attends."""
+    short = setting.device == "cpu" and setting.dtype == "bf16" and setting.longest <= LONGEST
+    return short and setting.attention == "documents"
+
+
 def attention_bytes(layer: Layer, setting: Setting) -> int:
     """Return what one attention block keeps."""
     keys = layer.heads if setting.attention in ("varlen", "eager") else layer.key_heads
     kept = setting.element * (2 * layer.heads + 2 * keys) + 4 * layer.head_count
+    if _is_batched(setting):
+        kept = setting.element * (layer.heads + 2 * keys + layer.head_count * setting.longest)
     if setting.attention == "eager":
         kept += layer.head_count * setting.longest * (4 + setting.element)
     return setting.tokens * kept + part_bytes(layer.attention, setting)
@@ -165,7 +177,8 @@ def _adapter_bytes(part: Part, setting: Setting) -> int:
     element = setting.element
     if setting.adapter == "ia3":
         return element * sum(part.outputs) + 4 * sum(part.scaled_inputs)
-    kept = element * sum(part.inputs if _is_mixed(setting) or setting.dropout else part.shared)
+    copies = _is_mixed(setting) and not setting.fused_lora
+    kept = element * sum(part.inputs if copies or setting.dropout else part.shared)
     if setting.adapter == "lokr":
         return kept
     if setting.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
@@ -191,4 +204,5 @@ def _backward_bytes(shape: Shape, setting: Setting) -> int:
     unpacked = 0
     if setting.quantization in ("int4", "int8") and not setting.copied:
         unpacked = max((rows * columns for rows, columns in shape.linear), default=0) * setting.element
-    return setting.tokens * widest * (3 * setting.element + (4 if _is_mixed(setting) else 0)) + unpacked
+    wide = 4 if _is_mixed(setting) and not setting.fused_lora else 0
+    return setting.tokens * widest * (3 * setting.element + wide) + unpacked

@@ -173,6 +173,7 @@ def setting_of(run: RunConfig, kernels: KernelPlan, work: Work, batch: int) -> S
         checkpointing=run.compute.checkpointing,
         attention=kernels.attention,
         fused=kernels.fused,
+        fused_lora=kernels.lines["fused"].used == "lora",
         full_logits=kernels.full_logits,
         optim=run.optim.optim,
         adapter=run.adapter.type,

@@ -166,7 +166,7 @@ class TrainingConfig(Strict):
     cuda_graph_warmup_steps: NotNegative | None = None
     """Steps before the recording."""
     fused_kernels: Literal["auto", "off"] | None = None
-    """Liger's fused kernels where they are installed and there is a GPU."""
+    """Liger's fused kernels where they are installed and there is a GPU; on a CPU LoRA's products, added in place."""
     dequantized_copy: Literal["auto", "always", "never"] | None = None
     """Unpack 4-bit weights once instead of at every step; auto: where memory allows."""
     on_oom: Literal["fit", "error"] | None = None

@@ -198,7 +198,8 @@ def _fused(f: Facts) -> Outcome:
     if f.run.compute.fused_kernels == "off":
         return applied("no fused kernels but PyTorch's")
     if f.run.compute.device == "cpu":
-        return not_used("Liger's kernels need a GPU")
+        fused = f.run.compute.fuses_lora and f.run.adapter.type in ("lora", "rslora")
+        return applied("LoRA's products are added in place") if fused else not_used("Liger's kernels need a GPU")
     return (
         applied("Liger's kernels are used")
         if has_package("liger_kernel")

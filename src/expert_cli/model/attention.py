@@ -1,6 +1,7 @@
 """Attention over documents that lie end to end in one row, without a mask of tokens x tokens.
 
-    documents   a loop over the documents, PyTorch's fused SDPA for each: any device; what a CPU does best
+    documents   a loop over the documents, PyTorch's fused SDPA for each: any device; short ones on a CPU go through
+                `short_documents` instead
     varlen      torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
 
 Both are registered with transformers as attention implementations. The borders reach them as keyword arguments under the
@@ -22,8 +23,10 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 
 from expert_cli.errors import ExpertError
+from expert_cli.model import short_documents
 
 _KNOWN: Any = WeakTensorKeyDictionary()
+_LAYOUTS: Any = WeakTensorKeyDictionary()
 NAMES = {"documents": "expert_documents", "varlen": "expert_varlen"}
 """Our back ends -> the names by which transformers knows them; others go by their own."""
 
@@ -81,8 +84,11 @@ def documents_attention(
 
     Returns [1, tokens, heads, head_dim]. Raises ExpertError for a call that this back end would answer wrongly.
     """
-    lengths = _lengths(_starts(settings))
-    window = settings.get("sliding_window")
+    starts, window = _starts(settings), settings.get("sliding_window")
+    lengths = _lengths(starts)
+    if short_documents.serves(query, lengths) and not (dropout or window):
+        scale = query.shape[3] ** -0.5 if scaling is None else scaling
+        return short_documents.attend(query, key, value, _layout(starts, query, key), scale), None
     grouped = query.shape[1] != key.shape[1]
     parts = []
     for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True):
@@ -139,6 +145,15 @@ def _lengths(starts: torch.Tensor) -> list[int]:
     if known is None:
         known = _KNOWN[starts] = [length for length in starts.diff().tolist() if length]
     return known
+
+
+def _layout(starts: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> short_documents.Layout:
+    """Return where the batch's tokens lie in padded buckets; worked out once for all layers of a form."""
+    form = (query.shape[1], key.shape[1])
+    known: dict[tuple[int, int], short_documents.Layout] = _LAYOUTS.setdefault(starts, {})
+    if form not in known:
+        known[form] = short_documents.layout(_lengths(starts), *form, query.dtype)
+    return known[form]
 
 
 def _starts(settings: dict[str, Any]) -> torch.Tensor:

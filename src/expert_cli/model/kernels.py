@@ -13,6 +13,7 @@ import torch
 from expert_cli.machine import Machine, has_package
 from expert_cli.model import attention
 from expert_cli.model.copies import copy_bytes, unpack
+from expert_cli.model.fused_lora import fuse
 from expert_cli.model.loss import can_skip_logits
 from expert_cli.model.quantise import DTYPES
 from expert_cli.runconfig import ComputeConfig, Layout, ModelConfig
@@ -95,18 +96,20 @@ def settle(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
 
 
 def foresee(plan: KernelPlan, model: Any, compute: ComputeConfig, *, copied: int, stored: int) -> KernelPlan:
-    """Return the plan as `settle` and `settle_loss` would leave it, for a model with adapter on the meta device.
+    """Return the plan as `settle` and `settle_adapter` would leave it, for a model with adapter on the meta device.
 
     copied: bytes that unpacked 4-bit weights would take (0: none are quantised); stored: bytes of the base model, which
     will be in memory by then.
     """
     if copied:
         plan = _with_copy(plan, copied, compute, _free_bytes(compute.device) - stored)
-    return settle_loss(_with_attention(plan, model.get_base_model()), model)
+    return settle_adapter(_with_attention(plan, model.get_base_model()), model, compute)
 
 
-def settle_loss(plan: KernelPlan, model: Any) -> KernelPlan:
-    """Return the plan with the way the loss of this model, adapter on, can be taken."""
+def settle_adapter(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+    """Return the plan with what the model with its adapter can take: LoRA layers are fused, the loss's way is chosen."""
+    if compute.fuses_lora and (count := fuse(model)):
+        plan = plan.with_line("fused", "lora", f"{count} LoRA products are added to their layers' outputs in place")
     reason = can_skip_logits(model)
     return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
@@ -126,7 +129,7 @@ def _attention(compute: ComputeConfig, machine: Machine) -> tuple[str, str]:
         return "eager", "as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square"
     if compute.device == "cpu":
         asked = "flash-attn needs a GPU; " if compute.attention == "flash" else ""
-        return "documents", f"{asked}each document by itself through PyTorch's SDPA, no mask, no padding"
+        return "documents", f"{asked}each document by itself, no mask of the row; short ones by batched matrix products"
     if compute.attention == "flash" and has_package("flash_attn") and compute.dtype != "fp32":
         return "flash_attention_2", "as asked; documents are told apart by their borders"
     missing = "flash-attn is not installed; " if compute.attention == "flash" else ""
@@ -163,9 +166,9 @@ def _fused_reason(compute: ComputeConfig, *, fused: bool) -> str:
         return "Liger's norms, rotary embeddings and activations"
     if compute.fused_kernels == "off":
         return "switched off"
-    return (
-        "needs a GPU" if compute.device == "cpu" else 'liger-kernel is not installed: pip install "expert-cli[kernels]"'
-    )
+    if compute.device == "cpu":
+        return "only plain LoRA in bf16 or fp16, not compiled, is fused on a CPU"
+    return 'liger-kernel is not installed: pip install "expert-cli[kernels]"'
 
 
 def _with_attention(plan: KernelPlan, model: Any) -> KernelPlan:

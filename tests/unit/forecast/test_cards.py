@@ -45,6 +45,7 @@ def judged(work: Work, batch_size: int, **changes: Any) -> dict[int, Card]:
         "checkpointing": "off",
         "attention": "varlen",
         "fused": False,
+        "fused_lora": False,
         "full_logits": False,
         "optim": "adamw_torch",
         "adapter": "lora",

@@ -14,6 +14,7 @@ from expert_cli.forecast.shape import linear_weights, meta_model, shape_of, stor
 from expert_cli.model import attention
 from expert_cli.model.adapter import attach
 from expert_cli.model.copies import copy_bytes
+from expert_cli.model.fused_lora import fuse
 from expert_cli.model.loss import CausalLoss
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import recompute
@@ -40,6 +41,7 @@ def setting(**changes: Any) -> Setting:
         "checkpointing": "off",
         "attention": "documents",
         "fused": False,
+        "fused_lora": False,
         "full_logits": False,
         "optim": "adamw_torch",
         "adapter": "lora",
@@ -109,6 +111,7 @@ def test_eight_bit_adam_keeps_as_many_bytes() -> None:
 
 KEPT: dict[str, tuple[AdapterConfig, dict[str, Any]]] = {
     "lora, mixed": (LORA, {}),
+    "lora, fused": (LORA, {"fused_lora": True}),
     "lora, fp32": (LORA, {"dtype": "fp32"}),
     "lora on q and v": (AdapterConfig("lora", 8, 16.0, 0.0, ("q_proj", "v_proj"), ()), {}),
     "lora with dropout": (AdapterConfig("lora", 8, 16.0, 0.1, ("all-linear",), ()), {"dropout": True}),
@@ -143,7 +146,10 @@ def kept(folder: Path, adapter: AdapterConfig, chosen: Setting) -> int:
     dtype = DTYPES[chosen.dtype]
     base = load_base(folder, quantization="none", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
     attention.use(base, "documents")
-    loss = CausalLoss(attach(base, adapter)).train()
+    model = attach(base, adapter)
+    if chosen.fused_lora:
+        fuse(model)
+    loss = CausalLoss(model).train()
     recompute(base, chosen.checkpointing, reentrant=False)
     weights = {tensor.untyped_storage().data_ptr() for tensor in (*loss.parameters(), *loss.buffers())}
     found: dict[int, tuple[int, torch.Tensor]] = {}

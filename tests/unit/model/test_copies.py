@@ -12,13 +12,14 @@ from bitsandbytes.nn import Linear4bit
 from expert_cli.data.batches import Collator
 from expert_cli.model.adapter import attach
 from expert_cli.model.copies import copy_bytes, unpack
+from expert_cli.model.fused_lora import fuse
 from expert_cli.model.loss import CausalLoss
 from expert_cli.model.quantise import load_base
 from expert_cli.runconfig import AdapterConfig, AdapterType
 
 
 def loss_and_gradients(
-    folder: Path, adapter: AdapterType, dtype: torch.dtype, *, copy: bool
+    folder: Path, adapter: AdapterType, dtype: torch.dtype, *, copy: bool, fused: bool
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     base = load_base(folder, quantization="int4", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
     packed = [m for m in base.modules() if isinstance(m, Linear4bit)]
@@ -29,6 +30,8 @@ def loss_and_gradients(
     torch.manual_seed(0)
     config = AdapterConfig(adapter, 4, 8.0, 0.0, ("all-linear",), ())
     model = attach(base, config)
+    if fused:
+        fuse(model)
     ids = torch.arange(5, 25)
     batch = Collator(0, "rows")([{"input_ids": ids, "labels": ids, "position_ids": torch.arange(20)}])
     batch.pop("real_tokens")
@@ -39,10 +42,14 @@ def loss_and_gradients(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("adapter", ["lora", "dora"])
-def test_loss_and_gradients_are_bitwise_the_same(tmp_path: Path, adapter: AdapterType, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("adapter", "fused"), [("lora", False), ("lora", True), ("dora", False)], ids=["lora", "lora, fused", "dora"]
+)
+def test_loss_and_gradients_are_bitwise_the_same(
+    tmp_path: Path, adapter: AdapterType, dtype: torch.dtype, *, fused: bool
+) -> None:
     folder = tiny.tiny_model_folder(tmp_path, dtype=torch.bfloat16)
-    packed_loss, packed = loss_and_gradients(folder, adapter, dtype, copy=False)
-    copied_loss, copied = loss_and_gradients(folder, adapter, dtype, copy=True)
+    packed_loss, packed = loss_and_gradients(folder, adapter, dtype, copy=False, fused=fused)
+    copied_loss, copied = loss_and_gradients(folder, adapter, dtype, copy=True, fused=fused)
     assert torch.equal(packed_loss, copied_loss)
     assert all(torch.equal(a, b) for a, b in zip(packed, copied, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
@@ -11,9 +12,10 @@ from bitsandbytes.nn import Linear4bit
 
 from expert_cli.machine import Gpu, Machine
 from expert_cli.model import kernels
-from expert_cli.model.kernels import kernel_plan, settle
+from expert_cli.model.adapter import attach
+from expert_cli.model.kernels import kernel_plan, settle, settle_adapter
 from expert_cli.model.quantise import load_base
-from expert_cli.runconfig import ComputeConfig, ModelConfig
+from expert_cli.runconfig import AdapterConfig, ComputeConfig, ModelConfig
 
 MODEL = ModelConfig("m", "", "int4", "", ())
 CPU = ComputeConfig("cpu", "bf16", False, "fused", "off", False, False, "inductor", "default", "auto", "auto", "fit")
@@ -74,6 +76,23 @@ def test_fused_kernels_need_a_gpu_and_the_package(
     assert kernel_plan(GPU, MODEL, H200).fused is fused
     assert kernel_plan(replace(GPU, fused_kernels="off"), MODEL, H200).fused is False
     assert kernel_plan(CPU, MODEL, HERE).fused is False
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "used"),
+    [
+        ({}, "lora", "lora"),
+        ({}, "dora", "off"),
+        ({"fused_kernels": "off"}, "lora", "off"),
+        ({"dtype": "fp32"}, "lora", "off"),
+        ({"torch_compile": True}, "lora", "off"),
+    ],
+)
+def test_plain_lora_is_fused_on_a_cpu(change: dict[str, Any], kind: Any, used: str) -> None:
+    model = attach(tiny.tiny_model(), AdapterConfig(kind, 4, 8.0, 0.0, ("all-linear",), ()))
+    compute = replace(CPU, **change)
+    plan = settle_adapter(kernel_plan(compute, MODEL, HERE), model, compute)
+    assert plan.lines["fused"].used == used
 
 
 COPIES = {
