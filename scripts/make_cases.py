@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from random import Random
 
@@ -25,12 +27,14 @@ import make_neo4j_data
 import make_sql_data
 import make_typescript_data
 from case_utilities import UTILITIES
-from dataset_files import Row, write_jsonl
+from dataset_files import Row, shape, write_jsonl
 from json_case import Case as JsonCase
 from json_domains import parse_domains as parse_objects
 from json_extraction import from_scene
 from neo4j_domains import graph_script, parse_graphs
+from sql_domain_table import TEXT as SQL_TEXT
 from sql_domains import Domain, parse_domains
+from sql_scene import create
 from typescript_case import Case as TypescriptCase
 from typescript_utilities import utility
 
@@ -39,7 +43,10 @@ SEED = 4711
 PAGE_BYTES = 512
 SQLITE_VERSION = slice(92, 100)  # of the header: which version of the library wrote the file, and when
 
-SQL_PER_DOMAIN, CYPHER_PER_DOMAIN = 18, 16
+QUERIES = 36  # of each category
+UNSEEN_SQL, UNSEEN_CYPHER = 18, 16  # of each domain
+QUERY_POOL = 150  # rows of each domain that the cases are chosen from
+SIDES = ("cases", "valid", "train")
 JSON_FAMILIES = ("generation", "repair", "extraction", "transformation", "schema")
 JSON_CASES = 30
 TYPESCRIPT_FAMILIES = {
@@ -68,12 +75,13 @@ class Cases:
         self.answers.append(answer)
 
 
-def database(context: str, domains: Iterable[Domain]) -> bytes:
-    """The context's tables with their rows as an SQLite file whose bytes do not tell what wrote it."""
+def database(domain: Domain) -> bytes:
+    """The domain's tables with their rows as an SQLite file whose bytes do not tell what wrote it."""
+    context = "; ".join(map(create, domain.tables.values()))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "made.sqlite"
         with closing(make_sql_data.context_database(context)) as filled, closing(sqlite3.connect(path)) as connection:
-            make_sql_data.fill(filled, list(domains))
+            make_sql_data.fill(filled, [domain])
             # Some builds of sqlite leave old bytes in free space and some do not; secure_delete clears it in all.
             connection.executescript(f"PRAGMA page_size = {PAGE_BYTES}; PRAGMA secure_delete = ON;")
             connection.executescript("\n".join(filled.iterdump()))
@@ -123,19 +131,47 @@ def cypher_category(query: str) -> str:
     return "2 relationships" if walked else "1 nodes"
 
 
-def sql_cases() -> Cases:
-    """A database for each case: it holds the tables of the prompt and nothing else."""
-    cases, domains = Cases(), parse_domains(case_worlds.SQL)
-    for domain in domains:
-        rows, _ = make_sql_data.make_rows([domain], SEED, SQL_PER_DOMAIN)
+def spread(rows: Iterable[Row], answer: str, category: Callable[[str], str]) -> list[Row]:
+    """One row of each shape of answer, up to QUERIES of each category."""
+    kept: dict[str, Row] = {}
+    counts = Counter[str]()
+    for row in rows:
+        query = str(row[answer])
+        if shape(query) not in kept and counts[category(query)] < QUERIES:
+            counts[category(query)] += 1
+            kept[shape(query)] = row
+    return list(kept.values())
+
+
+def in_turn(parts: Sequence[Sequence[Row]]) -> Iterator[Row]:
+    """The first row of every part, then the second of every part that has one, and so on."""
+    return (row for turn in zip_longest(*parts) for row in turn if row is not None)
+
+
+def _sql_cases(made: dict[str, list[Row]], domains: list[Domain]) -> Cases:
+    cases = Cases(files={f"data/{domain.name}.sqlite": database(domain) for domain in domains})
+    for name, rows in made.items():
         for number, row in enumerate(rows, 1):
-            name = f"{domain.name}-{number}"
-            path = f"data/{name}.sqlite"
-            cases.files[path] = database(row["context"], domains)
-            head = {"id": name, "category": sql_category(row["answer"]), "verifier": "sql"}
+            query = row["answer"]
+            head = {"id": f"{name}-{number}", "category": sql_category(query), "verifier": "sql"}
             prompt = {"prompt": row["question"], "input": row["context"]}
-            cases.add({**head, **prompt, "database": path, "expected": row["answer"]}, row["answer"])
+            cases.add({**head, **prompt, "database": f"data/{name}.sqlite", "expected": query}, query)
     return cases
+
+
+def sql_cases() -> Cases:
+    """Known databases: queries of shapes that no training row has."""
+    domains = parse_domains(SQL_TEXT)
+    parts = [make_sql_data.make_rows([domain], SEED, QUERY_POOL, ("cases",))[0] for domain in domains]
+    chosen = spread(in_turn(parts), "answer", sql_category)
+    made = {domain.name: [row for row in chosen if row in part] for domain, part in zip(domains, parts, strict=True)}
+    return _sql_cases(made, domains)
+
+
+def unseen_sql_cases() -> Cases:
+    """The same forms over databases that no training row speaks of."""
+    domains = parse_domains(case_worlds.SQL)
+    return _sql_cases({d.name: make_sql_data.make_rows([d], SEED, UNSEEN_SQL, SIDES)[0] for d in domains}, domains)
 
 
 def cypher_cases() -> Cases:
@@ -144,7 +180,7 @@ def cypher_cases() -> Cases:
     for domain in parse_graphs(case_worlds.GRAPHS):
         path = f"data/{domain.name}.cypher"
         cases.files[path] = (graph_script(domain).replace("), (", "),\n(") + ";\n").encode()
-        rows, _ = make_neo4j_data.make_rows([domain], SEED, CYPHER_PER_DOMAIN)
+        rows, _ = make_neo4j_data.make_rows([domain], SEED, UNSEEN_CYPHER)
         for number, row in enumerate(rows, 1):
             head = {"id": f"{domain.name}-{number}", "category": cypher_category(row["cypher"]), "verifier": "cypher"}
             prompt = {"prompt": row["question"], "input": row["schema"]}
@@ -205,21 +241,19 @@ def typescript_cases() -> Cases:
     return cases
 
 
-EXPERTS: dict[str, Callable[[], Cases]] = {
-    "expert-sql": sql_cases,
-    "expert-neo4j": cypher_cases,
-    "expert-json": json_cases,
-    "expert-typescript": typescript_cases,
+EXPERTS: dict[str, dict[str, Callable[[], Cases]]] = {
+    "expert-sql": {"cases": sql_cases, "unseen": unseen_sql_cases},
+    "expert-neo4j": {"cases": cypher_cases},
+    "expert-json": {"cases": json_cases},
+    "expert-typescript": {"cases": typescript_cases},
 }
 
 
-def write_cases(folder: Path, cases: Cases) -> None:
-    """Write cases.jsonl and its files; what data/ held before goes."""
-    for old in (folder / "data").glob("*"):
-        old.unlink()
-    write_jsonl(folder / "cases.jsonl", sorted(cases.rows, key=lambda row: str(row["category"])))
+def write_cases(folder: Path, name: str, cases: Cases) -> None:
+    """Write a file of cases and the files that they name."""
+    write_jsonl(folder / f"{name}.jsonl", sorted(cases.rows, key=lambda row: str(row["category"])))
     for path, content in cases.files.items():
-        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
 
 
@@ -228,12 +262,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT, help="the folder that holds the experts")
     output: Path = parser.parse_args().output
-    for name, make in EXPERTS.items():
-        cases = make()
-        write_cases(output / name / "tests", cases)
-        counts = Counter(str(row["category"]) for row in cases.rows)
-        kilobytes = sum(map(len, cases.files.values())) / 1000
-        print(f"{name}: {len(cases.rows)} cases, {len(cases.files)} files of {kilobytes:.0f} kB, {dict(counts)}")
+    for expert, makers in EXPERTS.items():
+        shutil.rmtree(output / expert / "tests" / "data", ignore_errors=True)
+        for name, make in makers.items():
+            cases = make()
+            write_cases(output / expert / "tests", name, cases)
+            counts = Counter(str(row["category"]) for row in cases.rows)
+            kilobytes = sum(map(len, cases.files.values())) / 1000
+            print(f"{expert} {name}: {len(cases.rows)}, {len(cases.files)} files of {kilobytes:.0f} kB, {dict(counts)}")
 
 
 if __name__ == "__main__":
