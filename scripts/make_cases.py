@@ -31,7 +31,8 @@ from dataset_files import Row, shape, write_jsonl
 from json_case import Case as JsonCase
 from json_domains import parse_domains as parse_objects
 from json_extraction import from_scene
-from neo4j_domains import graph_script, parse_graphs
+from neo4j_domain_table import TEXT as GRAPH_TEXT
+from neo4j_domains import GraphDomain, graph_script, parse_graphs
 from sql_domain_table import TEXT as SQL_TEXT
 from sql_domains import Domain, parse_domains
 from sql_scene import create
@@ -124,7 +125,9 @@ def sql_category(query: str) -> str:
 
 
 def cypher_category(query: str) -> str:
-    """How hard a query is, by the relationships it walks."""
+    """How hard a query is, by its parts and the relationships it walks."""
+    if re.search(r"(?<!STARTS )(?<!ENDS )\bWITH |\bEXISTS |\bUNION ", query):
+        return "4 several parts"
     walked = len(re.findall(r"-\[", query))
     if walked > 1 or re.search(r"\[\w*:\w+\*", query):
         return "3 paths"
@@ -174,18 +177,33 @@ def unseen_sql_cases() -> Cases:
     return _sql_cases({d.name: make_sql_data.make_rows([d], SEED, UNSEEN_SQL, SIDES)[0] for d in domains}, domains)
 
 
-def cypher_cases() -> Cases:
-    """A graph for each domain; a prompt shows a part of its schema."""
+def _cypher_cases(made: dict[str, list[Row]], domains: list[GraphDomain]) -> Cases:
     cases = Cases()
-    for domain in parse_graphs(case_worlds.GRAPHS):
+    for domain in domains:
         path = f"data/{domain.name}.cypher"
         cases.files[path] = (graph_script(domain).replace("), (", "),\n(") + ";\n").encode()
-        rows, _ = make_neo4j_data.make_rows([domain], SEED, UNSEEN_CYPHER)
-        for number, row in enumerate(rows, 1):
-            head = {"id": f"{domain.name}-{number}", "category": cypher_category(row["cypher"]), "verifier": "cypher"}
+        for number, row in enumerate(made[domain.name], 1):
+            query = row["cypher"]
+            head = {"id": f"{domain.name}-{number}", "category": cypher_category(query), "verifier": "cypher"}
             prompt = {"prompt": row["question"], "input": row["schema"]}
-            cases.add({**head, **prompt, "script": path, "expected": row["cypher"]}, row["cypher"])
+            cases.add({**head, **prompt, "script": path, "expected": query}, query)
     return cases
+
+
+def cypher_cases() -> Cases:
+    """Known graphs: queries of shapes that no training row has."""
+    domains = parse_graphs(GRAPH_TEXT)
+    parts = [make_neo4j_data.make_rows([domain], SEED, QUERY_POOL, ("cases",))[0] for domain in domains]
+    chosen = spread(in_turn(parts), "cypher", cypher_category)
+    made = {domain.name: [row for row in chosen if row in part] for domain, part in zip(domains, parts, strict=True)}
+    return _cypher_cases(made, domains)
+
+
+def unseen_cypher_cases() -> Cases:
+    """The same forms over graphs that no training row speaks of."""
+    domains = parse_graphs(case_worlds.GRAPHS)
+    made = {d.name: make_neo4j_data.make_rows([d], SEED, UNSEEN_CYPHER, SIDES)[0] for d in domains}
+    return _cypher_cases(made, domains)
 
 
 def _scene_cases(count: int) -> Iterator[JsonCase]:
@@ -243,7 +261,7 @@ def typescript_cases() -> Cases:
 
 EXPERTS: dict[str, dict[str, Callable[[], Cases]]] = {
     "expert-sql": {"cases": sql_cases, "unseen": unseen_sql_cases},
-    "expert-neo4j": {"cases": cypher_cases},
+    "expert-neo4j": {"cases": cypher_cases, "unseen": unseen_cypher_cases},
     "expert-json": {"cases": json_cases},
     "expert-typescript": {"cases": typescript_cases},
 }
