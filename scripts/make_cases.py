@@ -1,9 +1,16 @@
-"""Write experts/<name>/tests: cases.jsonl and, under data/, the small databases and graphs that its answers are run on.
+"""Write experts/<name>/tests: cases.jsonl, unseen.jsonl and, under data/, what their answers are run on.
 
-The makers of the training rows make the cases too, over worlds that no training row speaks of (case_worlds.py) and with
-other seeds: the same kinds of tasks and the same wording of prompts, other tables, graphs, objects and functions. Where a
-row does not speak of a world, its group (a chain of steps, a text) must be one that no training row comes from. Every
-answer passes the check that training rows pass. Categories are numbered from easy to hard.
+The makers of the training rows make the cases too, with other seeds: the same kinds of tasks and the same wording of
+prompts. Every answer passes the check that training rows pass. Categories are numbered from easy to hard.
+
+cases.jsonl of SQL and Cypher asks new questions about the databases and graphs of the training rows. Held out means: the
+hash of a query's shape, the query without its values, gives the query to the training rows, to the validation rows or to
+the cases. So every case has columns, conditions or parts that no training row has in this combination; none differs from
+a training row in names and numbers alone, and no two cases differ in these alone. unseen.jsonl asks about databases and
+graphs that no training row speaks of (case_worlds.py).
+
+Those of JSON and TypeScript are over worlds of case_worlds.py; where a row does not speak of a world, its group (a chain
+of steps, a text) must be one that no training row comes from.
 """
 
 from __future__ import annotations
@@ -14,7 +21,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -134,21 +141,18 @@ def cypher_category(query: str) -> str:
     return "2 relationships" if walked else "1 nodes"
 
 
-def spread(rows: Iterable[Row], answer: str, category: Callable[[str], str]) -> list[Row]:
-    """One row of each shape of answer, up to QUERIES of each category."""
-    kept: dict[str, Row] = {}
-    counts = Counter[str]()
-    for row in rows:
+def held_out(parts: dict[str, list[Row]], answer: str, category: Callable[[str], str]) -> dict[str, list[Row]]:
+    """Of the domains' rows in turn, one of each shape of answer, up to QUERIES of each category."""
+    kept: dict[str, list[Row]] = {name: [] for name in parts}
+    shapes, counts = set[str](), Counter[str]()
+    turns = zip_longest(*([(name, row) for row in rows] for name, rows in parts.items()))
+    for name, row in (one for turn in turns for one in turn if one):
         query = str(row[answer])
-        if shape(query) not in kept and counts[category(query)] < QUERIES:
+        if shape(query) not in shapes and counts[category(query)] < QUERIES:
+            shapes.add(shape(query))
             counts[category(query)] += 1
-            kept[shape(query)] = row
-    return list(kept.values())
-
-
-def in_turn(parts: Sequence[Sequence[Row]]) -> Iterator[Row]:
-    """The first row of every part, then the second of every part that has one, and so on."""
-    return (row for turn in zip_longest(*parts) for row in turn if row is not None)
+            kept[name].append(row)
+    return kept
 
 
 def _sql_cases(made: dict[str, list[Row]], domains: list[Domain]) -> Cases:
@@ -165,10 +169,8 @@ def _sql_cases(made: dict[str, list[Row]], domains: list[Domain]) -> Cases:
 def sql_cases() -> Cases:
     """Known databases: queries of shapes that no training row has."""
     domains = parse_domains(SQL_TEXT)
-    parts = [make_sql_data.make_rows([domain], SEED, QUERY_POOL, ("cases",))[0] for domain in domains]
-    chosen = spread(in_turn(parts), "answer", sql_category)
-    made = {domain.name: [row for row in chosen if row in part] for domain, part in zip(domains, parts, strict=True)}
-    return _sql_cases(made, domains)
+    parts = {d.name: make_sql_data.make_rows([d], SEED, QUERY_POOL, ("cases",))[0] for d in domains}
+    return _sql_cases(held_out(parts, "answer", sql_category), domains)
 
 
 def unseen_sql_cases() -> Cases:
@@ -193,10 +195,8 @@ def _cypher_cases(made: dict[str, list[Row]], domains: list[GraphDomain]) -> Cas
 def cypher_cases() -> Cases:
     """Known graphs: queries of shapes that no training row has."""
     domains = parse_graphs(GRAPH_TEXT)
-    parts = [make_neo4j_data.make_rows([domain], SEED, QUERY_POOL, ("cases",))[0] for domain in domains]
-    chosen = spread(in_turn(parts), "cypher", cypher_category)
-    made = {domain.name: [row for row in chosen if row in part] for domain, part in zip(domains, parts, strict=True)}
-    return _cypher_cases(made, domains)
+    parts = {d.name: make_neo4j_data.make_rows([d], SEED, QUERY_POOL, ("cases",))[0] for d in domains}
+    return _cypher_cases(held_out(parts, "cypher", cypher_category), domains)
 
 
 def unseen_cypher_cases() -> Cases:

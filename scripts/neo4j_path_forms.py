@@ -47,7 +47,9 @@ def chain_count(s: GraphScene) -> Pair:
     grouped = f"{path} RETURN {s.prop(two.far, two.f)}, count(DISTINCT {one.n})"
     words = f"{one.near.plural} {one.words} {one.far.plural} {two.words}"
     if s.rng.random() < 0.4:
-        question = s.say("Find the {e} with the most distinct {w} that {e}, with the number.", e=two.far.singular, w=words)
+        question = s.say(
+            "Find the {e} with the most distinct {w} that {e}, with the number.", e=two.far.singular, w=words
+        )
         return question, f"{grouped} AS value ORDER BY value DESC LIMIT 1"
     return s.ask("the number of distinct {w} each {e}", e=two.far.singular, w=words), grouped
 
@@ -116,7 +118,10 @@ def mutual(s: GraphScene) -> Pair:
         return question, f"MATCH {s.node(label, v[0], name)}{tail}{where} RETURN DISTINCT {last}"
     question = s.ask("each {e} with who comes next and the {n} after next along {t}", n=noun, t=link.type,
                      e=label.singular)  # fmt: skip
-    return question, f"MATCH {s.node(label, v[0])}{tail}{where} RETURN {s.prop(label, v[0])}, {s.prop(label, v[1])}, {last}"
+    return (
+        question,
+        f"MATCH {s.node(label, v[0])}{tail}{where} RETURN {s.prop(label, v[0])}, {s.prop(label, v[1])}, {last}",
+    )
 
 
 def either(s: GraphScene) -> Pair:

@@ -60,7 +60,11 @@ class GraphScene:
     def node(self, label: Label, variable: str = "", named: str = "") -> str:
         """`(m:Movie {title: 'X'})`."""
         self.used.add(label.name)
-        return f"({variable}:{label.name} {{{label.columns[0].name}: '{named}'}})" if named else f"({variable}:{label.name})"
+        return (
+            f"({variable}:{label.name} {{{label.columns[0].name}: '{named}'}})"
+            if named
+            else f"({variable}:{label.name})"
+        )
 
     def prop(self, label: Label, variable: str, column: Column | None = None) -> str:
         """`m.title`; without a column the property a node is called by."""

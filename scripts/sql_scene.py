@@ -15,6 +15,7 @@ from filters import Filter, make_filter, noun_phrase
 from sql_domains import Domain, Reference, Table, domain_data
 from wording import LIST_LEADS, ask, say, series, several
 
+
 class SkipFormError(Exception):
     """The form does not fit this domain or draw."""
 
