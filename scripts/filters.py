@@ -72,10 +72,10 @@ def category_filter(column: Column, values: list[Value], rng: random.Random) -> 
     one, two = pretty(values[0], rng), pretty(values[1], rng)
     label = column.label
     kind = rng.random()
-    if kind < 0.15:
+    if kind < 0.2:
         words = rng.choice(["whose {0} is {1} or {2}", "with {0} {1} or {2}"])
         return Filter(column, "IN", tuple(values[:2]), words.format(label, one, two))
-    if kind < 0.3:
+    if kind < 0.35:
         words = rng.choice(["whose {0} is not {1}", "with {a} other than {1}"])
         return Filter(column, "<>", (values[0],), words.format(label, one, a=article(label)))
     if column.kind == "adj" and rng.random() < 0.7:

@@ -46,6 +46,7 @@ FORMS = (*neo4j_node_forms.FORMS, *neo4j_link_forms.FORMS, *neo4j_path_forms.FOR
 Form = Callable[[GraphScene], tuple[str, str]]
 Result = list[tuple[Any, ...]]
 TRIES = 12  # for one row of one form
+WORDINGS = 4  # how often a query may be asked for
 TURNS = 3  # how many turns may fail, as a multiple of the rows wanted
 
 # One wrong reading each: a query whose result survives it would not show the mistake.
@@ -203,7 +204,7 @@ def make_rows(
     refused: Counter[str] = Counter()
     for domain in domains:
         rng = random.Random(f"{seed} {domain.name}")
-        seen: set[str] = set()
+        seen: Counter[str] = Counter()
         made: list[Row] = []
         for form in islice(cycle(rng.sample(FORMS, len(FORMS))), per_domain * TURNS):
             if len(made) == per_domain:
@@ -213,9 +214,10 @@ def make_rows(
                 if row is None:
                     continue
                 question, cypher = row["question"].lower(), row["cypher"]
-                reason = "asked before" if question in seen or cypher in seen else verify(row, domains)
+                again = question in seen or seen[cypher] == WORDINGS
+                reason = "asked before" if again else verify(row, domains)
                 if not reason:
-                    seen |= {question, cypher}
+                    seen.update((question, cypher))
                     made.append(row)
                     break
                 refused[reason] += 1

@@ -39,6 +39,7 @@ FORMS = (*sql_single_forms.FORMS, *sql_group_forms.FORMS, *sql_join_forms.FORMS,
 Form = Callable[[Scene], tuple[str, str]]
 Result = list[tuple[Any, ...]]
 TRIES = 12  # for one row of one form
+WORDINGS = 4  # how often a query may be asked for
 TURNS = 3  # how many turns may fail, as a multiple of the rows wanted
 
 # One wrong reading each: a query whose result survives it would not show the mistake.
@@ -185,7 +186,7 @@ def make_rows(
     refused: Counter[str] = Counter()
     for domain in domains:
         rng = random.Random(f"{seed} {domain.name}")
-        seen: set[str] = set()
+        seen: Counter[str] = Counter()
         made: list[Row] = []
         for form in islice(cycle(rng.sample(FORMS, len(FORMS))), per_domain * TURNS):
             if len(made) == per_domain:
@@ -195,9 +196,10 @@ def make_rows(
                 if row is None:
                     continue
                 question, answer = row["question"].lower(), row["answer"]
-                reason = "asked before" if question in seen or answer in seen else verify(row, domains)
+                again = question in seen or seen[answer] == WORDINGS
+                reason = "asked before" if again else verify(row, domains)
                 if not reason:
-                    seen |= {question, answer}
+                    seen.update((question, answer))
                     made.append(row)
                     break
                 refused[reason] += 1

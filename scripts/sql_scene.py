@@ -60,14 +60,14 @@ class Scene:
         return [row[column.name] for row in self.data[table.plural]]
 
     def filters(self, table: Table, count: int, but: Sequence[Column] = ()) -> list[Filter]:
-        """`count` filters on different columns."""
+        """`count` filters on different columns, those that are said ahead of the noun first."""
         columns = [column for column in table.columns if column not in but]
         self.rng.shuffle(columns)
         made = [make_filter(column, self.values(table, column), self.rng) for column in columns]
         found = [one for one in made if one is not None][:count]
         if len(found) < count:
             raise SkipFormError
-        return found
+        return sorted(found, key=lambda f: not f.before)
 
     def where(self, filters: Sequence[Filter], table: str = "", joiner: str = "AND") -> str:
         """The filters as one SQL condition, the columns with their table's name where it is given."""
