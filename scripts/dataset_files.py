@@ -11,6 +11,12 @@ from typing import Any
 Row = Mapping[str, Any]
 
 
+def side_of(group: str, cases: float = 0.15, valid: float = 0.06) -> str:
+    """The side that the hash of a group's text puts it on: test cases, valid or train; the shares are of all groups."""
+    share = int.from_bytes(hashlib.sha256(group.encode()).digest()[:8], "big") / 2**64
+    return "cases" if share < cases else "valid" if share < cases + valid else "train"
+
+
 def split_by_group(
     rows: Iterable[Row], group: Callable[[Row], str], held_out_share: float = 0.1
 ) -> tuple[list[Row], list[Row]]:

@@ -9,11 +9,13 @@ answer passes the check that training rows pass. Categories are numbered from ea
 from __future__ import annotations
 
 import argparse
+import json
 import re
+import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +30,8 @@ from case_utilities import UTILITIES
 from dataset_files import Row, write_jsonl
 from json_case import Case as JsonCase
 from json_domains import parse_domains as parse_objects
-from json_extraction import from_scene
+from json_extraction import SCENE_LIST, from_scene
+from make_json_data import on_side
 from neo4j_domains import graph_script, parse_graphs
 from sql_domains import Domain, parse_domains
 from typescript_case import Case as TypescriptCase
@@ -62,6 +65,15 @@ class Cases:
     answers: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
 
+    def without(self, ids: Collection[str], most: int) -> Cases:
+        """The first `most` cases of each category that have none of these ids; the files stay."""
+        kept, count = Cases(files=self.files), Counter[str]()
+        for row, answer in zip(self.rows, self.answers, strict=True):
+            if row["id"] not in ids and count[str(row["category"])] < most:
+                count[str(row["category"])] += 1
+                kept.add(row, answer)
+        return kept
+
     def add(self, row: Row, answer: str) -> None:
         """Add one case, an empty input left out."""
         self.rows.append({key: value for key, value in row.items() if key != "input" or value})
@@ -86,8 +98,16 @@ def _plain(*texts: str) -> str:
     return " ".join("\n".join(texts).lower().split())
 
 
-def overlaps(cases: Cases, rows: Iterable[Row]) -> list[str]:
-    """Say which cases have a prompt, or an answer for the same input, that stands in the rows, case and spaces aside.
+def _plain_answer(answer: str) -> str:
+    """An answer with its layout aside, and where it is JSON also the order of its keys."""
+    try:
+        return json.dumps(json.loads(answer), sort_keys=True)
+    except ValueError:
+        return _plain(answer)
+
+
+def overlaps(cases: Cases, rows: Iterable[Row]) -> dict[str, str]:
+    """The cases, by id, whose prompt or whose answer stands in the rows, layout and case of letters aside, and which.
 
     Every row's columns are instruction, input (none for TypeScript) and answer, in this order.
     """
@@ -95,14 +115,13 @@ def overlaps(cases: Cases, rows: Iterable[Row]) -> list[str]:
     for row in rows:
         instruction, *between, answer = [str(value) for key, value in row.items() if key != "test"]
         prompts.add(_plain(instruction, *between))
-        answers.add(_plain(*between, answer))
-    found = []
+        answers.add(_plain_answer(answer))
+    found = {}
     for case, answer in zip(cases.rows, cases.answers, strict=True):
-        given = str(case.get("input", ""))
-        if _plain(str(case["prompt"]), given) in prompts:
-            found.append(f"{case['id']}: its prompt")
-        if _plain(given, answer) in answers:
-            found.append(f"{case['id']}: its answer for this input")
+        if _plain_answer(answer) in answers:
+            found[str(case["id"])] = "its answer"
+        if _plain(str(case["prompt"]), str(case.get("input", ""))) in prompts:
+            found[str(case["id"])] = "its prompt"
     return found
 
 
@@ -160,29 +179,33 @@ def _scene_cases(count: int) -> Iterator[JsonCase]:
     return (case for case in made if make_json_data.verify(case) is None)
 
 
-def _json_family(family: str, known: list[JsonCase]) -> list[JsonCase]:
-    """The cases of one family, of the domains and scenes in turn, each prompt once, nothing that is known."""
-    groups, answers = {case.group for case in known}, {_plain(case.input, case.output) for case in known}
-    domains = parse_objects(case_worlds.OBJECTS)
-    made = make_json_data.make(family, domains, 4 * JSON_CASES, SEED, Counter())
-    fresh = [case for case in made if case.group not in groups and _plain(case.input, case.output) not in answers]
-    if family == "extraction":
-        scenes = list(_scene_cases(JSON_CASES))[: JSON_CASES // 2]
-        fresh = [*fresh[: JSON_CASES - len(scenes)], *scenes]
-    once = {(case.instruction, case.input): case for case in fresh}
-    return list(once.values())[:JSON_CASES]
-
-
-def json_cases() -> Cases:
-    """The answer's values are compared, not its layout, which the prompts ask for as training prompts do."""
-    cases, known = Cases(), make_json_data.build()[1]
+def _json_cases(made: dict[str, list[JsonCase]]) -> Cases:
+    """Some cases of every family that read like no training row; values are compared, not their layout."""
+    cases, built = Cases(), make_json_data.build()[0]
     for place, family in enumerate(JSON_FAMILIES, 1):
-        for number, case in enumerate(_json_family(family, known), 1):
+        for number, case in enumerate(made[family], 1):
             head = {"id": f"{family}-{number}", "category": f"{place} {family}", "verifier": "json"}
             prompt = {"prompt": case.instruction, "input": case.input}
             value = {"schema": case.schema, "expected": make_json_data.parse(case.output), "rule": "exact"}
             cases.add({**head, **prompt, **value}, case.output)
-    return cases
+    rows = [case.row() for known in built.values() for side in ("train", "valid") for case in on_side(known, side)]
+    return cases.without(overlaps(cases, rows), JSON_CASES)
+
+
+def json_cases() -> Cases:
+    """Known worlds: the groups that no training row comes from."""
+    return _json_cases({family: on_side(made, "cases") for family, made in make_json_data.build()[0].items()})
+
+
+def unseen_json_cases() -> Cases:
+    """The same forms over objects and scenes that no training row speaks of."""
+    domains = parse_objects(case_worlds.OBJECTS)
+    made = {family: make_json_data.make(family, domains, 4 * JSON_CASES, SEED, Counter()) for family in JSON_FAMILIES}
+    known = {scene[:20] for scene in SCENE_LIST}
+    own = [case for case in made["extraction"] if case.group.partition(" | ")[0] not in known]
+    scenes = list(_scene_cases(JSON_CASES))[: JSON_CASES // 2]
+    made["extraction"] = [*own[: JSON_CASES - len(scenes)], *scenes]
+    return _json_cases(made)
 
 
 def _typescript_family(family: str, count: int, groups: set[str]) -> list[TypescriptCase]:
@@ -205,21 +228,19 @@ def typescript_cases() -> Cases:
     return cases
 
 
-EXPERTS: dict[str, Callable[[], Cases]] = {
-    "expert-sql": sql_cases,
-    "expert-neo4j": cypher_cases,
-    "expert-json": json_cases,
-    "expert-typescript": typescript_cases,
+EXPERTS: dict[str, dict[str, Callable[[], Cases]]] = {
+    "expert-sql": {"cases": sql_cases},
+    "expert-neo4j": {"cases": cypher_cases},
+    "expert-json": {"cases": json_cases, "unseen": unseen_json_cases},
+    "expert-typescript": {"cases": typescript_cases},
 }
 
 
-def write_cases(folder: Path, cases: Cases) -> None:
-    """Write cases.jsonl and its files; what data/ held before goes."""
-    for old in (folder / "data").glob("*"):
-        old.unlink()
-    write_jsonl(folder / "cases.jsonl", sorted(cases.rows, key=lambda row: str(row["category"])))
+def write_cases(folder: Path, name: str, cases: Cases) -> None:
+    """Write a file of cases and the files that they name."""
+    write_jsonl(folder / f"{name}.jsonl", sorted(cases.rows, key=lambda row: str(row["category"])))
     for path, content in cases.files.items():
-        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
 
 
@@ -228,12 +249,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT, help="the folder that holds the experts")
     output: Path = parser.parse_args().output
-    for name, make in EXPERTS.items():
-        cases = make()
-        write_cases(output / name / "tests", cases)
-        counts = Counter(str(row["category"]) for row in cases.rows)
-        kilobytes = sum(map(len, cases.files.values())) / 1000
-        print(f"{name}: {len(cases.rows)} cases, {len(cases.files)} files of {kilobytes:.0f} kB, {dict(counts)}")
+    for expert, makers in EXPERTS.items():
+        shutil.rmtree(output / expert / "tests" / "data", ignore_errors=True)
+        for name, make in makers.items():
+            cases = make()
+            write_cases(output / expert / "tests", name, cases)
+            counts = Counter(str(row["category"]) for row in cases.rows)
+            kilobytes = sum(map(len, cases.files.values())) / 1000
+            print(f"{expert} {name}: {len(cases.rows)}, {len(cases.files)} files of {kilobytes:.0f} kB, {dict(counts)}")
 
 
 if __name__ == "__main__":

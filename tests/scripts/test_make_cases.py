@@ -27,7 +27,8 @@ from sql_domain_table import TEXT as SQL_TEXT
 from sql_domains import parse_domains
 from typescript_check import compiler, failures, parses
 
-every_expert = pytest.mark.parametrize("name", EXPERTS)
+FILES = [(name, file) for name, makers in EXPERTS.items() for file in makers]
+every_file = pytest.mark.parametrize(("name", "file"), FILES)
 PACKAGE = compiler(fetch=False)
 KEYS = {
     "expert-sql": {"id", "category", "verifier", "prompt", "input", "database", "expected"},
@@ -38,16 +39,16 @@ KEYS = {
 
 
 @cache
-def made(name: str) -> Cases:
-    return EXPERTS[name]()
+def made(name: str, file: str = "cases") -> Cases:
+    return EXPERTS[name][file]()
 
 
 def folder(name: str) -> Path:
     return make_cases.OUTPUT / name / "tests"
 
 
-def committed(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder(name) / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+def committed(name: str, file: str = "cases") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder(name) / f"{file}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def training_rows(name: str) -> list[dict[str, str]]:
@@ -59,17 +60,18 @@ def unix(content: bytes) -> bytes:
     return content if content.startswith(b"SQLite") else content.replace(b"\r\n", b"\n")
 
 
-@every_expert
+@pytest.mark.parametrize("name", EXPERTS)
 def test_the_committed_files_are_those_the_script_writes(name: str, tmp_path: Path) -> None:
-    make_cases.write_cases(tmp_path, made(name))
+    for file in EXPERTS[name]:
+        make_cases.write_cases(tmp_path, file, made(name, file))
     files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     there = {p.relative_to(folder(name)): unix(p.read_bytes()) for p in folder(name).rglob("*") if p.is_file()}
     assert there == files
 
 
-@every_expert
-def test_cases_are_many_unique_and_go_from_easy_to_hard(name: str) -> None:
-    rows = committed(name)
+@every_file
+def test_cases_are_many_unique_and_go_from_easy_to_hard(name: str, file: str) -> None:
+    rows = committed(name, file)
     assert len(rows) >= 120
     assert len({row["id"] for row in rows}) == len(rows)
     assert len({(row["prompt"], row.get("input")) for row in rows}) == len(rows)
@@ -83,21 +85,28 @@ def test_the_files_are_small() -> None:
     assert sum(path.stat().st_size for name in EXPERTS for path in folder(name).rglob("*")) < 1_000_000
 
 
-@every_expert
-def test_no_prompt_and_no_answer_stands_in_the_training_or_validation_rows(name: str) -> None:
+@every_file
+def test_no_prompt_and_no_answer_stands_in_the_training_or_validation_rows(name: str, file: str) -> None:
     assert len(training_rows(name)) > 1500
-    assert overlaps(made(name), training_rows(name)) == []
+    assert overlaps(made(name, file), training_rows(name)) == {}
 
 
-def test_an_overlap_is_found_whatever_its_case_and_spaces() -> None:
+def test_an_overlap_is_found_whatever_its_layout() -> None:
     cases = Cases()
     cases.add({"id": "a", "prompt": "How many cats are there?", "input": "CREATE TABLE cats (id INT)"}, "SELECT 1")
-    row = {"question": "Who?", "context": "create table  cats (id INT)", "answer": "select 1 "}
-    assert overlaps(cases, [row]) == ["a: its answer for this input"]
+    row = {"question": "Who?", "context": "CREATE TABLE dogs (id INT)", "answer": "select  1 "}
+    assert overlaps(cases, [row]) == {"a": "its answer"}
     row = {"question": "how many  CATS are there?", "context": "CREATE TABLE cats (id INT)", "answer": "SELECT 2"}
-    assert overlaps(cases, [row]) == ["a: its prompt"]
-    row = {"question": "Who?", "context": "CREATE TABLE dogs (id INT)", "answer": "SELECT 1"}
-    assert overlaps(cases, [row]) == []
+    assert overlaps(cases, [row]) == {"a": "its prompt"}
+    row = {"question": "How many cats are there?", "context": "CREATE TABLE dogs (id INT)", "answer": "SELECT 2"}
+    assert overlaps(cases, [row]) == {}
+
+
+def test_the_order_of_keys_hides_no_overlap() -> None:
+    cases = Cases()
+    cases.add({"id": "a", "prompt": "Write b and a."}, '{"b": 1, "a": [2, 3]}')
+    assert overlaps(cases, [{"instruction": "?", "input": "", "output": '{"a":[2,3],"b":1}'}]) == {"a": "its answer"}
+    assert overlaps(cases, [{"instruction": "?", "input": "", "output": '{"a":[3,2],"b":1}'}]) == {}
 
 
 def test_the_worlds_are_not_those_of_the_training_rows() -> None:
@@ -137,8 +146,9 @@ def test_the_answers_of_cypher_run_on_the_committed_graphs() -> None:
             assert found not in wrong, query
 
 
-def test_the_answers_of_json_fit_their_schemas() -> None:
-    for row, answer in zip(made("expert-json").rows, made("expert-json").answers, strict=True):
+@pytest.mark.parametrize("file", EXPERTS["expert-json"])
+def test_the_answers_of_json_fit_their_schemas(file: str) -> None:
+    for row, answer in zip(made("expert-json", file).rows, made("expert-json", file).answers, strict=True):
         assert jsonschema_rs.is_valid(row["schema"], row["expected"]), row["id"]
         assert json.loads(answer) == row["expected"]
         assert row["rule"] == "exact"
