@@ -10,7 +10,11 @@ from json_domain_table import SCENES
 from json_domains import Domain, Field, Json, Schema, draw, key_of, long_date, object_schema, parse_field
 
 SCENE_LIST = [scene.replace("\n", " ") for scene in SCENES.strip().split("\n\n")]
-ASKS = ["Extract {keys} from the text.", "Read the text and give {keys} as a JSON object.", "Fill {keys} from the text."]
+ASKS = [
+    "Extract {keys} from the text.",
+    "Read the text and give {keys} as a JSON object.",
+    "Fill {keys} from the text.",
+]
 LINKS = ["The {w} is {v}.", "{W}: {v}."]
 ABSENT = ["photo", "fax", "nickname", "coupon"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from json_case import Case, group_of, listed, some_fields, write
-from json_domains import Domain, Json, Schema, draw, key_of, object_schema
+from json_domains import Domain, Json, Schema, draw, object_schema
 
 Object = dict[str, Json]
 
@@ -38,9 +38,7 @@ def _pick(value: Object, schema: Schema, rng: Random) -> Step:
 
 def _rename(value: Object, schema: Schema, rng: Random) -> Step:
     olds = rng.sample(list(value), rng.randint(1, min(2, len(value))))
-    news = dict(
-        zip(olds, rng.sample(["id", "label", "info", "main", "ref"], len(olds)), strict=True)
-    )
+    news = dict(zip(olds, rng.sample(["id", "label", "info", "main", "ref"], len(olds)), strict=True))
     told = listed([f"`{old}` to `{new}`" for old, new in news.items()])
     renamed = {news.get(key, key): item for key, item in value.items()}
     parts = {news.get(key, key): part for key, part in schema["properties"].items()}
@@ -58,7 +56,12 @@ def _flatten(value: Object, schema: Schema, rng: Random) -> Step:
             flat[path] = leaf
             parts[path] = schema["properties"][key]["properties"][sub] if sub else schema["properties"][key]
     back = all((value[path] if path in value else _at(value, path, mark)) == leaf for path, leaf in flat.items())
-    return Step(f"Flatten it, key parts joined with {name}", flat, object_schema(parts), back and not any(isinstance(item, dict) for item in flat.values()))
+    return Step(
+        f"Flatten it, key parts joined with {name}",
+        flat,
+        object_schema(parts),
+        back and not any(isinstance(item, dict) for item in flat.values()),
+    )
 
 
 def _at(value: Object, path: str, mark: str) -> Json:
@@ -80,7 +83,12 @@ def _gather(value: Object, schema: Schema, rng: Random) -> Step:
     moved = {**rest, home: {key: value[key] for key in keys}}
     parts = schema["properties"]
     shape = object_schema({**{key: parts[key] for key in rest}, home: object_schema({key: parts[key] for key in keys})})
-    return Step(f"Move {named(keys)} into a nested object `{home}` at the end", moved, shape, {**moved, **moved[home]} == {**value, home: moved[home]})
+    return Step(
+        f"Move {named(keys)} into a nested object `{home}` at the end",
+        moved,
+        shape,
+        {**moved, **moved[home]} == {**value, home: moved[home]},
+    )
 
 
 def _entries(value: Object, schema: Schema, _: Random) -> Step:
@@ -92,7 +100,12 @@ def _entries(value: Object, schema: Schema, _: Random) -> Step:
         "maxItems": len(value),
         "items": object_schema({a: {"enum": list(schema["properties"])}, b: {}}),
     }
-    return Step(f"List the entries as an array of objects with `{a}` and `{b}`", pairs, whole, {pair[a]: pair[b] for pair in pairs} == value)
+    return Step(
+        f"List the entries as an array of objects with `{a}` and `{b}`",
+        pairs,
+        whole,
+        {pair[a]: pair[b] for pair in pairs} == value,
+    )
 
 
 def _nulls(value: Object, schema: Schema, _: Random) -> Step:
@@ -116,7 +129,10 @@ def _set(value: Object, schema: Schema, rng: Random) -> Step:
     changed = {**value, new: item}
     parts = {**schema["properties"], new: {"const": item}}
     return Step(
-        f"Set `{new}` to {write(item)}", changed, object_schema(parts), {**changed, **{k: v for k, v in value.items() if k != new}} == changed
+        f"Set `{new}` to {write(item)}",
+        changed,
+        object_schema(parts),
+        {**changed, **{k: v for k, v in value.items() if k != new}} == changed,
     )
 
 

@@ -1,9 +1,13 @@
-"""Write experts/<name>/tests: cases.jsonl and, under data/, the small databases and graphs that its answers are run on.
+"""Write experts/<name>/tests: cases.jsonl, unseen.jsonl and, under data/, the files that their answers are run on.
 
-The makers of the training rows make the cases too, over worlds that no training row speaks of (case_worlds.py) and with
-other seeds: the same kinds of tasks and the same wording of prompts, other tables, graphs, objects and functions. Where a
-row does not speak of a world, its group (a chain of steps, a text) must be one that no training row comes from. Every
-answer passes the check that training rows pass. Categories are numbered from easy to hard.
+cases.jsonl asks about the worlds of the training rows (tables, graphs, objects), unseen.jsonl about others
+(case_worlds.py). Both come from the makers of the training rows and every answer passes the check that those pass.
+
+Held out means: every row belongs to a group, the combination of a form of task with a world, the columns, keys or steps
+it names and the kinds of conditions in it; a hash puts the group wholly into train, valid or cases. Values are drawn
+again for every row. Then a case goes whose question, or whose answer with its layout aside, stands in train or valid.
+So a case combines known parts anew and is no training row with another literal; the least new are TypeScript's classes
+and async functions, a known task with another noun or option. Categories are numbered from easy to hard.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +30,7 @@ import make_json_data
 import make_neo4j_data
 import make_sql_data
 import make_typescript_data
-from case_utilities import UTILITIES
-from dataset_files import Row, write_jsonl
+from dataset_files import Row, side_of, write_jsonl
 from json_case import Case as JsonCase
 from json_domains import parse_domains as parse_objects
 from json_extraction import SCENE_LIST, from_scene
@@ -35,7 +38,6 @@ from make_json_data import on_side
 from neo4j_domains import graph_script, parse_graphs
 from sql_domains import Domain, parse_domains
 from typescript_case import Case as TypescriptCase
-from typescript_utilities import utility
 
 OUTPUT = Path(__file__).resolve().parents[1] / "experts"
 SEED = 4711
@@ -45,15 +47,14 @@ SQLITE_VERSION = slice(92, 100)  # of the header: which version of the library w
 SQL_PER_DOMAIN, CYPHER_PER_DOMAIN = 18, 16
 JSON_FAMILIES = ("generation", "repair", "extraction", "transformation", "schema")
 JSON_CASES = 30
-TYPESCRIPT_FAMILIES = {
-    "records": 22,
-    "record tools": 28,
-    "types": 16,
+TYPESCRIPT_CASES = {
+    "records": 30,
+    "record tools": 30,
+    "types": 18,
     "unions": 10,
     "classes": 12,
-    "async": 12,
-    "pipelines": 30,
-    "utilities": 12,
+    "async": 10,
+    "pipelines": 40,
 }
 
 
@@ -65,12 +66,13 @@ class Cases:
     answers: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
 
-    def without(self, ids: Collection[str], most: int) -> Cases:
-        """The first `most` cases of each category that have none of these ids; the files stay."""
+    def without(self, ids: Collection[str], most: Mapping[str, int]) -> Cases:
+        """The first cases of each category, as many as `most` says, that have none of these ids; the files stay."""
         kept, count = Cases(files=self.files), Counter[str]()
         for row, answer in zip(self.rows, self.answers, strict=True):
-            if row["id"] not in ids and count[str(row["category"])] < most:
-                count[str(row["category"])] += 1
+            category = str(row["category"])
+            if row["id"] not in ids and count[category] < most[category]:
+                count[category] += 1
                 kept.add(row, answer)
         return kept
 
@@ -189,7 +191,8 @@ def _json_cases(made: dict[str, list[JsonCase]]) -> Cases:
             value = {"schema": case.schema, "expected": make_json_data.parse(case.output), "rule": "exact"}
             cases.add({**head, **prompt, **value}, case.output)
     rows = [case.row() for known in built.values() for side in ("train", "valid") for case in on_side(known, side)]
-    return cases.without(overlaps(cases, rows), JSON_CASES)
+    most = {f"{place} {family}": JSON_CASES for place, family in enumerate(JSON_FAMILIES, 1)}
+    return cases.without(overlaps(cases, rows), most)
 
 
 def json_cases() -> Cases:
@@ -208,31 +211,41 @@ def unseen_json_cases() -> Cases:
     return _json_cases(made)
 
 
-def _typescript_family(family: str, count: int, groups: set[str]) -> list[TypescriptCase]:
-    """The cases of one family; each small function is asked for once."""
-    if family == "utilities":
-        rng = Random(SEED)
-        return [utility([tool], rng) for tool in UTILITIES][:count]
-    made = make_typescript_data.make(family, parse_objects(case_worlds.OBJECTS), 4 * count, SEED, Counter())
-    return [case for case in made if case.group not in groups][:count]
-
-
-def typescript_cases() -> Cases:
-    """The right answers stay here: an answer is judged by the case's tests alone."""
-    cases, groups = Cases(), {case.group for case in make_typescript_data.build()[0]}
-    for place, (family, count) in enumerate(TYPESCRIPT_FAMILIES.items(), 1):
-        for number, case in enumerate(_typescript_family(family, count, groups), 1):
+def _typescript_cases(made: dict[str, list[TypescriptCase]]) -> Cases:
+    """Some cases of every family that read like no training row; the right answers stay here, the tests judge."""
+    cases, built = Cases(), make_typescript_data.build()[0]
+    for place, family in enumerate(made, 1):
+        for number, case in enumerate(made[family], 1):
             name = f"{family.replace(' ', '-')}-{number}"
             head = {"id": name, "category": f"{place} {family}", "verifier": "typescript"}
             cases.add({**head, "prompt": case.instruction, "tests": case.test}, case.output)
-    return cases
+    rows = [case.row() for side in ("train", "valid") for case in make_typescript_data.on_side(built, side)]
+    most = {f"{place} {family}": TYPESCRIPT_CASES[family] for place, family in enumerate(made, 1)}
+    return cases.without(overlaps(cases, rows), most)
+
+
+def typescript_cases() -> Cases:
+    """Known worlds: the groups that no training row comes from."""
+    built = make_typescript_data.build()[0]
+    return _typescript_cases(
+        {family: [case for case in built[family] if side_of(case.group) == "cases"] for family in TYPESCRIPT_CASES}
+    )
+
+
+def unseen_typescript_cases() -> Cases:
+    """The same forms over objects that no training row speaks of; pipelines speak of none."""
+    domains, families = parse_objects(case_worlds.OBJECTS), [name for name in TYPESCRIPT_CASES if name != "pipelines"]
+    made = {
+        name: make_typescript_data.make(name, domains, 6 * TYPESCRIPT_CASES[name], SEED, Counter()) for name in families
+    }
+    return _typescript_cases(made)
 
 
 EXPERTS: dict[str, dict[str, Callable[[], Cases]]] = {
     "expert-sql": {"cases": sql_cases},
     "expert-neo4j": {"cases": cypher_cases},
     "expert-json": {"cases": json_cases, "unseen": unseen_json_cases},
-    "expert-typescript": {"cases": typescript_cases},
+    "expert-typescript": {"cases": typescript_cases, "unseen": unseen_typescript_cases},
 }
 
 
