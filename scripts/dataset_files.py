@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ def side_of(group: str, cases: float = 0.15, valid: float = 0.06) -> str:
     """The side that the hash of a group's text puts it on: test cases, valid or train; the shares are of all groups."""
     share = int.from_bytes(hashlib.sha256(group.encode()).digest()[:8], "big") / 2**64
     return "cases" if share < cases else "valid" if share < cases + valid else "train"
+
+
+def shape(query: str) -> str:
+    """The query without its values: each text and each number is a question mark."""
+    return re.sub(r"(?<![\w.])\d+(?:\.\d+)?", "?", re.sub(r"'[^']*'", "?", query))
 
 
 def split_by_group(

@@ -1,130 +1,72 @@
-"""Write experts/<name>/tests: cases.jsonl, unseen.jsonl and, under data/, the files that their answers are run on.
+"""Write experts/<name>/tests: cases.jsonl, unseen.jsonl and, under data/, what their answers are run on.
 
-cases.jsonl asks about the worlds of the training rows (tables, graphs, objects), unseen.jsonl about others
-(case_worlds.py). Both come from the makers of the training rows and every answer passes the check that those pass.
+The makers of the training rows make the cases too, with other seeds: the same kinds of tasks and the same wording of
+prompts. Every answer passes the check that training rows pass. Categories are numbered from easy to hard.
 
-Held out means: every row belongs to a group, the combination of a form of task with a world, the columns, keys or steps
-it names and the kinds of conditions in it; a hash puts the group wholly into train, valid or cases. Values are drawn
-again for every row. Then a case goes whose question, or whose answer with its layout aside, stands in train or valid.
-So a case combines known parts anew and is no training row with another literal; the least new are TypeScript's classes
-and async functions, a known task with another noun or option. Categories are numbered from easy to hard.
+cases.jsonl of SQL and Cypher asks new questions about the databases and graphs of the training rows. Held out means: the
+hash of a query's shape, the query without its values, gives the query to the training rows, to the validation rows or to
+the cases. So every case has columns, conditions or parts that no training row has in this combination; none differs from
+a training row in names and numbers alone, and no two cases differ in these alone. unseen.jsonl asks about databases and
+graphs that no training row speaks of (case_worlds.py).
+
+Those of JSON and TypeScript ask about the objects of the training rows. Every row belongs to a group: a form of task with
+a world, the keys or steps it names and the kinds of its conditions; a hash puts the group wholly on one side. So a case
+combines known parts anew and is no training row with other values; the least new are TypeScript's classes and async
+functions, a known task with another noun or option. Their unseen.jsonl asks about other objects.
+
+Of all experts those cases go whose question, or whose answer with its layout aside, stands in the training or validation
+rows.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
-from random import Random
 
 import case_worlds
-import make_json_data
 import make_neo4j_data
 import make_sql_data
-import make_typescript_data
-from dataset_files import Row, side_of, write_jsonl
-from json_case import Case as JsonCase
-from json_domains import parse_domains as parse_objects
-from json_extraction import SCENE_LIST, from_scene
-from make_json_data import on_side
-from neo4j_domains import graph_script, parse_graphs
+from case_files import Cases, write_cases
+from dataset_files import Row, shape
+from neo4j_domain_table import TEXT as GRAPH_TEXT
+from neo4j_domains import GraphDomain, graph_script, parse_graphs
+from sql_domain_table import TEXT as SQL_TEXT
 from sql_domains import Domain, parse_domains
-from typescript_case import Case as TypescriptCase
+from sql_scene import create
+from value_cases import json_cases, typescript_cases, unseen_json_cases, unseen_typescript_cases
 
 OUTPUT = Path(__file__).resolve().parents[1] / "experts"
 SEED = 4711
 PAGE_BYTES = 512
 SQLITE_VERSION = slice(92, 100)  # of the header: which version of the library wrote the file, and when
 
-SQL_PER_DOMAIN, CYPHER_PER_DOMAIN = 18, 16
-JSON_FAMILIES = ("generation", "repair", "extraction", "transformation", "schema")
-JSON_CASES = 30
-TYPESCRIPT_CASES = {
-    "records": 30,
-    "record tools": 30,
-    "types": 18,
-    "unions": 10,
-    "classes": 12,
-    "async": 10,
-    "pipelines": 40,
-}
+QUERIES = 36  # of each category
+UNSEEN_SQL, UNSEEN_CYPHER = 18, 16  # of each domain
+QUERY_POOL = 150  # rows of each domain that the cases are chosen from
+SIDES = ("cases", "valid", "train")
 
 
-@dataclass(frozen=True)
-class Cases:
-    """The rows of one expert's cases.jsonl, the right answer to each, and the files they name by their paths."""
-
-    rows: list[Row] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-    files: dict[str, bytes] = field(default_factory=dict)
-
-    def without(self, ids: Collection[str], most: Mapping[str, int]) -> Cases:
-        """The first cases of each category, as many as `most` says, that have none of these ids; the files stay."""
-        kept, count = Cases(files=self.files), Counter[str]()
-        for row, answer in zip(self.rows, self.answers, strict=True):
-            category = str(row["category"])
-            if row["id"] not in ids and count[category] < most[category]:
-                count[category] += 1
-                kept.add(row, answer)
-        return kept
-
-    def add(self, row: Row, answer: str) -> None:
-        """Add one case, an empty input left out."""
-        self.rows.append({key: value for key, value in row.items() if key != "input" or value})
-        self.answers.append(answer)
-
-
-def database(context: str, domains: Iterable[Domain]) -> bytes:
-    """The context's tables with their rows as an SQLite file whose bytes do not tell what wrote it."""
+def database(domain: Domain) -> bytes:
+    """The domain's tables with their rows as an SQLite file whose bytes do not tell what wrote it."""
+    context = "; ".join(map(create, domain.tables.values()))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "made.sqlite"
         with closing(make_sql_data.context_database(context)) as filled, closing(sqlite3.connect(path)) as connection:
-            make_sql_data.fill(filled, list(domains))
+            make_sql_data.fill(filled, [domain])
             # Some builds of sqlite leave old bytes in free space and some do not; secure_delete clears it in all.
             connection.executescript(f"PRAGMA page_size = {PAGE_BYTES}; PRAGMA secure_delete = ON;")
             connection.executescript("\n".join(filled.iterdump()))
         made = bytearray(path.read_bytes())
     made[SQLITE_VERSION] = bytes(8)
     return bytes(made)
-
-
-def _plain(*texts: str) -> str:
-    return " ".join("\n".join(texts).lower().split())
-
-
-def _plain_answer(answer: str) -> str:
-    """An answer with its layout aside, and where it is JSON also the order of its keys."""
-    try:
-        return json.dumps(json.loads(answer), sort_keys=True)
-    except ValueError:
-        return _plain(answer)
-
-
-def overlaps(cases: Cases, rows: Iterable[Row]) -> dict[str, str]:
-    """The cases, by id, whose prompt or whose answer stands in the rows, layout and case of letters aside, and which.
-
-    Every row's columns are instruction, input (none for TypeScript) and answer, in this order.
-    """
-    prompts, answers = set(), set()
-    for row in rows:
-        instruction, *between, answer = [str(value) for key, value in row.items() if key != "test"]
-        prompts.add(_plain(instruction, *between))
-        answers.add(_plain_answer(answer))
-    found = {}
-    for case, answer in zip(cases.rows, cases.answers, strict=True):
-        if _plain_answer(answer) in answers:
-            found[str(case["id"])] = "its answer"
-        if _plain(str(case["prompt"]), str(case.get("input", ""))) in prompts:
-            found[str(case["id"])] = "its prompt"
-    return found
 
 
 def sql_category(query: str) -> str:
@@ -137,124 +79,86 @@ def sql_category(query: str) -> str:
 
 
 def cypher_category(query: str) -> str:
-    """How hard a query is, by the relationships it walks."""
+    """How hard a query is, by its parts and the relationships it walks."""
+    if re.search(r"(?<!STARTS )(?<!ENDS )\bWITH |\bEXISTS |\bUNION ", query):
+        return "4 several parts"
     walked = len(re.findall(r"-\[", query))
     if walked > 1 or re.search(r"\[\w*:\w+\*", query):
         return "3 paths"
     return "2 relationships" if walked else "1 nodes"
 
 
-def sql_cases() -> Cases:
-    """A database for each case: it holds the tables of the prompt and nothing else."""
-    cases, domains = Cases(), parse_domains(case_worlds.SQL)
-    for domain in domains:
-        rows, _ = make_sql_data.make_rows([domain], SEED, SQL_PER_DOMAIN)
+def held_out(parts: dict[str, list[Row]], answer: str, category: Callable[[str], str]) -> dict[str, list[Row]]:
+    """Of the domains' rows in turn, one of each shape of answer, up to QUERIES of each category."""
+    kept: dict[str, list[Row]] = {name: [] for name in parts}
+    shapes, counts = set[str](), Counter[str]()
+    turns = zip_longest(*([(name, row) for row in rows] for name, rows in parts.items()))
+    for name, row in (one for turn in turns for one in turn if one):
+        query = str(row[answer])
+        if shape(query) not in shapes and counts[category(query)] < QUERIES:
+            shapes.add(shape(query))
+            counts[category(query)] += 1
+            kept[name].append(row)
+    return kept
+
+
+def _sql_cases(made: dict[str, list[Row]], domains: list[Domain]) -> Cases:
+    cases = Cases(files={f"data/{domain.name}.sqlite": database(domain) for domain in domains})
+    for name, rows in made.items():
         for number, row in enumerate(rows, 1):
-            name = f"{domain.name}-{number}"
-            path = f"data/{name}.sqlite"
-            cases.files[path] = database(row["context"], domains)
-            head = {"id": name, "category": sql_category(row["answer"]), "verifier": "sql"}
+            query = row["answer"]
+            head = {"id": f"{name}-{number}", "category": sql_category(query), "verifier": "sql"}
             prompt = {"prompt": row["question"], "input": row["context"]}
-            cases.add({**head, **prompt, "database": path, "expected": row["answer"]}, row["answer"])
+            cases.add({**head, **prompt, "database": f"data/{name}.sqlite", "expected": query}, query)
+    return cases
+
+
+def sql_cases() -> Cases:
+    """Known databases: queries of shapes that no training row has."""
+    domains = parse_domains(SQL_TEXT)
+    parts = {d.name: make_sql_data.make_rows([d], SEED, QUERY_POOL, ("cases",))[0] for d in domains}
+    return _sql_cases(held_out(parts, "answer", sql_category), domains)
+
+
+def unseen_sql_cases() -> Cases:
+    """The same forms over databases that no training row speaks of."""
+    domains = parse_domains(case_worlds.SQL)
+    return _sql_cases({d.name: make_sql_data.make_rows([d], SEED, UNSEEN_SQL, SIDES)[0] for d in domains}, domains)
+
+
+def _cypher_cases(made: dict[str, list[Row]], domains: list[GraphDomain]) -> Cases:
+    cases = Cases()
+    for domain in domains:
+        path = f"data/{domain.name}.cypher"
+        cases.files[path] = (graph_script(domain).replace("), (", "),\n(") + ";\n").encode()
+        for number, row in enumerate(made[domain.name], 1):
+            query = row["cypher"]
+            head = {"id": f"{domain.name}-{number}", "category": cypher_category(query), "verifier": "cypher"}
+            prompt = {"prompt": row["question"], "input": row["schema"]}
+            cases.add({**head, **prompt, "script": path, "expected": query}, query)
     return cases
 
 
 def cypher_cases() -> Cases:
-    """A graph for each domain; a prompt shows a part of its schema."""
-    cases = Cases()
-    for domain in parse_graphs(case_worlds.GRAPHS):
-        path = f"data/{domain.name}.cypher"
-        cases.files[path] = (graph_script(domain).replace("), (", "),\n(") + ";\n").encode()
-        rows, _ = make_neo4j_data.make_rows([domain], SEED, CYPHER_PER_DOMAIN)
-        for number, row in enumerate(rows, 1):
-            head = {"id": f"{domain.name}-{number}", "category": cypher_category(row["cypher"]), "verifier": "cypher"}
-            prompt = {"prompt": row["question"], "input": row["schema"]}
-            cases.add({**head, **prompt, "script": path, "expected": row["cypher"]}, row["cypher"])
-    return cases
+    """Known graphs: queries of shapes that no training row has."""
+    domains = parse_graphs(GRAPH_TEXT)
+    parts = {d.name: make_neo4j_data.make_rows([d], SEED, QUERY_POOL, ("cases",))[0] for d in domains}
+    return _cypher_cases(held_out(parts, "cypher", cypher_category), domains)
 
 
-def _scene_cases(count: int) -> Iterator[JsonCase]:
-    """Extraction from the scenes that training rows lack."""
-    rng = Random(SEED)
-    scenes = [scene.replace("\n", " ") for scene in case_worlds.SCENES.strip().split("\n\n")]
-    made = (from_scene(scenes[number % len(scenes)], rng) for number in range(3 * count))
-    return (case for case in made if make_json_data.verify(case) is None)
-
-
-def _json_cases(made: dict[str, list[JsonCase]]) -> Cases:
-    """Some cases of every family that read like no training row; values are compared, not their layout."""
-    cases, built = Cases(), make_json_data.build()[0]
-    for place, family in enumerate(JSON_FAMILIES, 1):
-        for number, case in enumerate(made[family], 1):
-            head = {"id": f"{family}-{number}", "category": f"{place} {family}", "verifier": "json"}
-            prompt = {"prompt": case.instruction, "input": case.input}
-            value = {"schema": case.schema, "expected": make_json_data.parse(case.output), "rule": "exact"}
-            cases.add({**head, **prompt, **value}, case.output)
-    rows = [case.row() for known in built.values() for side in ("train", "valid") for case in on_side(known, side)]
-    most = {f"{place} {family}": JSON_CASES for place, family in enumerate(JSON_FAMILIES, 1)}
-    return cases.without(overlaps(cases, rows), most)
-
-
-def json_cases() -> Cases:
-    """Known worlds: the groups that no training row comes from."""
-    return _json_cases({family: on_side(made, "cases") for family, made in make_json_data.build()[0].items()})
-
-
-def unseen_json_cases() -> Cases:
-    """The same forms over objects and scenes that no training row speaks of."""
-    domains = parse_objects(case_worlds.OBJECTS)
-    made = {family: make_json_data.make(family, domains, 4 * JSON_CASES, SEED, Counter()) for family in JSON_FAMILIES}
-    known = {scene[:20] for scene in SCENE_LIST}
-    own = [case for case in made["extraction"] if case.group.partition(" | ")[0] not in known]
-    scenes = list(_scene_cases(JSON_CASES))[: JSON_CASES // 2]
-    made["extraction"] = [*own[: JSON_CASES - len(scenes)], *scenes]
-    return _json_cases(made)
-
-
-def _typescript_cases(made: dict[str, list[TypescriptCase]]) -> Cases:
-    """Some cases of every family that read like no training row; the right answers stay here, the tests judge."""
-    cases, built = Cases(), make_typescript_data.build()[0]
-    for place, family in enumerate(made, 1):
-        for number, case in enumerate(made[family], 1):
-            name = f"{family.replace(' ', '-')}-{number}"
-            head = {"id": name, "category": f"{place} {family}", "verifier": "typescript"}
-            cases.add({**head, "prompt": case.instruction, "tests": case.test}, case.output)
-    rows = [case.row() for side in ("train", "valid") for case in make_typescript_data.on_side(built, side)]
-    most = {f"{place} {family}": TYPESCRIPT_CASES[family] for place, family in enumerate(made, 1)}
-    return cases.without(overlaps(cases, rows), most)
-
-
-def typescript_cases() -> Cases:
-    """Known worlds: the groups that no training row comes from."""
-    built = make_typescript_data.build()[0]
-    return _typescript_cases(
-        {family: [case for case in built[family] if side_of(case.group) == "cases"] for family in TYPESCRIPT_CASES}
-    )
-
-
-def unseen_typescript_cases() -> Cases:
-    """The same forms over objects that no training row speaks of; pipelines speak of none."""
-    domains, families = parse_objects(case_worlds.OBJECTS), [name for name in TYPESCRIPT_CASES if name != "pipelines"]
-    made = {
-        name: make_typescript_data.make(name, domains, 6 * TYPESCRIPT_CASES[name], SEED, Counter()) for name in families
-    }
-    return _typescript_cases(made)
+def unseen_cypher_cases() -> Cases:
+    """The same forms over graphs that no training row speaks of."""
+    domains = parse_graphs(case_worlds.GRAPHS)
+    made = {d.name: make_neo4j_data.make_rows([d], SEED, UNSEEN_CYPHER, SIDES)[0] for d in domains}
+    return _cypher_cases(made, domains)
 
 
 EXPERTS: dict[str, dict[str, Callable[[], Cases]]] = {
-    "expert-sql": {"cases": sql_cases},
-    "expert-neo4j": {"cases": cypher_cases},
+    "expert-sql": {"cases": sql_cases, "unseen": unseen_sql_cases},
+    "expert-neo4j": {"cases": cypher_cases, "unseen": unseen_cypher_cases},
     "expert-json": {"cases": json_cases, "unseen": unseen_json_cases},
     "expert-typescript": {"cases": typescript_cases, "unseen": unseen_typescript_cases},
 }
-
-
-def write_cases(folder: Path, name: str, cases: Cases) -> None:
-    """Write a file of cases and the files that they name."""
-    write_jsonl(folder / f"{name}.jsonl", sorted(cases.rows, key=lambda row: str(row["category"])))
-    for path, content in cases.files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
 
 
 def main() -> None:

@@ -5,28 +5,35 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import case_files
 import case_worlds
 import jsonschema_rs
 import make_cases
 import make_neo4j_data
 import make_sql_data
 import pytest
+from case_files import Cases, overlaps
+from dataset_files import shape, side_of
 from json_domain_table import DOMAINS, SCENES
 from json_domains import parse_domains as parse_objects
-from make_cases import EXPERTS, Cases, cypher_category, overlaps, sql_category
+from make_cases import EXPERTS, cypher_category, sql_category
 from neo4j_domain_table import TEXT as GRAPH_TEXT
 from neo4j_domains import parse_graphs
 from sql_domain_table import TEXT as SQL_TEXT
 from sql_domains import parse_domains
 from typescript_check import compiler, failures, parses
 
-FILES = [(name, file) for name, makers in EXPERTS.items() for file in makers]
-every_file = pytest.mark.parametrize(("name", "file"), FILES)
+every_expert = pytest.mark.parametrize("name", EXPERTS)
+every_file = pytest.mark.parametrize(
+    ("name", "file"), [(expert, file) for expert in EXPERTS for file in EXPERTS[expert]]
+)
+ANSWERS = {"expert-sql": "answer", "expert-neo4j": "cypher"}
 PACKAGE = compiler(fetch=False)
 KEYS = {
     "expert-sql": {"id", "category", "verifier", "prompt", "input", "database", "expected"},
@@ -37,8 +44,8 @@ KEYS = {
 
 
 @cache
-def made(name: str, file: str = "cases") -> Cases:
-    return EXPERTS[name][file]()
+def made(expert: str, name: str = "cases") -> Cases:
+    return EXPERTS[expert][name]()
 
 
 def folder(name: str) -> Path:
@@ -47,6 +54,10 @@ def folder(name: str) -> Path:
 
 def committed(name: str, file: str = "cases") -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder(name) / f"{file}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def queries(name: str) -> list[dict[str, Any]]:
+    return [row for file in EXPERTS[name] for row in committed(name, file)]
 
 
 def training_rows(name: str) -> list[dict[str, str]]:
@@ -58,10 +69,10 @@ def unix(content: bytes) -> bytes:
     return content if content.startswith(b"SQLite") else content.replace(b"\r\n", b"\n")
 
 
-@pytest.mark.parametrize("name", EXPERTS)
+@every_expert
 def test_the_committed_files_are_those_the_script_writes(name: str, tmp_path: Path) -> None:
     for file in EXPERTS[name]:
-        make_cases.write_cases(tmp_path, file, made(name, file))
+        case_files.write_cases(tmp_path, file, made(name, file))
     files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     there = {p.relative_to(folder(name)): unix(p.read_bytes()) for p in folder(name).rglob("*") if p.is_file()}
     assert there == files
@@ -89,6 +100,14 @@ def test_no_prompt_and_no_answer_stands_in_the_training_or_validation_rows(name:
     assert overlaps(made(name, file), training_rows(name)) == {}
 
 
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_case_differs_from_training_rows_and_other_cases_by_more_than_values(name: str) -> None:
+    known = {shape(row[ANSWERS[name]]).lower() for row in training_rows(name)}
+    shapes = [shape(answer).lower() for answer in made(name).answers]
+    assert known.isdisjoint(shapes)
+    assert len(set(shapes)) == len(shapes)
+
+
 def test_an_overlap_is_found_whatever_its_layout() -> None:
     cases = Cases()
     cases.add({"id": "a", "prompt": "How many cats are there?", "input": "CREATE TABLE cats (id INT)"}, "SELECT 1")
@@ -107,7 +126,26 @@ def test_the_order_of_keys_hides_no_overlap() -> None:
     assert overlaps(cases, [{"instruction": "?", "input": "", "output": '{"a":[3,2],"b":1}'}]) == {}
 
 
-def test_the_worlds_are_not_those_of_the_training_rows() -> None:
+@pytest.mark.parametrize(
+    ("query", "bare"),
+    [
+        ("SELECT name FROM a WHERE x > 10.5 AND y = 'Ada 3' LIMIT 3", "SELECT name FROM a WHERE x > ? AND y = ? LIMIT ?"),
+        ("MATCH (p1:P {name: 'x'}) WHERE p1.born > 1990 RETURN p1.a2", "MATCH (p1:P {name: ?}) WHERE p1.born > ? RETURN p1.a2"),
+        ("SELECT strftime('%Y', d) FROM a", "SELECT strftime(?, d) FROM a"),
+    ],
+)  # fmt: skip
+def test_the_shape_of_a_query_has_no_values(query: str, bare: str) -> None:
+    assert shape(query) == bare
+
+
+def test_every_group_has_one_side_and_the_shares_are_kept() -> None:
+    sides = Counter(side_of(str(number), cases=0.2, valid=0.1) for number in range(2000))
+    assert 340 < sides["cases"] < 460
+    assert 150 < sides["valid"] < 250
+    assert sides.total() == 2000
+
+
+def test_the_worlds_of_unseen_cases_are_not_those_of_the_training_rows() -> None:
     parse_domains(SQL_TEXT + case_worlds.SQL)  # refuses a table that stands twice
     parse_graphs(GRAPH_TEXT + case_worlds.GRAPHS)  # refuses a relationship that stands twice
     objects = {domain.noun for domain in parse_objects(case_worlds.OBJECTS)}
@@ -117,7 +155,7 @@ def test_the_worlds_are_not_those_of_the_training_rows() -> None:
     )
 
 
-@pytest.mark.parametrize("row", committed("expert-sql"), ids=lambda row: row["id"])
+@pytest.mark.parametrize("row", queries("expert-sql"), ids=lambda row: row["id"])
 def test_a_sql_answer_finds_something_that_a_wrong_query_does_not(row: dict[str, Any]) -> None:
     database = folder("expert-sql") / row["database"]
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
@@ -133,9 +171,9 @@ def test_the_answers_of_cypher_run_on_the_committed_graphs() -> None:
     for script in sorted((folder("expert-neo4j") / "data").iterdir()):
         connection = make_neo4j_data.connect()
         connection.execute("SELECT cypher(?)", (script.read_text(encoding="utf-8").rstrip().rstrip(";"),)).fetchall()
-        queries = [row["expected"] for row in committed("expert-neo4j") if row["script"] == f"data/{script.name}"]
-        assert len(queries) > 10
-        for query in queries:
+        asked = [row["expected"] for row in queries("expert-neo4j") if row["script"] == f"data/{script.name}"]
+        assert len(asked) > 10
+        for query in asked:
             found = make_neo4j_data.run(connection, query)
             assert any(value not in (None, 0, []) for row in found for value in row), query
             wrong = [make_neo4j_data.attempt(connection, mutant) for mutant in make_neo4j_data.mutants(query)]
@@ -196,7 +234,10 @@ def test_sql_is_sorted_by_its_structure(query: str, category: str) -> None:
         ("MATCH (h:Hut)<-[r:PASSES]-(t:Trail) RETURN r.days", "2 relationships"),
         ("MATCH (a:A)-[:X*1..3]->(b:A) RETURN b.name", "3 paths"),
         ("MATCH (a:A)-[:X]->(b:B) MATCH (b)<-[:Y]-(c:C) RETURN c.name", "3 paths"),
+        ("MATCH (a:A)-[:X]->(b:B) WHERE b.name STARTS WITH 'c' RETURN a.name", "2 relationships"),
+        ("MATCH (a:A)-[:X]->(b:B) WITH a, count(b) AS total WHERE total > 2 RETURN a.name", "4 several parts"),
+        ("MATCH (a:A) WHERE NOT EXISTS { MATCH (a)-[:X]->(:B) } RETURN a.name", "4 several parts"),
     ],
 )
-def test_cypher_is_sorted_by_the_relationships_it_walks(query: str, category: str) -> None:
+def test_cypher_is_sorted_by_its_parts_and_the_relationships_it_walks(query: str, category: str) -> None:
     assert cypher_category(query) == category
