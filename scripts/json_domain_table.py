@@ -3,7 +3,7 @@
 # Every domain has a label, a number, a choice and a boolean.
 DOMAINS = """
 book
-title:title; author:person; pages:int 60 900; price:num 4 60; format:one hardback,paperback,ebook; in print:bool;
+title:title; author:person; pages:int 60 900; price:num 4 60; format:one hardback,paperback,ebook; available:bool;
 published:date; genres:some fiction,history,poetry,travel,science; publisher:{name:company & city:city}; reprint
 date:?date
 
@@ -24,7 +24,7 @@ tip:?note
 
 song
 title:title; artist:person; seconds:int 90 480; genre:one jazz,rock,folk,techno; explicit:bool; released:date;
-moods:some calm,sad,bright,tense; album:{title:title & year:int 1970 2025}; remix of:?title
+moods:some calm,sad,bright,tense; album:{title:title & year:int 1970 2025}; b side:?title
 
 course
 course code:code CRS; title:title; credits:int 1 12; level:one beginner,intermediate,advanced; online:bool; fee:num 20

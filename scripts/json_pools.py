@@ -22,7 +22,7 @@ Mill Lane|Station Road|Rue du Lac|Oak Street|Hauptstraße|Via Roma|Elm Avenue|Ki
 """
 NOTES = """
 Asked for the "blue" one
-50% done, rest by Friday
+Runs 5 °C too warm
 Marked "urgent" twice
 Back in two weeks
 Left at the front door

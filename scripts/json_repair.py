@@ -60,7 +60,7 @@ def repair(domain: Domain, rng: Random) -> Case:
     """One row of the family, broken in one or two ways; breaks that leave the text as it is are drawn again."""
     text, fields, schema = sound(domain, rng)
     broken, named = text, list[str]()
-    wanted = rng.choice([1, 1, 2])
+    wanted = rng.choice([1, 1, 1, 2])
     while len(named) < wanted:
         what, change = rng.choice(BREAKS)
         changed = change(broken, rng)

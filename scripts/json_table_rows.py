@@ -1,4 +1,4 @@
-"""Transformation rows over arrays of objects: filter, pluck, index, group, count, columns and rows."""
+"""Transformation rows over arrays of objects: pluck, index, columns and rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ LABELS = ("title", "code", "person", "company", "street", "city")
 
 @dataclass(frozen=True)
 class Table:
-    """Records with a label, a number, a choice and a boolean, known by their keys, and the schema of one record."""
+    """Records with a label and a value, known by their keys, and the schema of one record."""
 
     records: list[Object]
     schema: Schema
     label: str
-    number: str
-    choice: str
-    flag: str
+    value: str
 
 
 Outcome = tuple[str, Json, Schema, bool]
@@ -32,27 +30,9 @@ def _array(items: Schema, count: int) -> Schema:
     return {"type": "array", "items": items, "minItems": count, "maxItems": count}
 
 
-def filtered(t: Table, rng: Random) -> Outcome:
-    """Keep records by a condition, perhaps plucking one key afterwards."""
-    option = rng.choice(t.records)[t.choice]
-    tests: list[tuple[str, Callable[[Object], bool]]] = [
-        (f'where `{t.choice}` is "{option}"', lambda r: bool(r[t.choice] == option)),
-        (f'where `{t.choice}` is not "{option}"', lambda r: bool(r[t.choice] != option)),
-        (f"where `{t.flag}` is true", lambda r: r[t.flag] is True),
-        (f"where `{t.flag}` is false", lambda r: r[t.flag] is False),
-    ]
-    words, test = rng.choice(tests)
-    kept = [record for record in t.records if test(record)]
-    holds = bool(kept) and not any(test(record) for record in t.records if record not in kept)
-    if rng.random() < 0.5:
-        parts = _array(t.schema["properties"][t.label], len(kept))
-        return f"Give the `{t.label}` of the objects {words} as an array", [r[t.label] for r in kept], parts, holds
-    return f"Keep only the objects {words}", kept, _array(t.schema, len(kept)), holds
-
-
 def plucked(t: Table, rng: Random) -> Outcome:
     """One key of every record."""
-    key = rng.choice([t.label, t.number])
+    key = rng.choice([t.label, t.value])
     words = f"Make an array of the `{key}` values"
     result = [record[key] for record in t.records]
     return (
@@ -68,8 +48,8 @@ def indexed(t: Table, rng: Random) -> Outcome:
     names = [str(record[t.label]) for record in t.records]
     rest = {key: part for key, part in t.schema["properties"].items() if key != t.label}
     if rng.random() < 0.4:
-        result: Object = {r[t.label]: r[t.number] for r in t.records}
-        words, part = f"Build an object that maps each `{t.label}` to its `{t.number}`", rest[t.number]
+        result: Object = {r[t.label]: r[t.value] for r in t.records}
+        words, part = f"Build an object that maps each `{t.label}` to its `{t.value}`", rest[t.value]
     else:
         result = {r[t.label]: {k: v for k, v in r.items() if k != t.label} for r in t.records}
         words, part = (
@@ -77,30 +57,6 @@ def indexed(t: Table, rng: Random) -> Outcome:
             object_schema(rest),
         )
     return words, result, object_schema(dict.fromkeys(names, part)), list(result) == names
-
-
-def grouped(t: Table, rng: Random) -> Outcome:
-    """Labels or counts by the choice."""
-    names = list(dict.fromkeys(record[t.choice] for record in t.records))
-    if rng.random() < 0.5:
-        counts = {name: sum(record[t.choice] == name for record in t.records) for name in names}
-        return (
-            f"Count the objects per `{t.choice}`",
-            counts,
-            object_schema({name: {"type": "integer", "minimum": 1} for name in names}),
-            sum(counts.values()) == len(t.records),
-        )
-    groups = {name: [record[t.label] for record in t.records if record[t.choice] == name] for name in names}
-    holds = sorted(item for group in groups.values() for item in group) == sorted(
-        record[t.label] for record in t.records
-    )
-    shape: Schema = {"type": "array", "items": t.schema["properties"][t.label], "minItems": 1}
-    return (
-        f"Group the `{t.label}` values by `{t.choice}`",
-        groups,
-        object_schema(dict.fromkeys(names, shape)),
-        holds,
-    )
 
 
 def columns(t: Table, rng: Random) -> Outcome:
@@ -118,22 +74,15 @@ def columns(t: Table, rng: Random) -> Outcome:
     return 'Rewrite it as {"columns": [...], "rows": [[...]]}', {"columns": keys, "rows": rows}, shape, holds
 
 
-FORMS: list[Callable[[Table, Random], Outcome]] = [filtered, filtered, plucked, indexed, grouped, columns]
+FORMS: list[Callable[[Table, Random], Outcome]] = [plucked, indexed, columns]
 
 
 def of_table(domain: Domain, rng: Random) -> Case:
-    """One change to an array of three small objects; what has no clear answer is marked as not holding."""
-    label = rng.choice(domain.of(*LABELS) or [domain.fields[0]])
-    choices = [field for field in domain.of("one") if field is not label]
-    fields = [label, rng.choice(domain.of("int", "num")), rng.choice(choices), rng.choice(domain.of("bool"))]
-    form = rng.choice(FORMS)
-    records, schema = draw_distinct(fields, 3, rng)
-    keys = [key_of(field.words, "snake") for field in fields]
-    used = [keys[place] for place in ((0, 2, 3) if form is filtered else (0, 2) if form is grouped else (0, 1))]
-    records = [{key: record[key] for key in used} for record in records]
-    table = Table(records, object_schema({key: schema["properties"][key] for key in used}), *keys)
-    words, value, shape, holds = form(table, rng)
-    distinct = keys[1] not in used or len({record[keys[1]] for record in records}) == len(records)
-    group = group_of("table", domain, [], words, *used)
-    holds = holds and distinct
-    return Case("transformation", group, f"{words}.", write(records), write(value), shape, holds=holds)
+    """One change to an array of three small objects; labels that are not distinct leave no clear answer."""
+    label = rng.choice(domain.of(*LABELS))
+    value = rng.choice([field for field in domain.of("int", "num", "one", "bool") if field is not label])
+    records, schema = draw_distinct([label, value], 3, rng)
+    table = Table(records, schema, key_of(label.words, "snake"), key_of(value.words, "snake"))
+    words, answer, shape, holds = rng.choice(FORMS)(table, rng)
+    group = group_of("table", domain, [label, value], words)
+    return Case("transformation", group, f"{words}.", write(records), write(answer), shape, holds=holds)

@@ -75,22 +75,6 @@ def _at(value: Object, path: str, mark: str) -> Json:
     )
 
 
-def _gather(value: Object, schema: Schema, rng: Random) -> Step:
-    keys = rng.sample(list(value), rng.randint(1, len(value) - 1))
-    keys = [key for key in value if key in keys]
-    home = rng.choice(["details", "meta", "data", "extra"])
-    rest = {key: item for key, item in value.items() if key not in keys}
-    moved = {**rest, home: {key: value[key] for key in keys}}
-    parts = schema["properties"]
-    shape = object_schema({**{key: parts[key] for key in rest}, home: object_schema({key: parts[key] for key in keys})})
-    return Step(
-        f"Move {named(keys)} into a nested object `{home}` at the end",
-        moved,
-        shape,
-        {**moved, **moved[home]} == {**value, home: moved[home]},
-    )
-
-
 def _entries(value: Object, schema: Schema, _: Random) -> Step:
     a, b = "key", "value"
     pairs = [{a: key, b: item} for key, item in value.items()]
@@ -106,13 +90,6 @@ def _entries(value: Object, schema: Schema, _: Random) -> Step:
         whole,
         {pair[a]: pair[b] for pair in pairs} == value,
     )
-
-
-def _nulls(value: Object, schema: Schema, _: Random) -> Step:
-    kept = {key: item for key, item in value.items() if item is not None}
-    parts = {key: part for key, part in schema["properties"].items() if key in kept}
-    holds = None not in kept.values() and len(kept) + list(value.values()).count(None) == len(value)
-    return Step("Remove the keys whose value is null", kept, object_schema(parts), holds)
 
 
 def _wrap(value: Object, schema: Schema, rng: Random) -> Step:
@@ -137,7 +114,7 @@ def _set(value: Object, schema: Schema, rng: Random) -> Step:
 
 
 OBJECT_STEPS: list[Callable[[Object, Schema, Random], Step]] = [
-    _pick, _pick, _rename, _gather, _entries, _nulls, _wrap, _set, _flatten,
+    _pick, _pick, _rename, _entries, _wrap, _set, _flatten,
 ]  # fmt: skip
 
 
@@ -152,11 +129,9 @@ def of_object(domain: Domain, rng: Random) -> Case:
     makers = [rng.choice(OBJECT_STEPS)]
     if makers[0] is _flatten:
         fields[0] = rng.choice(domain.of("object"))
-    elif makers[0] is _nulls:
-        fields[0] = domain.of("maybe")[0]
     start, schema = draw(fields, rng)
-    if makers[0] not in (_entries, _wrap) and rng.random() < 0.25:
-        makers.append(rng.choice([step for step in (_wrap, _rename, _set, _entries) if step is not makers[0]]))
+    if makers[0] not in (_entries, _wrap) and rng.random() < 0.2:
+        makers.append(rng.choice([step for step in (_wrap, _rename, _set) if step is not makers[0]]))
     record, words, holds = start, list[str](), True
     for maker in makers:
         step = maker(record, schema, rng)

@@ -27,7 +27,7 @@ from json_transformation import of_object
 OUTPUT = Path(__file__).resolve().parents[1] / "experts" / "expert-json" / "datasets"
 SEED = 20
 LONGEST = 900
-TRAIN = {"generation": 360, "repair": 380, "extraction": 380, "schema": 440, "transformation": 500}  # rows of a family
+TRAIN = {"generation": 380, "repair": 380, "extraction": 400, "schema": 450, "transformation": 480}  # rows of a family
 VALID = 30
 DRAWS = 760
 
