@@ -9,8 +9,13 @@ the cases. So every case has columns, conditions or parts that no training row h
 a training row in names and numbers alone, and no two cases differ in these alone. unseen.jsonl asks about databases and
 graphs that no training row speaks of (case_worlds.py).
 
-Those of JSON and TypeScript are over worlds of case_worlds.py; where a row does not speak of a world, its group (a chain
-of steps, a text) must be one that no training row comes from.
+Those of JSON and TypeScript ask about the objects of the training rows. Every row belongs to a group: a form of task with
+a world, the keys or steps it names and the kinds of its conditions; a hash puts the group wholly on one side. So a case
+combines known parts anew and is no training row with other values; the least new are TypeScript's classes and async
+functions, a known task with another noun or option. Their unseen.jsonl asks about other objects.
+
+Of all experts those cases go whose question, or whose answer with its layout aside, stands in the training or validation
+rows.
 """
 
 from __future__ import annotations
@@ -21,30 +26,22 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from random import Random
 
 import case_worlds
-import make_json_data
 import make_neo4j_data
 import make_sql_data
-import make_typescript_data
-from case_utilities import UTILITIES
-from dataset_files import Row, shape, write_jsonl
-from json_case import Case as JsonCase
-from json_domains import parse_domains as parse_objects
-from json_extraction import from_scene
+from case_files import Cases, write_cases
+from dataset_files import Row, shape
 from neo4j_domain_table import TEXT as GRAPH_TEXT
 from neo4j_domains import GraphDomain, graph_script, parse_graphs
 from sql_domain_table import TEXT as SQL_TEXT
 from sql_domains import Domain, parse_domains
 from sql_scene import create
-from typescript_case import Case as TypescriptCase
-from typescript_utilities import utility
+from value_cases import json_cases, typescript_cases, unseen_json_cases, unseen_typescript_cases
 
 OUTPUT = Path(__file__).resolve().parents[1] / "experts"
 SEED = 4711
@@ -55,32 +52,6 @@ QUERIES = 36  # of each category
 UNSEEN_SQL, UNSEEN_CYPHER = 18, 16  # of each domain
 QUERY_POOL = 150  # rows of each domain that the cases are chosen from
 SIDES = ("cases", "valid", "train")
-JSON_FAMILIES = ("generation", "repair", "extraction", "transformation", "schema")
-JSON_CASES = 30
-TYPESCRIPT_FAMILIES = {
-    "records": 22,
-    "record tools": 28,
-    "types": 16,
-    "unions": 10,
-    "classes": 12,
-    "async": 12,
-    "pipelines": 30,
-    "utilities": 12,
-}
-
-
-@dataclass(frozen=True)
-class Cases:
-    """The rows of one expert's cases.jsonl, the right answer to each, and the files they name by their paths."""
-
-    rows: list[Row] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-    files: dict[str, bytes] = field(default_factory=dict)
-
-    def add(self, row: Row, answer: str) -> None:
-        """Add one case, an empty input left out."""
-        self.rows.append({key: value for key, value in row.items() if key != "input" or value})
-        self.answers.append(answer)
 
 
 def database(domain: Domain) -> bytes:
@@ -96,30 +67,6 @@ def database(domain: Domain) -> bytes:
         made = bytearray(path.read_bytes())
     made[SQLITE_VERSION] = bytes(8)
     return bytes(made)
-
-
-def _plain(*texts: str) -> str:
-    return " ".join("\n".join(texts).lower().split())
-
-
-def overlaps(cases: Cases, rows: Iterable[Row]) -> list[str]:
-    """Say which cases have a prompt, or an answer for the same input, that stands in the rows, case and spaces aside.
-
-    Every row's columns are instruction, input (none for TypeScript) and answer, in this order.
-    """
-    prompts, answers = set(), set()
-    for row in rows:
-        instruction, *between, answer = [str(value) for key, value in row.items() if key != "test"]
-        prompts.add(_plain(instruction, *between))
-        answers.add(_plain(*between, answer))
-    found = []
-    for case, answer in zip(cases.rows, cases.answers, strict=True):
-        given = str(case.get("input", ""))
-        if _plain(str(case["prompt"]), given) in prompts:
-            found.append(f"{case['id']}: its prompt")
-        if _plain(given, answer) in answers:
-            found.append(f"{case['id']}: its answer for this input")
-    return found
 
 
 def sql_category(query: str) -> str:
@@ -206,73 +153,12 @@ def unseen_cypher_cases() -> Cases:
     return _cypher_cases(made, domains)
 
 
-def _scene_cases(count: int) -> Iterator[JsonCase]:
-    """Extraction from the scenes that training rows lack."""
-    rng = Random(SEED)
-    scenes = [scene.replace("\n", " ") for scene in case_worlds.SCENES.strip().split("\n\n")]
-    made = (from_scene(scenes[number % len(scenes)], rng) for number in range(3 * count))
-    return (case for case in made if make_json_data.verify(case) is None)
-
-
-def _json_family(family: str, known: list[JsonCase]) -> list[JsonCase]:
-    """The cases of one family, of the domains and scenes in turn, each prompt once, nothing that is known."""
-    groups, answers = {case.group for case in known}, {_plain(case.input, case.output) for case in known}
-    domains = parse_objects(case_worlds.OBJECTS)
-    made = make_json_data.make(family, domains, 4 * JSON_CASES, SEED, Counter())
-    fresh = [case for case in made if case.group not in groups and _plain(case.input, case.output) not in answers]
-    if family == "extraction":
-        scenes = list(_scene_cases(JSON_CASES))[: JSON_CASES // 2]
-        fresh = [*fresh[: JSON_CASES - len(scenes)], *scenes]
-    once = {(case.instruction, case.input): case for case in fresh}
-    return list(once.values())[:JSON_CASES]
-
-
-def json_cases() -> Cases:
-    """The answer's values are compared, not its layout, which the prompts ask for as training prompts do."""
-    cases, known = Cases(), make_json_data.build()[1]
-    for place, family in enumerate(JSON_FAMILIES, 1):
-        for number, case in enumerate(_json_family(family, known), 1):
-            head = {"id": f"{family}-{number}", "category": f"{place} {family}", "verifier": "json"}
-            prompt = {"prompt": case.instruction, "input": case.input}
-            value = {"schema": case.schema, "expected": make_json_data.parse(case.output), "rule": "exact"}
-            cases.add({**head, **prompt, **value}, case.output)
-    return cases
-
-
-def _typescript_family(family: str, count: int, groups: set[str]) -> list[TypescriptCase]:
-    """The cases of one family; each small function is asked for once."""
-    if family == "utilities":
-        rng = Random(SEED)
-        return [utility([tool], rng) for tool in UTILITIES][:count]
-    made = make_typescript_data.make(family, parse_objects(case_worlds.OBJECTS), 4 * count, SEED, Counter())
-    return [case for case in made if case.group not in groups][:count]
-
-
-def typescript_cases() -> Cases:
-    """The right answers stay here: an answer is judged by the case's tests alone."""
-    cases, groups = Cases(), {case.group for case in make_typescript_data.build()[0]}
-    for place, (family, count) in enumerate(TYPESCRIPT_FAMILIES.items(), 1):
-        for number, case in enumerate(_typescript_family(family, count, groups), 1):
-            name = f"{family.replace(' ', '-')}-{number}"
-            head = {"id": name, "category": f"{place} {family}", "verifier": "typescript"}
-            cases.add({**head, "prompt": case.instruction, "tests": case.test}, case.output)
-    return cases
-
-
 EXPERTS: dict[str, dict[str, Callable[[], Cases]]] = {
     "expert-sql": {"cases": sql_cases, "unseen": unseen_sql_cases},
     "expert-neo4j": {"cases": cypher_cases, "unseen": unseen_cypher_cases},
-    "expert-json": {"cases": json_cases},
-    "expert-typescript": {"cases": typescript_cases},
+    "expert-json": {"cases": json_cases, "unseen": unseen_json_cases},
+    "expert-typescript": {"cases": typescript_cases, "unseen": unseen_typescript_cases},
 }
-
-
-def write_cases(folder: Path, name: str, cases: Cases) -> None:
-    """Write a file of cases and the files that they name."""
-    write_jsonl(folder / f"{name}.jsonl", sorted(cases.rows, key=lambda row: str(row["category"])))
-    for path, content in cases.files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
 
 
 def main() -> None:

@@ -11,18 +11,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import case_utilities
+import case_files
 import case_worlds
 import jsonschema_rs
 import make_cases
 import make_neo4j_data
 import make_sql_data
-import make_typescript_data
 import pytest
+from case_files import Cases, overlaps
 from dataset_files import shape, side_of
 from json_domain_table import DOMAINS, SCENES
 from json_domains import parse_domains as parse_objects
-from make_cases import EXPERTS, Cases, cypher_category, overlaps, sql_category
+from make_cases import EXPERTS, cypher_category, sql_category
 from neo4j_domain_table import TEXT as GRAPH_TEXT
 from neo4j_domains import parse_graphs
 from sql_domain_table import TEXT as SQL_TEXT
@@ -72,7 +72,7 @@ def unix(content: bytes) -> bytes:
 @every_expert
 def test_the_committed_files_are_those_the_script_writes(name: str, tmp_path: Path) -> None:
     for file in EXPERTS[name]:
-        make_cases.write_cases(tmp_path, file, made(name, file))
+        case_files.write_cases(tmp_path, file, made(name, file))
     files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     there = {p.relative_to(folder(name)): unix(p.read_bytes()) for p in folder(name).rglob("*") if p.is_file()}
     assert there == files
@@ -81,7 +81,7 @@ def test_the_committed_files_are_those_the_script_writes(name: str, tmp_path: Pa
 @every_file
 def test_cases_are_many_unique_and_go_from_easy_to_hard(name: str, file: str) -> None:
     rows = committed(name, file)
-    assert len(rows) >= 120
+    assert len(rows) >= 100
     assert len({row["id"] for row in rows}) == len(rows)
     assert len({(row["prompt"], row.get("input")) for row in rows}) == len(rows)
     categories = [row["category"] for row in rows]
@@ -91,13 +91,13 @@ def test_cases_are_many_unique_and_go_from_easy_to_hard(name: str, file: str) ->
 
 
 def test_the_files_are_small() -> None:
-    assert sum(path.stat().st_size for name in EXPERTS for path in folder(name).rglob("*")) < 1_000_000
+    assert sum(path.stat().st_size for name in EXPERTS for path in folder(name).rglob("*")) < 1_500_000
 
 
 @every_file
 def test_no_prompt_and_no_answer_stands_in_the_training_or_validation_rows(name: str, file: str) -> None:
     assert len(training_rows(name)) > 1500
-    assert overlaps(made(name, file), training_rows(name)) == []
+    assert overlaps(made(name, file), training_rows(name)) == {}
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -108,15 +108,22 @@ def test_a_case_differs_from_training_rows_and_other_cases_by_more_than_values(n
     assert len(set(shapes)) == len(shapes)
 
 
-def test_an_overlap_is_found_whatever_its_case_and_spaces() -> None:
+def test_an_overlap_is_found_whatever_its_layout() -> None:
     cases = Cases()
     cases.add({"id": "a", "prompt": "How many cats are there?", "input": "CREATE TABLE cats (id INT)"}, "SELECT 1")
-    row = {"question": "Who?", "context": "create table  cats (id INT)", "answer": "select 1 "}
-    assert overlaps(cases, [row]) == ["a: its answer for this input"]
+    row = {"question": "Who?", "context": "CREATE TABLE dogs (id INT)", "answer": "select  1 "}
+    assert overlaps(cases, [row]) == {"a": "its answer"}
     row = {"question": "how many  CATS are there?", "context": "CREATE TABLE cats (id INT)", "answer": "SELECT 2"}
-    assert overlaps(cases, [row]) == ["a: its prompt"]
-    row = {"question": "Who?", "context": "CREATE TABLE dogs (id INT)", "answer": "SELECT 1"}
-    assert overlaps(cases, [row]) == []
+    assert overlaps(cases, [row]) == {"a": "its prompt"}
+    row = {"question": "How many cats are there?", "context": "CREATE TABLE dogs (id INT)", "answer": "SELECT 2"}
+    assert overlaps(cases, [row]) == {}
+
+
+def test_the_order_of_keys_hides_no_overlap() -> None:
+    cases = Cases()
+    cases.add({"id": "a", "prompt": "Write b and a."}, '{"b": 1, "a": [2, 3]}')
+    assert overlaps(cases, [{"instruction": "?", "input": "", "output": '{"a":[2,3],"b":1}'}]) == {"a": "its answer"}
+    assert overlaps(cases, [{"instruction": "?", "input": "", "output": '{"a":[3,2],"b":1}'}]) == {}
 
 
 @pytest.mark.parametrize(
@@ -146,8 +153,6 @@ def test_the_worlds_of_unseen_cases_are_not_those_of_the_training_rows() -> None
     assert {part[:40] for part in case_worlds.SCENES.split("\n\n")}.isdisjoint(
         part[:40] for part in SCENES.split("\n\n")
     )
-    names = {name for tool in make_typescript_data.UTILITIES for name in tool.names.split("|")}
-    assert names.isdisjoint(name for tool in case_utilities.UTILITIES for name in tool.names.split("|"))
 
 
 @pytest.mark.parametrize("row", queries("expert-sql"), ids=lambda row: row["id"])
@@ -175,34 +180,36 @@ def test_the_answers_of_cypher_run_on_the_committed_graphs() -> None:
             assert found not in wrong, query
 
 
-def test_the_answers_of_json_fit_their_schemas() -> None:
-    for row, answer in zip(made("expert-json").rows, made("expert-json").answers, strict=True):
+@pytest.mark.parametrize("file", EXPERTS["expert-json"])
+def test_the_answers_of_json_fit_their_schemas(file: str) -> None:
+    for row, answer in zip(made("expert-json", file).rows, made("expert-json", file).answers, strict=True):
         assert jsonschema_rs.is_valid(row["schema"], row["expected"]), row["id"]
         assert json.loads(answer) == row["expected"]
         assert row["rule"] == "exact"
 
 
-def test_the_answers_of_typescript_parse_and_stay_out_of_the_file() -> None:
-    rows, answers = committed("expert-typescript"), made("expert-typescript").answers
-    assert all(
-        parses(f"{answer}\n{row['tests']}") for row, answer in zip(made("expert-typescript").rows, answers, strict=True)
-    )
-    bodies = [answer.partition("{\n")[2] or answer.partition("=>")[2] for answer in answers]
-    text = json.dumps(rows)
+@pytest.mark.parametrize("file", EXPERTS["expert-typescript"])
+def test_the_answers_of_typescript_parse_and_stay_out_of_the_file(file: str) -> None:
+    cases = made("expert-typescript", file)
+    for row, answer in zip(cases.rows, cases.answers, strict=True):
+        assert parses(f"{answer}\n{row['tests']}")
+    bodies = [answer.partition("{\n")[2] for answer in cases.answers]
+    text = json.dumps(committed("expert-typescript", file))
     assert [body for body in bodies if json.dumps(body)[1:-1] in text] == []
 
 
 @pytest.mark.skipif(PACKAGE is None, reason="answers were only parsed: node or the npm package typescript is missing")
-def test_the_answers_of_typescript_pass_and_empty_ones_fail() -> None:
+@pytest.mark.parametrize("file", EXPERTS["expert-typescript"])
+def test_the_answers_of_typescript_pass_and_empty_ones_fail(file: str) -> None:
     assert PACKAGE is not None
-    cases = made("expert-typescript")
+    cases = made("expert-typescript", file)
     right = [{"output": a, "test": row["tests"]} for row, a in zip(cases.rows, cases.answers, strict=True)]
     assert [why for why in failures(right, PACKAGE) if why] == []
     emptied = [
         {**row, "output": re.sub(r"return [^;]+;", "return undefined as never;", row["output"])} for row in right
     ]
     changed = [row for row, old in zip(emptied, right, strict=True) if row["output"] != old["output"]]
-    assert len(changed) > 100
+    assert len(changed) > 90
     assert None not in failures(changed, PACKAGE)
 
 
