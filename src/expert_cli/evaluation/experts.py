@@ -38,10 +38,10 @@ class Compared:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value under "baseline"; the difference is expert minus base model."""
-        low, high = self.pairs.ci95
+        rise = self.pairs.reversed
         difference = {
-            "difference": -self.pairs.drop,
-            "ci95": [-high, -low],
+            "difference": rise.drop,
+            "ci95": list(rise.ci95),
             "gained": self.pairs.gained,
             "lost": self.pairs.lost,
         }
@@ -63,7 +63,7 @@ def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[A
     """Return the cases in a file; default, tests/cases.jsonl beside the manifest. Raises InputError where there are none."""
     path = cases or plan.run.manifest.parent / "tests" / "cases.jsonl"
     if not path.is_file():
-        raise InputError(f"{path}: no such file", "give the cases: --cases FILE (docs/EXPERT_FORMAT.md says how)")
+        raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
     return read_cases(path)[:limit]
 
 
