@@ -23,8 +23,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from itertools import cycle, islice
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,11 @@ import graphqlite
 import neo4j_link_forms
 import neo4j_node_forms
 import neo4j_path_forms
-from dataset_files import Row, shape, side_of, write_jsonl
+from dataset_files import Row, shape, side_of
 from neo4j_domain_table import TEXT
 from neo4j_domains import GraphDomain, graph_script, parse_graphs
 from neo4j_scene import GraphScene, SkipFormError
+from query_rows import make_in_turns, write_sides
 from wording import SMALL
 
 SEED = 30
@@ -45,9 +45,6 @@ MAX_CHARACTERS = 1200
 FORMS = (*neo4j_node_forms.FORMS, *neo4j_link_forms.FORMS, *neo4j_path_forms.FORMS)
 Form = Callable[[GraphScene], tuple[str, str]]
 Result = list[tuple[Any, ...]]
-TRIES = 12  # for one row of one form
-WORDINGS = 4  # how often a query may be asked for
-TURNS = 3  # how many turns may fail, as a multiple of the rows wanted
 
 # One wrong reading each: a query whose result survives it would not show the mistake.
 MUTATIONS = (
@@ -196,33 +193,9 @@ def verify(row: Mapping[str, Any], domains: Sequence[GraphDomain]) -> str:
 def make_rows(
     domains: Sequence[GraphDomain], seed: int, per_domain: int, sides: Sequence[str]
 ) -> tuple[list[Row], Counter[str]]:
-    """Make up to `per_domain` verified rows of these sides for each domain and count what was refused, by reason.
-
-    The forms take turns, so that one whose rows are often refused is not rarer than another.
-    """
-    rows: list[Row] = []
-    refused: Counter[str] = Counter()
-    for domain in domains:
-        rng = random.Random(f"{seed} {domain.name}")
-        seen: Counter[str] = Counter()
-        made: list[Row] = []
-        for form in islice(cycle(rng.sample(FORMS, len(FORMS))), per_domain * TURNS):
-            if len(made) == per_domain:
-                break
-            for _ in range(TRIES):
-                row = draw(form, domain, rng, sides)
-                if row is None:
-                    continue
-                question, cypher = row["question"].lower(), row["cypher"]
-                again = question in seen or seen[cypher] == WORDINGS
-                reason = "asked before" if again else verify(row, domains)
-                if not reason:
-                    seen.update((question, cypher))
-                    made.append(row)
-                    break
-                refused[reason] += 1
-        rows += made
-    return rows, refused
+    """Make up to `per_domain` verified rows of these sides for each domain and count what was refused, by reason."""
+    drawn = partial(draw, sides=sides)
+    return make_in_turns(domains, FORMS, drawn, verify, query="cypher", seed=seed, per_domain=per_domain)
 
 
 def draw(form: Form, domain: GraphDomain, rng: random.Random, sides: Sequence[str]) -> Row | None:
@@ -244,11 +217,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=default)
     output: Path = parser.parse_args().output
     rows, refused = make_rows(parse_graphs(TEXT), SEED, ROWS_PER_DOMAIN, ("train", "valid"))
-    for name in ("train", "valid"):
-        part = [row for row in rows if side_of(shape(row["cypher"])) == name]
-        print(f"{name}: {write_jsonl(output / f'{name}.jsonl', part)} rows, all verified")
-    for reason, count in refused.most_common():
-        print(f"refused {count}: {reason}")
+    write_sides(output, rows, refused, query="cypher")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import cycle, islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ import sql_group_forms
 import sql_hard_forms
 import sql_join_forms
 import sql_single_forms
-from dataset_files import Row, shape, side_of, write_jsonl
+from dataset_files import Row, shape, side_of
+from query_rows import make_in_turns, write_sides
 from sql_domain_table import TEXT
 from sql_domains import Domain, domain_data, parse_domains
 from sql_scene import Scene, SkipFormError
@@ -38,9 +39,6 @@ MAX_CHARACTERS = 1200
 FORMS = (*sql_single_forms.FORMS, *sql_group_forms.FORMS, *sql_join_forms.FORMS, *sql_hard_forms.FORMS)
 Form = Callable[[Scene], tuple[str, str]]
 Result = list[tuple[Any, ...]]
-TRIES = 12  # for one row of one form
-WORDINGS = 4  # how often a query may be asked for
-TURNS = 3  # how many turns may fail, as a multiple of the rows wanted
 
 # One wrong reading each: a query whose result survives it would not show the mistake.
 MUTATIONS = (
@@ -178,33 +176,9 @@ def verify(row: Mapping[str, Any], domains: Sequence[Domain]) -> str:
 def make_rows(
     domains: Sequence[Domain], seed: int, per_domain: int, sides: Sequence[str]
 ) -> tuple[list[Row], Counter[str]]:
-    """Make up to `per_domain` verified rows of these sides for each domain and count what was refused, by reason.
-
-    The forms take turns, so that one whose rows are often refused is not rarer than another.
-    """
-    rows: list[Row] = []
-    refused: Counter[str] = Counter()
-    for domain in domains:
-        rng = random.Random(f"{seed} {domain.name}")
-        seen: Counter[str] = Counter()
-        made: list[Row] = []
-        for form in islice(cycle(rng.sample(FORMS, len(FORMS))), per_domain * TURNS):
-            if len(made) == per_domain:
-                break
-            for _ in range(TRIES):
-                row = draw(form, domain, rng, sides)
-                if row is None:
-                    continue
-                question, answer = row["question"].lower(), row["answer"]
-                again = question in seen or seen[answer] == WORDINGS
-                reason = "asked before" if again else verify(row, domains)
-                if not reason:
-                    seen.update((question, answer))
-                    made.append(row)
-                    break
-                refused[reason] += 1
-        rows += made
-    return rows, refused
+    """Make up to `per_domain` verified rows of these sides for each domain and count what was refused, by reason."""
+    drawn = partial(draw, sides=sides)
+    return make_in_turns(domains, FORMS, drawn, verify, query="answer", seed=seed, per_domain=per_domain)
 
 
 def draw(form: Form, domain: Domain, rng: random.Random, sides: Sequence[str]) -> Row | None:
@@ -226,11 +200,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=default)
     output: Path = parser.parse_args().output
     rows, refused = make_rows(parse_domains(TEXT), SEED, ROWS_PER_DOMAIN, ("train", "valid"))
-    for name in ("train", "valid"):
-        part = [row for row in rows if side_of(shape(row["answer"])) == name]
-        print(f"{name}: {write_jsonl(output / f'{name}.jsonl', part)} rows, all verified")
-    for reason, count in refused.most_common():
-        print(f"refused {count}: {reason}")
+    write_sides(output, rows, refused, query="answer")
 
 
 if __name__ == "__main__":
