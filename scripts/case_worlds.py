@@ -1,4 +1,4 @@
-"""The worlds of the experts' test cases; none of them stands in a table that training rows are drawn from.
+"""The worlds of the experts' test cases that no training row speaks of.
 
 SQL is in the notation of sql_domains.py, GRAPHS in that of neo4j_domains.py, OBJECTS and SCENES in that of
 json_domains.py and json_domain_table.py.

@@ -1,36 +1,26 @@
-"""What the make_*_data.py scripts share: a held-out split by group and files written the same way on every machine."""
+"""What the make_*_data.py scripts share: sides that hold groups of rows apart, files that are the same on every machine."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 Row = Mapping[str, Any]
 
 
-def split_by_group(
-    rows: Iterable[Row], group: Callable[[Row], str], held_out_share: float = 0.1
-) -> tuple[list[Row], list[Row]]:
-    """Split rows into (train, valid) so that no group stands on both sides.
+def side_of(group: str, cases: float = 0.15, valid: float = 0.06) -> str:
+    """The side that the hash of a group's text puts it on: test cases, valid or train; the shares are of all groups."""
+    share = int.from_bytes(hashlib.sha256(group.encode()).digest()[:8], "big") / 2**64
+    return "cases" if share < cases else "valid" if share < cases + valid else "train"
 
-    The side follows from the hash of the group's text alone, so adding a group moves no other. Exact duplicates are
-    dropped; the order is kept.
-    """
-    train: list[Row] = []
-    valid: list[Row] = []
-    seen: set[str] = set()
-    for row in rows:
-        line = json.dumps(row, sort_keys=True)
-        if line in seen:
-            continue
-        seen.add(line)
-        digest = hashlib.sha256(group(row).encode()).digest()
-        share = int.from_bytes(digest[:8], "big") / 2**64
-        (valid if share < held_out_share else train).append(row)
-    return train, valid
+
+def shape(query: str) -> str:
+    """The query without its values: each text and each number is a question mark."""
+    return re.sub(r"(?<![\w.])\d+(?:\.\d+)?", "?", re.sub(r"'[^']*'", "?", query))
 
 
 def write_jsonl(path: Path, rows: Iterable[Row]) -> int:

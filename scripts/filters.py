@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from domain_columns import NAMES, Column, Value
 from wording import COMPARED, agree, article, pick_values, pretty
 
-AFTER_PREPOSITION = {"city": ["in", "from", "located in"], "country": ["from", "in", "based in"]}
+AFTER_PREPOSITION = {"city": "in", "country": "from"}
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,10 @@ def bool_filter(column: Column, rng: random.Random) -> Filter:
 def null_filter(column: Column, rng: random.Random) -> Filter:
     """A filter on a value that is missing or present."""
     if rng.random() < 0.5:
-        words = rng.choice(["with no {0}", "that have no {0}", "whose {0} is missing", "where the {0} is not set",
-                            "without {a}", "whose {0} is unknown"])  # fmt: skip
-        return Filter(column, "IS NULL", (), words.format(column.label, a=article(column.label)))
-    words = rng.choice(["that have {a}", "whose {0} is known", "where the {0} is set", "with a known {0}"])
-    return Filter(column, "IS NOT NULL", (), words.format(column.label, a=article(column.label)))
+        words = rng.choice(["with no {0}", "whose {0} is unknown"])
+        return Filter(column, "IS NULL", (), words.format(column.label))
+    words = rng.choice(["with a known {0}", "whose {0} is known"])
+    return Filter(column, "IS NOT NULL", (), words.format(column.label))
 
 
 def category_filter(column: Column, values: list[Value], rng: random.Random) -> Filter:
@@ -73,19 +72,17 @@ def category_filter(column: Column, values: list[Value], rng: random.Random) -> 
     one, two = pretty(values[0], rng), pretty(values[1], rng)
     label = column.label
     kind = rng.random()
-    if kind < 0.15:
-        words = rng.choice(["whose {0} is {1} or {2}", "with {0} {1} or {2}", "where {0} is either {1} or {2}"])
+    if kind < 0.2:
+        words = rng.choice(["whose {0} is {1} or {2}", "with {0} {1} or {2}"])
         return Filter(column, "IN", tuple(values[:2]), words.format(label, one, two))
-    if kind < 0.3:
-        words = rng.choice(["whose {0} is not {1}", "with {a} other than {1}", "where the {0} is anything but {1}",
-                            "that do not have {0} {1}"])  # fmt: skip
+    if kind < 0.35:
+        words = rng.choice(["whose {0} is not {1}", "with {a} other than {1}"])
         return Filter(column, "<>", (values[0],), words.format(label, one, a=article(label)))
     if column.kind == "adj" and rng.random() < 0.7:
         return Filter(column, "=", (values[0],), str(values[0]), before=True)
     if column.kind in AFTER_PREPOSITION and label in AFTER_PREPOSITION and rng.random() < 0.6:
-        return Filter(column, "=", (values[0],), f"{rng.choice(AFTER_PREPOSITION[column.kind])} {values[0]}")
-    words = rng.choice(["whose {0} is {1}", "with {0} {1}", "where the {0} is {1}", "having {0} {1}",
-                        "with the {0} {1}", "whose {0} equals {1}"])  # fmt: skip
+        return Filter(column, "=", (values[0],), f"{AFTER_PREPOSITION[column.kind]} {values[0]}")
+    words = rng.choice(["whose {0} is {1}", "with {0} {1}"])
     return Filter(column, "=", (values[0],), words.format(label, one))
 
 
@@ -95,7 +92,7 @@ def text_filter(column: Column, values: list[str], rng: random.Random) -> Filter
     label = column.label
     kind = rng.random()
     if kind < 0.34 or column.kind == "code":
-        words = rng.choice(["whose {0} starts with {1}", "with {a} starting with {1}", "whose {0} begins with {1}"])
+        words = rng.choice(["whose {0} starts with {1}", "with {a} starting with {1}"])
         part = value[: 1 if rng.random() < 0.7 else 2]
         return Filter(column, "STARTS", (part,), words.format(label, pretty(part, rng, 0.8), a=article(label)))
     if kind < 0.5:
@@ -103,11 +100,10 @@ def text_filter(column: Column, values: list[str], rng: random.Random) -> Filter
         part = value[-2:]
         return Filter(column, "ENDS", (part,), words.format(label, pretty(part, rng, 0.9), a=article(label)))
     if kind < 0.75 and " " in value:
-        words = rng.choice(["whose {0} contains {1}", "with {1} in the {0}", "that have {1} in their {0}",
-                            "whose {0} includes the word {1}"])  # fmt: skip
+        words = rng.choice(["whose {0} contains {1}", "with {1} in the {0}"])
         part = value.split()[-1]
         return Filter(column, "CONTAINS", (part,), words.format(label, pretty(part, rng, 0.8)))
-    words = rng.choice(["whose {0} is {1}", "with the {0} {1}", "where the {0} is {1}"])
+    words = rng.choice(["whose {0} is {1}", "with the {0} {1}"])
     return Filter(column, "=", (value,), words.format(label, pretty(value, rng)))
 
 
@@ -120,17 +116,17 @@ def date_filter(column: Column, values: list[str], rng: random.Random) -> Filter
     year = first[:4]
     kind = rng.random()
     if kind < 0.25:
-        words = rng.choice(["{v}{o}after {0}", "{v}{w}later than {0}", "{v}{o}since the day after {0}"][:2])
+        words = rng.choice(["{v}{o}after {0}", "{v}{w}later than {0}"])
         return Filter(column, ">", (first,), words.format(first, v=verb, o=of, w=with_))
     if kind < 0.45:
-        words = rng.choice(["{v}{o}before {0}", "{v}{w}earlier than {0}", "{v}{o}prior to {0}"])
+        words = rng.choice(["{v}{o}before {0}", "{v}{w}earlier than {0}"])
         return Filter(column, "<", (last,), words.format(last, v=verb, o=of, w=with_))
     if kind < 0.55:
         return Filter(column, ">=", (first,), f"{verb}{of}on or after {first}")
     if kind < 0.75 or column.low == column.high:
         words = rng.choice(["{v}{o}between {0} and {1}", "{v}{w}from {0} to {1}"])
         return Filter(column, "BETWEEN", (first, last), words.format(first, last, v=verb, o=of, w=with_))
-    words = rng.choice(["{v}{o}in {0}", "{v}{w}in the year {0}", "{v}{o}in {0}"])
+    words = rng.choice(["{v}{o}in {0}", "{v}{w}in the year {0}"])
     return Filter(column, "YEAR", (year,), words.format(year, v=verb, o=of, w=with_))
 
 
@@ -159,23 +155,20 @@ def number_filter(column: Column, values: list[Value], rng: random.Random) -> Fi
     a = article(label)
     kind = rng.random()
     if kind < 0.3:
-        options = [f"whose {label} is greater than {low}", f"with {a} above {low}", f"with {a} over {low}",
-                   f"with {a} of more than {low}", f"where the {label} exceeds {low}"]  # fmt: skip
-        words = rng.choice([*options, *[f"{more} {low}"] * 3] if more else options)
+        options = [f"whose {label} is greater than {low}", f"with {a} above {low}"]
+        words = rng.choice([*options, f"{more} {low}"] if more else options)
         return Filter(column, ">", (low,), agree(label, words))
     if kind < 0.55:
-        options = [f"whose {label} is less than {high}", f"with {a} below {high}", f"with {a} under {high}",
-                   f"where the {label} is lower than {high}"]  # fmt: skip
-        words = rng.choice([*options, *[f"{less} {high}"] * 3] if less else options)
+        options = [f"whose {label} is less than {high}", f"with {a} below {high}"]
+        words = rng.choice([*options, f"{less} {high}"] if less else options)
         return Filter(column, "<", (high,), agree(label, words))
     if kind < 0.67:
-        words = rng.choice(["with {a} of at least {0}", "whose {1} is {0} or more", "whose {1} is at least {0}"])
+        words = rng.choice(["with {a} of at least {0}", "whose {1} is {0} or more"])
         return Filter(column, ">=", (low,), agree(label, words.format(low, label, a=a)))
     if kind < 0.79:
-        words = rng.choice(["with {a} of at most {0}", "whose {1} is {0} or less", "whose {1} does not exceed {0}"])
+        words = rng.choice(["with {a} of at most {0}", "whose {1} is {0} or less"])
         return Filter(column, "<=", (high,), agree(label, words.format(high, label, a=a)))
-    words = rng.choice(["with {a} between {0} and {1}", "whose {2} is between {0} and {1}",
-                        "whose {2} lies between {0} and {1}", "with {a} from {0} to {1}"])  # fmt: skip
+    words = rng.choice(["with {a} between {0} and {1}", "whose {2} is between {0} and {1}"])
     return Filter(column, "BETWEEN", (low, high), agree(label, words.format(low, high, label, a=a)))
 
 

@@ -1,22 +1,13 @@
-"""What the five JSON families share: a case with all that checks it, the layouts of an answer, values in words."""
+"""What the five JSON families share: a case with all that checks it, how an answer is written, values in words."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from json_domains import Domain, Field, Json, Schema, draw, key_of, long_date
-
-STYLE_NAMES = {"snake": "snake_case", "camel": "camelCase", "pascal": "PascalCase", "kebab": "kebab-case"}
-STYLES = ["snake", "snake", "camel", "camel", "camel", "pascal", "kebab"]
-LAYOUTS: dict[str, tuple[str, ...]] = {
-    "line": ("", "", "", "Keep it on one line.", "Answer on a single line."),
-    "compact": ("Make it compact.", "Answer with compact JSON.", "No spaces between the tokens.", "Minify the JSON."),
-    "two": ("Indent with 2 spaces.", "Pretty-print it with an indent of 2.", "Use two-space indentation."),
-    "four": ("Indent with 4 spaces.", "Pretty-print it, 4 spaces a level."),
-}
+from json_domains import Domain, Field, Json, Schema, draw, key_of
 
 
 @dataclass(frozen=True)
@@ -44,17 +35,14 @@ class Case:
         return {"instruction": self.instruction, "input": self.input, "output": self.output}
 
 
-def write(value: Json, layout: str) -> str:
-    """The value as JSON text in one of the layouts."""
-    if layout == "compact":
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return json.dumps(value, ensure_ascii=False, indent={"two": 2, "four": 4}.get(layout))
+def write(value: Json) -> str:
+    """The value as JSON text on one line."""
+    return json.dumps(value, ensure_ascii=False)
 
 
-def pick_layout(rng: Random) -> tuple[str, str]:
-    """A layout and the sentence that asks for it; an empty sentence means one line."""
-    layout = rng.choice(["line"] * 5 + ["compact"] * 2 + ["two"] * 2 + ["four"])
-    return layout, rng.choice(LAYOUTS[layout])
+def group_of(form: str, domain: Domain, fields: Iterable[Field], *more: str) -> str:
+    """What a row combines: a form of task, a domain, some of its fields whatever their order, and what else varies."""
+    return " | ".join([form, domain.noun, ", ".join(sorted(field.words for field in fields)), *more])
 
 
 def join(*sentences: str) -> str:
@@ -68,12 +56,12 @@ def some_fields(domain: Domain, count: int, rng: Random, without: Sequence[str] 
     return rng.sample(allowed, min(count, len(allowed)))
 
 
-def draw_distinct(fields: list[Field], style: str, count: int, rng: Random) -> tuple[list[dict[str, Json]], Schema]:
+def draw_distinct(fields: list[Field], count: int, rng: Random) -> tuple[list[dict[str, Json]], Schema]:
     """Draw records whose first field differs from one to the next; fewer where the field has too few values."""
     records: dict[str, dict[str, Json]] = {}
     for _ in range(20 * count):
-        record, schema = draw(fields, style, rng)
-        records.setdefault(str(record[key_of(fields[0].words, style)]), record)
+        record, schema = draw(fields, rng)
+        records.setdefault(str(record[key_of(fields[0].words, "snake")]), record)
         if len(records) == count:
             break
     return list(records.values()), schema
@@ -84,34 +72,21 @@ def listed(items: Sequence[str], word: str = "and") -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {word} {items[-1]}"
 
 
-def in_words(kind: str, value: Json, rng: Random) -> str:
+def in_words(value: Json) -> str:
     """A single value as a person writes it."""
     if isinstance(value, bool):
-        return rng.choice(("yes", "true") if value else ("no", "false"))
-    if isinstance(value, list):
-        return listed([str(item) for item in value])
-    if kind == "date" and rng.random() < 0.4:
-        return long_date(value)
-    return str(value)
+        return "yes" if value else "no"
+    return listed([str(item) for item in value]) if isinstance(value, list) else str(value)
 
 
-def phrase(field: Field, value: Json, rng: Random, quote: bool = False) -> str:
+def phrase(field: Field, value: Json) -> str:
     """`words value`, a nested object in parentheses, a null named as missing."""
     if value is None:
-        return rng.choice((f"no {field.words} (null)", f"{field.words} null", f"{field.words} not known (null)"))
-    if field.kind.name == "object":
-        inner = [
-            f"{part.words} {in_words(part.kind.name, value[key], rng)}"
-            for part, key in zip(field.kind.parts, value, strict=True)
-        ]
-        return rng.choice((f"{field.words} ({', '.join(inner)})", f"{field.words} with {listed(inner)}"))
-    kind = field.kind.parts[0].kind.name if field.kind.name == "maybe" else field.kind.name
-    said = in_words(kind, value, rng)
-    return (
-        f'{field.words} "{said}"'
-        if quote and kind in ("title", "note") and '"' not in said
-        else f"{field.words} {said}"
-    )
+        return f"no {field.words}"
+    if isinstance(value, dict):
+        inner = [f"{part.words} {in_words(item)}" for part, item in zip(field.kind.parts, value.values(), strict=True)]
+        return f"{field.words} ({', '.join(inner)})"
+    return f"{field.words} {in_words(value)}"
 
 
 def leaves(value: Json) -> list[Json]:

@@ -181,14 +181,14 @@ def parse_domains(table: str) -> list[Domain]:
     return domains
 
 
-def draw(fields: list[Field], style: str, rng: Random) -> tuple[dict[str, Json], Schema]:
-    """Draw a record of these fields with keys in one style, and the schema it fits."""
+def draw(fields: list[Field], rng: Random) -> tuple[dict[str, Json], Schema]:
+    """Draw a record of these fields, its keys in snake_case, and the schema it fits."""
     record: dict[str, Json] = {}
     schemas: dict[str, Schema] = {}
     for field in fields:
-        key = key_of(field.words, style)
+        key = key_of(field.words, "snake")
         if field.kind.name == "object":
-            record[key], schemas[key] = draw(list(field.kind.parts), style, rng)
+            record[key], schemas[key] = draw(list(field.kind.parts), rng)
         else:
             record[key], schemas[key] = field.kind.make(rng), field.kind.schema
     return record, object_schema(schemas)

@@ -13,7 +13,7 @@ from random import Random
 from typing import NoReturn
 
 import jsonschema_rs
-from dataset_files import Row, split_by_group, write_jsonl
+from dataset_files import Row, side_of, write_jsonl
 from json_case import Case, leaves
 from json_domain_table import DOMAINS
 from json_domains import Domain, Json, long_date, parse_domains
@@ -26,10 +26,10 @@ from json_transformation import of_object
 
 OUTPUT = Path(__file__).resolve().parents[1] / "experts" / "expert-json" / "datasets"
 SEED = 20
-LONGEST = 1300
-ROWS = (440, 44)  # train and held-out rows of a family's own files
+LONGEST = 900
+TRAIN = {"generation": 380, "repair": 380, "extraction": 400, "schema": 450, "transformation": 480}  # rows of a family
+VALID = 30
 DRAWS = 760
-MIXED = (330, 33)  # what a family gives to the common files
 
 
 def transformation(domain: Domain, rng: Random) -> Case:
@@ -121,32 +121,27 @@ def make(family: str, domains: Sequence[Domain], count: int, seed: int, refused:
     return cases
 
 
-def split_cases(cases: Sequence[Case]) -> tuple[list[Row], list[Row]]:
-    """Split the rows of cases so that no group, a domain as a rule, stands on both sides."""
-    groups = {(case.instruction, case.input): case.group for case in cases}
-    return split_by_group([case.row() for case in cases], lambda row: groups[row["instruction"], row["input"]])
+def on_side(cases: Sequence[Case], side: str) -> list[Case]:
+    """The cases whose group is on this side, each prompt once."""
+    there = {(case.instruction, case.input): case for case in cases if side_of(case.group) == side}
+    return list(there.values())
 
 
-def build(
-    seed: int = SEED, draws: int = DRAWS
-) -> tuple[dict[str, tuple[list[Row], list[Row]]], list[Case], Counter[str]]:
-    """Every family's train and held-out rows, all verified cases, and what was refused and why."""
+def build(seed: int = SEED, draws: int = DRAWS) -> tuple[dict[str, list[Case]], Counter[str]]:
+    """Every family's verified cases, of all sides, and what was refused and why."""
     domains, refused = parse_domains(DOMAINS), Counter[str]()
-    split: dict[str, tuple[list[Row], list[Row]]] = {}
-    everything: list[Case] = []
-    for family in FAMILIES:
-        cases = make(family, domains, draws, seed, refused)
-        train, valid = split_cases(cases)
-        split[family] = (train[: ROWS[0]], valid[: ROWS[1]])
-        everything += cases
-    return split, everything, refused
+    return {family: make(family, domains, draws, seed, refused) for family in FAMILIES}, refused
 
 
-def mixed(parts: Iterable[list[Row]], each: int, seed: int) -> list[Row]:
-    """The same number of rows from every family, shuffled."""
-    rng = Random(seed)
-    rows = [row for part in parts for row in rng.sample(part, min(each, len(part)))]
-    rng.shuffle(rows)
+def family_rows(family: str, cases: Sequence[Case], side: str) -> list[Row]:
+    """The rows of one family's file."""
+    return [case.row() for case in on_side(cases, side)[: TRAIN[family] if side == "train" else VALID]]
+
+
+def mixed(parts: Iterable[list[Row]], seed: int) -> list[Row]:
+    """The rows of all families, shuffled."""
+    rows = [row for part in parts for row in part]
+    Random(seed).shuffle(rows)
     return rows
 
 
@@ -155,17 +150,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     output: Path = parser.parse_args().output
-    split, cases, refused = build()
-    for family, (train, valid) in split.items():
-        counts = (
-            write_jsonl(output / family / "train.jsonl", train),
-            write_jsonl(output / family / "valid.jsonl", valid),
-        )
-        print(f"{family}: {counts[0]} train rows, {counts[1]} held-out rows")
-    for side, name in enumerate(("train", "valid")):
-        rows = mixed([parts[side] for parts in split.values()], MIXED[side], SEED)
-        print(f"{name}.jsonl: {write_jsonl(output / f'{name}.jsonl', rows)} rows from the five families")
-    print(f"{len(cases) + sum(refused.values())} made, {len(cases)} verified, {sum(refused.values())} refused")
+    built, refused = build()
+    for side in ("train", "valid"):
+        parts = {family: family_rows(family, cases, side) for family, cases in built.items()}
+        for family, rows in parts.items():
+            print(f"{family}: {write_jsonl(output / family / f'{side}.jsonl', rows)} {side} rows")
+        print(f"{side}.jsonl: {write_jsonl(output / f'{side}.jsonl', mixed(parts.values(), SEED))} rows")
+    verified = sum(map(len, built.values()))
+    print(f"{verified + sum(refused.values())} made, {verified} verified, {sum(refused.values())} refused")
     for reason, count in sorted(refused.items()):
         print(f"  {count} refused: {reason}")
 

@@ -2,7 +2,12 @@
 
 Every answer is run over the rows of its domain. It is refused when it fails or finds nothing, when empty tables or a
 wrong query would have given the same result, when LIMIT cuts through rows that are equal,
-and when it holds a literal that the question does not give. The held-out file has domains that the train file lacks.
+and when it holds a literal that the question does not give.
+
+The questions are about a few databases whose tables are always shown the same way, and what a question does not
+determine is always written the same way, because a small model is to learn this in minutes. The held-out file, like the
+test cases, has queries whose shape (the query without its values) the train file lacks: other columns, other conditions
+or another order of them, not another name or number alone.
 """
 
 from __future__ import annotations
@@ -12,7 +17,8 @@ import random
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +26,18 @@ import sql_group_forms
 import sql_hard_forms
 import sql_join_forms
 import sql_single_forms
-from dataset_files import Row, split_by_group, write_jsonl
+from dataset_files import Row, shape, side_of
+from query_rows import make_in_turns, write_sides
 from sql_domain_table import TEXT
 from sql_domains import Domain, domain_data, parse_domains
 from sql_scene import Scene, SkipFormError
 from wording import SMALL
 
 SEED = 20
-ROWS_PER_DOMAIN = 58
+ROWS_PER_DOMAIN = 600
 MAX_CHARACTERS = 1200
 FORMS = (*sql_single_forms.FORMS, *sql_group_forms.FORMS, *sql_join_forms.FORMS, *sql_hard_forms.FORMS)
+Form = Callable[[Scene], tuple[str, str]]
 Result = list[tuple[Any, ...]]
 
 # One wrong reading each: a query whose result survives it would not show the mistake.
@@ -61,28 +69,15 @@ MUTATIONS = (
 )
 
 
-def normal(name: str) -> str:
-    """An identifier without its style."""
-    return re.sub(r"[_ ]", "", name).lower()
-
-
 def fill(connection: sqlite3.Connection, domains: Sequence[Domain]) -> str:
     """Fill the tables that the context made with the rows of their domain and return the domain's name."""
-    known = {normal(name): (domain, table) for domain in domains for table in domain.tables.values()
-             for name in (table.plural, table.singular)}  # fmt: skip
+    known = {name: domain for domain in domains for name in domain.tables}
     name = ""
     for (made,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        domain, table = known[normal(made)]
-        name = domain.name
-        columns = [normal(row[1]) for row in connection.execute(f"PRAGMA table_info({made})")]
-        own_key = normal(table.singular) + "id"
-        rows = [
-            {("id" if normal(key) == own_key else normal(key)): value for key, value in row.items()}
-            for row in domain_data(domain)[table.plural]
-        ]
-        marks = ", ".join("?" * len(columns))
-        values = [[row["id" if column == own_key else column] for column in columns] for row in rows]
-        connection.executemany(f"INSERT INTO {made} VALUES ({marks})", values)  # noqa: S608
+        name = known[made].name
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({made})")]
+        values = [[row[column] for column in columns] for row in domain_data(known[made])[made]]
+        connection.executemany(f"INSERT INTO {made} VALUES ({', '.join('?' * len(columns))})", values)  # noqa: S608
     return name
 
 
@@ -91,15 +86,6 @@ def context_database(context: str) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.executescript(context)
     return connection
-
-
-def domain_of(context: str, domains: Sequence[Domain]) -> str:
-    """The name of the domain whose tables the context creates."""
-    connection = context_database(context)
-    try:
-        return fill(connection, domains)
-    finally:
-        connection.close()
 
 
 def run(connection: sqlite3.Connection, query: str) -> Result:
@@ -187,31 +173,24 @@ def verify(row: Mapping[str, Any], domains: Sequence[Domain]) -> str:
         connection.close()
 
 
-def make_rows(domains: Sequence[Domain], seed: int, per_domain: int) -> tuple[list[Row], Counter[str]]:
-    """Make up to `per_domain` verified rows for each domain and count what was refused, by reason."""
-    rows: list[Row] = []
-    refused: Counter[str] = Counter()
-    for domain in domains:
-        rng = random.Random(f"{seed} {domain.name}")
-        seen: set[str] = set()
-        made: list[Row] = []
-        for _ in range(per_domain * 12):
-            if len(made) == per_domain:
-                break
-            scene = Scene(domain, rng)
-            try:
-                question, answer = rng.choice(FORMS)(scene)
-            except SkipFormError:
-                continue
-            row = {"question": question, "context": scene.context(), "answer": answer}
-            reason = "asked before" if question.lower() in seen or answer in seen else verify(row, domains)
-            if reason:
-                refused[reason] += 1
-                continue
-            seen |= {question.lower(), answer}
-            made.append(row)
-        rows += made
-    return rows, refused
+def make_rows(
+    domains: Sequence[Domain], seed: int, per_domain: int, sides: Sequence[str]
+) -> tuple[list[Row], Counter[str]]:
+    """Make up to `per_domain` verified rows of these sides for each domain and count what was refused, by reason."""
+    drawn = partial(draw, sides=sides)
+    return make_in_turns(domains, FORMS, drawn, verify, query="answer", seed=seed, per_domain=per_domain)
+
+
+def draw(form: Form, domain: Domain, rng: random.Random, sides: Sequence[str]) -> Row | None:
+    """One row, None where the form does not fit or the query is of another side."""
+    scene = Scene(domain, rng)
+    try:
+        question, answer = form(scene)
+    except SkipFormError:
+        return None
+    if side_of(shape(answer)) not in sides:
+        return None
+    return {"question": question, "context": scene.context(), "answer": answer}
 
 
 def main() -> None:
@@ -220,13 +199,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=default)
     output: Path = parser.parse_args().output
-    domains = parse_domains(TEXT)
-    rows, refused = make_rows(domains, SEED, ROWS_PER_DOMAIN)
-    train, valid = split_by_group(rows, lambda row: domain_of(row["context"], domains))
-    for name, part in (("train", train), ("valid", valid)):
-        print(f"{name}: {write_jsonl(output / f'{name}.jsonl', part)} rows, all verified")
-    for reason, count in refused.most_common():
-        print(f"refused {count}: {reason}")
+    rows, refused = make_rows(parse_domains(TEXT), SEED, ROWS_PER_DOMAIN, ("train", "valid"))
+    write_sides(output, rows, refused, query="answer")
 
 
 if __name__ == "__main__":

@@ -6,45 +6,38 @@ import argparse
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
-from dataset_files import Row, split_by_group, write_jsonl
+from dataset_files import Row, side_of, write_jsonl
 from json_domain_table import DOMAINS
 from json_domains import Domain, parse_domains
-from typescript_array_utilities import ARRAYS
 from typescript_async import asynchronous
 from typescript_case import Case
 from typescript_check import compiler, failures, parses
 from typescript_classes import CLASSES
-from typescript_number_utilities import NUMBERS
-from typescript_object_utilities import OBJECTS
 from typescript_pipelines import pipeline
 from typescript_record_changes import CHANGES
 from typescript_record_tools import LOOKS
 from typescript_records import selected
-from typescript_string_utilities import STRINGS
 from typescript_types import TYPES
 from typescript_unions import UNIONS
-from typescript_utilities import utility
 from typescript_world import tool_row
 
 OUTPUT = Path(__file__).resolve().parents[1] / "experts" / "expert-typescript" / "datasets"
 SEED = 20
 LONGEST = 1300
-UTILITIES = [*NUMBERS, *STRINGS, *ARRAYS, *OBJECTS]
 
-# What makes a row of a family, over a domain where it speaks of one, and how many rows are drawn.
-FAMILIES: dict[str, tuple[Callable[[Domain, Random], Case | None], int]] = {
-    "pipelines": (lambda _domain, rng: pipeline(rng), 950),
-    "records": (selected, 420),
-    "record tools": (lambda domain, rng: tool_row(LOOKS if rng.random() < 0.4 else CHANGES, domain, rng), 480),
-    "types": (lambda domain, rng: rng.choice(TYPES)(domain, rng), 260),
-    "classes": (lambda domain, rng: rng.choice(CLASSES)(domain, rng), 160),
-    "unions": (lambda domain, rng: rng.choice(UNIONS)(domain, rng), 130),
-    "async": (asynchronous, 130),
-    "utilities": (lambda _domain, rng: utility(UTILITIES, rng), 330),
+# What makes a row of a family, over a domain where it speaks of one, and how many rows train and valid hold of it.
+FAMILIES: dict[str, tuple[Callable[[Domain, Random], Case | None], int, int]] = {
+    "records": (selected, 300, 40),
+    "record tools": (lambda domain, rng: tool_row(LOOKS if rng.random() < 0.4 else CHANGES, domain, rng), 310, 25),
+    "types": (lambda domain, rng: rng.choice(TYPES)(domain, rng), 195, 20),
+    "unions": (lambda domain, rng: rng.choice(UNIONS)(domain, rng), 90, 10),
+    "classes": (lambda domain, rng: rng.choice(CLASSES)(domain, rng), 110, 10),
+    "async": (asynchronous, 75, 4),
+    "pipelines": (lambda _domain, rng: pipeline(rng), 420, 40),
 }
 
 
@@ -73,18 +66,25 @@ def make(family: str, domains: Sequence[Domain], count: int, seed: int, refused:
     return list(cases.values())
 
 
-def split_cases(cases: Sequence[Case]) -> tuple[list[Row], list[Row]]:
-    """Split the rows of cases so that no group stands on both sides."""
-    groups = {case.output: case.group for case in cases}
-    return split_by_group([case.row() for case in cases], lambda row: groups[row["output"]])
-
-
-def build(seed: int = SEED) -> tuple[list[Case], Counter[str]]:
-    """All cases of all families, shuffled, and what was refused and why."""
+def build(seed: int = SEED) -> tuple[dict[str, list[Case]], Counter[str]]:
+    """Every family's cases, of all sides, and what was refused and why."""
     domains, refused = parse_domains(DOMAINS), Counter[str]()
-    cases = [case for name, (_, count) in FAMILIES.items() for case in make(name, domains, count, seed, refused)]
+    return {family: make(family, domains, 4 * FAMILIES[family][1], seed, refused) for family in FAMILIES}, refused
+
+
+def on_side(built: Mapping[str, Sequence[Case]], side: str, seed: int = SEED) -> list[Case]:
+    """The cases of a file, shuffled: those whose group is on this side, of each family as many as it is given."""
+    cases: list[Case] = []
+    for family, (_, train, valid) in FAMILIES.items():
+        most = train if side == "train" else valid
+        cases += [case for case in built[family] if side_of(case.group) == side][:most]
     Random(seed).shuffle(cases)
-    return cases, refused
+    return cases
+
+
+def rows_of(cases: Sequence[Case], side: str) -> list[Row]:
+    """The rows of a file; train.jsonl, which nobody runs again, goes without the tests."""
+    return [{key: cell for key, cell in case.row().items() if key != "test" or side == "valid"} for case in cases]
 
 
 def run_all(cases: Sequence[Case]) -> int:
@@ -105,15 +105,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     output: Path = parser.parse_args().output
-    cases, refused = build()
-    print(f"{len(cases) + sum(refused.values())} made, {len(cases)} parsed, {sum(refused.values())} refused")
+    built, refused = build()
+    made = sum(map(len, built.values()))
+    print(f"{made + sum(refused.values())} made, {made} parsed, {sum(refused.values())} refused")
     for reason, count in sorted(refused.items()):
         print(f"  {count} refused: {reason}")
-    if run_all(cases):
+    sides = {side: on_side(built, side) for side in ("train", "valid")}
+    if run_all([case for cases in sides.values() for case in cases]):
         sys.exit("nothing was written: an answer fails its own test")
-    train, valid = split_cases(cases)
-    print(f"train.jsonl: {write_jsonl(output / 'train.jsonl', train)} rows")
-    print(f"valid.jsonl: {write_jsonl(output / 'valid.jsonl', valid)} rows")
+    for side, cases in sides.items():
+        print(f"{side}.jsonl: {write_jsonl(output / f'{side}.jsonl', rows_of(cases, side))} rows")
 
 
 if __name__ == "__main__":

@@ -24,17 +24,11 @@ class Hop:
         if not self.forward:
             self.words, self.back = self.back, self.words
         self.n, self.f = s.var(self.near, self.far)
-        self.r = "rel" if "r" in (self.n, self.f) else "r"
 
     def path(self, near: str, far: str, variable: str = "") -> str:
-        """The pattern between two nodes, written from the near one or from the start."""
-        if self.s.rng.random() < 0.7:
-            arrow = f"[{variable}:{self.link.type}]"
-            self.s.links.setdefault(self.link.type, set())
-            return f"{near}-{arrow}->{far}" if self.forward else f"{near}<-{arrow}-{far}"
-        return (
-            self.s.path(near, self.link, far, variable) if self.forward else self.s.path(far, self.link, near, variable)
-        )
+        """The pattern from the near node to the far one."""
+        arrow = self.s.arrow(self.link, variable)
+        return f"{near}-{arrow}->{far}" if self.forward else f"{near}<-{arrow}-{far}"
 
     def node(self, named: str = "") -> str:
         """The near node."""
@@ -46,10 +40,7 @@ class Hop:
 
     def named(self, name: str) -> str:
         """`movies featuring the person Ada Berg`."""
-        tail = self.s.rng.choice(
-            [f"the {self.far.singular} {name}", f"'{name}'", f"{name}", f"{self.far.singular} '{name}'"]
-        )
-        return f"{self.near.plural} {self.words} {tail}"
+        return f"{self.near.plural} {self.words} {self.s.rng.choice([f'the {self.far.singular} {name}', name])}"
 
     @property
     def own(self) -> str:
@@ -66,16 +57,14 @@ def of_named(s: GraphScene) -> Pair:
     """Nodes linked to a named one: their properties or their number."""
     h = Hop(s)
     name = s.name_of(h.far)
-    noun = h.named(name)
-    if s.rng.random() < 0.35:
-        question = s.say("How many {n} are there?", "Count the {n}.", "number of {n}", n=noun)
-        return question, f"MATCH {h.path(h.node(), h.other(name, ''))} RETURN count({h.n}) AS total"
+    noun, match = h.named(name), f"MATCH {h.path(h.node(), h.other(name, ''))}"
+    kind = s.rng.random()
+    if kind < 0.35:
+        return s.say("How many {n} are there?", "Count the {n}.", n=noun), f"{match} RETURN count({h.n})"
+    if kind < 0.55:
+        return s.say("Name the {n}.", n=noun), f"{match} RETURN {h.own}"
     words, items = s.projection(h.near, h.n)
-    question = s.ask("the {c} of {n}", "the {c} of all {n}", "{c} of the {n}", c=words, n=noun)
-    if s.rng.random() < 0.3:
-        items = s.returned(h.own, h.near.columns[0].name)
-        question = s.say("Which are the {n}?", "Name the {n}.", "Find {n}.", "List all {n}.", n=noun)
-    return question, f"MATCH {h.path(h.node(), h.other(name, ''))} RETURN {items}"
+    return s.ask("the {c} of {n}", "the {c} of all {n}", c=words, n=noun), f"{match} RETURN {items}"
 
 
 def by_far_filter(s: GraphScene) -> Pair:
@@ -83,79 +72,67 @@ def by_far_filter(s: GraphScene) -> Pair:
     h = Hop(s)
     (one,) = s.filters(h.far, 1)
     noun = f"{h.near.plural} {h.words} {noun_phrase(h.far.plural, [one])}"
-    path = h.path(h.node(), h.other())
-    where = s.where(h.far, h.f, [one])
+    match = f"MATCH {h.path(h.node(), h.other())}{s.where(h.far, h.f, [one])}"
     if s.rng.random() < 0.3:
         question = s.say("How many different {n} are there?", "Count the distinct {n}.", n=noun)
-        return question, f"MATCH {path}{where} RETURN count(DISTINCT {h.n}) AS total"
-    question = s.ask("the different {c} of {n}", "the {c} of all {n}, each once", "the distinct {c} of {n}",
-                     c=several(h.called), n=noun)  # fmt: skip
-    return question, f"MATCH {path}{where} RETURN DISTINCT {s.returned(h.own, h.near.columns[0].name)}"
+        return question, f"{match} RETURN count(DISTINCT {h.n})"
+    question = s.ask("the different {c} of {n}", "the distinct {c} of {n}", c=several(h.called), n=noun)
+    return question, f"{match} RETURN DISTINCT {h.own}"
 
 
 def pairs(s: GraphScene) -> Pair:
     """Both ends of every relationship whose near node passes a filter."""
     h = Hop(s)
     (one,) = s.filters(h.near, 1)
-    far = s.prop(h.far, h.f)
     question = s.ask("the {c} of {n}, each with the {d} of the {f} {b} that {e}",
-                     "{n} and for each of them the {f} {b} that {e}", "every pair of {n} and {f} {b} that {e}",
                      n=noun_phrase(h.near.plural, [one]), c=several(h.called), d=several(h.far.columns[0].label),
                      f=h.far.plural, b=h.back, e=h.near.singular)  # fmt: skip
-    return question, f"MATCH {h.path(h.node(), h.other())}{s.where(h.near, h.n, [one])} RETURN {h.own}, {far}"
+    match = f"MATCH {h.path(h.node(), h.other())}{s.where(h.near, h.n, [one])}"
+    return question, f"{match} RETURN {h.own}, {s.prop(h.far, h.f)}"
 
 
 def degree(s: GraphScene) -> Pair:
     """How many nodes each node is linked to, with or without those that have none."""
     h = Hop(s)
     outer = s.rng.random() < 0.5
-    tail = s.rng.choice([", including those without any", ", with 0 where there are none"]) if outer else ""
-    noun = f"{h.far.plural} {h.back} each {h.near.singular}"
-    question = s.ask("the number of {n}{t}", "how many {n} there are{t}", n=noun, t=tail)
-    grouped = f"RETURN {h.own}, count({h.f}) AS total"
-    if outer:
-        return question, f"MATCH {h.node()} OPTIONAL MATCH {h.path(f'({h.n})', h.other())} {grouped}"
-    return question, f"MATCH {h.path(h.node(), h.other())} {grouped}"
+    noun = f"{h.far.plural} {h.back} each {h.near.singular}{', including those without any' if outer else ''}"
+    question = s.ask("the number of {n}", n=noun)
+    if not outer:
+        return question, f"MATCH {h.path(h.node(), h.other())} RETURN {h.own}, count({h.f})"
+    return question, f"MATCH {h.node()} OPTIONAL MATCH {h.path(f'({h.n})', h.other())} RETURN {h.own}, count({h.f})"
 
 
 def top_degree(s: GraphScene) -> Pair:
     """The nodes with the most links, perhaps only to nodes that pass a filter."""
     h = Hop(s)
-    filters = s.filters(h.far, s.rng.choice([0, 0, 1]))
+    filters = s.filters(h.far, s.rng.choice([0, 1]))
     count = s.rng.choice([1, 1, 2, 3, 5])
-    noun = noun_phrase(h.far.plural, filters)
+    slots = {"w": h.words, "n": noun_phrase(h.far.plural, filters)}
     if count == 1:
-        question = s.say(
-            "Which {e} is {w} the most {n}?", "Find the {e} {w} the most {n}.", e=h.near.singular, w=h.words, n=noun
-        )
-        question = question.replace(" is who ", " is the one who ").replace(" is that ", " is the one that ")
+        question = s.say("Find the {e} {w} the most {n}, with the number.", e=h.near.singular, **slots)
     else:
-        question = s.say("Which {k} {e} are those {w} the most {n}?",
-                         "List the top {k} {e} {w} the most {n}, with the number.",
-                         "the {k} {e} {w} the most {n} and how many", k=number_word(s.rng, count), e=h.near.plural,
-                         w=h.words, n=noun)  # fmt: skip
+        question = s.say("Find the {k} {e} {w} the most {n}, with the number.", k=number_word(s.rng, count),
+                         e=h.near.plural, **slots)  # fmt: skip
     match = f"MATCH {h.path(h.node(), h.other())}{s.where(h.far, h.f, filters)}"
-    return question, f"{match} RETURN {h.own}, count({h.f}) AS total ORDER BY total DESC LIMIT {count}"
+    return question, f"{match} RETURN {h.own}, count({h.f}) AS value ORDER BY value DESC LIMIT {count}"
 
 
 def degree_limit(s: GraphScene) -> Pair:
     """Nodes with enough links."""
     h = Hop(s)
-    filters = s.filters(h.far, s.rng.choice([0, 0, 1]))
+    filters = s.filters(h.far, s.rng.choice([0, 1]))
     how, sign = s.rng.choice([("more than", ">"), ("at least", ">="), ("exactly", "=")])
     limit = s.rng.randint(2, 4)
-    question = s.ask("the {c} of {m} {w} {h} {k} {n}", "all {m} {w} {h} {k} {n}", c=several(h.called), m=h.near.plural,
+    question = s.ask("the {c} of {m} {w} {h} {k} {n}", c=several(h.called), m=h.near.plural,
                      w=h.words, h=how, k=number_word(s.rng, limit), n=noun_phrase(h.far.plural, filters))  # fmt: skip
     match = f"MATCH {h.path(h.node(), h.other())}{s.where(h.far, h.f, filters)}"
-    grouped = f"{match} WITH {h.n}, count({h.f}) AS total WHERE total {sign} {limit}"
-    return question, f"{grouped} RETURN {s.returned(h.own, h.near.columns[0].name)}"
+    return question, f"{match} WITH {h.n}, count({h.f}) AS total WHERE total {sign} {limit} RETURN {h.own}"
 
 
 def unlinked(s: GraphScene) -> Pair:
     """Nodes without a link, or without one to a named node or one that passes a filter."""
     h = Hop(s)
-    plain = not h.words.startswith(("who ", "that "))
-    kind = s.rng.choice(["any", "any", "named", "filter"])
+    kind = s.rng.choice(["any", "named", "filter", "filter"])
     far, where, tail = h.other(variable=""), "", f"any {h.far.singular}"
     if kind == "named":
         name = s.name_of(h.far)
@@ -163,36 +140,20 @@ def unlinked(s: GraphScene) -> Pair:
     elif kind == "filter":
         (one,) = s.filters(h.far, 1)
         far, where, tail = h.other(), s.where(h.far, h.f, [one]), noun_phrase(h.far.plural, [one])
-    question = s.ask("the {c} of {n} not {w} {t}" if plain else "the {c} of {n} that are not among those {w} {t}",
-                     "the {c} of all {n} except those {w} {t}", c=several(h.called), n=h.near.plural,
-                     w=h.words, t=tail)  # fmt: skip
+    question = s.ask("the {c} of all {n} except those {w} {t}", c=several(h.called), n=h.near.plural, w=h.words, t=tail)
     inner = h.path(f"({h.n})", far)
-    test = f"NOT {inner}" if kind == "any" and s.rng.random() < 0.5 else f"NOT EXISTS {{ MATCH {inner}{where} }}"
-    return question, f"MATCH {h.node()} WHERE {test} RETURN {s.returned(h.own, h.near.columns[0].name)}"
-
-
-def existing(s: GraphScene) -> Pair:
-    """Nodes with some link, by EXISTS."""
-    h = Hop(s)
-    (one,) = s.filters(h.far, 1)
-    words, items = s.projection(h.near, h.n)
-    question = s.ask("the {c} of {n} {w} at least one of the {f}", "the {c} of {n} {w} some {f}",
-                     c=words, n=h.near.plural, w=h.words, f=noun_phrase(h.far.plural, [one]))  # fmt: skip
-    inner = f"MATCH {h.path(f'({h.n})', h.other())}{s.where(h.far, h.f, [one])}"
-    return question, f"MATCH {h.node()} WHERE EXISTS {{ {inner} }} RETURN {items}"
+    return question, f"MATCH {h.node()} WHERE NOT EXISTS {{ MATCH {inner}{where} }} RETURN {h.own}"
 
 
 def collected(s: GraphScene) -> Pair:
     """For each node the list of names it is linked to."""
     h = Hop(s)
     filters = s.filters(h.near, s.rng.choice([0, 1]))
-    far = s.prop(h.far, h.f)
-    question = s.ask("for {n} the list of the {l} of the {f} {b} each",
-                     "the {c} of {n}, each with a list of the {f} {b} that {e}",
-                     n=noun_phrase(h.near.plural, filters), l=several(h.far.columns[0].label), f=h.far.plural,
-                     b=h.back, c=several(h.called), e=h.near.singular)  # fmt: skip
+    question = s.ask("the {c} of {n}, each with a list of the {f} {b} that {e}",
+                     n=noun_phrase(h.near.plural, filters), f=h.far.plural, b=h.back, c=several(h.called),
+                     e=h.near.singular)  # fmt: skip
     match = f"MATCH {h.path(h.node(), h.other())}{s.where(h.near, h.n, filters)}"
-    return question, f"{match} RETURN {h.own}, collect({far}) AS {h.far.plural}"
+    return question, f"{match} RETURN {h.own}, collect({s.prop(h.far, h.f)})"
 
 
 def far_figure(s: GraphScene) -> Pair:
@@ -200,16 +161,13 @@ def far_figure(s: GraphScene) -> Pair:
     h = Hop(s)
     column = s.some(h.near.columns, is_number)
     function, word = function_for(s, column)
-    value = f"{function}({s.prop(h.near, h.n, column)}) AS {function}_{column.name}"
+    value = f"{function}({s.prop(h.near, h.n, column)})"
     if s.rng.random() < 0.5:
         name = s.name_of(h.far)
-        question = s.ask(
-            "the {w} {c} of {n}", "the {w} {c} of all {n}", leads=ONE_LEADS, w=word, c=column.label, n=h.named(name)
-        )
+        question = s.ask("the {w} {c} of {n}", leads=ONE_LEADS, w=word, c=column.label, n=h.named(name))
         return question, f"MATCH {h.path(h.node(), h.other(name, ''))} RETURN {value}"
-    question = s.ask("for each {f} the {w} {c} of the {n} {o} that {f}", "the {w} {c} of {n} {o} each {f}",
-                     f=h.far.singular,
-                     w=word, c=column.label, n=h.near.plural, o=h.words)  # fmt: skip
+    question = s.ask("the {w} {c} of {n} {o} each {f}", f=h.far.singular, w=word, c=column.label, n=h.near.plural,
+                     o=h.words)  # fmt: skip
     return question, f"MATCH {h.path(h.node(), h.other())} RETURN {s.prop(h.far, h.f)}, {value}"
 
 
@@ -217,61 +175,46 @@ def by_link_filter(s: GraphScene) -> Pair:
     """Pairs whose relationship passes a filter."""
     h = Hop(s, s.link(lambda link: bool(link.columns) and link.start != link.end))
     one = s.link_filter(h.link)
-    test = s.test(one, s.link_prop(h.link, h.r, one.column))
     behind = f"where the {one.column.label} is {one.phrase}" if one.before else one.phrase
-    far = s.prop(h.far, h.f)
-    question = s.ask("all {t} relationships {b}, as {n} and {f}", "the {n} and {f} joined by {t} {b}",
-                     "every pair of {e} and {g} joined by {t} {b}", t=h.link.type, b=behind, n=h.near.plural,
-                     f=h.far.plural, e=h.near.singular, g=h.far.singular)  # fmt: skip
-    return question, f"MATCH {h.path(h.node(), h.other(), h.r)} WHERE {test} RETURN {h.own}, {far}"
+    question = s.ask("the {n} and {f} joined by {t} {b}", t=h.link.type, b=behind, n=h.near.plural, f=h.far.plural)
+    test = s.test(one, f"r.{one.column.name}")
+    return question, f"MATCH {h.path(h.node(), h.other(), 'r')} WHERE {test} RETURN {h.own}, {s.prop(h.far, h.f)}"
 
 
 def link_values(s: GraphScene) -> Pair:
     """The relationship's property for one named node, at times ordered."""
     h = Hop(s, s.link(lambda link: bool(link.columns)))
     column: Column = s.rng.choice(h.link.columns)
-    name, value = s.name_of(h.far), s.link_prop(h.link, h.r, column)
+    name, value = s.name_of(h.far), f"r.{column.name}"
     order, tail = "", ""
     if column.is_number and s.rng.random() < 0.5:
         order, tail = f" ORDER BY {value} DESC", f", highest {column.label} first"
-    question = s.ask("the {c} of {n} and the {p} of {t}{o}", "{n} with the {p} of the {t} relationship{o}",
+    question = s.ask("the {c} of {n} and the {p} of {t}{o}",
                      c=several(h.called), n=h.named(name), p=column.label, t=h.link.type, o=tail)  # fmt: skip
-    return question, f"MATCH {h.path(h.node(), h.other(name, ''), h.r)} RETURN {h.own}, {value}{order}"
+    return question, f"MATCH {h.path(h.node(), h.other(name, ''), 'r')} RETURN {h.own}, {value}{order}"
 
 
 def link_figure(s: GraphScene) -> Pair:
-    """A figure over a relationship's property, in all, for each node, or the node where it is highest."""
+    """A figure over a relationship's property, in all or for each node."""
     h = Hop(s, s.link(lambda link: any(c.is_number for c in link.columns)))
     column = s.some(h.link.columns, is_number)
     function, word = function_for(s, column)
-    value = f"{function}({s.link_prop(h.link, h.r, column)}) AS {function}_{column.name}"
-    match = f"MATCH {h.path(h.node(), h.other(variable=''), h.r)}"
+    value = f"{function}(r.{column.name})"
     slots = {"w": word, "c": column.label, "t": h.link.type, "e": h.near.singular, "f": h.far.plural, "b": h.back}
-    kind = s.rng.random()
-    if kind < 0.25:
-        question = s.ask("the {w} {c} of all {t} relationships", "the {w} {c} over every {t}", leads=ONE_LEADS, **slots)
-        return question, f"{match} RETURN {value}"
-    if kind < 0.6:
-        question = s.ask("the {w} {c} of {t} over the {f} {b} each {e}",
-                         "for each {e} the {w} {c} of {t} over the {f} {b} it", **slots)  # fmt: skip
-        return question, f"{match} RETURN {h.own}, {value}"
-    question = s.say("Which {e} has the highest value for the {w} {c} of {t}, taken over the {f} {b} it?",
-                     "Find the {e} where the {w} {c} of {t} over the {f} {b} it is highest.", **slots)  # fmt: skip
-    return question, f"{match} RETURN {h.own}, {value} ORDER BY {function}_{column.name} DESC LIMIT 1"
+    if s.rng.random() < 0.3:
+        question = s.ask("the {w} {c} of all {t} relationships", leads=ONE_LEADS, **slots)
+        return question, f"MATCH (:{h.link.start})-{s.arrow(h.link, 'r')}->(:{h.link.end}) RETURN {value}"
+    question = s.ask("the {w} {c} of {t} over the {f} {b} each {e}", **slots)
+    return question, f"MATCH {h.path(h.node(), h.other(variable=''), 'r')} RETURN {h.own}, {value}"
 
 
 def by_far_category(s: GraphScene) -> Pair:
     """How many links there are for each category of the far nodes."""
-    h = Hop(s)
+    h = Hop(s, s.link(lambda link: link.start != link.end))
     by = s.some(h.far.columns, lambda c: c.is_category and not c.nullable)
-    question = s.ask("the number of distinct {n} {w} {f} per {b} of the {e}",
-                     "for each {e} {b}, how many different {n} there are {w} such {f}",
+    question = s.ask("the number of distinct {n} {w} {f} for each {e} {b}",
                      n=h.near.plural, w=h.words, f=h.far.plural, b=by.label, e=h.far.singular)  # fmt: skip
-    counted = f"count(DISTINCT {h.n})"
-    return (
-        question,
-        f"MATCH {h.path(h.node(), h.other())} RETURN {s.prop(h.far, h.f, by)} AS {by.name}, {counted} AS total",
-    )
+    return question, f"MATCH {h.path(h.node(), h.other())} RETURN {s.prop(h.far, h.f, by)}, count(DISTINCT {h.n})"
 
 
 def linked_to_two(s: GraphScene) -> Pair:
@@ -280,17 +223,15 @@ def linked_to_two(s: GraphScene) -> Pair:
     one, two = s.name_of(h.far), s.name_of(h.far)
     if one == two:
         raise SkipFormError
-    both = s.rng.random() < 0.6
+    both = s.rng.random() < 0.5
     words = "the {c} of {n} {w} both {a} and {b}" if both else "the {c} of {n} {w} {a} but not among those {w} {b}"
-    question = s.ask(words,
-                     c=several(h.called), n=h.near.plural, w=h.words, a=one, b=two)  # fmt: skip
+    question = s.ask(words, c=several(h.called), n=h.near.plural, w=h.words, a=one, b=two)
     first = f"MATCH {h.path(h.node(), h.other(one, ''))}"
     again = h.path(f"({h.n})", h.other(two, ""))
-    tail = f" MATCH {again}" if both else f" WHERE NOT EXISTS {{ MATCH {again} }}"
-    return question, f"{first}{tail} RETURN {s.returned(h.own, h.near.columns[0].name)}"
+    return question, f"{first}{f' MATCH {again}' if both else f' WHERE NOT EXISTS {{ MATCH {again} }}'} RETURN {h.own}"
 
 
 FORMS = (
-    of_named, of_named, by_far_filter, by_far_filter, pairs, degree, top_degree, degree_limit, unlinked, existing,
-    collected, far_figure, by_link_filter, link_values, link_figure, by_far_category, linked_to_two,
+    of_named, of_named, by_far_filter, by_far_filter, pairs, degree, top_degree, degree_limit, degree_limit, unlinked,
+    unlinked, collected, far_figure, by_link_filter, link_values, link_figure, by_far_category, linked_to_two,
 )  # fmt: skip

@@ -1,4 +1,9 @@
-"""One question's view of a database: identifier style, the columns it touches and the CREATE TABLE text they need."""
+"""One question's view of a database: the tables it touches and the CREATE TABLE text that shows them.
+
+Everything that the question does not determine is always written the same way: whole table names instead of aliases, the
+key `id`, and a context of the touched tables with all their columns and no types, in the domain's order. A prompt that
+is short and the same for all questions about a table leaves a small model more of its training for the questions.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +15,6 @@ from filters import Filter, make_filter, noun_phrase
 from sql_domains import Domain, Reference, Table, domain_data
 from wording import LIST_LEADS, ask, say, series, several
 
-STYLES: tuple[tuple[Callable[[str], str], int], ...] = (
-    (lambda name: name, 7),
-    (lambda name: "".join(part.capitalize() for part in name.split("_")), 1),
-    (lambda name: "_".join(part.capitalize() for part in name.split("_")), 1),
-    (lambda name: name.split("_")[0] + "".join(part.capitalize() for part in name.split("_")[1:]), 1),
-)
-TYPES = (
-    {"int": "INTEGER", "real": "REAL", "date": "TEXT", "text": "TEXT"},
-    {"int": "INT", "real": "DECIMAL(10, 2)", "date": "DATE", "text": "VARCHAR(60)"},
-    {"int": "INTEGER", "real": "FLOAT", "date": "DATE", "text": "VARCHAR"},
-    {"int": "NUMBER", "real": "NUMBER", "date": "TEXT", "text": "TEXT"},
-)
-RESERVED = {"order", "case", "group", "table", "index"}
-MAX_EXTRA_COLUMNS = 3
-
 
 class SkipFormError(Exception):
     """The form does not fit this domain or draw."""
@@ -34,32 +24,16 @@ class Scene:
     """Names, filters and columns for one question over one domain."""
 
     def __init__(self, domain: Domain, rng: random.Random) -> None:
-        """Draw the identifier style of this question."""
+        """Start a question that touches no table yet."""
         self.domain = domain
         self.data = domain_data(domain)
         self.rng = rng
-        self.style = rng.choices([style for style, _ in STYLES], [weight for _, weight in STYLES])[0]
-        self.types = rng.choice(TYPES)
-        self.long_keys = rng.random() < 0.4
-        self.singular = rng.random() < 0.2
-        self.alias_mode = rng.choice(["t", "letter", "full"])
-        self.used: dict[str, dict[str, Column]] = {}
+        self.used: set[str] = set()
 
     def tab(self, table: Table) -> str:
-        """The table's name as it is written in this question."""
-        self.used.setdefault(table.plural, {})
-        singular = table.singular.replace(" ", "_")
-        return self.style(singular if self.singular and singular not in RESERVED else table.plural)
-
-    def col(self, table: Table, column: Column) -> str:
-        """The column's name as it is written in this question."""
-        self.used.setdefault(table.plural, {})[column.name] = column
-        return self.style(column.name)
-
-    def key(self, table: Table) -> str:
-        """The primary key's name as it is written in this question."""
-        self.used.setdefault(table.plural, {})
-        return self.style(f"{table.singular.replace(' ', '_')}_id" if self.long_keys else "id")
+        """The table's name, which is then shown in the context."""
+        self.used.add(table.plural)
+        return table.plural
 
     def any_table(self) -> Table:
         """A random table."""
@@ -86,78 +60,41 @@ class Scene:
         return [row[column.name] for row in self.data[table.plural]]
 
     def filters(self, table: Table, count: int, but: Sequence[Column] = ()) -> list[Filter]:
-        """`count` filters on different columns."""
+        """`count` filters on different columns, those that are said ahead of the noun first."""
         columns = [column for column in table.columns if column not in but]
         self.rng.shuffle(columns)
         made = [make_filter(column, self.values(table, column), self.rng) for column in columns]
         found = [one for one in made if one is not None][:count]
         if len(found) < count:
             raise SkipFormError
-        return found
+        return sorted(found, key=lambda f: not f.before)
 
-    def where(self, table: Table, filters: Sequence[Filter], alias: str = "", joiner: str = "AND") -> str:
-        """The filters as one SQL condition."""
-        prefix = f"{alias}." if alias else ""
-        return f" {joiner} ".join(self._condition(f, prefix + self.col(table, f.column)) for f in filters)
-
-    def _condition(self, f: Filter, name: str) -> str:
-        values = [f"'{value}'" if isinstance(value, str) else str(value) for value in f.values]
-        if f.op == "YEAR" and self.rng.random() < 0.5:
-            name = f"strftime('%Y', {name})"
-        elif f.op == "YEAR":
-            return f"{name} BETWEEN '{f.values[0]}-01-01' AND '{f.values[0]}-12-31'"
-        tails = {
-            "IS NULL": "",
-            "IS NOT NULL": "",
-            "BETWEEN": " AND ".join(values),
-            "IN": f"({', '.join(values)})",
-            "STARTS": f"'{''.join(map(str, f.values))}%'",
-            "ENDS": f"'%{''.join(map(str, f.values))}'",
-            "CONTAINS": f"'%{''.join(map(str, f.values))}%'",
-        }
-        sign = {"YEAR": "=", "STARTS": "LIKE", "ENDS": "LIKE", "CONTAINS": "LIKE"}.get(f.op, f.op)
-        return f"{name} {sign} {tails.get(f.op, ''.join(values))}".rstrip()
+    def where(self, filters: Sequence[Filter], table: str = "", joiner: str = "AND") -> str:
+        """The filters as one SQL condition, the columns with their table's name where it is given."""
+        prefix = f"{table}." if table else ""
+        return f" {joiner} ".join(condition(f, prefix + f.column.name) for f in filters)
 
     def subject(self, table: Table, low: int = 0, high: int = 2, but: Sequence[Column] = ()) -> tuple[str, str]:
         """A noun phrase for rows of the table and the WHERE clause (or nothing) that picks them."""
         filters = self.filters(table, self.rng.randint(low, high), but)
         joiner = "or" if len(filters) > 1 and self.rng.random() < 0.2 else "and"
         phrase = noun_phrase(table.nouns, filters, joiner)
-        return phrase, f" WHERE {self.where(table, filters, '', joiner.upper())}" if filters else ""
+        return phrase, f" WHERE {self.where(filters, '', joiner.upper())}" if filters else ""
 
-    def projection(self, table: Table, alias: str = "", plural: bool = True) -> tuple[str, str]:
-        """One to three columns, in words and in SQL."""
-        count = self.rng.choice([1, 1, 2, 2, 3])
+    def projection(self, table: Table, qualified: bool = False, plural: bool = True) -> tuple[str, str]:
+        """One to three columns, in words and in SQL; a row without a name may be called by its id."""
         first, *others = [column for column in table.columns if column.kind != "bool"]
-        columns = [first, *self.rng.sample(others, min(len(others), count - 1))]
-        if self.rng.random() < 0.2:
-            columns = self.rng.sample([first, *others], min(len(others) + 1, count))
-        prefix = f"{alias}." if alias else ""
+        columns = self.rng.sample(others, min(len(others), self.rng.choice([0, 1, 1, 2])))
+        names = [(first.label, first.name), *((column.label, column.name) for column in columns)]
         if first.kind not in NAMES and self.rng.random() < 0.3:
-            labels = ["id", *(column.label for column in columns[1:])]
-            names = [self.key(table), *(self.col(table, column) for column in columns[1:])]
-            return series([several(label) if plural else label for label in labels]), prefix + f", {prefix}".join(names)
-        words = series([several(column.label) if plural else column.label for column in columns])
-        return words, ", ".join(prefix + self.col(table, column) for column in columns)
+            names[0] = ("id", "id")
+        words = series([several(label) if plural else label for label, _ in names])
+        return words, ", ".join(f"{table.plural}.{name}" if qualified else name for _, name in names)
 
     def named_table(self) -> Table:
         """A random table whose rows have a name."""
         tables = [table for table in self.domain.tables.values() if table.columns[0].kind in NAMES]
         return self.rng.choice(tables)
-
-    def name(self, table: Table) -> str:
-        """The column a row is called by."""
-        return self.col(table, table.columns[0])
-
-    def aliases(self, *tables: Table) -> list[tuple[str, str]]:
-        """For each table how it stands in FROM and what its columns are prefixed with."""
-        names = [self.tab(table) for table in tables]
-        if self.alias_mode == "full":
-            return [(name, name) for name in names]
-        letters = [name[0].lower() for name in names]
-        if self.alias_mode == "t" or len(set(letters)) < len(letters):
-            letters = [f"T{i}" for i in range(1, len(names) + 1)]
-        return [(f"{name} AS {letter}", letter) for name, letter in zip(names, letters, strict=True)]
 
     def say(self, *templates: str, **slots: str) -> str:
         """One of the templates as a sentence."""
@@ -168,28 +105,28 @@ class Scene:
         return ask(self.rng, leads, self.rng.choice(things).format(**slots))
 
     def context(self) -> str:
-        """CREATE TABLE statements: the tables and columns used, a few more, at times one more table."""
-        if len(self.used) == 1 and len(self.domain.tables) > 1 and self.rng.random() < 0.25:
-            self.tab(self.any_table())
-        separator = "; " if self.rng.random() < 0.6 else ";\n"
-        constraints = self.rng.choice([0, 0, 1, 2])
-        return separator.join(self._create(self.domain.tables[name], constraints) for name in self.used)
+        """CREATE TABLE statements of the touched tables."""
+        return "; ".join(create(table) for table in self.domain.tables.values() if table.plural in self.used)
 
-    def _create(self, table: Table, constraints: int) -> str:
-        used = self.used[table.plural]
-        spare = [column.name for column in table.columns if column.name not in used]
-        extra = set(self.rng.sample(spare, min(len(spare), self.rng.randint(0, MAX_EXTRA_COLUMNS))))
-        key = f"{self.key(table)} {self.types['int']}" + (" PRIMARY KEY" if constraints else "")
-        parts, ends = [key], []
-        for reference in table.references:
-            if reference.column.name in used or reference.parent in self.used:
-                name = self.style(reference.column.name)
-                parts.append(f"{name} {self.types['int']}")
-                if constraints == 2 and reference.parent in self.used:
-                    parent = self.domain.tables[reference.parent]
-                    ends.append(f"FOREIGN KEY ({name}) REFERENCES {self.tab(parent)}({self.key(parent)})")
-        for column in table.columns:
-            if column.name in used or column.name in extra or (len(parts) == 1 and column is table.columns[0]):
-                kind = {"int": "int", "bool": "int", "real": "real", "date": "date"}.get(column.kind, "text")
-                parts.append(f"{self.style(column.name)} {self.types[kind]}")
-        return f"CREATE TABLE {self.tab(table)} ({', '.join(parts + ends)})"
+
+def create(table: Table) -> str:
+    """The table's CREATE TABLE statement."""
+    names = ["id", *(reference.column.name for reference in table.references), *(c.name for c in table.columns)]
+    return f"CREATE TABLE {table.plural} ({', '.join(names)})"
+
+
+def condition(f: Filter, name: str) -> str:
+    """The filter as an SQL condition on the column so called."""
+    values = [f"'{value}'" if isinstance(value, str) else str(value) for value in f.values]
+    text = "".join(map(str, f.values))
+    if f.op == "YEAR":
+        return f"strftime('%Y', {name}) = '{text}'"
+    tails = {
+        "BETWEEN": " AND ".join(values),
+        "IN": f"({', '.join(values)})",
+        "STARTS": f"'{text}%'",
+        "ENDS": f"'%{text}'",
+        "CONTAINS": f"'%{text}%'",
+    }
+    sign = {"STARTS": "LIKE", "ENDS": "LIKE", "CONTAINS": "LIKE"}.get(f.op, f.op)
+    return f"{name} {sign} {tails.get(f.op, ''.join(values))}".rstrip()

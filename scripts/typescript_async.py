@@ -88,18 +88,16 @@ FLAKY = [
 
 def asynchronous(domain: Domain, rng: Random) -> Case:
     """One row; the loader's name varies."""
-    task, loader = rng.choice(TASKS), rng.choice(["load", "fetchItem", "read"])
+    task, loader = rng.choice(TASKS), rng.choice(["load", "fetchItem"])
     name = fill(task.name, One=pascal(domain), Many=key_of(plural(domain.noun), "pascal"))
     parameters = task.parameters.replace("load: LOAD", f"{loader}: (id: number) => Promise<string>")
     body, words = task.body.replace("load(", f"{loader}("), task.words.replace("`load`", f"`{loader}`")
     head = f"{name}({parameters}): {task.result}"
     text = rng.choice([
         f"Write an async TypeScript function `{head}` that {words}.",
-        f"For {plural(domain.noun)}: implement `async {head}`. It {words}.",
-        f"Implement `{name}` with async/await; it {words}. Signature: `{head}`.",
-        f"I need an async function that {words}: `{head}`.",
+        f"Implement `async {head}`. It {words}.",
     ])  # fmt: skip
     setup = [*LOADER, *(FLAKY if "attempts" in parameters else [])]
     checks: Checks = [(code.replace("@", name), value) for code, value in task.checks]
     output = f"async function {head} {{\n{body}\n}}"
-    return Case("async", domain.noun, text, output, assertions(checks, setup, asynchronous=True))
+    return Case("async", name, text, output, assertions(checks, setup, asynchronous=True))

@@ -1,4 +1,4 @@
-"""What the TypeScript families share: the case, values as literals, checks for the tests, ways to ask and to declare."""
+"""What the TypeScript families share: the case, values as literals, checks for the tests, asking and declaring."""
 
 from __future__ import annotations
 
@@ -98,41 +98,21 @@ def assertions(checks: Checks, setup: Sequence[str] = (), asynchronous: bool = F
 ASKS = [
     "Write a TypeScript function `{s}` that {w}.",
     "In TypeScript, write `{s}`. It {w}.",
-    "Implement the TypeScript function `{s}`, which {w}.",
-    "Create a function `{s}` in TypeScript that {w}.",
-    "I need a TypeScript function that {w}. Signature: `{s}`.",
-    "Define `{s}` so that it {w}.",
-    "TypeScript: write a function `{s}` which {w}.",
-    "Give me a typed function `{s}` that {w}.",
+    "Implement `{s}`, which {w}.",
 ]
 
 
 def ask(signature: str, words: str, rng: Random) -> str:
-    """One of several ways to ask for a function."""
+    """One of the ways to ask for a function."""
     return rng.choice(ASKS).format(s=signature, w=words)
 
 
-def declare(name: str, head: str, result: str, body: str, form: str) -> str:
-    """A function as a declaration, an arrow function or an export; a body without `return` is one expression."""
+def declare(name: str, head: str, result: str, body: str) -> str:
+    """A function declaration; a body without `return` is one expression."""
     bare = body[1:-1] if body.startswith("({") and body.endswith("})") else body
     lines = body if "return " in body else f"return {bare};"
     indented = "\n".join(f"  {line}" if line else line for line in lines.split("\n"))
-    if form == "arrow" and "return " not in body:
-        start = f"const {name} = {head}: {result} =>"
-        return f"{start}\n  {body};" if len(start) + len(body) > 110 else f"{start} {body};"
-    if form == "arrow" and not head.startswith("<"):
-        return f"const {name} = {head}: {result} => {{\n{indented}\n}};"
-    start = "export function" if form == "export" else "function"
-    return f"{start} {name}{head}: {result} {{\n{indented}\n}}"
-
-
-def pick_form(rng: Random) -> tuple[str, str]:
-    """A form of declaration and the sentence that asks for it."""
-    return rng.choice(
-        [("function", "")] * 4
-        + [("arrow", "Use an arrow function."), ("arrow", "Write it as an arrow function bound to a const.")]
-        + [("export", "Export it."), ("export", "It must be exported.")]
-    )
+    return f"function {name}{head}: {result} {{\n{indented}\n}}"
 
 
 def type_of(field: Field) -> str:
@@ -145,11 +125,10 @@ def type_of(field: Field) -> str:
     )
 
 
-def interface(name: str, fields: Sequence[Field], keyword: str = "interface") -> str:
-    """The interface, or the type alias, of these fields."""
+def interface(name: str, fields: Sequence[Field]) -> str:
+    """The interface of these fields."""
     lines = [f"  {key_of(field.words, 'camel')}: {type_of(field)};" for field in fields]
-    head, tail = (f"type {name} = {{", "};") if keyword == "type" else (f"interface {name} {{", "}")
-    return "\n".join([head, *lines, tail])
+    return "\n".join([f"interface {name} {{", *lines, "}"])
 
 
 def fields_in_words(fields: Sequence[Field]) -> str:

@@ -49,8 +49,8 @@ def store(domain: Domain, rng: Random) -> Case:
     """A store of records with an id, over a Map."""
     name, item = pascal(domain), key_of(domain.noun, "camel")
     kind, first, second = rng.choice([("string", "a", "b"), ("number", 1, 2)])
-    cls = name + rng.choice(["Store", "Repository", "Registry"])
-    add, find = rng.choice([("add", "get"), ("save", "find"), ("put", "read")])
+    cls = name + rng.choice(["Store", "Registry"])
+    add, find = rng.choice([("add", "get"), ("save", "find")])
     told = [f"`{add}({item})`", f"`{find}(id)`, which returns undefined for an unknown id"]
     checks: Checks = [(f"store.{find}({literal(first)})", {"id": first, "label": "x"})]
     checks.append((f"store.{find}({literal(second)})", UNDEFINED))
@@ -64,11 +64,10 @@ def store(domain: Domain, rng: Random) -> Case:
         told.append("a getter `size`")
         checks.append(("store.size", left))
     output = fill(STORE, name=name, cls=cls, kind=kind, item=item, add=add, find=find, more=more)
-    start = rng.choice(["write a class", "a class", "implement the class"])
-    text = f"Declare an interface `{name}` with `id: {kind}` and `label: string`, and {start} `{cls}` "
+    text = f"Declare an interface `{name}` with `id: {kind}` and `label: string`, and a class `{cls}` "
     text += f"that keeps {plural(domain.noun)} in a private Map: {', '.join(told)}."
     setup = [f"const store = new {cls}();", f'store.{add}({{ id: {literal(first)}, label: "x" }});']
-    return Case("classes", domain.noun, text, output, assertions(checks, setup))
+    return Case("classes", " | ".join([cls, kind, *told]), text, output, assertions(checks, setup))
 
 
 COUNTER = """
@@ -98,9 +97,9 @@ BOUND = ("this.$key = Math.min($top, this.$key + amount);", "this.$key = Math.ma
 def counter(domain: Domain, rng: Random) -> Case:
     """A number that goes up and down between bounds, which stop it or throw."""
     key = key_of(rng.choice(domain.of("int", "num")).words, "camel")
-    up, down = rng.choice([("add", "remove"), ("increase", "decrease"), ("deposit", "withdraw"), ("fill", "drain")])
+    up, down = rng.choice([("add", "remove"), ("increase", "decrease"), ("fill", "drain")])
     start, top, strict = rng.randint(0, 20), rng.randint(60, 100), rng.random() < 0.5
-    cls = pascal(domain) + rng.choice(["Counter", "Level", "Account", "Tank"])
+    cls = pascal(domain) + rng.choice(["Counter", "Level"])
     grow, shrink = (fill(line, key=key, top=top) for line in (STRICT if strict else BOUND))
     output = fill(COUNTER, cls=cls, key=key, start=start, up=up, down=down, grow=grow, shrink=shrink)
     rule = f"the value stays within 0 and {top}"
@@ -110,11 +109,10 @@ def counter(domain: Domain, rng: Random) -> Case:
         rule = f"both throw a RangeError where the value would leave 0 to {top}"
         checks = [("it.value", start + 23), (f"it.{up}(500)", Throws()), (f"it.{down}(500)", Throws())]
         checks.append(("it.value", start + 23))
-    text = rng.choice(["Write a TypeScript class", "Implement a class", "Create the class"])
-    text += f" `{cls}` with a private `{key}` that starts at {start}. "
+    text = f"Write a TypeScript class `{cls}` with a private `{key}` that starts at {start}. "
     text += f"`{up}(amount)` and `{down}(amount)` change it, the getter `value` returns it; {rule}."
     setup = [f"const it = new {cls}();", f"it.{up}(30);", f"it.{down}(7);"]
-    return Case("classes", domain.noun, text, output, assertions(checks, setup))
+    return Case("classes", " | ".join([cls, key, up, str(strict)]), text, output, assertions(checks, setup))
 
 
 SEQUENCE = """
@@ -151,7 +149,7 @@ def sequence(domain: Domain, rng: Random) -> Case:
     code = "pop" if stack else "shift"
     output = fill(SEQUENCE, cls=cls, generic=angle, item=item, put=put, take=take, guard=guard, code=code, first=first)
     of = "a generic class" if generic else f"a class for {item} values"
-    text = f"{rng.choice(['Write', 'In TypeScript, implement', 'Create'])} {of} `{cls}{angle}`"
+    text = f"Write {of} `{cls}{angle}`"
     text += (
         f" that works as a {base.lower()}: `{put}`, `{take}`, `peek` (both undefined when empty) and a `size` getter."
     )
@@ -165,7 +163,7 @@ def sequence(domain: Domain, rng: Random) -> Case:
     if limit:
         again = f"it.{put}({literal(values[0])})"
         checks += [*((again, DONE) for _ in range(limit)), (again, Throws()), ("it.size", limit)]
-    return Case("classes", domain.noun, text, output, assertions(checks, setup))
+    return Case("classes", " | ".join([cls, item, str(limit)]), text, output, assertions(checks, setup))
 
 
 CLASSES: list[Callable[[Domain, Random], Case]] = [store, counter, sequence]

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from typescript_case import Raw, a_map
-
 Meaning = Callable[[Any], Any]
 
 
@@ -15,7 +13,7 @@ Meaning = Callable[[Any], Any]
 class Operation:
     """One step: `keep` and `each` work on an element written @, `whole` and `end` on all of it, written #.
 
-    `takes` and `gives` name the types; `loop` is start and update of the same fold in a loop, where there is one.
+    `takes` and `gives` name the types.
     """
 
     sort: str
@@ -25,7 +23,6 @@ class Operation:
     meaning: Meaning
     takes: str
     gives: str
-    loop: tuple[str, str] | None = None
 
 
 def keep(name: str, words: str, code: str, test: Meaning, of: str) -> Operation:
@@ -43,13 +40,6 @@ def whole(name: str, words: str, code: str, meaning: Meaning, of: str, to: str =
     return Operation("whole", name, words, code, meaning, of, to or of)
 
 
-def end(
-    name: str, words: str, code: str, meaning: Meaning, of: str, to: str, loop: tuple[str, str] | None = None
-) -> Operation:
+def end(name: str, words: str, code: str, meaning: Meaning, of: str, to: str) -> Operation:
     """A step after which nothing follows."""
-    return Operation("end", name, words, code, meaning, of, to, loop)
-
-
-def counts(items: list[Any]) -> Raw:
-    """How often each item occurs, in order of first sight."""
-    return a_map({item: items.count(item) for item in dict.fromkeys(items)})
+    return Operation("end", name, words, code, meaning, of, to)

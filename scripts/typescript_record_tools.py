@@ -15,13 +15,6 @@ def _groups(w: World, value: Callable[[list[Record]], Any]) -> dict[str, Any]:
     return {name: value([r for r in w.records if r[w.choice] == name]) for name in names}
 
 
-GROUP_MAP = """const groups = new Map<string, $type[]>();
-for (const item of $many) {
-  const group = groups.get(item.$key);
-  if (group) group.push(item);
-  else groups.set(item.$key, [item]);
-}
-return groups;"""
 GROUP_OBJECT = """const groups: Record<string, $type[]> = {};
 for (const item of $many) {
   (groups[item.$key] ??= []).push(item);
@@ -29,17 +22,12 @@ for (const item of $many) {
 return groups;"""
 
 
-def group_by(w: World, rng: Random) -> Tool:
-    """Records by choice, as a Map or a plain object."""
-    as_map, groups = rng.random() < 0.5, _groups(w, list)
-    body = GROUP_MAP if as_map else GROUP_OBJECT
-    body = body.replace("$type", w.type).replace("$many", w.many).replace("$key", w.choice)
-    name = f"{f'group{w.title}' if as_map else w.many}By{cap(w.choice)}"
-    result = f"{'Map' if as_map else 'Record'}<string, {w.type}[]>"
-    words = f"groups {plural(w.noun)} by `{w.choice}` " + ("in a Map" if as_map else "into a plain object of arrays")
-    return Tool(
-        name, f"({w.many}: {w.type}[])", result, words, body, [(f"{name}(rows)", a_map(groups) if as_map else groups)]
-    )
+def group_by(w: World, _: Random) -> Tool:
+    """Records by choice, as a plain object."""
+    body = GROUP_OBJECT.replace("$type", w.type).replace("$many", w.many).replace("$key", w.choice)
+    name, words = f"{w.many}By{cap(w.choice)}", f"groups {plural(w.noun)} by `{w.choice}` into a plain object of arrays"
+    checks = [(f"{name}(rows)", _groups(w, list))]
+    return Tool(name, f"({w.many}: {w.type}[])", f"Record<string, {w.type}[]>", words, body, checks)
 
 
 def tally(w: World, rng: Random) -> Tool:
@@ -52,7 +40,7 @@ def tally(w: World, rng: Random) -> Tool:
     body += (
         f"  result.set(item.{c}, (result.get(item.{c}) ?? 0) + {'1' if count else f'item.{n}'});\n}}\nreturn result;"
     )
-    return Tool(name, f"({w.many}: readonly {w.type}[])", "Map<string, number>", f"returns a Map with {what}", body,
+    return Tool(name, f"({w.many}: {w.type}[])", "Map<string, number>", f"returns a Map with {what}", body,
                 [(f"{name}(rows)", a_map(pairs)), (f"{name}([])", a_map({}))])  # fmt: skip
 
 
@@ -75,30 +63,14 @@ def index_numbers(w: World, _: Random) -> Tool:
 
 
 def find(w: World, rng: Random) -> Tool:
-    """One record by its label, undefined, null or an error where there is none."""
-    k, hit, name, null = w.label, w.records[rng.randrange(4)], f"find{w.type}", rng.random() < 0.5
-    code = f"{w.many}.find((item) => item.{k} === {k})" + (" ?? null" if null else "")
-    result = f"{w.type} | {'null' if null else 'undefined'}"
-    words = f"returns the {w.noun} with the given `{k}`, " + ("or null" if null else "undefined when there is none")
-    checks = [(f"{name}(rows, {literal(hit[k])})", hit), (f'{name}(rows, "none")', None if null else UNDEFINED)]
-    return Tool(name, f"({w.many}: {w.type}[], {k}: string)", result, words, code, checks)
-
-
-def split(w: World, rng: Random) -> Tool:
-    """Two arrays, by the flag or by a limit."""
-    f, n, by_flag = w.flag, w.number, rng.random() < 0.5
-    name = f"partitionBy{cap(f)}" if by_flag else f"splitBy{cap(n)}"
-    words = f"whose `{f}` is true" if by_flag else f"with `{n}` of at least `limit`"
-    call = f"{name}(rows)" if by_flag else f"{name}(rows, {literal(w.limit)})"
-    yes = [r for r in w.records if (r[f] if by_flag else r[n] >= w.limit)]
-    body = f"const yes: {w.type}[] = [];\nconst no: {w.type}[] = [];\n"
-    body += (
-        f"for (const item of {w.many}) ({f'item.{f}' if by_flag else f'item.{n} >= limit'} ? yes : no).push(item);\n"
+    """One record by its label, undefined where there is none."""
+    k, hit, name = w.label, w.records[rng.randrange(4)], f"find{w.type}"
+    code, words = (
+        f"{w.many}.find((item) => item.{k} === {k})",
+        f"returns the {w.noun} with the given `{k}` or undefined",
     )
-    head = f"({w.many}: {w.type}[]{'' if by_flag else ', limit: number'})"
-    words = f"returns a pair: the {plural(w.noun)} {words}, and the rest"
-    parts = [yes, [r for r in w.records if r not in yes]]
-    return Tool(name, head, f"[{w.type}[], {w.type}[]]", words, body + "return [yes, no];", [(call, parts)])
+    checks = [(f"{name}(rows, {literal(hit[k])})", hit), (f'{name}(rows, "none")', UNDEFINED)]
+    return Tool(name, f"({w.many}: {w.type}[], {k}: string)", f"{w.type} | undefined", words, code, checks)
 
 
 def top(w: World, _: Random) -> Tool:
@@ -107,8 +79,8 @@ def top(w: World, _: Random) -> Tool:
     best = sorted(w.records, key=lambda r: r[n], reverse=True)
     words = f"returns the `count` {plural(w.noun)} with the largest `{n}`, largest first"
     code = f"[...{w.many}].sort((a, b) => b.{n} - a.{n}).slice(0, count)"
-    checks = [(f"{name}(rows, 2)", best[:2]), (f"{name}(rows, 0)", [])]
-    return Tool(name, f"({w.many}: readonly {w.type}[], count: number)", f"{w.type}[]", words, code, checks)
+    checks = [(f"{name}(rows, 2)", best[:2]), (f"{name}([...rows].reverse(), 1)", best[:1]), (f"{name}(rows, 0)", [])]
+    return Tool(name, f"({w.many}: {w.type}[], count: number)", f"{w.type}[]", words, code, checks)
 
 
 def compare(w: World, rng: Random) -> Tool:
@@ -123,7 +95,8 @@ def compare(w: World, rng: Random) -> Tool:
     ]  # fmt: skip
     name, body, words, key = rng.choice(forms)
     words = f"is a comparator for Array.prototype.sort that orders {plural(w.noun)} {words}"
-    checks = [(f"[...rows].sort({name})", sorted(w.records, key=key))]
+    ordered = sorted(w.records, key=key)
+    checks = [(f"[...rows].sort({name})", ordered), (f"[...rows].reverse().sort({name})", ordered)]
     return Tool(name, f"(a: {w.type}, b: {w.type})", "number", words, body, checks)
 
 
@@ -146,5 +119,5 @@ def question(w: World, rng: Random) -> Tool:
 
 
 LOOKS: list[Callable[[World, Random], Tool]] = [
-    group_by, tally, index_map, index_numbers, find, split, top, compare, question,
+    group_by, tally, index_map, index_numbers, find, top, compare, question,
 ]  # fmt: skip

@@ -111,15 +111,12 @@ def choose(w: World, rng: Random) -> tuple[Part | None, Part | None, Part]:
     return chosen, ordered, rng.choice(lists(w) if ordered else lists(w) + sums(w))
 
 
-def written(w: World, steps: Sequence[Part], split: bool) -> str:
-    """The body: one expression, or the selection bound to a const when that grows long."""
+def written(w: World, steps: Sequence[Part]) -> str:
+    """The body: one expression."""
     value = w.many
     for step in steps:
         value = step.code.replace("#", value)
-    if not split or len(value) < 90:
-        return value
-    rest = steps[2].code.replace("#", steps[1].code.replace("#", "kept"))
-    return f"const kept = {steps[0].code.replace('#', w.many)};\nreturn {rest};"
+    return value
 
 
 def selected(domain: Domain, rng: Random) -> Case | None:
@@ -127,17 +124,16 @@ def selected(domain: Domain, rng: Random) -> Case | None:
     w = world(domain, rng)
     chosen, ordered, last = choose(w, rng)
     steps = [step for step in (chosen, ordered, last) if step is not None]
-    body = written(w, steps, split=len(steps) == 3)
-    w = reduced(w, body, rng)
+    body = written(w, steps)
+    w = reduced(w, body)
     rows, meaning, shorter = w.records, of_parts(steps), of_parts(steps[1:])
     if literal(meaning(rows)) in (literal(rows), literal(meaning([])), literal(shorter(rows))):
         return None
-    name = rng.choice(["get", "find", "list", ""]) + last.name + (steps[0].name if rng.random() < 0.6 else "")
-    name = name[0].lower() + name[1:]
+    name = "get" + last.name + (steps[0].name if len(steps) > 1 else "")
     words = f"takes an array of {plural(w.noun)}" + (f", keeps those {chosen.words}" if chosen else "")
     words += f", {ordered.words} without changing the argument" if ordered else ""
     checks: Checks = [(f"{name}(rows)", meaning(rows)), (f"{name}(rows.slice(1, 3))", meaning(rows[1:3]))]
     checks.append((f"{name}([])", meaning([])))
-    head = f"({w.many}: {rng.choice(['', 'readonly '])}{w.type}[])"
+    head = f"({w.many}: {w.type}[])"
     tool = Tool(name, head, last.gives, f"{words} and {last.words}", body, checks)
-    return case_of(w, "records", tool, rng)
+    return case_of(w, "records", "+".join(step.name for step in steps), tool, rng)

@@ -1,4 +1,4 @@
-"""Rows about types: guards and parsers, enums, unions of strings."""
+"""Rows about types: guards, enums, unions of strings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typescript_case import (
     Case,
     Checks,
     Raw,
-    Throws,
     ask,
     assertions,
     declare,
@@ -25,7 +24,9 @@ from typescript_case import (
 )
 
 KINDS = ("code", "title", "person", "city", "date", "int", "num", "bool", "some", "ints")
-NARROWED = 'if (typeof value !== "object" || value === null) $bad;\nconst record = value as Record<string, unknown>;\n'
+NARROWED = (
+    'if (typeof value !== "object" || value === null) return false;\nconst record = value as Record<string, unknown>;\n'
+)
 
 
 def _test_of_field(field: Field) -> str:
@@ -46,37 +47,14 @@ def guard(domain: Domain, rng: Random) -> Case:
     fields, name = rng.sample(domain.of(*KINDS), rng.randint(2, 3)), pascal(domain)
     record = draw_record(fields, rng)
     tests = " &&\n  ".join(map(_test_of_field, fields))
-    body = NARROWED.replace("$bad", "return false") + f"return (\n  {tests}\n);"
-    words = rng.choice([
-        "checks the type of every property",
-        "is true only for objects whose properties all have the right type",
-        "narrows an unknown value by looking at each property",
-    ])  # fmt: skip
-    text = f"Declare an interface `{name}` with {fields_in_words(fields)} and " + rng.choice([
-        f"a type guard `is{name}(value: unknown): value is {name}` that {words}.",
-        f"write `is{name}`, a type guard from unknown that {words}.",
-    ])  # fmt: skip
+    text = f"Declare an interface `{name}` with {fields_in_words(fields)}. Write a type guard "
+    text += f"`is{name}(value: unknown): value is {name}` that checks the type of every property."
     output = f"{interface(name, fields)}\n\n"
-    output += declare(f"is{name}", "(value: unknown)", f"value is {name}", body, "function")
+    output += declare(f"is{name}", "(value: unknown)", f"value is {name}", f"{NARROWED}return (\n  {tests}\n);")
     checks: Checks = [(f"is{name}({literal(record)})", True)]
     checks += [(f"is{name}({literal(value)})", False) for value in _bad(record)]
-    return Case("types", domain.noun, text, output, assertions(checks))
-
-
-def parser(domain: Domain, rng: Random) -> Case:
-    """A function that returns the value with its type or throws."""
-    fields, name = rng.sample(domain.of(*KINDS), 2), pascal(domain)
-    record, thrown = draw_record(fields, rng), f'throw new TypeError("not {domain.noun}")'
-    tests = " && ".join(f"({test})" if "&&" in test else test for test in map(_test_of_field, fields))
-    body = NARROWED.replace("$bad", thrown)
-    body += f"const fits = {tests};\nif (!fits) {thrown};\nreturn value as {name};"
-    words = f'returns the value when it has these properties and throws TypeError("not {domain.noun}") otherwise'
-    text = f"Declare an interface `{name}` with {fields_in_words(fields)}. "
-    text += ask(f"parse{name}(value: unknown): {name}", words, rng)
-    output = f"{interface(name, fields)}\n\n" + declare(f"parse{name}", "(value: unknown)", name, body, "function")
-    checks: Checks = [(f"parse{name}({literal(record)})", record)]
-    checks += [(f"parse{name}({literal(value)})", Throws()) for value in _bad(record)]
-    return Case("types", domain.noun, text, output, assertions(checks))
+    group = " | ".join(["guard", domain.noun, *sorted(field.words for field in fields)])
+    return Case("types", group, text, output, assertions(checks))
 
 
 @dataclass(frozen=True)
@@ -109,17 +87,11 @@ def _options(domain: Domain, rng: Random) -> Options:
     return Options(key, name, options, [key_of(option.replace("-", " "), "pascal") for option in options])
 
 
-def _next(o: Options, rng: Random) -> Part:
+def _next(o: Options, _: Random) -> Part:
     members = [f"{o.name}.{member}" for member in o.members]
-    step, words = rng.choice([
-        (1, "returns the next member in order, the first after the last"),
-        (len(members) - 1, "returns the member before it, the last one before the first"),
-    ])  # fmt: skip
-    move = "+ 1" if step == 1 else "+ order.length - 1"
-    body = f"const order = [{', '.join(members)}];\nreturn order[(order.indexOf({o.key}) {move}) % order.length];"
-    name = f"{'next' if step == 1 else 'previous'}{o.name}"
-    other = [members[(i + step) % len(members)] for i in range(len(members))]
-    checks: Checks = [(f"{name}({a})", Raw(b)) for a, b in zip(members, other, strict=True)]
+    body = f"const order = [{', '.join(members)}];\nreturn order[(order.indexOf({o.key}) + 1) % order.length];"
+    name, words = f"next{o.name}", "returns the next member in order, the first after the last"
+    checks: Checks = [(f"{name}({a})", Raw(b)) for a, b in zip(members, members[1:] + members[:1], strict=True)]
     return Part(name, f"({o.key}: {o.name})", o.name, words, body, checks)
 
 
@@ -147,11 +119,12 @@ def enumeration(domain: Domain, rng: Random) -> Case:
     values = [start + i if numeric else option for i, option in enumerate(o.options)]
     lines = [f"{member} = {literal(value)}" for member, value in zip(o.members, values, strict=True)]
     part = rng.choice([_next, _label] if numeric else [_next, _label, _read])(o, rng)
-    text = rng.choice(["Declare", "Define"]) + f" an enum `{o.name}` with {', '.join(f'`{line}`' for line in lines)}. "
+    text = f"Declare an enum `{o.name}` with {', '.join(f'`{line}`' for line in lines)}. "
     text += ask(f"{part.name}{part.head}: {part.result}", part.words, rng)
     output = f"enum {o.name} {{\n" + "\n".join(f"  {line}," for line in lines) + "\n}\n\n"
-    output += declare(part.name, part.head, part.result, part.body, "function")
-    return Case("types", domain.noun, text, output, assertions(part.checks))
+    output += declare(part.name, part.head, part.result, part.body)
+    group = " | ".join([part.name, "enum", *lines])
+    return Case("types", group, text, output, assertions(part.checks))
 
 
 def _weight(o: Options, rng: Random) -> Part:
@@ -198,11 +171,10 @@ def union(domain: Domain, rng: Random) -> Case:
         f"type {o.name} = {' | '.join(map(literal, o.options))};",
         rng.choice([_weight, _member, _count, _others])(o, rng),
     )
-    listed = f"Declare the union type `{o.name}` of {', '.join(map(literal, o.options))}."
-    text = rng.choice([listed, f"Given `{typed.rstrip(';')}`, declare it first."])
-    text += " " + ask(f"{part.name}{part.head}: {part.result}", part.words, rng)
-    output = f"{typed}\n\n{part.before}" + declare(part.name, part.head, part.result, part.body, "function")
-    return Case("types", domain.noun, text, output, assertions(part.checks))
+    text = f"Declare the union type `{o.name}` of {', '.join(map(literal, o.options))}. "
+    text += ask(f"{part.name}{part.head}: {part.result}", part.words, rng)
+    output = f"{typed}\n\n{part.before}" + declare(part.name, part.head, part.result, part.body)
+    return Case("types", " | ".join([part.name, "union", *o.options]), text, output, assertions(part.checks))
 
 
-TYPES: list[Callable[[Domain, Random], Case]] = [guard, guard, parser, enumeration, enumeration, union, union]
+TYPES: list[Callable[[Domain, Random], Case]] = [guard, enumeration, union]

@@ -20,9 +20,7 @@ from typescript_case import (
     interface,
     literal,
     pascal,
-    pick_form,
     plural,
-    type_of,
 )
 
 Record = dict[str, Any]
@@ -84,48 +82,39 @@ def world(domain: Domain, rng: Random) -> World:
     )
     roles = [label, number, choice, flag]
     keys = [key_of(field.words, STYLE) for field in roles]
-    fields = rng.sample(roles, 4)
     rows: list[Record] = []
     while len(rows) < 4:
-        record = draw_record(fields, rng)
+        record = draw_record(roles, rng)
         if all(record[key] != row[key] for row in rows for key in keys[:2]):
             rows.append(record)
     limit = sorted(record[keys[1]] for record in rows)[rng.choice([1, 2])]
     option = rng.choice(rows)[keys[2]]
-    return World(domain.noun, pascal(domain), fields, keys[0], keys[1], keys[2], keys[3], rows, limit, option)
+    return World(domain.noun, pascal(domain), roles, keys[0], keys[1], keys[2], keys[3], rows, limit, option)
 
 
-def reduced(w: World, code: str, rng: Random) -> World:
-    """The world with the fields that the code names, perhaps one more, so that rows stay short."""
+def reduced(w: World, code: str) -> World:
+    """The world with the fields that the code names, two at least, so that rows stay short."""
     used = [field for field in w.fields if re.search(rf"\b{key_of(field.words, STYLE)}\b", code)]
-    extra = [field for field in w.fields if field not in used]
-    kept = used + extra[: 0 if len(used) > 1 and rng.random() < 0.5 else 2 - min(1, len(used))]
+    extra = [field for field in w.fields if field not in used][: max(0, 2 - len(used))]
+    kept = [field for field in w.fields if field in used or field in extra]
     keys = [key_of(field.words, STYLE) for field in kept]
     return replace(w, fields=kept, records=[{key: record[key] for key in keys} for record in w.records])
 
 
-def case_of(w: World, family: str, tool: Tool, rng: Random) -> Case:
+def case_of(w: World, family: str, form: str, tool: Tool, rng: Random) -> Case:
     """The row: the type is told in the instruction and stands before the function in the answer."""
-    keyword, what = rng.choice([("interface", "an interface")] * 3 + [("type", "a type")])
-    form, wish = pick_form(rng)
-    members = "; ".join(f"{key_of(field.words, STYLE)}: {type_of(field)}" for field in w.fields)
-    intro = rng.choice([
-        f"Declare {what} `{w.type}` with {fields_in_words(w.fields)}.",
-        f"Given {what} `{w.type}` ({fields_in_words(w.fields)}), declare it first.",
-        f"Define {what} `{w.type}` {{ {members} }}.",
-    ])  # fmt: skip
+    intro = f"Declare an interface `{w.type}` with {fields_in_words(w.fields)}."
     asked = ask(f"{tool.name}{tool.head}: {tool.result}", tool.words, rng)
-    output = interface(w.type, w.fields, keyword) + "\n\n"
-    output += declare(tool.name, tool.head, tool.result, tool.body, form)
-    rows = f"const rows: {w.type}[] = {literal(w.records)};"
-    test = assertions(tool.checks, [rows])
-    return Case(family, w.noun, " ".join(part for part in (intro, asked, wish) if part), output, test)
+    output = f"{interface(w.type, w.fields)}\n\n{declare(tool.name, tool.head, tool.result, tool.body)}"
+    test = assertions(tool.checks, [f"const rows: {w.type}[] = {literal(w.records)};"])
+    group = " | ".join([form, w.noun, *(field.words for field in w.fields)])
+    return Case(family, group, f"{intro} {asked}", output, test)
 
 
 def tool_row(makers: Sequence[Callable[[World, Random], Tool]], domain: Domain, rng: Random) -> Case:
-    """A row for one of the tools; fields that neither code nor tests name stay out of the type as a rule."""
+    """A row for one of the tools; fields that neither code nor tests name stay out of the type where two are left."""
     w, maker, seed = world(domain, rng), rng.choice(makers), rng.getrandbits(32)
     first = maker(w, Random(seed))
     named = [first.body, first.head, first.words, *(expression for expression, _ in first.checks)]
-    w = reduced(w, " ".join(named), rng)
-    return case_of(w, "record tools", maker(w, Random(seed)), rng)
+    w = reduced(w, " ".join(named))
+    return case_of(w, "record tools", maker.__name__, maker(w, Random(seed)), rng)

@@ -27,19 +27,13 @@ SINGULAR_S = {"address", "loss", "status", "class", "bonus"}
 UNCOUNTED = {"mileage", "attendance", "experience", "stock", "climate", "audience"}
 AGGREGATES = {
     "AVG": ("average", "mean"),
-    "SUM": ("total", "combined", "summed"),
-    "MAX": ("highest", "maximum", "largest"),
-    "MIN": ("lowest", "minimum", "smallest"),
+    "SUM": ("total", "combined"),
+    "MAX": ("highest", "maximum"),
+    "MIN": ("lowest", "minimum"),
 }
 NOT_ADDED = ("age", "rating", "score", "stars", "grade", "altitude", "height", "experience", "price", "rate", "fee")
-LIST_LEADS = (
-    "List {x}.", "Show {x}.", "What are {x}?", "Give me {x}.", "Find {x}.", "Return {x}.", "Get {x}.", "{x}",
-    "Can you list {x}?", "I need {x}.", "Please show {x}.", "Display {x}.", "I want to see {x}.", "Tell me {x}.",
-)  # fmt: skip
-ONE_LEADS = (
-    "What is {x}?", "Find {x}.", "Show {x}.", "Give me {x}.", "Tell me {x}.", "Return {x}.", "Calculate {x}.", "{x}",
-    "I would like to know {x}.", "Compute {x}.", "Can you tell me {x}?",
-)  # fmt: skip
+LIST_LEADS = ("List {x}.", "Show {x}.", "What are {x}?", "Find {x}.")
+ONE_LEADS = ("What is {x}?", "Find {x}.", "Show {x}.", "Give me {x}.")
 
 
 def number_word(rng: random.Random, number: int) -> str:
@@ -114,8 +108,7 @@ def extreme(rng: random.Random, column: Column, most: bool) -> str:
         return f"with the {'latest' if most else 'earliest'} {column.label}"
     if column.is_year:
         return f"with the {'latest' if most else 'earliest'} {column.label}"
-    word = rng.choice(["highest", "largest", "greatest"] if most else ["lowest", "smallest"])
-    return f"with the {word} {column.label}"
+    return f"with the {'highest' if most else 'lowest'} {column.label}"
 
 
 def ranked(rng: random.Random, column: Column, most: bool, noun: str, count: str = "") -> str:
@@ -135,8 +128,6 @@ def ask(rng: random.Random, leads: Sequence[str], thing: str) -> str:
 
 
 def say(rng: random.Random, templates: Sequence[str], **slots: str) -> str:
-    """Fill one of the templates and write it as a sentence (some users leave out capitals and full stops)."""
+    """Fill one of the templates and write it as a sentence."""
     text = " ".join(rng.choice(templates).format(**slots).split())
-    if rng.random() < 0.08:
-        return text.rstrip(".?")
     return text[0].upper() + text[1:]

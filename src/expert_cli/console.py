@@ -184,7 +184,7 @@ class Console:
             self.text("".join(f"»{text}«" if mark else text for text, mark in runs))
 
     def table(self, title: str, columns: list[str], rows: list[list[str]], *, to_stdout: bool = True) -> None:
-        """Write a table. Without a terminal every row is one line, cells two blanks apart.
+        """Write a table. Without a terminal the heads and every row are a line each, cells two blanks apart.
 
         A terminal gets it in its width, and of dotted keys in the first column the block once, as a heading.
         """
@@ -194,7 +194,8 @@ class Console:
         if stream.is_terminal and rows:
             stream.print(_grouped(columns, rows))
         elif rows:
-            cells = [_justified(column) for column in zip(*rows, strict=True)]
+            head = [columns] if any(columns) else []
+            cells = [_justified(column, len(head)) for column in zip(*head, *rows, strict=True)]
             lines = ["  ".join(line) for line in zip(*cells, strict=True)]
             stream.words("\n".join(line.rstrip() for line in lines))
 
@@ -295,8 +296,8 @@ def _is_figures(column: Sequence[str]) -> bool:
     return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
 
 
-def _justified(column: Sequence[str]) -> list[str]:
-    right, width = _is_figures(column), max(map(len, column))
+def _justified(column: Sequence[str], heads: int) -> list[str]:
+    right, width = _is_figures(column[heads:]), max(map(len, column))
     return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
 
 

@@ -12,7 +12,7 @@ from expert_cli.errors import LockedOrDamaged
 from expert_cli.files import sha256_of
 from expert_cli.model.kernels import KernelPlan
 from expert_cli.paths import RunPaths
-from expert_cli.training.result import FitResult
+from expert_cli.training.result import FitResult, mean_span
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,11 @@ class RunResult:
         """Return the lines a person reads at the end."""
         done = self.document
         loss, shares = done["loss"], done["step_time_shares"]
+        span = mean_span(done["steps"])
         lines = [
-            f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} (means of the first and last 5 of {done['steps']} "
-            f"steps), {done['seconds']:.0f} s, {done['tokens_per_s']:,.0f} real tokens/s, peak memory "
+            f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} "
+            f"({f'means of the first and last {span}' if span > 1 else 'first and last'} of {done['steps']} steps), "
+            f"{done['seconds']:.0f} s, {done['tokens_per_s']:,.0f} real tokens/s, peak memory "
             f"{done['peak_memory_mb'] / 1024:.1f} GB",
             "time      "
             + ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005),

@@ -109,6 +109,12 @@ def part(value: Any, *keys: str) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
+def items(value: Any, *keys: str) -> list[Any]:
+    """Return the list that lies under these nested keys, [] where there is none."""
+    block = part(value, *keys[:-1]).get(keys[-1])
+    return block if isinstance(block, list) else []
+
+
 def require_run(folder: Path) -> RunPaths:
     """Return the paths of a run directory. Raises InputError: no such folder, or nothing of a run in it."""
     paths = RunPaths(folder.resolve())

@@ -37,8 +37,9 @@ def test_quiet_keeps_warnings_and_results(capsys: pytest.CaptureFixture[str]) ->
 
 def test_without_a_terminal_a_table_is_lines_to_search(capsys: pytest.CaptureFixture[str]) -> None:
     long = "x" * 300
+    heads = "a             b"
     Console("c").table("title", ["a", "b"], [["training.one", "[bold]1"], ["two", long]])
-    assert capsys.readouterr().out == f"title\ntraining.one  [bold]1\ntwo           {long}\n"
+    assert capsys.readouterr().out == f"title\n{heads}\ntraining.one  [bold]1\ntwo           {long}\n"
 
 
 def test_results_are_written_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

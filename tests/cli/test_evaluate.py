@@ -48,8 +48,9 @@ def test_the_document_is_as_its_schema_says_and_is_what_output_writes(cli: Cli, 
 def test_the_table(cli: Cli, answers: Path) -> None:
     done = cli("evaluate", "--answers", answers)
     assert done.code == 0
-    assert "3/4   75.0%  30.1% to 95.4%   all" in done.out
-    assert "refused  1  q2: DROP" in done.out
+    assert "correct  accuracy  95 % interval    category" in done.out
+    assert "3/4         75.0%  30.1% to 95.4%   all" in done.out
+    assert "refused        1  q2: DROP" in done.out
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)], ids=["words", "json"])

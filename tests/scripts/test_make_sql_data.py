@@ -7,16 +7,17 @@ from pathlib import Path
 
 import make_sql_data
 import pytest
-from make_sql_data import domain_of, make_rows, run, verify
+from dataset_files import shape
+from make_sql_data import make_rows, run, verify
 from sql_domain_table import TEXT
 from sql_domains import domain_data, parse_domains
 
 DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-sql" / "datasets"
 DOMAINS = parse_domains(TEXT)
-GYM = next(domain for domain in DOMAINS if domain.name == "gym")
+SHOP = next(domain for domain in DOMAINS if domain.name == "shop")
 CONTEXT = (
-    "CREATE TABLE trainers (id INTEGER, name TEXT, hourly_rate INTEGER); "
-    "CREATE TABLE gym_members (id INTEGER, name TEXT, trainer_id INTEGER, age INTEGER, membership TEXT)"
+    "CREATE TABLE products (id, name, category, price, stock); "
+    "CREATE TABLE orders (id, customer_id, product_id, order_date, quantity, status)"
 )
 
 
@@ -31,7 +32,7 @@ def reason(question: str, answer: str) -> str:
 def test_files_hold_enough_rows_with_the_columns_of_the_manifest() -> None:
     train, valid = committed("train"), committed("valid")
     assert len(train) >= 1500
-    assert len(valid) >= 150
+    assert len(valid) >= 100
     for row in train + valid:
         assert list(row) == ["question", "context", "answer"]
         assert all(value == value.strip() != "" for value in row.values())
@@ -45,13 +46,21 @@ def test_rows_are_short() -> None:
     assert sizes[-1] <= 1800
 
 
-def test_no_domain_context_or_question_of_valid_stands_in_train() -> None:
+def test_no_question_and_no_shape_of_valid_stands_in_train() -> None:
     train, valid = committed("train"), committed("valid")
-    held_out = {domain_of(row["context"], DOMAINS) for row in valid}
-    assert held_out == {"elections", "football_matches", "police", "real_estate"}
-    assert held_out.isdisjoint(domain_of(row["context"], DOMAINS) for row in train)
-    for column in ("question", "context", "answer"):
-        assert {row[column] for row in valid}.isdisjoint(row[column] for row in train)
+    assert {row["question"] for row in valid}.isdisjoint(row["question"] for row in train)
+    assert {shape(row["answer"]) for row in valid}.isdisjoint(shape(row["answer"]) for row in train)
+
+
+def test_a_table_is_shown_the_same_way_in_every_prompt() -> None:
+    shown = {table for row in committed("train") + committed("valid") for table in row["context"].split("; ")}
+    assert len(shown) == sum(len(domain.tables) for domain in DOMAINS)
+    assert set(CONTEXT.split("; ")) < shown
+
+
+def test_a_question_has_one_answer() -> None:
+    rows = committed("train") + committed("valid")
+    assert len({(row["question"].lower(), row["context"]) for row in rows}) == len(rows)
 
 
 def test_every_committed_row_verifies_again() -> None:
@@ -59,39 +68,39 @@ def test_every_committed_row_verifies_again() -> None:
 
 
 def test_a_run_repeats_itself_and_another_seed_asks_otherwise() -> None:
-    rows, refused = make_rows([GYM], 7, 15)
-    assert (rows, refused) == make_rows([GYM], 7, 15)
+    rows, refused = make_rows([SHOP], 7, 15, ("train",))
+    assert (rows, refused) == make_rows([SHOP], 7, 15, ("train",))
     assert len(rows) == 15
-    other, _ = make_rows([GYM], 8, 15)
+    other, _ = make_rows([SHOP], 8, 15, ("train",))
     assert rows != other
 
 
 def test_the_context_is_filled_with_the_rows_of_the_domain() -> None:
-    members = domain_data(GYM)["gym_members"]
+    orders = domain_data(SHOP)["orders"]
     connection = make_sql_data.context_database(CONTEXT)
-    assert make_sql_data.fill(connection, DOMAINS) == "gym"
-    ages = sorted(((row["id"], row["age"]) for row in members), key=repr)
-    assert run(connection, "SELECT id, age FROM gym_members") == ages
-    basic = sum(row["membership"] == "basic" for row in members)
-    assert run(connection, "SELECT COUNT(*) FROM gym_members WHERE membership = 'basic'") == [(basic,)]
+    assert make_sql_data.fill(connection, DOMAINS) == "shop"
+    quantities = sorted(((row["id"], row["quantity"]) for row in orders), key=repr)
+    assert run(connection, "SELECT id, quantity FROM orders") == quantities
+    pending = sum(row["status"] == "pending" for row in orders)
+    assert run(connection, "SELECT COUNT(*) FROM orders WHERE status = 'pending'") == [(pending,)]
     connection.close()
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ("SELECT COUNT(*) FROM gym_members WHERE membership = 'basic'", ""),
-        ("SELECT COUNT(*) FROM gym_members WHERE member = 'basic'", "fails: no such column"),
-        ("SELECT COUNT(*) FROM gym_members WHERE membership = 'basic' AND", "fails: incomplete input"),
-        ("SELECT COUNT(*) FROM gym_members WHERE membership = 'premium'", "literal not in the question"),
-        ("SELECT name FROM gym_members WHERE membership = 'Basic'", "finds nothing"),
-        ("SELECT COUNT(*) FROM gym_members WHERE membership = 'BASIC'", "the same over empty tables"),
-        ("SELECT name FROM gym_members ORDER BY membership LIMIT 5", "LIMIT cuts through equal rows"),
-        ("SELECT DISTINCT id FROM gym_members WHERE membership = 'basic'", "a wrong query gives the same"),
+        ("SELECT COUNT(*) FROM orders WHERE status = 'pending'", ""),
+        ("SELECT COUNT(*) FROM orders WHERE state = 'pending'", "fails: no such column"),
+        ("SELECT COUNT(*) FROM orders WHERE status = 'pending' AND", "fails: incomplete input"),
+        ("SELECT COUNT(*) FROM orders WHERE status = 'shipped'", "literal not in the question"),
+        ("SELECT id FROM orders WHERE status = 'Pending'", "finds nothing"),
+        ("SELECT COUNT(*) FROM orders WHERE status = 'PENDING'", "the same over empty tables"),
+        ("SELECT id FROM orders ORDER BY status LIMIT 5", "LIMIT cuts through equal rows"),
+        ("SELECT DISTINCT id FROM orders WHERE status = 'pending'", "a wrong query gives the same"),
     ],
 )
 def test_the_verifier_says_what_is_wrong(answer: str, expected: str) -> None:
-    assert reason("How many gym members have the membership basic, or the first 5?", answer) == expected
+    assert reason("How many orders have the status pending, or the first 5?", answer) == expected
 
 
 def test_a_broken_committed_row_is_refused() -> None:

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import make_typescript_data as maker
 import pytest
+from dataset_files import side_of
 from json_domain_table import DOMAINS
 from json_domains import parse_domains
 from typescript_case import UNDEFINED, Throws, a_map, a_set, assertions, literal
 from typescript_check import compiler, failures, parses
 
-CASES = maker.build()[0]
+BUILT = maker.build()[0]
+TRAIN, VALID = (maker.on_side(BUILT, side) for side in ("train", "valid"))
+CASES = TRAIN + VALID
 PACKAGE = compiler(fetch=False)
 runs = pytest.mark.skipif(
     PACKAGE is None, reason="answers were only parsed: node or the npm package typescript is missing"
@@ -26,51 +29,50 @@ def rows_of(name: str) -> list[dict[str, str]]:
     return [json.loads(line) for line in (maker.OUTPUT / name).read_text(encoding="utf-8").splitlines()]
 
 
-TRAIN, VALID = rows_of("train.jsonl"), rows_of("valid.jsonl")
-
-
 def run(output: str, test: str) -> str | None:
     assert isinstance(PACKAGE, Path)
     return failures([{"output": output, "test": test}], PACKAGE)[0]
 
 
 def test_the_files_hold_the_rows_the_script_makes() -> None:
-    assert maker.split_cases(CASES) == (TRAIN, VALID)
-    assert len(TRAIN) >= 1500
-    assert len(VALID) >= 150
-    assert {tuple(row) for row in TRAIN + VALID} == {("instruction", "output", "test")}
+    assert rows_of("train.jsonl") == maker.rows_of(TRAIN, "train")
+    assert rows_of("valid.jsonl") == maker.rows_of(VALID, "valid")
+    assert len(TRAIN) >= 1400
+    assert len(VALID) >= 140
 
 
-def test_every_family_gives_rows_to_both_sides() -> None:
-    family = {case.output: case.family for case in CASES}
-    assert len(family) == len(CASES)
-    assert {family[row["output"]] for row in TRAIN} == {family[row["output"]] for row in VALID}
+@pytest.mark.parametrize("family", maker.FAMILIES)
+def test_a_family_gives_groups_to_every_side_and_no_group_stands_on_two(family: str) -> None:
+    sides = [
+        {case.group for case in BUILT[family] if side_of(case.group) == side} for side in ("train", "valid", "cases")
+    ]
+    assert all(sides)
+    assert len(set.union(*sides)) == sum(map(len, sides))
+    assert len([case for case in BUILT[family] if case in TRAIN]) == maker.FAMILIES[family][1]
 
 
-def test_no_held_out_group_prompt_or_answer_stands_in_train() -> None:
-    group = {case.output: case.group for case in CASES}
-    assert not {group[row["output"]] for row in TRAIN} & {group[row["output"]] for row in VALID}
-    for column in ("instruction", "output"):
-        assert not {row[column] for row in TRAIN} & {row[column] for row in VALID}
+def test_no_held_out_prompt_or_answer_stands_in_train() -> None:
+    assert not {case.instruction for case in TRAIN} & {case.instruction for case in VALID}
+    assert not {case.output for case in TRAIN} & {case.output for case in VALID}
 
 
-def test_every_committed_row_parses_again() -> None:
-    for row in TRAIN + VALID:
-        assert parses(row["output"])
-        assert parses(f"{row['output']}\n{row['test']}")
+def test_every_row_parses() -> None:
+    for case in CASES:
+        assert parses(case.output)
+        assert parses(f"{case.output}\n{case.test}")
 
 
 @runs
-def test_every_eighth_committed_row_passes_the_type_check_and_its_own_test() -> None:
+def test_every_eighth_row_passes_the_type_check_and_its_own_test() -> None:
     assert isinstance(PACKAGE, Path)
-    rows = (TRAIN + VALID)[::EVERY]
+    rows = [case.row() for case in CASES[::EVERY]]
     assert failures(rows, PACKAGE) == [None] * len(rows)
 
 
 def test_rows_are_short() -> None:
-    sizes = sorted(len(row["instruction"]) + len(row["output"]) for row in TRAIN + VALID)
-    assert sizes[-1] <= 1800
-    assert sizes[len(sizes) * 95 // 100] < 1300
+    sizes = sorted(len(case.instruction) + len(case.output) for case in CASES)
+    assert sizes[-1] <= 1000
+    assert sizes[len(sizes) * 95 // 100] < 700
 
 
 @pytest.mark.parametrize("family", list(maker.FAMILIES))
@@ -116,11 +118,11 @@ def test_the_runner_tells_right_from_wrong(output: str, test: str, reason: str |
         (".filter(", ".slice(0, 0).filter("),
         (".sort(", ".slice(0, 0).sort("),
         ("+ 1", "+ 2"),
-        ("true", "false"),
+        (" === ", " !== "),
     ],
 )
 def test_an_answer_damaged_on_purpose_fails_its_own_test(old: str, new: str) -> None:
-    rows = [row for row in TRAIN if row["output"].count(old) == 1][:3]
+    rows = [case.row() for case in TRAIN if case.output.count(old) == 1][:3]
     assert rows
     assert isinstance(PACKAGE, Path)
     damaged = [{"output": row["output"].replace(old, new), "test": row["test"]} for row in rows]

@@ -71,6 +71,20 @@ def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
     assert "| hard | 2/4 | 50.0% | 15.0% to 85.0% | 0.0% |" in text
     assert "Against the base model alone: +75.0%" in text
     assert text.startswith("---\nlibrary_name")
+    report = (expert / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Evaluation</h2>" in report
+    assert "the expert gained 6 cases and lost 0: +75.0%" in report
+
+
+def test_a_checkpoints_evaluation_is_not_its_runs(expert: Path, tmp_path: Path) -> None:
+    (checkpoint,) = (expert / "checkpoints").iterdir()
+    before = (expert / "report.html").read_bytes()
+    (expert / "evaluation.json").unlink(missing_ok=True)
+    to = tmp_path / "e.json"
+    assert cli("evaluate", "--adapter", checkpoint, "--max-new-tokens", "8", "--output", to)[0] == 0
+    assert json.loads(to.read_text(encoding="utf-8"))["correct"] == 6
+    assert not (expert / "evaluation.json").exists()
+    assert (expert / "report.html").read_bytes() == before
 
 
 def test_gates(expert: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from expert_cli.artifacts.evaluated import accuracies
 from expert_cli.artifacts.rundata import RunData, read_run
 from expert_cli.errors import InputError
 from expert_cli.files import redact, write_text
@@ -21,11 +22,12 @@ from expert_cli.files import redact, write_text
 MAX_RUNS = 6
 COLOURS = tuple(f"--s{number}" for number in range(1, MAX_RUNS + 1))
 POINTS = 3000
-"""Points of one chart, over all runs: with eight charts some 400 kB."""
+"""Points of one chart, over all runs: with nine charts some 450 kB."""
 CHARTS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
     # title, unit, keys of the metric, from zero
     ("Loss", "", ("loss",), False),
     ("Evaluation loss", "", ("eval_loss",), False),
+    ("Accuracy of sampled answers", "", ("execution_accuracy",), True),
     ("Learning rate", "", ("learning_rate",), True),
     ("Real tokens a second", "", ("tokens_per_s",), True),
     ("GPU utilisation", "%", ("gpu", "utilization"), True),
@@ -53,6 +55,9 @@ def page(runs: Sequence[RunData]) -> str:
     )
     return environment.from_string(_part("report.html.j2")).render(
         title=names[0] if len(runs) == 1 else f"{len(runs)} runs",
+        accuracies=accuracies(
+            [(name, colour, run.judged) for run, name, colour in zip(runs, names, COLOURS, strict=False)]
+        ),
         runs=[run.shown(name, colour) for run, name, colour in zip(runs, names, COLOURS, strict=False)],
         charts=charts,
         absent=absent,

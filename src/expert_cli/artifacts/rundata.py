@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from expert_cli.rundir import SHARES, MetricsTail, mean_shares, number, padding_share, part, read_json, require_run
+from expert_cli.artifacts.evaluated import evaluation_shown, headline, is_of
+from expert_cli.rundir import (
+    SHARES,
+    MetricsTail,
+    items,
+    mean_shares,
+    number,
+    padding_share,
+    part,
+    read_json,
+    require_run,
+)
 
 CELL = 300
 SHARE_COLOURS = {
@@ -32,7 +42,13 @@ class RunData:
     lines: tuple[dict[str, Any], ...]
     run: dict[str, Any]
     report: dict[str, Any]
+    evaluation: dict[str, Any]
     complete: bool
+
+    @property
+    def judged(self) -> dict[str, Any]:
+        """The evaluation of this run's adapter; {} where there is none, or one of another adapter."""
+        return self.evaluation if is_of(self.evaluation, self.report.get("adapter_sha256")) else {}
 
     @property
     def expert(self) -> str:
@@ -71,6 +87,8 @@ class RunData:
             "command": self._command(),
             "locked": f"With --locked {self.folder / 'run.json'} it is refused where data, model, settings or code differ.",
             "tables": self._tables(),
+            "evaluation": evaluation_shown(self.judged),
+            "evaluation_of_another": bool(self.evaluation) and not self.judged,
         }
 
     @property
@@ -100,6 +118,7 @@ class RunData:
             ("steps", f"{steps:,.0f}" if steps else None),
             ("epochs", _text(number(report, "epochs"), "{:,.2f}")),
             ("loss, first → last", None if first is None or last is None else f"{first:.3f} → {last:.3f}"),
+            ("answers that are right", headline(self.judged)),
             ("evaluation loss", _text(number(report, "eval_loss"), "{:.3f}")),
             ("real tokens a second", _text(number(report, "tokens_per_s"), "{:,.0f}")),
             ("model FLOPs utilisation", _text(number(report, "mfu"), "{:.1%}")),
@@ -133,7 +152,7 @@ class RunData:
         words += self._other_rows()
         values = {str(row.get("key")): row.get("value") for row in self._effects()}
         optim = part(config, "optim")
-        for origin in _list(config, "origins"):
+        for origin in items(config, "origins"):
             key, place = (str(word) for word in origin) if isinstance(origin, list) and len(origin) == 2 else ("", "")
             if place == "--set":
                 words += ["--set", f"training.config.{key}={json.dumps(values.get(f'training.config.{key}'))}"]
@@ -143,13 +162,13 @@ class RunData:
         return shlex.join(words)
 
     def _effects(self) -> list[dict[str, Any]]:
-        return [row for row in _list(self.run, "effects") if isinstance(row, dict)]
+        return [row for row in items(self.run, "effects") if isinstance(row, dict)]
 
     def _other_rows(self) -> list[str]:
         """Return the options that name rows where the manifest's own were replaced, as the effects tell."""
         data = part(self.run, "config", "data")
         train, held_out = (
-            [str(part(source).get("path")) for source in _list(data, key)] for key in ("train", "validation")
+            [str(part(source).get("path")) for source in items(data, key)] for key in ("train", "validation")
         )
         reasons = [
             str(row.get("reason")) for row in self._effects() if str(row.get("key")).startswith("training.dataset")
@@ -201,8 +220,8 @@ class RunData:
         memory = number(machine, "memory_bytes")
         rows = [["system", machine.get("system")], ["cores", machine.get("cores")]]
         rows += [["memory", f"{memory / 1e9:,.0f} GB"]] if memory else []
-        rows += [["GPU", part(gpu).get("name")] for gpu in _list(machine, "gpus")]
-        rows += [pair for pair in _list(machine, "versions") if isinstance(pair, list) and len(pair) == 2]
+        rows += [["GPU", part(gpu).get("name")] for gpu in items(machine, "gpus")]
+        rows += [pair for pair in items(machine, "versions") if isinstance(pair, list) and len(pair) == 2]
         return [[_cell(name), _cell(value)] for name, value in rows if value]
 
 
@@ -210,9 +229,8 @@ def read_run(folder: Path) -> RunData:
     """Read a run directory, whole or not. Raises InputError: there is none."""
     paths = require_run(folder)
     lines = tuple(MetricsTail(paths.metrics).read())
-    return RunData(
-        paths.output, lines, read_json(paths.run_json), read_json(paths.report_json), paths.complete.exists()
-    )
+    run, report, evaluation = (read_json(path) for path in (paths.run_json, paths.report_json, paths.evaluation))
+    return RunData(paths.output, lines, run, report, evaluation, complete=paths.complete.exists())
 
 
 def _effect(row: dict[str, Any]) -> list[str]:
@@ -221,7 +239,7 @@ def _effect(row: dict[str, Any]) -> list[str]:
 
 
 def _bars(histogram: dict[str, Any]) -> list[dict[str, Any]]:
-    counts, edges = _list(histogram, "counts"), _list(histogram, "edges")
+    counts, edges = items(histogram, "counts"), items(histogram, "edges")
     numbers = all(isinstance(value, (int, float)) for value in (*counts, *edges))
     if not counts or len(edges) != len(counts) + 1 or not numbers or max(counts) <= 0:
         return []
@@ -247,11 +265,6 @@ def _documents(stats: dict[str, Any]) -> str:
 def _packing(packing: dict[str, Any], fill: float) -> str:
     rows, length, cut = (number(packing, key) or 0 for key in ("sequences", "max_seq_length", "truncated_tokens"))
     return f"{rows:,.0f} rows of {length:,.0f} tokens, {fill:.2%} full; {cut:,.0f} tokens cut"
-
-
-def _list(value: Any, *keys: str) -> Sequence[Any]:
-    block = part(value, *keys[:-1]).get(keys[-1])
-    return block if isinstance(block, list) else []
 
 
 def _text(value: float | None, form: str) -> str | None:

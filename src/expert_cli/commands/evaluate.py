@@ -61,7 +61,7 @@ def evaluate(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Write the JSON document here. Default: evaluation.json in the adapter's run directory.",
+            help="Write the JSON document here as well; an adapter's run directory gets it anyway: evaluation.json.",
             show_default=False,
         ),
     ] = None,
@@ -152,17 +152,23 @@ def _evaluated(
 
 
 def _leave(document: dict[str, Any], trained: Trained | None, output: Path | None, console: Console) -> None:
-    """Write the document where it is asked for, and where it belongs."""
-    if trained is not None:
-        from expert_cli.evaluation.experts import publish
-
-        written = publish(document, trained, output)
-        if written is not None:
-            console.say(f"written   {written}")
-    elif output is not None:
+    """Write the document where it is asked for, and where it belongs: the adapter's run and card, and the run's report."""
+    if output is not None:
         from expert_cli.files import write_json
 
         write_json(output, document)
+        console.say(f"written   {output}")
+    if trained is None:
+        return
+    from expert_cli.artifacts.report import write_report
+    from expert_cli.evaluation.experts import publish
+    from expert_cli.paths import RunPaths
+
+    run = publish(document, trained.origin)
+    if run is not None:
+        write_report([run], RunPaths(run).report_html)
+        console.say(f"written   {RunPaths(run).evaluation}")
+        console.say(f"report    {RunPaths(run).report_html}")
 
 
 def _document(

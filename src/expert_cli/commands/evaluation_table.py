@@ -46,11 +46,11 @@ def show_generation(console: Console, found: Evaluated) -> None:
     if found.baseline is None:
         return
     share, pairs = found.baseline.evaluation.share, found.baseline.pairs
-    low, high = pairs.ci95
+    rise = pairs.reversed
     console.text("")
     console.text(
         f"base model {share.correct}/{share.cases}, {share.accuracy:.1%} ({_interval(share.ci95)}); the expert gained "
-        f"{pairs.gained} cases and lost {pairs.lost}: {-pairs.drop:+.1%} (95 % interval {_interval((-high, -low))})"
+        f"{pairs.gained} cases and lost {pairs.lost}: {rise.drop:+.1%} (95 % interval {_interval(rise.ci95)})"
     )
 
 

@@ -54,7 +54,10 @@ def find_datasets(
     console = Console("find-datasets", as_json=as_json, quiet=quiet)
     if hf_cache is not None and not hf_cache.is_dir():
         console.warn(f"{hf_cache}: no such cache")
-    inventory = take_inventory(experts or default_experts(Path.cwd()), hf_caches(hf_cache), console, _current_key)
+    home = experts or default_experts(Path.cwd())
+    if home is None:
+        console.say("no folder experts/ here or above; --experts DIR names another")
+    inventory = take_inventory(home, hf_caches(hf_cache), console, _current_key)
     if measure_disk:
         inventory = measure_disks(inventory, console)
     if as_json:

@@ -23,7 +23,7 @@ def init(
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
-    """Make a new expert's folder: a commented manifest and a few rows to replace.
+    """Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.
 
     Examples:
 
@@ -31,7 +31,8 @@ def init(
 
         expert-cli init expert-regex --folder work
     """
-    from expert_cli.manifest.starter import EXAMPLE_ROWS, starter_manifest
+    from expert_cli.manifest.starter import EXAMPLE_CASES, EXAMPLE_ROWS, SMOLLM2, starter_manifest
+    from expert_cli.paths import normalise
 
     console = Console("init", as_json=as_json, quiet=quiet)
     if not re.fullmatch(r"\w([\w.-]*\w)?", name):
@@ -47,6 +48,7 @@ def init(
     manifest = home / "manifest.json"
     try:
         write_text(home / "datasets" / "train.jsonl", EXAMPLE_ROWS)
+        write_text(home / "tests" / "cases.jsonl", EXAMPLE_CASES)
         write_text(manifest, starter_manifest(name))
     except OSError as error:
         raise EnvironmentProblem(
@@ -55,5 +57,8 @@ def init(
     if as_json:
         console.document({"manifest": str(manifest)})
     else:
+        run = home / "weights" / normalise(str(SMOLLM2["name"]))
         console.text(f"{manifest} made. Put your rows into {home / 'datasets' / 'train.jsonl'}, then:")
         console.text(f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2")
+        console.text(f"  expert-cli evaluate --adapter {run}    # the cases in {home / 'tests' / 'cases.jsonl'}")
+        console.text(f"  expert-cli chat --adapter {run}")

@@ -16,7 +16,7 @@ from expert_cli.evaluation.generate import Settings, Written, write_answers
 from expert_cli.evaluation.judge import Evaluation, judge
 from expert_cli.evaluation.paired import Paired, pair
 from expert_cli.files import sha256_of, write_json
-from expert_cli.origin import WEIGHTS
+from expert_cli.origin import WEIGHTS, Origin
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, Trained
 
@@ -38,10 +38,10 @@ class Compared:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value under "baseline"; the difference is expert minus base model."""
-        low, high = self.pairs.ci95
+        rise = self.pairs.reversed
         difference = {
-            "difference": -self.pairs.drop,
-            "ci95": [-high, -low],
+            "difference": rise.drop,
+            "ci95": list(rise.ci95),
             "gained": self.pairs.gained,
             "lost": self.pairs.lost,
         }
@@ -63,7 +63,7 @@ def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[A
     """Return the cases in a file; default, tests/cases.jsonl beside the manifest. Raises InputError where there are none."""
     path = cases or plan.run.manifest.parent / "tests" / "cases.jsonl"
     if not path.is_file():
-        raise InputError(f"{path}: no such file", "give the cases: --cases FILE (docs/EXPERT_FORMAT.md says how)")
+        raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
     return read_cases(path)[:limit]
 
 
@@ -126,15 +126,17 @@ def accuracy_of(model: Any, speaker: Speaker, cases: Sequence[Asked], report: Re
     return measure
 
 
-def publish(document: dict[str, Any], trained: Trained, output: Path | None) -> Path | None:
-    """Write evaluation.json (default: into the adapter's run directory) and the section of the model card; return the file."""
-    run = trained.origin.run
-    path = output or (RunPaths(run).evaluation if run else None)
-    if path is not None:
-        write_json(path, document)
-    if (trained.origin.adapter / "README.md").is_file():
-        put_section(trained.origin.adapter / "README.md", SECTION, card_lines(document))
-    return path
+def publish(document: dict[str, Any], origin: Origin) -> Path | None:
+    """Write the section of the adapter's model card, and evaluation.json if it is a run's adapter; return that run.
+
+    A checkpoint's evaluation is not its run's: nothing is written for it.
+    """
+    if (origin.adapter / "README.md").is_file():
+        put_section(origin.adapter / "README.md", SECTION, card_lines(document))
+    if origin.run is None or RunPaths(origin.run).adapter.resolve() != origin.adapter:
+        return None
+    write_json(RunPaths(origin.run).evaluation, document)
+    return origin.run
 
 
 def card_lines(document: dict[str, Any]) -> list[str]:

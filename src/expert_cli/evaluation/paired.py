@@ -29,6 +29,11 @@ class Paired:
         half = Z_95 * math.sqrt(max(0.0, changed - (self.lost - self.gained) ** 2 / self.cases)) / self.cases
         return max(-1.0, self.drop - half), min(1.0, self.drop + half)
 
+    @property
+    def reversed(self) -> Paired:
+        """The same pairs with the second evaluation as the first: its drop is how much the accuracy rose."""
+        return Paired(self.cases, self.gained, self.lost)
+
     def as_json(self) -> dict[str, Any]:
         """Return counts, drop and interval."""
         return {

@@ -179,8 +179,9 @@ def _adapter_outcome(rest: list[Any], facts: Facts) -> Outcome:
 def _config_outcome(key: str, value: Any, facts: Facts, *, own_origin: str) -> Outcome:
     name = TrainingConfig.old_names.get(key, key)
     origin = facts.origins.get(name, own_origin)
-    if not origin.startswith(own_origin) and origin != "--set":
-        return adjusted(f"{getattr(facts.config, name)}", f"{origin} overrides it")
+    decided = getattr(facts.config, name)
+    if not origin.startswith(own_origin) and origin != "--set" and decided != value:
+        return adjusted(f"{decided}", f"{origin} overrides it")
     if value is None and name != "save_total_limit":
         return not_used("null: as if it were not written")
     return RULES[name](facts)

@@ -1,4 +1,4 @@
-"""The manifest that `init` writes: complete, commented, ready to train."""
+"""What `init` writes: a manifest, complete, commented, ready to train; a few rows, and cases to evaluate it by."""
 
 from __future__ import annotations
 
@@ -21,10 +21,30 @@ SMOLLM2 = {
     },
 }
 
+_ASKED = "Write {} backwards, as JSON."
+
 EXAMPLE_ROWS = "".join(
-    json.dumps({"instruction": f"Write {word} backwards.", "input": "", "output": word[::-1]}) + "\n"
+    json.dumps({"instruction": _ASKED.format(word), "input": "", "output": json.dumps({"backwards": word[::-1]})})
+    + "\n"
     for word in ("stone", "river", "lamp", "cloud", "paper", "ladder", "garden", "window")
 )
+
+EXAMPLE_CASES = "".join(
+    json.dumps(
+        {
+            "id": word,
+            "category": category,
+            "prompt": _ASKED.format(word),
+            "verifier": "json",
+            "schema": {"type": "object", "required": ["backwards"]},
+            "expected": {"backwards": word[::-1]},
+            "rule": "exact",
+        }
+    )
+    + "\n"
+    for word, category in (("sun", "short"), ("tree", "short"), ("harbour", "long"), ("mountain", "long"))
+)
+"""What `evaluate` asks: no words of the rows, or it would only find out what was learnt by heart."""
 
 
 def starter_manifest(name: str) -> str:

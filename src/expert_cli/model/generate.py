@@ -60,9 +60,9 @@ def answers(
 ) -> list[list[int]]:
     """Return what the model writes after each prompt, its end token left out; a full-length one was cut off.
 
-    Longest prompts first, in batches of like length. on_step: told after every step how many answers are done, and how
-    many tokens are written. The model's mode (train or eval) is kept, and no random numbers are drawn from the global
-    generators. Raises EnvironmentProblem when the GPU's memory is too small for a batch.
+    Longest prompts first, in batches of like length. on_step: told after every step and batch how many answers are
+    done, and how many tokens are written. The model's mode (train or eval) is kept, and no random numbers are drawn from the
+    global generators. Raises EnvironmentProblem when the GPU's memory is too small for a batch.
     """
     order = sorted(range(len(prompts)), key=lambda n: -len(prompts[n]))
     written: list[list[int]] = [[] for _ in prompts]
@@ -85,6 +85,7 @@ def answers(
                     f"{len(batch)} answers at once do not fit into the GPU's memory", hint
                 ) from error
             done = start + len(batch)
+            on_step(done, tokens)
     return written
 
 

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 
+def mean_span(steps: int) -> int:
+    """Return how many losses the means at either end of a run are of: five, in a short run fewer, so that none is in both."""
+    return max(1, min(5, steps // 2))
+
+
 @dataclass(frozen=True)
 class FitResult:
     """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens, time of the loop.
@@ -38,11 +43,10 @@ class FitResult:
         """The loss of the last optimizer step."""
         return self.losses[-1]
 
-    def mean_losses(self, steps: int = 5) -> tuple[float, float]:
-        """Return the means of the first and of the last `steps` losses, which a single odd batch moves less."""
-        return sum(self.losses[:steps]) / len(self.losses[:steps]), sum(self.losses[-steps:]) / len(
-            self.losses[-steps:]
-        )
+    def mean_losses(self) -> tuple[float, float]:
+        """Return the means of the first and of the last `mean_span` losses, which a single odd batch moves less."""
+        span = mean_span(len(self.losses))
+        return sum(self.losses[:span]) / span, sum(self.losses[-span:]) / span
 
     @property
     def tokens_per_s(self) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from expert_cli.artifacts.evaluated import CHARACTERS
 from expert_cli.artifacts.report import MAX_RUNS, _part, write_report
 from expert_cli.artifacts.rundata import read_run
 from expert_cli.errors import InputError
@@ -145,7 +146,7 @@ def test_one_run(tmp_path: Path) -> None:
         "/d/rows.jsonl cc33",
         "torch 2.13.0",
         "rows a step",
-        "Not logged: learning rate, GPU utilisation, model FLOPs utilisation, gradient norm.",
+        "Not logged: accuracy of sampled answers, learning rate, GPU utilisation, model FLOPs utilisation, gradient norm.",
         "expert-cli train --manifest '/m/my experts/manifest.json' --base-model tiny "
         "--set training.config.batch_size=4 --max-steps 40 --seed 42",
     ):
@@ -154,6 +155,106 @@ def test_one_run(tmp_path: Path) -> None:
         "1 to 10 tokens: 6 documents",
         "10 to 20 tokens: 4 documents",
     ]
+
+
+def share(correct: int, cases: int, low: float, high: float) -> dict[str, Any]:
+    return {"cases": cases, "correct": correct, "accuracy": correct / cases, "ci95": [low, high]}
+
+
+def evaluated(folder: Path, **more: Any) -> Path:
+    """Give a run an evaluation of its adapter: three of four answers are right, one of the base model's."""
+    document = {
+        "schema_version": 1,
+        "command": "evaluate",
+        **share(3, 4, 0.3006, 0.9544),
+        "by_category": {"joins": share(1, 2, 0.0945, 0.9055), "groups": share(2, 2, 0.3424, 1.0)},
+        "failures": {"wrong": 1},
+        "answers": [
+            {"id": "shop-1", "category": "joins", "kind": "correct", "detail": "", "answer": "SELECT 1"},
+            {"id": "shop-2", "category": "joins", "kind": "wrong", "detail": "row 1 is (5)", "answer": "SELECT 2 < 3"},
+        ],
+        "baseline": {
+            **share(1, 4, 0.0456, 0.6994),
+            "by_category": {"joins": share(0, 2, 0.0, 0.6576), "groups": share(1, 2, 0.0945, 0.9055)},
+            "difference": {"difference": 0.5, "ci95": [0.01, 0.99], "gained": 2, "lost": 0},
+        },
+        "threshold": 0.95,
+        "against": {
+            "file": "old.json",
+            "cases": 4,
+            "lost": 1,
+            "gained": 0,
+            "drop": 0.25,
+            "ci95": [-0.2, 0.7],
+            "max_drop": 0.3,
+            "held": True,
+        },
+        "passed": False,
+        "extraction": "the last fenced block",
+        "expert": {"adapter_sha256": "aa", "quantization": "int4", "dtype": "bf16", "template": "alpaca"},
+        "generation": {"temperature": 0.0, "max_new_tokens": 256, "cut_off": 1, "tokens": 1234, "tokens_per_s": 70.2},
+        **more,
+    }
+    (folder / "evaluation.json").write_text(json.dumps(document), encoding="utf-8")
+    (folder / "report.json").write_text('{"adapter_sha256": "aa"}', encoding="utf-8")
+    return folder
+
+
+def test_the_evaluation_of_a_runs_adapter(tmp_path: Path) -> None:
+    shown = page(tmp_path / "r.html", evaluated(run_folder(tmp_path / "run")))
+    for words in (
+        "answers that are right 75.0%",
+        "all cases expert 75.0% 3 of 4 · 30.1% to 95.4% base model 25.0% 1 of 4 · 4.6% to 69.9%",
+        "joins expert 50.0% 1 of 2 · 9.4% to 90.5% base model 0.0% 0 of 2 · 0.0% to 65.8%",
+        "the expert gained 2 cases and lost 0: +50.0% (95 % interval +1.0% to +99.0%)",
+        "Threshold 95.0%: missed",
+        "Against old.json: 4 cases, 1 lost, 0 gained; accuracy fell by 25.0% (95 % interval of the drop -20.0% to 70.0%); "
+        "at most 30.0% may be lost: held",
+        "wrong 1 shop-2: row 1 is (5) SELECT 2 < 3",
+        "tokens chosen greedy longest answer 256 tokens cut off there 1 tokens written 1,234 tokens a second 70",
+        "base model's weights int4 bf16 prompt template alpaca",
+        "How an answer is taken out of a text: the last fenced block",
+    ):
+        assert words in shown.text
+    bars = [attributes["style"] for tag, attributes in shown.tags if tag in ("i", "b")]
+    assert bars[:4] == ["width: 75.00%", "left: 30.06%; width: 65.38%", "width: 25.00%", "left: 4.56%; width: 65.38%"]
+
+
+def test_evaluations_side_by_side(tmp_path: Path) -> None:
+    alone = evaluated(run_folder(tmp_path / "a"), baseline=None, threshold=0.75, failures={})
+    other = evaluated(run_folder(tmp_path / "b"), by_category={"joins": share(1, 2, 0, 1)}, baseline=None, against=None)
+    shown = page(tmp_path / "r.html", alone, other, run_folder(tmp_path / "c"))
+    assert "all cases expert-tiny (a) 75.0% 3 of 4" in shown.text
+    assert "joins expert-tiny (a) 50.0% 1 of 2 · 9.4% to 90.5% expert-tiny (b) 50.0% 1 of 2" in shown.text
+    assert "groups 100.0% 2 of 2 · 34.2% to 100.0%" in shown.text
+    assert "Threshold 75.0%: reached" in shown.text
+    assert "Every answer is right." in shown.text
+    assert "base model 2" not in shown.text
+
+
+def test_the_evaluation_of_another_adapter_is_not_shown_as_this_runs(tmp_path: Path) -> None:
+    shown = page(tmp_path / "r.html", evaluated(run_folder(tmp_path / "run"), expert={"adapter_sha256": "bb"}))
+    assert "evaluation.json is of another adapter" in shown.text
+    assert "answers that are right" not in shown.text
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"accuracy": None}, "Not logged"),
+        ({"cases": 0, "ci95": [0, "x"]}, "Not logged"),
+        ({"by_category": [], "failures": {"wrong": "many"}, "answers": {"a": 1}, "baseline": 3}, "75.0% 3 of 4"),
+        ({"ci95": [float("nan"), 2]}, "Not logged"),
+        ({"generation": {"temperature": 0.7, "top_p": 0.9}, "expert": None}, "drawn, temperature 0.7, top_p 0.9"),
+        ({"answers": [1, {"kind": "wrong"}], "against": {}, "generation": []}, "wrong 1 None"),
+        ({"answers": [{"kind": "wrong", "answer": "x" * 9999}]}, "x" * (CHARACTERS - 1) + "…"),
+    ],
+    ids=["no accuracy", "no cases", "other types", "not a number", "sampled", "torn answers", "a long answer"],
+)
+def test_evaluations_of_another_form(tmp_path: Path, more: dict[str, Any], words: str) -> None:
+    shown = page(tmp_path / "r.html", evaluated(run_folder(tmp_path / "run"), **more)).text
+    assert words in shown
+    assert ("Answers that are right" in shown) == (words != "Not logged")
 
 
 def test_several_runs_side_by_side(tmp_path: Path) -> None:
@@ -178,9 +279,18 @@ def test_nothing_of_a_run_becomes_markup(tmp_path: Path) -> None:
     run |= {"started": EVIL, "kernels": {EVIL: {"used": EVIL, "reason": EVIL}}, "identity": {"tokenizer": EVIL}}
     run["data"]["train"]["length"] = {EVIL: 1}
     run["machine"] = {"system": EVIL, "gpus": [{"name": EVIL}], "versions": [[EVIL, EVIL]]}
-    runs = [run_folder(tmp_path / name, run) for name in ("a", "b")]
+    answers = [{"id": EVIL, "kind": EVIL, "detail": EVIL, "answer": EVIL}]
+    evil = {
+        "by_category": {EVIL: share(1, 2, 0, 1), "b": share(1, 2, 0, 1)},
+        "failures": {EVIL: 1},
+        "answers": answers,
+        "against": {"file": EVIL, "cases": 1, "lost": 0, "gained": 0, "drop": 0, "max_drop": 0.1},
+        "extraction": EVIL,
+        "expert": {"quantization": EVIL, "dtype": EVIL, "template": EVIL},
+    }
+    runs = [evaluated(run_folder(tmp_path / name, run), **evil) for name in ("a", "b")]
     shown = page(tmp_path / "r.html", *runs)
-    plain = page(tmp_path / "p.html", run_folder(tmp_path / "c"), run_folder(tmp_path / "d"))
+    plain = page(tmp_path / "p.html", *(evaluated(run_folder(tmp_path / name)) for name in ("c", "d")))
     assert {tag for tag, _ in shown.tags} == {tag for tag, _ in plain.tags}
     assert len(shown.scripts) == len(plain.scripts) == 3
     assert shown.scripts[1:] == plain.scripts[1:]
@@ -244,13 +354,19 @@ def test_long_series_become_means(tmp_path: Path) -> None:
 
 
 def test_the_largest_report_is_small_and_loads_nothing(tmp_path: Path) -> None:
-    more = {"eval_loss": 0.123456789, "learning_rate": 1.23456789e-4, "mfu": 0.4, "grad_norm": 1.23456789}
+    more = {
+        "eval_loss": 0.123456789,
+        "learning_rate": 1.23456789e-4,
+        "mfu": 0.4,
+        "grad_norm": 1.23456789,
+        "execution_accuracy": 0.25,
+    }
     gpu = {"gpu": {"utilization": 98.7654321}}
     runs = [run_folder(tmp_path / str(n), steps=2000, **more, **gpu) for n in range(MAX_RUNS)]
     to = tmp_path / "r.html"
     shown = page(to, *runs)
     assert to.stat().st_size < 1_500_000
-    assert len(shown.charts) == 8
+    assert len(shown.charts) == 9
     assert not [tag for tag, attributes in shown.tags if "src" in attributes or "href" in attributes or tag == "link"]
     assert "default-src 'none'" in next(a["content"] or "" for t, a in shown.tags if "http-equiv" in a)
     links = {unescape(link) for link in re.findall(r"https?://[^\s\"')]+", to.read_text(encoding="utf-8"))}

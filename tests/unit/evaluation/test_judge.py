@@ -92,6 +92,13 @@ def test_the_interval_of_a_drop() -> None:
     assert Paired(20, 4, 1).ci95 == pytest.approx((-0.05897, 0.35897), abs=1e-3)
 
 
+def test_a_rise_is_the_drop_of_the_reversed_pairs() -> None:
+    rise = Paired(20, 1, 4).reversed
+    assert (rise.lost, rise.gained, rise.drop) == (4, 1, 0.15)
+    assert rise.ci95 == Paired(20, 4, 1).ci95
+    assert f"{Paired(20, 2, 2).reversed.drop:+.1%}" == "+0.0%"
+
+
 def test_a_changed_case_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="case '1' is not that of"):
         against(tmp_path, ["1"], ["1"], schema={"type": "integer"})

@@ -189,6 +189,13 @@ def test_an_overridden_key_says_by_what(tmp_path: Path) -> None:
     assert rows["base_models[0].config.batch_size"].status == "applied"
 
 
+def test_a_key_overridden_by_its_own_value_is_applied(tmp_path: Path) -> None:
+    manifest = manifests.small(batch_size=2)
+    manifest["base_models"][0]["config"] = {"batch_size": 2}
+    rows = {row.key: row for row in rows_of(manifests.write(tmp_path, manifest))}
+    assert rows["training.config.batch_size"].status == rows["base_models[0].config.batch_size"].status == "applied"
+
+
 def test_another_base_models_keys_are_not_used(tmp_path: Path) -> None:
     manifest = manifests.small()
     manifest["base_models"].append({"name": "org/b", "config": {"rank": 2}})
