@@ -40,7 +40,7 @@ from query_rows import make_in_turns, write_sides
 from wording import SMALL
 
 SEED = 30
-ROWS_PER_DOMAIN = 560
+ROWS_PER_DOMAIN = 640
 MAX_CHARACTERS = 1200
 FORMS = (*neo4j_node_forms.FORMS, *neo4j_link_forms.FORMS, *neo4j_path_forms.FORMS)
 Form = Callable[[GraphScene], tuple[str, str]]

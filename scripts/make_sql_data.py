@@ -34,7 +34,7 @@ from sql_scene import Scene, SkipFormError
 from wording import SMALL
 
 SEED = 20
-ROWS_PER_DOMAIN = 600
+ROWS_PER_DOMAIN = 700
 MAX_CHARACTERS = 1200
 FORMS = (*sql_single_forms.FORMS, *sql_group_forms.FORMS, *sql_join_forms.FORMS, *sql_hard_forms.FORMS)
 Form = Callable[[Scene], tuple[str, str]]

@@ -31,13 +31,13 @@ LONGEST = 1300
 
 # What makes a row of a family, over a domain where it speaks of one, and how many rows train and valid hold of it.
 FAMILIES: dict[str, tuple[Callable[[Domain, Random], Case | None], int, int]] = {
-    "records": (selected, 300, 40),
-    "record tools": (lambda domain, rng: tool_row(LOOKS if rng.random() < 0.4 else CHANGES, domain, rng), 310, 25),
-    "types": (lambda domain, rng: rng.choice(TYPES)(domain, rng), 195, 20),
-    "unions": (lambda domain, rng: rng.choice(UNIONS)(domain, rng), 90, 10),
-    "classes": (lambda domain, rng: rng.choice(CLASSES)(domain, rng), 110, 10),
-    "async": (asynchronous, 75, 4),
-    "pipelines": (lambda _domain, rng: pipeline(rng), 420, 40),
+    "records": (selected, 320, 40),
+    "record tools": (lambda domain, rng: tool_row(LOOKS if rng.random() < 0.4 else CHANGES, domain, rng), 330, 25),
+    "types": (lambda domain, rng: rng.choice(TYPES)(domain, rng), 240, 20),
+    "unions": (lambda domain, rng: rng.choice(UNIONS)(domain, rng), 120, 10),
+    "classes": (lambda domain, rng: rng.choice(CLASSES)(domain, rng), 125, 10),
+    "async": (asynchronous, 95, 4),
+    "pipelines": (lambda _domain, rng: pipeline(rng), 520, 40),
 }
 
 
