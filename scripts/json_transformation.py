@@ -124,20 +124,13 @@ def named(keys: list[str]) -> str:
 
 
 def of_object(domain: Domain, rng: Random) -> Case:
-    """One or two changes to a single object."""
+    """One change to a single object."""
     fields = some_fields(domain, rng.randint(2, 4), rng, without=("object", "maybe"))
-    makers = [rng.choice(OBJECT_STEPS)]
-    if makers[0] is _flatten:
+    maker = rng.choice(OBJECT_STEPS)
+    if maker is _flatten:
         fields[0] = rng.choice(domain.of("object"))
-    start, schema = draw(fields, rng)
-    if makers[0] not in (_entries, _wrap) and rng.random() < 0.2:
-        makers.append(rng.choice([step for step in (_wrap, _rename, _set) if step is not makers[0]]))
-    record, words, holds = start, list[str](), True
-    for maker in makers:
-        step = maker(record, schema, rng)
-        record, schema, holds = step.value, step.schema, holds and step.holds
-        words.append(step.words)
-    told = ", then ".join([words[0], *(f"{word[0].lower()}{word[1:]}" for word in words[1:])]) + "."
-    group = group_of("object", domain, fields, *(maker.__name__ for maker in makers))
-    holds = holds and record != start
-    return Case("transformation", group, told, write(start), write(record), schema, holds=holds)
+    record, schema = draw(fields, rng)
+    step = maker(record, schema, rng)
+    group = group_of("object", domain, fields, maker.__name__)
+    holds = step.holds and step.value != record
+    return Case("transformation", group, f"{step.words}.", write(record), write(step.value), step.schema, holds=holds)
