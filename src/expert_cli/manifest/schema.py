@@ -1,6 +1,6 @@
 """The manifest's data model: what a user may write, schema 1.0 and 2.0.
 
-Every field is what was written: None means "not written", and only `config.py` decides what happens then. Fields check,
+Every field is what was written: None means "not written", and only `defaults.py` decides what happens then. Fields check,
 they never change a value. The docstring under a field is its line in docs/EXPERT_FORMAT.md.
 """
 
