@@ -14,9 +14,10 @@ from expert_cli import defaults
 from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
 from expert_cli.machine import Machine
 from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.manifest.schema import SCHEDULERS, Adapter, AdapterType, Base, TrainingConfig
+from expert_cli.manifest.schema import Adapter, Base
+from expert_cli.manifest.training_config import SCHEDULERS, TrainingConfig
 from expert_cli.paths import is_inside, normalise, project_root
-from expert_cli.runconfig import EXECUTION_ACCURACY, DataConfig, DeviceName, RunConfig, WatchConfig
+from expert_cli.runconfig import EXECUTION_ACCURACY, AdapterType, DataConfig, DeviceName, RunConfig, WatchConfig
 from expert_cli.sourcespec import resolve_sources
 
 QUANTIZED_TABLE = (

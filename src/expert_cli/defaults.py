@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from expert_cli.machine import Machine
-from expert_cli.manifest.schema import Base, EvaluationBlock, TrainingConfig
+from expert_cli.manifest.schema import Base, EvaluationBlock
+from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.runconfig import (
     EXECUTION_ACCURACY,
     AdapterConfig,

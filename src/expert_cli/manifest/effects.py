@@ -13,7 +13,7 @@ from typing import Any
 from expert_cli.machine import Machine
 from expert_cli.manifest.jsontext import JsonText, Path_, dotted
 from expert_cli.manifest.rule import Facts, Outcome, Status, adjusted, applied, informational, not_used
-from expert_cli.manifest.schema import TrainingConfig
+from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.training_rules import RULES
 from expert_cli.runconfig import Deduplicate, RunConfig
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from expert_cli.machine import Machine
-from expert_cli.manifest.schema import TrainingConfig
+from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.runconfig import RunConfig
 
 Status = Literal["applied", "adjusted", "informational", "not_used"]
