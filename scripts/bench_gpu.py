@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from step_check import check
 from train_job import measure, tokens_per_s, write_project
 
 EXPERTS = Path(__file__).parents[1] / "experts"
@@ -115,21 +115,7 @@ def main() -> None:
         model, rows = make_model(home, on_gpu=on_gpu), make_rows(home, on_gpu=on_gpu)
         checks = check(model, on_gpu=on_gpu)
         print("\n".join(f"{name}: {text}" for name, text in checks.items()), flush=True)
-        warm, steps, long = (20, 50, 180) if on_gpu else (1, 2, 3)
-        results: dict[str, dict[str, Any] | None] = {}
-        took = 0.0
-        for number, name in enumerate(options.only):
-            variant, started = VARIANTS[name], time.monotonic()
-            if (started - began + took) / 60 > options.minutes:
-                print(f"{name}: no time left")
-                continue
-            base = {"name": str(model), "quantization": variant.quantization}
-            config = {**CONFIG, **variant.config, **({} if on_gpu else {"max_seq_length": 128, "batch_size": 2})}
-            project = write_project(home / str(number), base, rows, {**config, "pretokenized_cache": "store"})
-            measured = long if variant.long else steps
-            results[name] = measure(variant.way, project, warm, measured, options.trl, variant.cap_gb)
-            took = time.monotonic() - started
-            print(f"{name}: {took:.0f} s", flush=True)
+        results = measure_all(options, began, home, model, rows, on_gpu=on_gpu)
     peak = _peak(torch.cuda.get_device_name()) if on_gpu else None
     show(results, peak)
     verdicts(results)
@@ -137,6 +123,28 @@ def main() -> None:
         options.json.write_text(
             json.dumps({"machine": machine, "checks": checks, "results": results}), encoding="utf-8"
         )
+
+
+def measure_all(
+    options: argparse.Namespace, began: float, home: Path, model: Path, rows: Path, *, on_gpu: bool
+) -> dict[str, dict[str, Any] | None]:
+    """Measure each way that is asked for, as long as there is time; None for one that cannot run here."""
+    warm, steps, long = (20, 50, 180) if on_gpu else (1, 2, 3)
+    results: dict[str, dict[str, Any] | None] = {}
+    took = 0.0
+    for number, name in enumerate(options.only):
+        variant, started = VARIANTS[name], time.monotonic()
+        if (started - began + took) / 60 > options.minutes:
+            print(f"{name}: no time left")
+            continue
+        base = {"name": str(model), "quantization": variant.quantization}
+        config = {**CONFIG, **variant.config, **({} if on_gpu else {"max_seq_length": 128, "batch_size": 2})}
+        project = write_project(home / str(number), base, rows, {**config, "pretokenized_cache": "store"})
+        measured = long if variant.long else steps
+        results[name] = measure(variant.way, project, warm, measured, options.trl, variant.cap_gb)
+        took = time.monotonic() - started
+        print(f"{name}: {took:.0f} s", flush=True)
+    return results
 
 
 def make_model(home: Path, *, on_gpu: bool) -> Path:
@@ -187,73 +195,6 @@ def make_rows(home: Path, *, on_gpu: bool) -> Path:
 
 def _sources(*, on_gpu: bool) -> list[Path]:
     return sorted(EXPERTS.glob("*/datasets/train.jsonl"))[: None if on_gpu else 1]
-
-
-def check(folder: Path, *, on_gpu: bool) -> dict[str, str]:
-    """Check that packed documents are alone and that NF4 with a copy is NF4 bit for bit; return a line each.
-
-    Raises SystemExit if either fails: figures of a wrong step are worth nothing.
-    """
-    from expert_cli import machine
-    from expert_cli._compat import quiet_imports
-
-    quiet_imports()
-    import torch
-
-    from expert_cli.model import attention, isolation
-
-    found = {"machine": f"{machine.inspect().cores} cores, load {os.getloadavg()[0]:.1f}"}
-    for backend in ("varlen", "documents") if on_gpu else ("documents",):
-        model = _load(folder, "bf16", on_gpu=on_gpu)
-        attention.use(model, backend)
-        seen = isolation.measure(model, "flat", autocast=torch.bfloat16)
-        found[f"isolation, {backend}"] = f"logits differ by {seen.difference:.2g}, a leak would make it {seen.leak:.2g}"
-        if not seen.holds:
-            raise SystemExit(f"{backend}: packed documents see each other: {found}")
-    plain, copied = (_loss_and_gradients(folder, on_gpu=on_gpu, copy=copy) for copy in (False, True))
-    same = all(torch.equal(a, b) for a, b in zip(plain, copied, strict=True))
-    found["NF4 with copy"] = f"loss and {len(plain) - 1} gradients bitwise equal to NF4's: {same}"
-    if not same:
-        raise SystemExit("NF4 with a copy is not NF4")
-    return found
-
-
-def _load(folder: Path, quantization: Any, *, on_gpu: bool) -> Any:
-    import torch
-
-    from expert_cli.model.quantise import load_base
-
-    return load_base(
-        folder,
-        quantization=quantization,
-        dtype=torch.bfloat16,
-        device="cuda" if on_gpu else "cpu",
-        attention="sdpa",
-        rope_scaling={},
-    )
-
-
-def _loss_and_gradients(folder: Path, *, on_gpu: bool, copy: bool) -> list[Any]:
-    """Return the loss of one made-up document and the adapter's gradients, B not zero, so that A has some too."""
-    import torch
-
-    from expert_cli.model.adapter import attach
-    from expert_cli.model.copies import unpack
-    from expert_cli.runconfig import AdapterConfig
-
-    model = _load(folder, "int4", on_gpu=on_gpu)
-    if copy:
-        unpack(model, torch.bfloat16)
-    torch.manual_seed(0)
-    adapted = attach(model, AdapterConfig("lora", 16, 32.0, 0.0, ("all-linear",), ()))
-    adapter = [p for p in adapted.parameters() if p.requires_grad]
-    for parameter in adapter:
-        parameter.data.normal_(std=0.02)
-    ids = torch.arange(1, 300, device=model.device)[None]
-    with torch.autocast(model.device.type, dtype=torch.bfloat16):
-        loss = adapted(input_ids=ids, labels=ids, use_cache=False).loss
-    loss.backward()
-    return [loss.detach(), *(p.grad for p in adapter)]
 
 
 def _peak(name: str) -> float | None:

@@ -19,7 +19,8 @@ from expert_cli.manifest.fixes import BY_HAND
 from expert_cli.manifest.jsontext import MAX_BYTES, MAX_DEPTH
 from expert_cli.manifest.names import OTHER_TOOLS
 from expert_cli.manifest.reader import load
-from expert_cli.manifest.schema import SCHEDULERS, Base, Dataset, TrainingConfig
+from expert_cli.manifest.schema import Base, Dataset
+from expert_cli.manifest.training_config import SCHEDULERS, TrainingConfig
 from expert_cli.runconfig import AdapterType, Quantization
 from expert_cli.sourcespec import DATA_SUFFIXES
 

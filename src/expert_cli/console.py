@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import sys
 import time
 import traceback
@@ -24,11 +23,10 @@ from rich.table import Table
 from rich.text import Text
 
 from expert_cli.files import redact
+from expert_cli.typesetting import clean, count, grouped, justified, one_line
 
 SCHEMA_VERSION = 1
 PLAIN_INTERVAL_S = 5.0
-_FIGURE = re.compile(r"(?:[\d,]+(?:\.\d+)?(?:%| [kMGT]?B)?)?")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Bar(Protocol):
@@ -124,24 +122,24 @@ class Console:
     def say(self, text: str) -> None:
         """Write one line of what happens."""
         if not self.quiet:
-            self._err.words(_clean(text))
+            self._err.words(clean(text))
 
     def warn(self, text: str) -> None:
         """Write a warning."""
-        self._err.words(f"warning: {_clean(text)}", "yellow")
+        self._err.words(f"warning: {clean(text)}", "yellow")
 
     def fail(self, message: str, hint: str, exit_code: int) -> None:
         """Write an error: a line of what and where, a line of what to do; with --json the document of the failure."""
         if self.as_json:
             self.document({"error": {"exit_code": exit_code, "message": message, "hint": hint}})
             return
-        self._err.words(f"error: {_one_line(message)}", "red")
+        self._err.words(f"error: {one_line(message)}", "red")
         if hint:
-            self._err.words(f"  {_one_line(hint)}")
+            self._err.words(f"  {one_line(hint)}")
 
     def trace(self) -> None:
         """Write the traceback of the exception that is being handled."""
-        self._err.words(_clean(traceback.format_exc().rstrip()))
+        self._err.words(clean(traceback.format_exc().rstrip()))
 
     def document(self, value: Mapping[str, Any]) -> None:
         """Write the one JSON document of this command."""
@@ -150,11 +148,11 @@ class Console:
 
     def text(self, text: str) -> None:
         """Write a result as plain text to stdout."""
-        self._out.data(_clean(text))
+        self._out.data(clean(text))
 
     def heading(self, text: str) -> None:
         """Write a line above a result, to stdout."""
-        self._out.words(_clean(text), "bold")
+        self._out.words(clean(text), "bold")
 
     def ask(self, text: str) -> None:
         """Write a prompt for a line of input; the cursor stays behind it."""
@@ -163,7 +161,7 @@ class Console:
     def stream(self, pieces: Iterable[str]) -> None:
         """Write a result to stdout as it comes, then end the line."""
         for piece in pieces:
-            self._out.file.write(_clean(piece))
+            self._out.file.write(clean(piece))
             self._out.file.flush()
         self.text("")
 
@@ -172,14 +170,14 @@ class Console:
         styles = {"+": "green", "-": "red", "@": "cyan"}
         for line in lines:
             if self._out.is_terminal:
-                self._out.words(_clean(line), styles.get(line[:1], ""))
+                self._out.words(clean(line), styles.get(line[:1], ""))
             else:
-                self._out.data(_clean(line))
+                self._out.data(clean(line))
 
     def marked(self, runs: Iterable[tuple[str, bool]]) -> None:
         """Write text whose marked runs stand out: green on a terminal, between » and « elsewhere."""
         if self._out.is_terminal:
-            self._out.print(Text.assemble(*((_clean(text), "bold green" if mark else "dim") for text, mark in runs)))
+            self._out.print(Text.assemble(*((clean(text), "bold green" if mark else "dim") for text, mark in runs)))
         else:
             self.text("".join(f"»{text}«" if mark else text for text, mark in runs))
 
@@ -189,13 +187,13 @@ class Console:
         A terminal gets it in its width, and of dotted keys in the first column the block once, as a heading.
         """
         stream = self._out if to_stdout else self._err
-        rows = [[_clean(cell) for cell in row] for row in rows]
-        stream.words(_clean(title))
+        rows = [[clean(cell) for cell in row] for row in rows]
+        stream.words(clean(title))
         if stream.is_terminal and rows:
-            stream.print(_grouped(columns, rows))
+            stream.print(grouped(columns, rows))
         elif rows:
             head = [columns] if any(columns) else []
-            cells = [_justified(column, len(head)) for column in zip(*head, *rows, strict=True)]
+            cells = [justified(column, len(head)) for column in zip(*head, *rows, strict=True)]
             lines = ["  ".join(line) for line in zip(*cells, strict=True)]
             stream.words("\n".join(line.rstrip() for line in lines))
 
@@ -215,8 +213,8 @@ class Console:
                 for column in range(max(map(len, rows), default=0)):
                     table.add_column(justify="right" if 0 < column < 5 else "left", no_wrap=True)
                 for row in rows:
-                    table.add_row(*(Text(_clean(cell)) for cell in row))
-                display.update(Group(Text(_clean(words)), table), refresh=True)
+                    table.add_row(*(Text(clean(cell)) for cell in row))
+                display.update(Group(Text(clean(words)), table), refresh=True)
 
             yield show
 
@@ -250,7 +248,7 @@ class _LiveBar:
         self.unit = unit
 
     def update(self, done: float, note: str = "") -> None:
-        self.progress.update(self.task, completed=done, count=_count(done, self.total, self.unit), note=note)
+        self.progress.update(self.task, completed=done, count=count(done, self.total, self.unit), note=note)
 
 
 class _PlainBar:
@@ -265,7 +263,7 @@ class _PlainBar:
         self.pending = ""
 
     def update(self, done: float, note: str = "") -> None:
-        self.pending = f"{self.title}  {_count(done, self.total, self.unit)}  {note}".rstrip()
+        self.pending = f"{self.title}  {count(done, self.total, self.unit)}  {note}".rstrip()
         now = time.monotonic()
         if now - self.shown >= PLAIN_INTERVAL_S:
             left = (self.total - done) / done * (now - self.started) if self.total and done else None
@@ -275,42 +273,3 @@ class _PlainBar:
     def finish(self) -> None:
         if self.pending:
             self.console.say(self.pending)
-
-
-def _count(done: float, total: float | None, unit: str) -> str:
-    of_total = f"/{total:,.0f}" if total else ""
-    return f"{done:,.0f}{of_total} {unit}".rstrip()
-
-
-def _clean(text: str) -> str:
-    """Return text that a terminal takes as text: without secrets, control characters spelled out."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", redact(text))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(line.strip() for line in _clean(text).splitlines() if line.strip())
-
-
-def _is_figures(column: Sequence[str]) -> bool:
-    """Whether a column holds nothing but figures, which stand on the right."""
-    return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
-
-
-def _justified(column: Sequence[str], heads: int) -> list[str]:
-    right, width = _is_figures(column[heads:]), max(map(len, column))
-    return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
-
-
-def _grouped(columns: list[str], rows: list[list[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        right = _is_figures([row[index] for row in rows])
-        table.add_column(column, no_wrap=index == 0, overflow="fold", justify="right" if right else "left")
-    block = ""
-    for first, *rest in rows:
-        head, _, name = first.rpartition(".")
-        if head != block:
-            table.add_row(Text(head, "bold"))
-            block = head
-        table.add_row(*(Text(cell) for cell in (f"  {name}" if head else name, *rest)))
-    return table

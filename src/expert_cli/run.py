@@ -94,25 +94,16 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
     inputs = find_inputs(run, report)
-    what = _identity(run, inputs, job.num_processes)
-    if options.locked is not None:
-        require_same(options.locked, what)
-    resumed = find(paths.checkpoints, options.resume, what, options.drift, report) if options.resume else None
+    continuity = _continuity(run, inputs, job.num_processes, options, report)
     if job.is_main_process:
         _make_room(run.output, report, options)
-    source, tokenizer, speaker = inputs.source, inputs.tokenizer, Speaker(inputs.tokenizer, inputs.template)
-    cases = sample_cases(plan)
+    speaker, cases = Speaker(inputs.tokenizer, inputs.template), sample_cases(plan)
     with job.main_process_first():
-        store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
-        if options.stage is not None:
-            store = staged_store(store, options.stage, report)
-    data = _data(store, tokenizer, run, report)
-    continuity = Continuity(what, resumed, options.command)
+        store = _store(run, inputs, options, report)
+    data = _data(store, inputs.tokenizer, run, report)
     set_seed(run.seed)
     switch_on(run.compute)
-    model, kernels = _model(source, run, kernel_plan(run.compute, run.model, machine), report)
-    for name, kernel in kernels.lines.items():
-        report.say(f"{name:9} {kernel.used}: {kernel.reason}")
+    model, kernels = _model(inputs.source, run, kernel_plan(run.compute, run.model, machine), report)
     if job.is_main_process:
         _write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
     question = _question(run, inputs) if job.is_main_process else None
@@ -130,27 +121,32 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     )
     if not job.is_main_process:
         return RunResult(run.output, {})
-    after = _ask(model, question, speaker, report) if question else ""
-    sample = Sample(*question, before, after) if question else None
-    sha256 = _save_adapter(model, source, tokenizer, plan, done, paths)
+    sample = Sample(*question, before, _ask(model, question, speaker, report)) if question else None
+    sha256 = _save_adapter(model, inputs.source, inputs.tokenizer, plan, done, paths)
     seconds = time.monotonic() - started
-    result = RunResult(
-        run.output,
-        document(
-            run.output,
-            done,
-            describe(run, store).as_json(),
-            kernels,
-            sha256,
-            resumed.path if resumed else None,
-            sample,
-            seconds,
-        ),
-    )
-    write_json(paths.report_json, result.document)
+    origin = continuity.resumed.path if continuity.resumed else None
+    found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, sample, seconds)
+    write_json(paths.report_json, found)
     write_report([run.output], paths.report_html)
     write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
-    return result
+    return RunResult(run.output, found)
+
+
+def _continuity(run: RunConfig, inputs: Inputs, processes: int, options: RunOptions, report: Reporter) -> Continuity:
+    """Return what the run is, held against the one it must agree with, and the checkpoint that it goes on from."""
+    what = identity(
+        run,
+        files=inputs.located.files(),
+        base=inputs.source.sha256,
+        tokenizer=inputs.tokenizer.sha256,
+        template=inputs.template.fingerprint,
+        processes=processes,
+    )
+    if options.locked is not None:
+        require_same(options.locked, what)
+    checkpoints = RunPaths(run.output).checkpoints
+    resumed = find(checkpoints, options.resume, what, options.drift, report) if options.resume else None
+    return Continuity(what, resumed, options.command)
 
 
 def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
@@ -161,6 +157,11 @@ def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
         output.rename(aside)
         report.say(f"the run that lay there is now {aside}")
     output.mkdir(parents=True, exist_ok=True)
+
+
+def _store(run: RunConfig, inputs: Inputs, options: RunOptions, report: Reporter) -> Tokenised:
+    store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
+    return staged_store(store, options.stage, report) if options.stage is not None else store
 
 
 def _data(store: Tokenised, tokenizer: TokenizerInfo, run: RunConfig, report: Reporter) -> TrainingData:
@@ -210,6 +211,8 @@ def _model(source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Repo
             layer.compile(backend=run.compute.compile_backend, mode=run.compute.compile_mode)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.say(f"model     {source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
+    for name, kernel in kernels.lines.items():
+        report.say(f"{name:9} {kernel.used}: {kernel.reason}")
     return model, kernels
 
 
@@ -281,15 +284,4 @@ def _write_run_json(
             "machine": asdict(machine),
             "torch_threads": torch.get_num_threads(),
         },
-    )
-
-
-def _identity(run: RunConfig, inputs: Inputs, processes: int) -> dict[str, Any]:
-    return identity(
-        run,
-        files=inputs.located.files(),
-        base=inputs.source.sha256,
-        tokenizer=inputs.tokenizer.sha256,
-        template=inputs.template.fingerprint,
-        processes=processes,
     )

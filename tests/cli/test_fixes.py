@@ -17,7 +17,8 @@ from expert_cli.manifest.fixes import BY_HAND, apply_fixes, diff, find_fixes, re
 from expert_cli.manifest.jsontext import read_json
 from expert_cli.manifest.names import OTHER_TOOLS
 from expert_cli.manifest.reader import load
-from expert_cli.manifest.schema import Dataset, TrainingConfig
+from expert_cli.manifest.schema import Dataset
+from expert_cli.manifest.training_config import TrainingConfig
 
 
 def fixed(path: Path) -> tuple[str, list[str]]:

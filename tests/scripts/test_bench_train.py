@@ -6,6 +6,7 @@ from pathlib import Path
 
 import bench_gpu
 import pytest
+import step_check
 import step_meter
 import train_job
 import train_ways
@@ -40,7 +41,7 @@ def test_steps_of_both_in_turn(project: Path) -> None:
 
 
 def test_correctness_comes_first(project: Path) -> None:
-    lines = bench_gpu.check(project.parent / "model", on_gpu=False)
+    lines = step_check.check(project.parent / "model", on_gpu=False)
     assert set(lines) == {"machine", "isolation, documents", "NF4 with copy"}
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from expert_cli.commands import evaluate_options as ask
 from expert_cli.commands.evaluation_table import show_drop, show_evaluation, show_generation
 from expert_cli.commands.options import (
     AdapterIfAny,
@@ -32,39 +33,19 @@ if TYPE_CHECKING:
 def evaluate(
     manifest: TrainedManifest = None,
     adapter: AdapterIfAny = None,
-    answers: Annotated[
-        Path | None, typer.Option(help="Judge these answers instead, one JSON object a line.", show_default=False)
-    ] = None,
-    cases: Annotated[
-        Path | None, typer.Option(help="The cases. Default: tests/cases.jsonl beside the manifest.", show_default=False)
-    ] = None,
-    baseline: Annotated[bool, typer.Option("--baseline", help="Let the base model answer as well.")] = False,
+    answers: ask.Answers = None,
+    cases: ask.Cases = None,
+    baseline: ask.Baseline = False,
     base_model: TrainedBase = None,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")
-    ] = False,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Answers written at once. Default: 16; on a GPU 64.", show_default=False)
-    ] = None,
+    sample: ask.Sample = False,
+    batch_size: ask.BatchSize = None,
     max_new_tokens: MaxNewTokens = 256,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N rows.", show_default=False)] = None,
-    case_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that one answer may run.")] = 2.0,
-    threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.", show_default=False)
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="An earlier evaluation, compared case by case.", show_default=False)
-    ] = None,
-    max_drop: Annotated[
-        float, typer.Option(min=0, max=1, help="With --against: exit 5 if the accuracy fell by more than this.")
-    ] = 0.05,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the JSON document here as well; an adapter's run directory gets it anyway: evaluation.json.",
-            show_default=False,
-        ),
-    ] = None,
+    limit: ask.Limit = None,
+    case_timeout: ask.CaseTimeout = 2.0,
+    threshold: ask.Threshold = None,
+    against: ask.Against = None,
+    max_drop: ask.MaxDrop = 0.05,
+    output: ask.Output = None,
     offline: Offline = False,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from expert_cli.machine import Machine
 from expert_cli.manifest.jsontext import JsonText, Path_, dotted
-from expert_cli.manifest.schema import TrainingConfig
-from expert_cli.manifest.training_rules import RULES, Facts, Outcome, adjusted, applied, informational, not_used
+from expert_cli.manifest.rule import Facts, Outcome, Status, adjusted, applied, informational, not_used
+from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.manifest.training_rules import RULES
 from expert_cli.runconfig import Deduplicate, RunConfig
-
-Status = Literal["applied", "adjusted", "informational", "not_used"]
 
 CARD = informational("carried to the model card")
 RUNTIME = informational("for the program that loads the expert")

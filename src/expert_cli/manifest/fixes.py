@@ -16,7 +16,8 @@ from typing import Any
 from expert_cli.errors import EnvironmentProblem, Fault
 from expert_cli.files import write_bytes
 from expert_cli.manifest.jsontext import JsonText, Path_
-from expert_cli.manifest.schema import Dataset, TrainingConfig
+from expert_cli.manifest.schema import Dataset
+from expert_cli.manifest.training_config import TrainingConfig
 
 BY_HAND = {
     "train_on_inputs": "it means the opposite",

@@ -12,9 +12,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from expert_cli.errors import Fault, InputError, ManifestError
+from expert_cli.manifest.blocks import Loose, Strict
 from expert_cli.manifest.jsontext import JsonText, Path_, dotted, read_json
 from expert_cli.manifest.names import field_names, nearest, typo_of
-from expert_cli.manifest.schema import Loose, Manifest, Strict, TrainingConfig
+from expert_cli.manifest.schema import Manifest
+from expert_cli.manifest.training_config import TrainingConfig
 
 
 @dataclass(frozen=True)

@@ -1,59 +1,16 @@
 """One rule a key of `training.config`: what it does in a given run, and why not, where it does not.
 
-A rule looks at the value that `config.resolve` decided and says so; it decides nothing itself.
+A rule looks at the value that `config.resolve` decided and says so; it decides nothing itself. How a step is computed
+has its rules in `compute_rules.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Literal
 
-from expert_cli.machine import Machine, has_package
-from expert_cli.manifest.schema import TrainingConfig
-from expert_cli.runconfig import RunConfig
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a key."""
-
-    status: Literal["applied", "adjusted", "informational", "not_used"]
-    effect: str
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a rule may look at: the merged values as written, what was decided, the machine, where values came from."""
-
-    config: TrainingConfig
-    run: RunConfig
-    machine: Machine
-    origins: Mapping[str, str]
-
-
-Rule = Callable[[Facts], Outcome]
-
-
-def applied(effect: str, reason: str = "") -> Outcome:
-    """The key does what it says."""
-    return Outcome("applied", effect, reason)
-
-
-def adjusted(effect: str, reason: str) -> Outcome:
-    """The key's job is done with another value."""
-    return Outcome("adjusted", effect, reason)
-
-
-def not_used(reason: str) -> Outcome:
-    """The key has no effect in this run."""
-    return Outcome("not_used", "", reason)
-
-
-def informational(reason: str) -> Outcome:
-    """The key is there for people or other programs."""
-    return Outcome("informational", "", reason)
+from expert_cli.manifest.compute_rules import COMPUTE_RULES
+from expert_cli.manifest.rule import Facts, Outcome, Rule, adjusted, applied, not_used
 
 
 def _always(effect: str) -> Rule:
@@ -135,138 +92,8 @@ def _workers_only(effect: str) -> Rule:
     return rule
 
 
-def _pin_memory(f: Facts) -> Outcome:
-    if f.run.compute.device == "cpu" and f.config.dataloader_pin_memory:
-        return not_used("no GPU: there is nothing to copy to")
-    return applied("page-locked batches" if f.run.loader.pin_memory else "ordinary memory")
-
-
-def _precision(name: Literal["fp16", "bf16"]) -> Rule:
-    def rule(f: Facts) -> Outcome:
-        asked = f.config.fp16 if name == "fp16" else f.config.bf16
-        got = f.run.compute.dtype
-        if asked and got != name:
-            where = "a CPU has no fp16 training" if f.run.compute.device == "cpu" else "this GPU has no bfloat16"
-            return adjusted(got, where)
-        return applied(f"trains in {got}")
-
-    return rule
-
-
-def _tf32(f: Facts) -> Outcome:
-    if not f.config.use_tf32:
-        return applied("TF32 stays off")
-    if f.run.compute.tf32:
-        return applied("matrix products and cuDNN may use TF32")
-    return not_used("no GPU" if f.run.compute.device == "cpu" else "this GPU has no TF32 (it came with Ampere)")
-
-
-ATTENTION = {
-    "fused": "documents attend within themselves by fused kernels (the kernel plan names them)",
-    "flash": "flash-attn where it is installed, else PyTorch's own kernels",
-    "eager": "attention with a mask of tokens x tokens",
-}
-
-
-def _sdpa(f: Facts) -> Outcome:
-    got = f.run.compute.attention
-    if f.config.use_sdpa is False and got != "eager":
-        return adjusted(got, "the other attention keys ask for fused kernels")
-    return applied(ATTENTION[got])
-
-
-def _flash(f: Facts) -> Outcome:
-    got = f.run.compute
-    if not f.config.flash_attention_2 or (got.device == "cuda" and has_package("flash_attn")):
-        return applied(ATTENTION[got.attention])
-    why = "flash-attn needs a GPU" if got.device == "cpu" else "flash-attn is not installed"
-    return adjusted("fused", f"{why}; PyTorch's kernels keep packed documents apart too")
-
-
-def _memory_efficient(f: Facts) -> Outcome:
-    return applied(ATTENTION[f.run.compute.attention])
-
-
-def _copy(f: Facts) -> Outcome:
-    if f.run.model.quantization != "int4":
-        return not_used(f"the weights are {f.run.model.quantization}")
-    words = {"auto": "where memory allows", "always": "always", "never": "never"}
-    return applied(f"4-bit weights are unpacked once: {words[f.run.compute.dequantized_copy]}")
-
-
-def _fused(f: Facts) -> Outcome:
-    if f.run.compute.fused_kernels == "off":
-        return applied("no fused kernels but PyTorch's")
-    if f.run.compute.device == "cpu":
-        fused = f.run.compute.fuses_lora and f.run.adapter.type in ("lora", "rslora")
-        return applied("LoRA's products are added in place") if fused else not_used("Liger's kernels need a GPU")
-    return (
-        applied("Liger's kernels are used")
-        if has_package("liger_kernel")
-        else not_used("liger-kernel is not installed")
-    )
-
-
-def _on_oom(f: Facts) -> Outcome:
-    if f.run.compute.device == "cpu":
-        return not_used("no GPU: nothing is probed")
-    what = {"fit": "the micro-batch is halved until a full step fits", "error": "a step that does not fit ends the run"}
-    return applied(what[f.run.compute.on_oom])
-
-
 def _save_every(f: Facts) -> Outcome:
     return applied(f"a checkpoint every {f.run.watch.save_every_s:g} s of training, at a step's end")
-
-
-def _checkpointing(f: Facts) -> Outcome:
-    names = {
-        "off": "activations are kept, none recomputed",
-        "all": "every layer is recomputed in the backward pass",
-        "selective": "every second layer is recomputed",
-        "attention_only": "the attention blocks are recomputed",
-    }
-    return applied(names[f.run.compute.checkpointing])
-
-
-def _activation_checkpointing(f: Facts) -> Outcome:
-    got = f.run.compute.checkpointing
-    if got == "attention_only":
-        return applied("the attention blocks are recomputed")
-    return not_used(f"gradient_checkpointing is {f.config.gradient_checkpointing!r}".replace("False", "false"))
-
-
-def _checkpointing_kwargs(f: Facts) -> Outcome:
-    if f.run.compute.checkpointing == "off":
-        return not_used("gradient checkpointing is off")
-    return applied(f"use_reentrant: {str(f.run.compute.reentrant).lower()}")
-
-
-def _compile(effect: str) -> Rule:
-    def rule(f: Facts) -> Outcome:
-        return applied(effect) if f.run.compute.torch_compile else not_used("torch_compile is off")
-
-    return rule
-
-
-def _compile_mode(f: Facts) -> Outcome:
-    if not f.run.compute.torch_compile:
-        return not_used("torch_compile is off")
-    if f.run.compute.compile_mode != f.config.torch_compile_mode:
-        return adjusted(f.run.compute.compile_mode, "it records CUDA graphs, which gradient accumulation overwrites")
-    return applied("what the compiler optimises for")
-
-
-def _cuda_graphs(f: Facts) -> Outcome:
-    if f.config.use_cuda_graphs is False:
-        return applied("no graphs are recorded")
-    return not_used("no graphs are recorded: the documents of a batch differ from step to step")
-
-
-def _saves(effect: str) -> Rule:
-    def rule(f: Facts) -> Outcome:
-        return applied(effect) if _writes_checkpoints(f) else not_used("no checkpoints are written")
-
-    return rule
 
 
 def _evaluates(effect: str) -> Rule:
@@ -314,11 +141,8 @@ def _best(effect: str) -> Rule:
     return rule
 
 
-def _memory_clear(_: Facts) -> Outcome:
-    return not_used("the allocator reuses freed memory by itself; clearing it in the loop only costs time")
-
-
 RULES: Mapping[str, Rule] = {
+    **COMPUTE_RULES,
     "method": _always("supervised fine-tuning"),
     "adapter_type": lambda f: applied(f"a {f.run.adapter.type} adapter is trained"),
     "rank": _adapter("rank of the adapter's matrices"),
@@ -345,28 +169,8 @@ RULES: Mapping[str, Rule] = {
     "group_by_length": _group_by_length,
     "pretokenized_cache": lambda f: applied(f"token stores lie in {f.run.store}"),
     "dataloader_num_workers": lambda f: applied(f"{f.run.loader.num_workers} processes prepare batches"),
-    "dataloader_pin_memory": _pin_memory,
     "dataloader_prefetch_factor": _workers_only("batches prepared ahead by each worker"),
     "dataloader_persistent_workers": _workers_only("the same workers serve every epoch, whatever this says"),
-    "fp16": _precision("fp16"),
-    "bf16": _precision("bf16"),
-    "use_tf32": _tf32,
-    "use_sdpa": _sdpa,
-    "flash_attention_2": _flash,
-    "memory_efficient_attention": _memory_efficient,
-    "gradient_checkpointing": _checkpointing,
-    "gradient_checkpointing_kwargs": _checkpointing_kwargs,
-    "activation_checkpointing": _activation_checkpointing,
-    "torch_compile": lambda f: applied(
-        "every decoder layer is compiled" if f.run.compute.torch_compile else "nothing is compiled"
-    ),
-    "torch_compile_backend": _compile("compiler back end"),
-    "torch_compile_mode": _compile_mode,
-    "use_cuda_graphs": _cuda_graphs,
-    "cuda_graph_warmup_steps": lambda _: not_used("no graphs are recorded"),
-    "fused_kernels": _fused,
-    "dequantized_copy": _copy,
-    "on_oom": _on_oom,
     "save_every": _save_every,
     "optim": lambda f: applied(f"optimizer {f.run.optim.optim}"),
     "logging_steps": lambda f: applied(f"a log line every {f.run.watch.logging_steps} steps"),
@@ -384,7 +188,6 @@ RULES: Mapping[str, Rule] = {
     "greater_is_better": _best("whether larger is better"),
     "early_stopping_patience": _evaluates("training stops when evaluations no longer improve"),
     "use_unsloth": lambda _: not_used("the training step here is the tool's own; it needs no patched model"),
-    "memory_clear_every": _memory_clear,
     "seed": lambda f: applied(f"seed {f.run.seed} for data order, adapter and dropout"),
     "report_to": lambda f: applied(f"metrics go to {', '.join(f.run.watch.report_to) or 'metrics.jsonl alone'}"),
     "neftune_noise_alpha": _always("noise on the embeddings"),

@@ -84,21 +84,8 @@ def fit(
         recomputed=run.compute.checkpointing == "all" or trainer.recomputes,
     )
     peak = peak_flops(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
-    steps = trainer.batches.schedule.steps
-    with StopRequest(paths.output) as stop, report.progress("training", steps, "steps") as bar:
-        watcher = Watcher(
-            trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak[0] if peak else None
-        )
-        watcher.warn = report.warn
-        trainer.add_callback(watcher)
-        trainer.measure = watcher.measure
-        trainer.stop_asked = stop.asked
-        _train(trainer, paths, continuity)
-    if stop.exit_code and trainer.progress.step < steps:
-        step = trainer.progress.step
-        done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"
-        raise Interrupted(done, f"go on: {continuity.command} --resume auto", stop.exit_code)
-    if trainer.progress.step > trainer.args.get_warmup_steps(steps) + 1:
+    watcher = _watched(trainer, paths, continuity, report, cost, peak[0] if peak else None)
+    if trainer.progress.step > trainer.args.get_warmup_steps(trainer.batches.schedule.steps) + 1:
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
         load_best(trainer, model, paths.checkpoints)
@@ -177,6 +164,30 @@ def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
 
         callbacks.append(TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard))))
     return callbacks
+
+
+def _watched(
+    trainer: ExpertTrainer,
+    paths: RunPaths,
+    continuity: Continuity,
+    report: Reporter,
+    cost: Flops,
+    peak: float | None,
+) -> Watcher:
+    """Train behind a bar and return who watched. Raises Interrupted: asked to stop, after a checkpoint was written."""
+    steps = trainer.batches.schedule.steps
+    with StopRequest(paths.output) as stop, report.progress("training", steps, "steps") as bar:
+        watcher = Watcher(trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak)
+        watcher.warn = report.warn
+        trainer.add_callback(watcher)
+        trainer.measure = watcher.measure
+        trainer.stop_asked = stop.asked
+        _train(trainer, paths, continuity)
+    if stop.exit_code and trainer.progress.step < steps:
+        step = trainer.progress.step
+        done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"
+        raise Interrupted(done, f"go on: {continuity.command} --resume auto", stop.exit_code)
+    return watcher
 
 
 def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: Continuity) -> None:

@@ -1,4 +1,4 @@
-"""When a checkpoint is due by the clock."""
+"""When a checkpoint is due, by the clock or by steps."""
 
 from __future__ import annotations
 
@@ -30,3 +30,8 @@ class Saves:
         yield
         self._since = time.monotonic()
         self._last_s = self._since - started
+
+
+def is_due(strategy: str, step: int, steps: int, *, epoch_ends: bool) -> bool:
+    """Whether a step is one after which to evaluate or save, by a strategy of the manifest."""
+    return epoch_ends if strategy == "epoch" else strategy == "steps" and step % steps == 0

@@ -84,3 +84,8 @@ def _end(number: int) -> None:
         raise KeyboardInterrupt
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
+
+
+def leave_ctrl_c(worker: int) -> None:  # noqa: ARG001  torch's signature
+    """Leave Ctrl-C to the main process: a terminal sends it to workers as well, which would die with a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -11,14 +11,13 @@ silently whatever it finds. Here a step is:
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
-from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainerState
 from transformers.trainer_utils import TrainOutput
@@ -31,14 +30,17 @@ from expert_cli.runconfig import EXECUTION_ACCURACY, OptimConfig, WatchConfig
 from expert_cli.training.clock import PhaseClock
 from expert_cli.training.figures import Figures
 from expert_cli.training.gradients import Gradients
+from expert_cli.training.one_cycle import one_cycle
 from expert_cli.training.progress import Progress
-from expert_cli.training.saves import Saves
+from expert_cli.training.saves import Saves, is_due
+from expert_cli.training.signals import leave_ctrl_c
 
 
 class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
     """Trains a `CausalLoss` on packs; every step's loss is kept, and nothing is written but through `save`."""
 
     optimizer: Any
+    lr_scheduler: LRScheduler
     control: Any
 
     def __init__(
@@ -81,22 +83,15 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         """Make the learning-rate schedule; transformers has no one_cycle."""
-        if self.optim_config.scheduler != "one_cycle":
-            standard: LRScheduler = super().create_scheduler(num_training_steps, optimizer)
-            return standard
-        settings: dict[str, Any] = dict(self.optim_config.scheduler_kwargs)
-        warmup = self.args.get_warmup_steps(num_training_steps) / max(1, num_training_steps)
-        settings.setdefault("pct_start", min(1.0, warmup) or 0.3)
-        schedule = OneCycleLR(
-            optimizer or self.optimizer,
-            max_lr=self.args.learning_rate,
-            total_steps=num_training_steps + 1,
-            cycle_momentum=False,
-            **settings,
-        )
-        self.lr_scheduler = schedule
-        self._created_lr_scheduler = True
-        return schedule
+        if self.optim_config.scheduler == "one_cycle":
+            warmup = self.args.get_warmup_steps(num_training_steps) / max(1, num_training_steps)
+            settings: dict[str, Any] = dict(self.optim_config.scheduler_kwargs)
+            peak = self.args.learning_rate
+            self.lr_scheduler = one_cycle(optimizer or self.optimizer, num_training_steps, peak, warmup, settings)
+            self._created_lr_scheduler = True
+        else:
+            super().create_scheduler(num_training_steps, optimizer)
+        return self.lr_scheduler
 
     def loader(self, dataset: Dataset[Any], batches: Any) -> DataLoader[Batch]:
         """Return a loader with the manifest's settings."""
@@ -108,7 +103,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             num_workers=workers,
             pin_memory=self.args.dataloader_pin_memory and self.args.device.type == "cuda",
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
-            worker_init_fn=_leave_signals,
+            worker_init_fn=leave_ctrl_c,
         )
 
     def _inner_training_loop(self, *_: Any, **__: Any) -> TrainOutput:
@@ -223,7 +218,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         epoch_ends = last or step % schedule.steps_per_epoch == 0
         if last or step == 1 or step % watch.logging_steps == 0:
             self._log()
-        if self.evaluation is not None and _due(watch.eval_strategy, step, watch.eval_steps, epoch_ends=epoch_ends):
+        if self.evaluation is not None and is_due(watch.eval_strategy, step, watch.eval_steps, epoch_ends=epoch_ends):
             with self.clock.phase("eval"):
                 self.evaluate()
         if self.extra_evaluation is not None and (last or step % watch.judge_every == 0):
@@ -233,7 +228,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         stops = bool(watch.early_stopping_patience) and self.progress.stale >= watch.early_stopping_patience
         asked, in_time = self._agreed(self.stop_asked(), self._saves.due())
         writes = watch.save_strategy != "no" or watch.save_every_s > 0
-        due = last or stops or in_time or _due(watch.save_strategy, step, watch.save_steps, epoch_ends=epoch_ends)
+        due = last or stops or in_time or is_due(watch.save_strategy, step, watch.save_steps, epoch_ends=epoch_ends)
         if asked or improved or (due and writes):
             self.figures.settle()
             with self.clock.phase("checkpoint"), self._saves.measured():
@@ -297,15 +292,6 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         chooses = (metric == EXECUTION_ACCURACY) == (self.watch.metric_for_best_model == EXECUTION_ACCURACY)
         if chooses:
             self.progress.judge(value, greater_is_better=self.watch.greater_is_better)
-
-
-def _due(strategy: str, step: int, steps: int, *, epoch_ends: bool) -> bool:
-    return epoch_ends if strategy == "epoch" else strategy == "steps" and step % steps == 0
-
-
-def _leave_signals(worker: int) -> None:  # noqa: ARG001  torch's signature
-    """Leave Ctrl-C to the main process: a terminal sends it to workers as well, which would die with a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _seed_of(seed: int, step: int, rank: int) -> int:

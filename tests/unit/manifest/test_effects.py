@@ -18,7 +18,8 @@ from expert_cli.machine import Gpu, Machine
 from expert_cli.manifest import effects as tables
 from expert_cli.manifest.effects import Effect
 from expert_cli.manifest.reader import load
-from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest, Training, TrainingConfig
+from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest, Training
+from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.training_rules import RULES
 from expert_cli.plan import make_plan
 

@@ -13,7 +13,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from tiny import tiny_model
 from transformers import Trainer, TrainingArguments, get_scheduler
 
-from expert_cli.manifest.schema import OPTIMIZERS
+from expert_cli.manifest.training_config import OPTIMIZERS
 from expert_cli.training.checkpoints import Parts, Position, read, write
 from expert_cli.training.modelstate import adapter_parts, estimate_bytes, load_adapter
 from expert_cli.training.statetree import capture_rng, load_optimizer, pack, restore_rng

@@ -1,0 +1,74 @@
+"""What must hold before a step is measured: packed documents are alone, and NF4 with a copy is NF4."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+
+def check(folder: Path, *, on_gpu: bool) -> dict[str, str]:
+    """Check that packed documents are alone and that NF4 with a copy is NF4 bit for bit; return a line each.
+
+    Raises SystemExit if either fails: figures of a wrong step are worth nothing.
+    """
+    from expert_cli import machine
+    from expert_cli._compat import quiet_imports
+
+    quiet_imports()
+    import torch
+
+    from expert_cli.model import attention, isolation
+
+    found = {"machine": f"{machine.inspect().cores} cores, load {os.getloadavg()[0]:.1f}"}
+    for backend in ("varlen", "documents") if on_gpu else ("documents",):
+        model = _load(folder, "bf16", on_gpu=on_gpu)
+        attention.use(model, backend)
+        seen = isolation.measure(model, "flat", autocast=torch.bfloat16)
+        found[f"isolation, {backend}"] = f"logits differ by {seen.difference:.2g}, a leak would make it {seen.leak:.2g}"
+        if not seen.holds:
+            raise SystemExit(f"{backend}: packed documents see each other: {found}")
+    plain, copied = (_loss_and_gradients(folder, on_gpu=on_gpu, copy=copy) for copy in (False, True))
+    same = all(torch.equal(a, b) for a, b in zip(plain, copied, strict=True))
+    found["NF4 with copy"] = f"loss and {len(plain) - 1} gradients bitwise equal to NF4's: {same}"
+    if not same:
+        raise SystemExit("NF4 with a copy is not NF4")
+    return found
+
+
+def _load(folder: Path, quantization: Any, *, on_gpu: bool) -> Any:
+    import torch
+
+    from expert_cli.model.quantise import load_base
+
+    return load_base(
+        folder,
+        quantization=quantization,
+        dtype=torch.bfloat16,
+        device="cuda" if on_gpu else "cpu",
+        attention="sdpa",
+        rope_scaling={},
+    )
+
+
+def _loss_and_gradients(folder: Path, *, on_gpu: bool, copy: bool) -> list[Any]:
+    """Return the loss of one made-up document and the adapter's gradients, B not zero, so that A has some too."""
+    import torch
+
+    from expert_cli.model.adapter import attach
+    from expert_cli.model.copies import unpack
+    from expert_cli.runconfig import AdapterConfig
+
+    model = _load(folder, "int4", on_gpu=on_gpu)
+    if copy:
+        unpack(model, torch.bfloat16)
+    torch.manual_seed(0)
+    adapted = attach(model, AdapterConfig("lora", 16, 32.0, 0.0, ("all-linear",), ()))
+    adapter = [p for p in adapted.parameters() if p.requires_grad]
+    for parameter in adapter:
+        parameter.data.normal_(std=0.02)
+    ids = torch.arange(1, 300, device=model.device)[None]
+    with torch.autocast(model.device.type, dtype=torch.bfloat16):
+        loss = adapted(input_ids=ids, labels=ids, use_cache=False).loss
+    loss.backward()
+    return [loss.detach(), *(p.grad for p in adapter)]

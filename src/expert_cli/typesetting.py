@@ -1,0 +1,57 @@
+"""How words, figures and tables are set before they are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from expert_cli.files import redact
+
+_FIGURE = re.compile(r"(?:[\d,]+(?:\.\d+)?(?:%| [kMGT]?B)?)?")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def count(done: float, total: float | None, unit: str) -> str:
+    """Return how much is done, of how much, and its unit."""
+    of_total = f"/{total:,.0f}" if total else ""
+    return f"{done:,.0f}{of_total} {unit}".rstrip()
+
+
+def clean(text: str) -> str:
+    """Return text that a terminal takes as text: without secrets, control characters spelled out."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", redact(text))
+
+
+def one_line(text: str) -> str:
+    """Return text of several lines as one."""
+    return " ".join(line.strip() for line in clean(text).splitlines() if line.strip())
+
+
+def _is_figures(column: Sequence[str]) -> bool:
+    """Whether a column holds nothing but figures, which stand on the right."""
+    return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
+
+
+def justified(column: Sequence[str], heads: int) -> list[str]:
+    """Return the cells of a column in one width, figures on the right; the first `heads` cells are headings."""
+    right, width = _is_figures(column[heads:]), max(map(len, column))
+    return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
+
+
+def grouped(columns: list[str], rows: list[list[str]]) -> Table:
+    """Return a table for a terminal: of dotted keys in the first column the block once, as a heading."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        right = _is_figures([row[index] for row in rows])
+        table.add_column(column, no_wrap=index == 0, overflow="fold", justify="right" if right else "left")
+    block = ""
+    for first, *rest in rows:
+        head, _, name = first.rpartition(".")
+        if head != block:
+            table.add_row(Text(head, "bold"))
+            block = head
+        table.add_row(*(Text(cell) for cell in (f"  {name}" if head else name, *rest)))
+    return table
