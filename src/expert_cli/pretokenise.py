@@ -148,8 +148,10 @@ class StoreReport:
 def describe(run: RunConfig, store: Tokenised) -> StoreReport:
     """Measure what the run's length and packing make of a store, and what other lengths would."""
     documents = Documents(store.home / "train")
-    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow)
+    present = run.data.max_seq_length
+    packs = plan_packs(documents, present, run.loader.packing, run.loader.overflow)
     fitted = packs.fitted
+    recommended = recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths, present)
     return StoreReport(
         expert=run.expert,
         store=store,
@@ -157,9 +159,9 @@ def describe(run: RunConfig, store: Tokenised) -> StoreReport:
         fill=packs.packs.fill(),
         truncated_rows=fitted.rows if fitted else 0,
         truncated_tokens=fitted.tokens if fitted else 0,
-        max_seq_length=run.data.max_seq_length,
-        sizes=tuple(right_size(documents.lengths, run.data.max_seq_length)),
-        recommended=recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths),
+        max_seq_length=present,
+        sizes=tuple(right_size(documents.lengths, present, recommended)),
+        recommended=recommended,
     )
 
 

@@ -58,6 +58,8 @@ def test_built_then_hit_then_built_by_force(tmp_path: Path, model: Path) -> None
     assert [row["status"] for row in (first, second, third)] == ["built", "hit", "rebuilt"]
     assert first["key"] == second["key"] == third["key"]
     assert (first["rows"], first["packing"]["max_seq_length"]) == (40, 64)
+    uncut = [row["max_seq_length"] for row in first["right_size"] if not row["truncated_tokens"]]
+    assert first["recommended_max_seq_length"] == uncut[0] == 64
     assert Path(first["path"]).name == first["key"][:12]
     assert Path(first["path"]).parent == tmp_path / "datasets_optimized" / "expert-small" / "tokenized"
 

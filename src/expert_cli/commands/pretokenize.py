@@ -146,7 +146,7 @@ def _show_report(console: Console, report: StoreReport) -> None:
     ]
     console.text("\n".join(lines))
     console.table(
-        f"  right size: {report.recommended:,} is the smallest that cuts nothing, or under 0.1 % of the trained tokens"
+        f"  right size: {report.recommended:,} is the smallest here that cuts nothing, or under 0.1 % of the trained tokens"
         + _wasted(report),
         ["max_seq_length", "rows", "full", "documents cut", "tokens cut"],
         [

@@ -139,4 +139,6 @@ def _views(tensor: torch.Tensor, where: Layout, key_heads: int) -> list[torch.Te
     per_key = len(tensor) // where.rows
     sizes = [documents * longest * per_key for documents, longest, _ in where.buckets]
     counts = [documents * key_heads for documents, _, _ in where.buckets]
-    return [part.view(count, -1, tensor.shape[1]) for part, count in zip(torch.split(tensor, sizes), counts, strict=True)]
+    return [
+        part.view(count, -1, tensor.shape[1]) for part, count in zip(torch.split(tensor, sizes), counts, strict=True)
+    ]
