@@ -95,6 +95,43 @@ def test_all_experts_into_one_folder_and_prune(tmp_path: Path, model: Path) -> N
     assert stores == [Path(row["path"])]
 
 
+def broken_between(tmp_path: Path, model: Path) -> Path:
+    """Make experts a (no such model), b (sound) and c (a manifest with a fault); return their folder."""
+    for name in ("a", "b", "c"):
+        manifest = project(tmp_path / "experts" / name, model)
+        written = json.loads(manifest.read_text(encoding="utf-8")) | {"name": f"expert-{name}"}
+        if name == "a":
+            written["base_models"][0]["name"] = str(tmp_path / "nowhere")
+        if name == "c":
+            written["training"]["config"]["max_seq_length"] = "long"
+        manifests.write(manifest.parent, written)
+    return tmp_path / "experts"
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, model: Path) -> None:
+    experts = broken_between(tmp_path, model)
+    done = CliRunner().invoke(app, ["pretokenize", "--all", str(experts), "--json", "--quiet"], catch_exceptions=False)
+    document = json.loads(done.stdout)
+    jsonschema_rs.validator_for(json.loads((SCHEMAS / "pretokenize.schema.json").read_text(encoding="utf-8"))).validate(
+        document
+    )
+    assert [row["expert"] for row in document["stores"]] == ["expert-b"]
+    assert [(Path(row["manifest"]).parent.name, row["exit_code"]) for row in document["failed"]] == [("a", 3), ("c", 2)]
+    assert done.exit_code == 3
+
+
+def test_what_failed_is_said_at_the_end(tmp_path: Path, model: Path) -> None:
+    experts = broken_between(tmp_path, model)
+    done = CliRunner().invoke(app, ["pretokenize", "--all", str(experts), "--quiet"], catch_exceptions=False)
+    said = [line for line in done.stderr.splitlines() if line.startswith(("warning: 2", "error: "))]
+    assert said[0] == "warning: 2 of 3 experts failed"
+    assert said[1].startswith(f"error: {experts / 'a' / 'manifest.json'}: ")
+    assert str(tmp_path / "nowhere") in said[1]
+    assert said[2].startswith(f"error: {experts / 'c' / 'manifest.json'}:")
+    assert said[2].count("manifest.json") == 1
+    assert "expert-b: built" in done.stdout
+
+
 def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model)
     (plain,) = pretokenize("-m", manifest)
