@@ -16,6 +16,7 @@ from expert_cli.data.loader import plan_packs
 from expert_cli.data.packing import SizeRow, recommend, right_size
 from expert_cli.data.sources import Located, LocatedData, first_rows, locate_data
 from expert_cli.data.store import StoreKey, StoreState
+from expert_cli.data.storestate import STORE_NAME
 from expert_cli.data.templates import Template
 from expert_cli.data.tokenise import Tokenised, foreign_store, state_of, tokenise, trust
 from expert_cli.model.sources import LocalModel
@@ -182,7 +183,11 @@ def shown_documents(store: Tokenised, inputs: Inputs, count: int) -> Sequence[li
 
 def other_stores(folder: Path, keep: str) -> list[Path]:
     """Return the stores in `folder` with another key than `keep`, and what is left of interrupted builds."""
-    stores = [
-        path for path in folder.glob("[0-9a-f]*") if path.is_dir() and len(path.name) == 12 and path.name != keep[:12]
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if STORE_NAME.fullmatch(path.name)
+        and not path.name.endswith(keep[:12])
+        and path.is_dir()
+        and not path.is_symlink()
     ]
-    return [*stores, *(path for path in folder.glob(".building-*") if not path.name.endswith(keep[:12]))]

@@ -132,6 +132,26 @@ def test_what_failed_is_said_at_the_end(tmp_path: Path, model: Path) -> None:
     assert "expert-b: built" in done.stdout
 
 
+def test_prune_deletes_stores_and_nothing_else(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    for name in ("applications", "0123456789ab", ".building-0123456789ab", ".building-site"):
+        (tmp_path / "out" / name).mkdir(parents=True)
+    (row,) = pretokenize("-m", manifest, "--output", tmp_path / "out", "--prune")
+    left = {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()}
+    assert left == {"applications", ".building-site", Path(row["path"]).name}
+
+
+def test_several_experts_in_one_folder_keep_their_stores_apart(tmp_path: Path, model: Path) -> None:
+    paths = []
+    for name in ("a", "b"):
+        manifest = project(tmp_path / name, model)
+        written = json.loads(manifest.read_text(encoding="utf-8")) | {"name": f"expert-{name}"}
+        paths += ["-m", manifests.write(manifest.parent, written)]
+    rows = pretokenize(*paths, "--output", tmp_path / "out", "--prune")
+    assert [Path(row["path"]).parent for row in rows] == [tmp_path / "out" / "expert-a", tmp_path / "out" / "expert-b"]
+    assert all(Path(row["path"]).is_dir() for row in rows)
+
+
 def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model)
     (plain,) = pretokenize("-m", manifest)

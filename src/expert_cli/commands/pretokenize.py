@@ -27,7 +27,7 @@ def pretokenize(
     dataset: Annotated[str | None, typer.Option(help="This file, folder or hub id instead of the manifest's.")] = None,
     base_model: BaseModel = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder above the key; with --all it holds one folder an expert.")
+        Path | None, typer.Option(help="Folder above the key; of several experts, one folder each.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build anew even if the store fits.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file of the store again.")] = False,
@@ -37,7 +37,9 @@ def pretokenize(
     show: Annotated[int, typer.Option(min=0, help="Print this many documents, trained tokens marked.")] = 0,
     threads: Annotated[int, typer.Option(min=0, help="Threads that tokenise; 0: one a core.")] = 0,
     stage: Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")] = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Delete this expert's other stores.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete this expert's other stores, those of other base models too.")
+    ] = False,
     offline: Offline = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -80,7 +82,7 @@ def pretokenize(
             from expert_cli.data.engine import limit_threads
 
             limit_threads(threads)
-            folder = output / plan.run.expert if output and every else output
+            folder = output / plan.run.expert if output and (every or len(manifests) > 1) else output
             rows.append(
                 _one(
                     console,
