@@ -83,7 +83,9 @@ def main() -> None:
     lengths = lengths_of(options.documents, MEDIANS[-1], 1 << 20)
     prompts = lengths // 2
     print(f"right_size {best_seconds(partial(right_size, lengths, options.capacity))[0]:.2f} s")
-    print(f"recommend {best_seconds(partial(recommend, lengths, prompts, lengths - prompts))[0]:.2f} s")
+    print(
+        f"recommend {best_seconds(partial(recommend, lengths, prompts, lengths - prompts, options.capacity))[0]:.2f} s"
+    )
     print(f"epoch_order {best_seconds(epoch_order(options.documents, 42, 0).permutation)[0]:.2f} s")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 from format_docs import expert_format
@@ -16,6 +17,8 @@ from expert_cli.errors import ExpertError
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTE = "<!-- Made by scripts/make_docs.py. Do not edit. -->\n\n"
+BAR = "\\|"
+"""A bar inside a cell; as it is, it would begin the next one."""
 EXIT_CODES = (
     ("0", "done"),
     ("1", "an error inside expert-cli; the traceback is shown, please report it"),
@@ -101,15 +104,20 @@ def _parameters(command: Any) -> str:
             meaning += " Required."
         elif parameter.show_default and parameter.default not in (None, False):
             meaning += f" Default: {parameter.default}."
-        rows.append(f"| `{names}` | {value} | {meaning} |\n")
+        cells = (f"`{names}`", value, meaning)
+        rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |\n")
     return "| option | value | meaning |\n|---|---|---|\n" + "".join(rows) + "\n"
 
 
 def _type_name(parameter: Any) -> str:
     if getattr(parameter, "is_flag", False):
         return ""
-    words = {int: "whole number", float: "number", str: "text", Path: "path"}
-    return words.get(parameter.type_descriptor.annotation, "paths")
+    annotation: Any = parameter.type_descriptor.annotation
+    choices = get_args(annotation) if get_origin(annotation) is Literal else ()
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        choices = tuple(one.value for one in annotation)
+    words = {int: "whole number", float: "number", str: "text", Path: "path", list[Path]: "paths"}
+    return ", ".join(choices) or words[annotation]
 
 
 def _exit_codes() -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.files import write_text
+from expert_cli.manifest.effects import CARD
 from expert_cli.plan import Plan
 from expert_cli.training.result import FitResult
 
@@ -43,7 +44,7 @@ def model_card(plan: Plan, done: FitResult | None) -> str:
         f"Data: {', '.join(_data_name(spec.path) for spec in run.data.train)}.",
         "",
     ]
-    carried = {key: value for key, value in _carried(manifest).items() if value}
+    carried = {key: value for key, value in _carried(plan).items() if value}
     if carried:
         lines += ["## From the manifest", "", "```json", json.dumps(carried, indent=2, ensure_ascii=False), "```", ""]
     return "\n".join(lines)
@@ -63,7 +64,8 @@ def put_section(card: Path, title: str, lines: Sequence[str]) -> None:
     write_text(card, f"{before.rstrip()}\n\n{section}\n{after.lstrip()}")
 
 
-def _carried(manifest: Any) -> dict[str, Any]:
+def _carried(plan: Plan) -> dict[str, Any]:
+    """Return what other programs read, then every other key that the effects table says is carried to the card."""
     keys = (
         "version",
         "author",
@@ -75,7 +77,13 @@ def _carried(manifest: Any) -> dict[str, Any]:
         "constraints",
         "perf",
     )
-    return {key: getattr(manifest, key) for key in keys}
+    shown = {*keys, "description", "license", "tags"}
+    rest = {row.key: row.value for row in plan.effects if row.reason == CARD.reason and _root(row.key) not in shown}
+    return {key: getattr(plan.loaded.manifest, key) for key in keys} | rest
+
+
+def _root(key: str) -> str:
+    return key.partition(".")[0].partition("[")[0]
 
 
 def _data_name(path: str) -> str:

@@ -16,6 +16,7 @@ from expert_cli.data.loader import plan_packs
 from expert_cli.data.packing import SizeRow, recommend, right_size
 from expert_cli.data.sources import Located, LocatedData, first_rows, locate_data
 from expert_cli.data.store import StoreKey, StoreState
+from expert_cli.data.storestate import STORE_NAME
 from expert_cli.data.templates import Template
 from expert_cli.data.tokenise import Tokenised, foreign_store, state_of, tokenise, trust
 from expert_cli.model.sources import LocalModel
@@ -148,8 +149,10 @@ class StoreReport:
 def describe(run: RunConfig, store: Tokenised) -> StoreReport:
     """Measure what the run's length and packing make of a store, and what other lengths would."""
     documents = Documents(store.home / "train")
-    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow)
+    present = run.data.max_seq_length
+    packs = plan_packs(documents, present, run.loader.packing, run.loader.overflow)
     fitted = packs.fitted
+    recommended = recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths, present)
     return StoreReport(
         expert=run.expert,
         store=store,
@@ -157,9 +160,9 @@ def describe(run: RunConfig, store: Tokenised) -> StoreReport:
         fill=packs.packs.fill(),
         truncated_rows=fitted.rows if fitted else 0,
         truncated_tokens=fitted.tokens if fitted else 0,
-        max_seq_length=run.data.max_seq_length,
-        sizes=tuple(right_size(documents.lengths, run.data.max_seq_length)),
-        recommended=recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths),
+        max_seq_length=present,
+        sizes=tuple(right_size(documents.lengths, present, recommended)),
+        recommended=recommended,
     )
 
 
@@ -180,7 +183,11 @@ def shown_documents(store: Tokenised, inputs: Inputs, count: int) -> Sequence[li
 
 def other_stores(folder: Path, keep: str) -> list[Path]:
     """Return the stores in `folder` with another key than `keep`, and what is left of interrupted builds."""
-    stores = [
-        path for path in folder.glob("[0-9a-f]*") if path.is_dir() and len(path.name) == 12 and path.name != keep[:12]
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if STORE_NAME.fullmatch(path.name)
+        and not path.name.endswith(keep[:12])
+        and path.is_dir()
+        and not path.is_symlink()
     ]
-    return [*stores, *(path for path in folder.glob(".building-*") if not path.name.endswith(keep[:12]))]

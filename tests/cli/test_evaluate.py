@@ -75,6 +75,13 @@ def test_a_fall_against_an_earlier_evaluation_exits_with_5(cli: Cli, answers: Pa
     assert "accuracy fell by 0.2500 against old.json, more than 0.05" in fell.err
 
 
+@pytest.mark.parametrize("flags", [("--baseline",), ("--sample",), ("--cases", "cases.jsonl")], ids=lambda f: f[0])
+def test_what_needs_a_model_is_refused_with_answers(cli: Cli, answers: Path, flags: tuple[str, ...]) -> None:
+    done = cli("evaluate", "--answers", answers, *flags)
+    assert (done.code, done.out) == (2, "")
+    assert "go with --adapter" in done.err
+
+
 def test_limit(cli: Cli, answers: Path) -> None:
     assert json.loads(cli("evaluate", "--answers", answers, "--limit", "1", "--json").out)["cases"] == 1
 

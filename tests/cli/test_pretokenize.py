@@ -58,6 +58,8 @@ def test_built_then_hit_then_built_by_force(tmp_path: Path, model: Path) -> None
     assert [row["status"] for row in (first, second, third)] == ["built", "hit", "rebuilt"]
     assert first["key"] == second["key"] == third["key"]
     assert (first["rows"], first["packing"]["max_seq_length"]) == (40, 64)
+    uncut = [row["max_seq_length"] for row in first["right_size"] if not row["truncated_tokens"]]
+    assert first["recommended_max_seq_length"] == uncut[0] == 64
     assert Path(first["path"]).name == first["key"][:12]
     assert Path(first["path"]).parent == tmp_path / "datasets_optimized" / "expert-small" / "tokenized"
 
@@ -91,6 +93,63 @@ def test_all_experts_into_one_folder_and_prune(tmp_path: Path, model: Path) -> N
     (row,) = pretokenize("-m", manifest, "--output", tmp_path / "out" / "expert-a", "--prune")
     stores = [path for path in (tmp_path / "out" / "expert-a").iterdir() if path.is_dir()]
     assert stores == [Path(row["path"])]
+
+
+def broken_between(tmp_path: Path, model: Path) -> Path:
+    """Make experts a (no such model), b (sound) and c (a manifest with a fault); return their folder."""
+    for name in ("a", "b", "c"):
+        manifest = project(tmp_path / "experts" / name, model)
+        written = json.loads(manifest.read_text(encoding="utf-8")) | {"name": f"expert-{name}"}
+        if name == "a":
+            written["base_models"][0]["name"] = str(tmp_path / "nowhere")
+        if name == "c":
+            written["training"]["config"]["max_seq_length"] = "long"
+        manifests.write(manifest.parent, written)
+    return tmp_path / "experts"
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path: Path, model: Path) -> None:
+    experts = broken_between(tmp_path, model)
+    done = CliRunner().invoke(app, ["pretokenize", "--all", str(experts), "--json", "--quiet"], catch_exceptions=False)
+    document = json.loads(done.stdout)
+    jsonschema_rs.validator_for(json.loads((SCHEMAS / "pretokenize.schema.json").read_text(encoding="utf-8"))).validate(
+        document
+    )
+    assert [row["expert"] for row in document["stores"]] == ["expert-b"]
+    assert [(Path(row["manifest"]).parent.name, row["exit_code"]) for row in document["failed"]] == [("a", 3), ("c", 2)]
+    assert done.exit_code == 3
+
+
+def test_what_failed_is_said_at_the_end(tmp_path: Path, model: Path) -> None:
+    experts = broken_between(tmp_path, model)
+    done = CliRunner().invoke(app, ["pretokenize", "--all", str(experts), "--quiet"], catch_exceptions=False)
+    said = [line for line in done.stderr.splitlines() if line.startswith(("warning: 2", "error: "))]
+    assert said[0] == "warning: 2 of 3 experts failed"
+    assert said[1].startswith(f"error: {experts / 'a' / 'manifest.json'}: ")
+    assert str(tmp_path / "nowhere") in said[1]
+    assert said[2].startswith(f"error: {experts / 'c' / 'manifest.json'}:")
+    assert said[2].count("manifest.json") == 1
+    assert "expert-b: built" in done.stdout
+
+
+def test_prune_deletes_stores_and_nothing_else(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    for name in ("applications", "0123456789ab", ".building-0123456789ab", ".building-site"):
+        (tmp_path / "out" / name).mkdir(parents=True)
+    (row,) = pretokenize("-m", manifest, "--output", tmp_path / "out", "--prune")
+    left = {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()}
+    assert left == {"applications", ".building-site", Path(row["path"]).name}
+
+
+def test_several_experts_in_one_folder_keep_their_stores_apart(tmp_path: Path, model: Path) -> None:
+    paths = []
+    for name in ("a", "b"):
+        manifest = project(tmp_path / name, model)
+        written = json.loads(manifest.read_text(encoding="utf-8")) | {"name": f"expert-{name}"}
+        paths += ["-m", manifests.write(manifest.parent, written)]
+    rows = pretokenize(*paths, "--output", tmp_path / "out", "--prune")
+    assert [Path(row["path"]).parent for row in rows] == [tmp_path / "out" / "expert-a", tmp_path / "out" / "expert-b"]
+    assert all(Path(row["path"]).is_dir() for row in rows)
 
 
 def test_staged_data_gives_the_same_key_and_store(tmp_path: Path, model: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,15 @@ def make_docs(*args: str | Path) -> subprocess.CompletedProcess[str]:
 def test_the_committed_documents_are_fresh() -> None:
     done = make_docs("--check")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_row_of_a_table_of_options_has_three_cells() -> None:
+    lines = (ROOT / "docs" / "CLI.md").read_text(encoding="utf-8").splitlines()
+    tables = [[*group] for is_row, group in groupby(lines, lambda line: line.startswith("|")) if is_row]
+    options = [row for table in tables if table[0] == "| option | value | meaning |" for row in table]
+    assert len(options) > 100
+    assert [row for row in options if len(re.findall(r"(?<!\\)\|", row)) != 4] == []
+    assert "| `--gguf` | q8_0, f16 |" in "\n".join(options)
 
 
 def test_check_names_what_is_stale_and_writes_nothing(tmp_path: Path) -> None:

@@ -349,12 +349,12 @@ def test_32768_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(
 
 
 def test_the_best_evaluation_is_kept_whatever_save_steps_says(tmp_path: Path, model: Path) -> None:
-    config = {"eval_steps": 1, "save_steps": 100, "load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8}
+    config = {"eval_steps": 2, "save_steps": 5, "load_best_model_at_end": True, "learning_rate": 5.0, "max_steps": 8}
     result = train(project(tmp_path, model, logging_steps=1, **config))
     lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
     evaluated = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
     best = min(evaluated, key=lambda step: evaluated[step])
-    assert best < 8
+    assert best in (2, 4, 6)
     kept = result.output / "checkpoints" / f"checkpoint-{best}" / "adapter_model.safetensors"
     assert sha256_of(kept) != sha256_of(result.output / "checkpoints" / "checkpoint-8" / "adapter_model.safetensors")
     mine, best_tensors = load_file(result.output / "adapter" / "adapter_model.safetensors"), load_file(kept)

@@ -169,17 +169,6 @@ REFUSED = {
         "num_cycles",
     ),
     "best without evaluation": ({"load_best_model_at_end": True, "eval_strategy": "no"}, "none", "eval_strategy"),
-    "best at other steps": (
-        {
-            "load_best_model_at_end": True,
-            "save_strategy": "steps",
-            "eval_strategy": "steps",
-            "save_steps": 10,
-            "eval_steps": 3,
-        },
-        "none",
-        "not a multiple",
-    ),
     "no rank": ({"rank": None}, "none", "needs a rank"),
 }
 
@@ -192,6 +181,11 @@ def test_what_does_not_go_together(tmp_path: Path, config: dict[str, Any], quant
     with pytest.raises(ManifestError, match=message) as caught:
         resolve(loaded, CPU)
     assert caught.value.faults[0].line > 1
+
+
+def test_the_best_model_may_be_looked_for_between_checkpoints(tmp_path: Path) -> None:
+    watch = resolved(tmp_path, load_best_model_at_end=True, save_steps=10, eval_steps=3).watch
+    assert (watch.save_strategy, watch.save_steps, watch.eval_strategy, watch.eval_steps) == ("steps", 10, "steps", 3)
 
 
 def test_a_cache_behind_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:

@@ -87,8 +87,7 @@ def train(manifest: Path, overrides: Overrides) -> None:
     write_json(paths.run_json, {"config": asdict(stock), "model": origin, "machine": asdict(facts)})
     collator = TokeniseAndPad(Encoder(inputs.tokenizer.backend), inputs.tokenizer.pad_id, stock)
     watcher = _fit(model, Rows([texts[row] for row in rows]), collator, stock, paths)
-    gpu_peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else 0.0
-    report = {"peak_memory_mb": gpu_peak or watcher.peak_memory_mb, "store": describe(run, store).as_json()}
+    report = {"peak_memory_mb": watcher.peak_memory_mb, "store": describe(run, store).as_json()}
     write_json(paths.report_json, report)
 
 

@@ -70,6 +70,8 @@ def evaluate(
     console = Console("evaluate", as_json=as_json, quiet=quiet)
     if (answers is None) == (adapter is None):
         raise typer.BadParameter("give --adapter DIR, or --answers FILE")
+    if answers is not None and (cases or baseline or sample):
+        raise typer.BadParameter("--cases, --baseline and --sample go with --adapter: --answers are written already")
     trained: Trained | None = None
     found: Evaluated | None = None
     if adapter is not None:

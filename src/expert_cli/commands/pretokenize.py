@@ -10,7 +10,7 @@ import typer
 
 from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet, is_offline
 from expert_cli.console import Console
-from expert_cli.errors import InputError
+from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
     from expert_cli.plan import Plan
@@ -27,7 +27,7 @@ def pretokenize(
     dataset: Annotated[str | None, typer.Option(help="This file, folder or hub id instead of the manifest's.")] = None,
     base_model: BaseModel = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder above the key; with --all it holds one folder an expert.")
+        Path | None, typer.Option(help="Folder above the key; of several experts, one folder each.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build anew even if the store fits.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file of the store again.")] = False,
@@ -37,13 +37,17 @@ def pretokenize(
     show: Annotated[int, typer.Option(min=0, help="Print this many documents, trained tokens marked.")] = 0,
     threads: Annotated[int, typer.Option(min=0, help="Threads that tokenise; 0: one a core.")] = 0,
     stage: Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")] = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Delete this expert's other stores.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete this expert's other stores, those of other base models too.")
+    ] = False,
     offline: Offline = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
+    debug: Debug = False,
 ) -> None:
     """Tokenise an expert's data once; training opens the result.
+
+    Of several experts, one that fails does not stop the others; the exit code is then that of the first failure.
 
     Examples:
 
@@ -67,24 +71,62 @@ def pretokenize(
     from expert_cli.config import Overrides
     from expert_cli.plan import make_plan
 
-    forbid = is_offline(asked=offline)
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=forbid)
+    overrides = Overrides(dataset=dataset, base_model=base_model, offline=is_offline(asked=offline))
     facts = machine.inspect()
-    plans = [make_plan(path, facts, overrides) for path in manifests]
-    quiet_imports()
-    from expert_cli.data.engine import limit_threads
+    rows: list[dict[str, object]] = []
+    failed: list[tuple[Path, ExpertError]] = []
+    for path in manifests:
+        try:
+            plan = make_plan(path, facts, overrides)
+            quiet_imports()
+            from expert_cli.data.engine import limit_threads
 
-    limit_threads(threads)
-    rows = []
-    for plan in plans:
-        folder = output / plan.run.expert if output and every else output
-        rows.append(
-            _one(
-                console, plan, folder, force=force, verify=verify, explain=explain, show=show, prune=prune, stage=stage
+            limit_threads(threads)
+            folder = output / plan.run.expert if output and (every or len(manifests) > 1) else output
+            rows.append(
+                _one(
+                    console,
+                    plan,
+                    folder,
+                    force=force,
+                    verify=verify,
+                    explain=explain,
+                    show=show,
+                    prune=prune,
+                    stage=stage,
+                )
             )
-        )
+        except ExpertError as error:
+            if len(manifests) == 1:
+                raise
+            if debug:
+                console.trace()
+            failed.append((path, error))
+            console.say(f"failed    {path}")
     if as_json:
-        console.document({"stores": rows})
+        console.document({"stores": rows} | ({"failed": [_failure(*one) for one in failed]} if failed else {}))
+    _end(console, failed, len(manifests))
+
+
+def _failure(manifest: Path, error: ExpertError) -> dict[str, object]:
+    return {
+        "manifest": str(manifest),
+        "exit_code": error.exit_code,
+        "message": error.message,
+        "hint": error.hint,
+    }
+
+
+def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -> None:
+    """Say which of several experts failed and why, and leave with the first one's exit code."""
+    if not failed:
+        return
+    if not console.as_json:
+        console.warn(f"{len(failed)} of {count} experts failed")
+        for path, error in failed:
+            where = "" if error.message.startswith(str(path)) else f"{path}: "
+            console.fail(f"{where}{error.message}", error.hint, error.exit_code)
+    raise typer.Exit(failed[0][1].exit_code)
 
 
 def _one(
@@ -146,7 +188,7 @@ def _show_report(console: Console, report: StoreReport) -> None:
     ]
     console.text("\n".join(lines))
     console.table(
-        f"  right size: {report.recommended:,} is the smallest that cuts nothing, or under 0.1 % of the trained tokens"
+        f"  right size: {report.recommended:,} is the smallest here that cuts nothing, or under 0.1 % of the trained tokens"
         + _wasted(report),
         ["max_seq_length", "rows", "full", "documents cut", "tokens cut"],
         [

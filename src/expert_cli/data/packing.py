@@ -160,14 +160,14 @@ class SizeRow:
     truncated_tokens: int
 
 
-def right_size(lengths: Lengths, present: int) -> list[SizeRow]:
-    """Return a row for each of `SIZES` and for the `present` max_seq_length, ascending; long documents truncated."""
+def right_size(lengths: Lengths, *others: int) -> list[SizeRow]:
+    """Return a row for each of `SIZES` and of the `others`, ascending; long documents truncated."""
     sizes = _checked(lengths, None)
-    return [_size_row(sizes, capacity) for capacity in sorted({*SIZES, present})]
+    return [_size_row(sizes, capacity) for capacity in sorted({*SIZES, *others})]
 
 
-def recommend(lengths: Lengths, prompt_lengths: Lengths, trained_lengths: Lengths) -> int:
-    """Return the smallest of `SIZES`, or the next power of two, that truncates less than 0.1 % of tokens.
+def recommend(lengths: Lengths, prompt_lengths: Lengths, trained_lengths: Lengths, present: int) -> int:
+    """Return the smallest of `SIZES`, powers of two above them and `present` that truncates less than 0.1 % of tokens.
 
     Less than 0.1 % of the trained tokens, and of all tokens as well: answers may be whole at a size that leaves nothing of
     their prompts. `trained_lengths` = trained tokens of a document; where fewer than follow the prompt (several turns),
@@ -176,12 +176,14 @@ def recommend(lengths: Lengths, prompt_lengths: Lengths, trained_lengths: Length
     sizes, prompts = np.asarray(lengths, np.int64), np.asarray(prompt_lengths, np.int64)
     share = np.asarray(trained_lengths, np.int64) / np.maximum(sizes - prompts, 1)
     most, most_trained = _MOST_CUT * sizes.sum(), _MOST_CUT * np.sum(trained_lengths)
-    for capacity in chain(SIZES, (SIZES[-1] << n for n in count(1))):
+
+    def keeps(capacity: int) -> bool:
         tokens = np.maximum(sizes - capacity, 0).sum()
         trained = (_answer_cut(sizes, prompts, capacity) * share).sum()
-        if not tokens or (tokens < most and trained < most_trained):
-            break
-    return capacity
+        return bool(not tokens or (tokens < most and trained < most_trained))
+
+    usual = next(filter(keeps, chain(SIZES, (SIZES[-1] << n for n in count(1)))))
+    return present if present < usual and keeps(present) else usual
 
 
 def _checked(lengths: Lengths, capacity: int | None) -> Ints:

@@ -19,7 +19,7 @@ from expert_cli.data.fingerprint import FINGERPRINT, parse_fingerprint
 from expert_cli.data.tree import is_file, open_unnoticed
 
 BUILDING = ".building-"
-_SHORT_KEY = re.compile(r"(\.building-)?[0-9a-f]{12}")
+STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -29,7 +29,7 @@ def kind_of(folder: Path) -> Literal["token_store", "saved"] | None:
         return "token_store"
     if is_file(folder / "dataset_dict.json") or is_file(folder / "state.json"):
         return "saved"
-    return "token_store" if _SHORT_KEY.fullmatch(folder.name) else None
+    return "token_store" if STORE_NAME.fullmatch(folder.name) else None
 
 
 def store_key(folder: Path) -> tuple[str, str]:

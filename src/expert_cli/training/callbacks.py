@@ -22,11 +22,9 @@ from expert_cli.training.progress import Progress
 LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", EXECUTION_ACCURACY, "epoch")
 
 
-def memory_mb() -> float:
-    """Return the memory in use: allocated on the GPU where there is one, else this process's resident set."""
-    if torch.cuda.is_available():
-        return torch.cuda.memory_allocated() / 2**20
-    return resident_mb()
+def memory_mb(*, on_gpu: bool) -> float:
+    """Return the memory that a run uses: allocated on the GPU it trains on, else this process's resident set."""
+    return torch.cuda.memory_allocated() / 2**20 if on_gpu else resident_mb()
 
 
 class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
@@ -46,7 +44,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         self.flops = flops
         self.peak_flops = peak_flops
         self.started = time.monotonic()
-        self.peak_memory_mb = 0.0
+        self._peak_mb = 0.0
         self._before = (progress.real, progress.trained)
         self._first_real = progress.real
         self._seconds_before = progress.seconds
@@ -60,6 +58,11 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         """Seconds of training, those before a resume included."""
         return self._seconds_before + time.monotonic() - self.started
 
+    @property
+    def peak_memory_mb(self) -> float:
+        """The most memory allocated on the GPU; on a CPU, the largest resident set at the end of a step."""
+        return torch.cuda.max_memory_allocated() / 2**20 if self.clock.on_gpu else self._peak_mb
+
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Start the clock: what came before is not training."""
         self.started = time.monotonic()
@@ -67,7 +70,8 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Move the bar."""
         self.progress.seconds = self.seconds
-        self.peak_memory_mb = max(self.peak_memory_mb, memory_mb())
+        if not self.clock.on_gpu:
+            self._peak_mb = max(self._peak_mb, resident_mb())
         self.bar.update(state.global_step, self._note())
 
     def on_log(
@@ -104,7 +108,8 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         progress = self.progress
         real, trained = progress.real - self._before[0], progress.trained - self._before[1]
         self._before = (progress.real, progress.trained)
-        spilled = spilled_mb()
+        on_gpu = self.clock.on_gpu
+        spilled = spilled_mb() if on_gpu else 0.0
         if spilled and not self._told:
             self._told = True
             self.warn(
@@ -116,11 +121,11 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
             "tokens_real": progress.real,
             "tokens_trained": progress.trained,
             "tokens_padded": progress.padded,
-            "memory_mb": round(memory_mb(), 1),
+            "memory_mb": round(memory_mb(on_gpu=on_gpu), 1),
             "spilled_mb": round(spilled, 1),
             "mfu": round(self.flops.of(real, trained) / wall / self.peak_flops, 4) if self.peak_flops else None,
             "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
-            "gpu": _gpu(),
+            "gpu": _gpu() if on_gpu else None,
         }
         self._fresh = True
         return _flat(self._measured)
@@ -132,13 +137,12 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         rate = f"  lr {self._learning_rate:.1e}" if self._learning_rate else ""
         data = self._measured.get("step_time_shares", {}).get("data", 0.0)
         rate += f"  waits for data {data:.0%}" if data >= 0.005 else ""
-        return f"{loss}{(self.progress.real - self._first_real) / seconds:,.0f} tokens/s{rate}  {memory_mb() / 1024:.1f} GB"
+        speed = (self.progress.real - self._first_real) / seconds
+        return f"{loss}{speed:,.0f} tokens/s{rate}  {memory_mb(on_gpu=self.clock.on_gpu) / 1024:.1f} GB"
 
 
 def spilled_mb() -> float:
     """Return the GPU memory that lies in the host's: Windows' driver moves it there without a word, and all gets slow."""
-    if not torch.cuda.is_available():
-        return 0.0
     _, total = torch.cuda.mem_get_info()
     return max(0, torch.cuda.memory_reserved() - total) / 2**20
 
@@ -155,9 +159,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 def _gpu() -> dict[str, float | None] | None:
-    """Return what the driver tells of the GPU in use, or None without one."""
-    if not torch.cuda.is_available():
-        return None
+    """Return what the driver tells of the GPU in use, or None where it tells nothing."""
     samples = gpu.sample()
     here = torch.cuda.current_device()
     if here >= len(samples):

@@ -83,7 +83,7 @@ def fit(
         data.train.document_lengths,
         recomputed=run.compute.checkpointing == "all" or trainer.recomputes,
     )
-    peak = peak_flops(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+    peak = peak_flops(torch.cuda.get_device_name()) if trainer.clock.on_gpu else None
     watcher = _watched(trainer, paths, continuity, report, cost, peak[0] if peak else None)
     if trainer.progress.step > trainer.args.get_warmup_steps(trainer.batches.schedule.steps) + 1:
         _require_moved(model, before)
@@ -158,7 +158,7 @@ def _start(
 
 
 def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
-    callbacks: list[TrainerCallback] = [] if torch.cuda.is_available() else [HeapKeeper()]
+    callbacks: list[TrainerCallback] = [] if run.compute.device == "cuda" else [HeapKeeper()]
     if "tensorboard" in run.watch.report_to:
         from torch.utils.tensorboard import SummaryWriter
 
@@ -222,7 +222,6 @@ def _result(
     trainer: ExpertTrainer, watcher: Watcher, cost: Flops, peak: tuple[float, str] | None, adjusted: list[str]
 ) -> FitResult:
     progress = trainer.progress
-    gpu_peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else 0.0
     trainer.clock.lap()
     return FitResult(
         steps=progress.step,
@@ -233,7 +232,7 @@ def _result(
         trained_tokens=progress.trained,
         padded_tokens=progress.padded,
         seconds=progress.seconds,
-        peak_memory_mb=gpu_peak or watcher.peak_memory_mb,
+        peak_memory_mb=watcher.peak_memory_mb,
         mfu=cost.of(progress.real, progress.trained) / max(1e-9, progress.seconds) / peak[0] if peak else None,
         peak=peak[1] if peak else "",
         step_time_shares=trainer.clock.shares(),

@@ -291,7 +291,33 @@ def test_right_size_counts_the_packs_that_packing_makes() -> None:
     ],
 )
 def test_recommended_size_cuts_next_to_nothing(lengths: tuple[int, ...], prompts: tuple[int, ...], size: int) -> None:
-    assert recommend(numbers(*lengths), numbers(*prompts), numbers(*lengths) - numbers(*prompts)) == size
+    assert recommend(numbers(*lengths), numbers(*prompts), numbers(*lengths) - numbers(*prompts), SIZES[0]) == size
+
+
+@pytest.mark.parametrize(
+    ("longest", "present", "size"),
+    [
+        (300, 384, 384),
+        (384, 384, 384),
+        (385, 384, 512),
+        (600, 700, 700),
+        (600, 800, 768),
+        (5000, 6000, 6000),
+        (9, 8, 512),
+    ],
+)
+def test_the_present_length_is_recommended_where_it_is_the_smallest_that_cuts_nothing(
+    longest: int, present: int, size: int
+) -> None:
+    lengths = numbers(longest, 9)
+    assert recommend(lengths, numbers(0, 2), lengths - numbers(0, 2), present) == size
+
+
+def test_the_recommended_size_is_the_first_row_of_the_table_that_cuts_nothing() -> None:
+    lengths = numbers(5000, 300)
+    size = recommend(lengths, numbers(0, 2), lengths - numbers(0, 2), 384)
+    rows = right_size(lengths, 384, size)
+    assert [row.max_seq_length for row in rows if not row.truncated_tokens] == [size] == [8192]
 
 
 def test_sizes_are_looked_at_in_ascending_order() -> None:
