@@ -5,7 +5,8 @@
 Rows are the Python sources of the installed packages, each once, 2,400 characters a row. Every run is a process of its own,
 the ways in turn; medians and the ratios of each turn are shown. The clock starts with the tokenizer in memory, before the
 first byte is read, and stops when the tokens are on disk (ours: verified). cpu_s: processor time in between, of child
-processes too. peak_mb: what the process grew by. Imports are outside. FOLDER: where TRL lies if it is not installed.
+processes too. peak_mb: what the process grew by, and what its largest worker was beyond it. Imports are outside. FOLDER:
+where TRL lies if it is not installed.
 """
 
 from __future__ import annotations
@@ -117,10 +118,21 @@ def show(results: dict[str, list[Measured]], size: int) -> None:
                     print(f"{mine} against {other}, {key}: median {statistics.median(ratios):.1f} x ({listed})")
 
 
-def cpu_s() -> float:
-    """Return the processor time of this process and of its children that ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in used)
+def meter() -> Callable[[], Measured]:
+    """Return what tells wall clock, processor time and memory from now on, children that ended included."""
+
+    def used() -> tuple[float, float, float, float]:
+        own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+        return time.perf_counter(), cpu, own.ru_maxrss / 1024, children.ru_maxrss / 1024
+
+    def read() -> Measured:
+        end, cpu, peak, worker = used()
+        grown = peak - size + max(worker - size, 0)
+        return {"seconds": end - start, "cpu_s": cpu - cpu_before, "peak_mb": grown}
+
+    start, cpu_before, size, _ = used()
+    return read
 
 
 def ours(rows: Path, *, fast: bool) -> Measured:
@@ -145,19 +157,17 @@ def ours(rows: Path, *, fast: bool) -> Measured:
         eos_token=tokenizer.eos_token,
     )
     with tempfile.TemporaryDirectory(dir=rows.parent) as folder:
-        before = peak_mb()
-        start, cpu = time.perf_counter(), cpu_s()
+        read = meter()
         located = locate_data(data, Silent())
         store = tokenise(
             data, located, Path(folder), template, tokenizer.backend, Silent(), tokenizer_sha256=tokenizer.sha256
         )
-        seconds, cpu = time.perf_counter() - start, cpu_s() - cpu
-        grown = peak_mb() - before
+        figures = read()
         expected = "fastokens" if fast else "tokenizers"
         if not store.stats["train"]["encoder"].startswith(expected):
             sys.exit(f"encoded by {store.stats['train']['encoder']}, not {expected}")
         parts = shares(data, located, template, tokenizer, store.home)
-    return {"seconds": seconds, "cpu_s": cpu, "tokens": store.stats["train"]["tokens"], "peak_mb": grown, **parts}
+    return {**figures, "tokens": store.stats["train"]["tokens"], **parts}
 
 
 def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) -> Measured:
@@ -182,9 +192,8 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     fingerprint = read_fingerprint(store)
     _, verify_s = timed(lambda: find_damage(store, fingerprint, Memo(store / "none"), hash_all=True))
     names = ("key_s", "load_s", "survey_s", "read_s", "render_s", "encode_s", "join_s", "write_s", "verify_s")
-    return dict(
-        zip(names, (key_s, load_s, survey_s, read_s, render_s, encode_s, join_s, write_s, verify_s), strict=True)
-    )
+    seconds = (key_s, load_s, survey_s, read_s, render_s, encode_s, join_s, write_s, verify_s)
+    return dict(zip(names, seconds, strict=True))
 
 
 def warm(encoder: Any) -> Any:
@@ -193,10 +202,6 @@ def warm(encoder: Any) -> Any:
 
     encoder.encode([(Segment("a", control=False, trained=True),)])
     return encoder
-
-
-def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -224,14 +229,13 @@ def datasets_map(rows: Path) -> Measured:
         return {"input_ids": [prompt + answer for prompt, answer in both], "completion_mask": masks}
 
     with tempfile.TemporaryDirectory() as folder:
-        start, cpu = time.perf_counter(), cpu_s()
+        read = meter()
         loaded = datasets.load_dataset("json", data_files=str(rows), split="train", cache_dir=folder)
-        read = time.perf_counter()
+        read_s = read()["seconds"]
         mapped = loaded.map(encode, batched=True, num_proc=2, remove_columns=loaded.column_names)
-        end, cpu = time.perf_counter(), cpu_s() - cpu
+        figures = read()
         tokens = sum(map(len, mapped.with_format("numpy")["input_ids"]))
-    parts = {"read_s": read - start, "map_s": end - read}
-    return {"seconds": end - start, "cpu_s": cpu, "tokens": tokens, "peak_mb": 0, **parts}
+    return {**figures, "tokens": tokens, "read_s": read_s, "map_s": figures["seconds"] - read_s}
 
 
 def trl_sft(rows: Path) -> Measured:
@@ -243,37 +247,26 @@ def trl_sft(rows: Path) -> Measured:
     datasets.disable_progress_bars()
     tokenizer = load()
     before, between, after = pieces(tokenizer)
+
+    def render(batch: dict[str, list[str]]) -> dict[str, list[str]]:
+        pairs = zip(batch["instruction"], batch["input"], strict=True)
+        prompts = [f"{before}{a}\n\n{b}{between}" for a, b in pairs]
+        return {"prompt": prompts, "completion": [f"{text}{after}" for text in batch["output"]]}
+
     model = LlamaForCausalLM(
         LlamaConfig(vocab_size=50_000, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1)
     )
     with tempfile.TemporaryDirectory() as folder:
-        start, cpu = time.perf_counter(), cpu_s()
+        read = meter()
         loaded = datasets.load_dataset("json", data_files=str(rows), split="train", cache_dir=folder)
-        prompts = loaded.map(
-            lambda batch: {
-                "prompt": [
-                    f"{before}{a}\n\n{b}{between}" for a, b in zip(batch["instruction"], batch["input"], strict=True)
-                ],
-                "completion": [f"{text}{after}" for text in batch["output"]],
-            },
-            batched=True,
-            remove_columns=loaded.column_names,
-        )
-        rendered = time.perf_counter()
-        arguments = trl.SFTConfig(
-            output_dir=folder,
-            max_length=None,
-            dataset_num_proc=2,
-            report_to=[],
-            bf16=False,
-            use_cpu=True,
-            eos_token=after,
-        )
+        prompts = loaded.map(render, batched=True, remove_columns=loaded.column_names)
+        read_s = read()["seconds"]
+        settings: dict[str, Any] = {"max_length": None, "report_to": [], "bf16": False, "use_cpu": True}
+        arguments = trl.SFTConfig(output_dir=folder, dataset_num_proc=2, eos_token=after, **settings)
         trainer = trl.SFTTrainer(model, arguments, train_dataset=prompts, processing_class=tokenizer.hf)
-        end, cpu = time.perf_counter(), cpu_s() - cpu
+        figures = read()
         tokens = sum(map(len, trainer.train_dataset.with_format("numpy")["input_ids"]))
-    parts = {"read_s": rendered - start, "prepare_s": end - rendered}
-    return {"seconds": end - start, "cpu_s": cpu, "tokens": tokens, "peak_mb": 0, **parts}
+    return {**figures, "tokens": tokens, "read_s": read_s, "prepare_s": figures["seconds"] - read_s}
 
 
 def pieces(tokenizer: Any) -> tuple[str, str, str]:

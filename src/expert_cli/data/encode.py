@@ -112,8 +112,8 @@ class Encoder:
         self._references: list[ReferenceEngine] = []
         for n, variant in enumerate(variants):
             first = variants.index(variant)
-            text = written if n == 0 and spec["added_tokens"] == given else ""
-            self._references.append(self._references[first] if first < n else ReferenceEngine(variant, text))
+            as_given = tokenizer if n == 0 and spec["added_tokens"] == given else None
+            self._references.append(self._references[first] if first < n else ReferenceEngine(variant, as_given))
         self._places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
         folder = None if self._places_matter else cache
         self._chooser = Chooser(self._references[0], written, self._control, folder) if folder else None

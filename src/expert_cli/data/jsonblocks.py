@@ -17,10 +17,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from expert_cli.data.rawrows import ColumnFilter, RawRow
 from expert_cli.data.textfiles import json_row, refuse_utf16
 
 _BLOCK_BYTES = 8 << 20
+_LINE_FEED, _CARRIAGE_RETURN, _OPENING, _CLOSING = b"\n\r{}"
 _PARSED_AT_ONCE = 1 << 20
 _DEEPEST = 8
 _LINES_LEARNT = 100
@@ -94,11 +97,13 @@ class ColumnReader:
 
 def _one_object_a_line(lines: Lines) -> bool:
     """Whether each line begins with a brace and ends with one; then no object spans lines."""
-    data = lines.data
-    at = data.find(b"\n")
-    border = b"}\r\n{" if data[at - 1 : at] == b"\r" else b"}\n{"
-    closed = data.startswith(b"{") and data[-4:].rstrip(b"\r\n").endswith(b"}")
-    return closed and data.count(border) == lines.count - 1
+    if not (lines.data.startswith(b"{") and lines.data[-4:].rstrip(b"\r\n").endswith(b"}")):
+        return False
+    data = np.frombuffer(lines.data, np.uint8)
+    ends = np.flatnonzero(data[:-1] == _LINE_FEED)
+    before = data[ends - 1]
+    before = np.where(before == _CARRIAGE_RETURN, data[ends - 2], before)
+    return len(ends) == lines.count - 1 and bool(np.all(before == _CLOSING) and np.all(data[ends + 1] == _OPENING))
 
 
 def _parsed(data: bytes, types: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""A first look at one source: every row is judged, none is kept.
+"""A first look at one source: every row is judged.
 
 Columns are chosen by the names of all columns, and a name may turn up in the last row. The rows are judged by the names
 known so far; if a later one changes the choice, they are all judged again, by all names.
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from expert_cli.data.blocks import Block, check_block, read_blocks
 from expert_cli.data.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.keep import Kept
 from expert_cli.data.located import Located
 from expert_cli.data.rawrows import ColumnFilter
 from expert_cli.data.rows import RowReport, Rows
@@ -33,11 +34,13 @@ BAD_SHARE = 0.01
 class Look:
     """What was seen of one source.
 
-    start: the number of the first row of its slice. kept: for every row of the slice, block by block, whether it is good
-    and passes the filters. ranks: 16 bytes for each of these, where asked for. digests: theirs, where repeats are left out.
+    start: the number of the first row of its slice. rows: those that were read, while they fit. kept: for every row of the
+    slice, block by block, whether it is good and passes the filters. ranks: 16 bytes for each of these, where asked for.
+    digests: theirs, where repeats are left out.
     """
 
     start: int
+    rows: Kept
     columns: Columns = field(default_factory=Columns)
     report: RowReport = field(default_factory=RowReport)
     kept: list[NDArray[np.bool_]] = field(default_factory=list)
@@ -45,14 +48,16 @@ class Look:
     digests: set[bytes] = field(default_factory=set)
 
 
-def look_at(located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool) -> Look:
+def look_at(located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool, room: int) -> Look:
     """Look at all rows of a source; `seen` are the digests of earlier sources, to which those of its rows are added.
+
+    room: how many bytes of rows may be kept.
 
     Raises InputError: no row, columns that cannot be told, more than 1 % bad rows, no row that passes the filters.
     """
     names = ColumnFilter(names_of_interest(data.mapping))
     start, stop = _slice(located, names)
-    judge = _Judge(located, data, seen, ranked=ranked)
+    judge = _Judge(located, data, seen, ranked=ranked, room=room)
     look = None
     while look is None:
         look = judge.all_rows(names, start, stop)
@@ -87,15 +92,16 @@ def _slice(located: Located, names: ColumnFilter) -> tuple[int, int | None]:
 
 
 class _Judge:
-    def __init__(self, located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool) -> None:
+    def __init__(self, located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool, room: int) -> None:
         self.located = located
         self.data = data
         self.seen = seen
         self.ranked = ranked
+        self.room = room
 
     def all_rows(self, names: ColumnFilter, start: int, stop: int | None) -> Look | None:
         """Judge the rows of the slice; None if a name that turned up late changed what was decided for earlier rows."""
-        look = Look(start)
+        look = Look(start, Kept(self.located.files, self.room))
         columns: Columns | None = None
         known = undecided = 0
         blocks = source_blocks(self.located.files, names, stop)
@@ -111,7 +117,7 @@ class _Judge:
                 continue
             look.report.read += block.count - low
             if columns:
-                look.kept.append(self._judge(block, low, columns, look))
+                look.kept.append(self._judge(block, first, low, columns, look))
             else:
                 undecided += _faults(block, low, look)
         if undecided:
@@ -127,9 +133,10 @@ class _Judge:
         except InputError:
             return None
 
-    def _judge(self, block: Block, low: int, columns: Columns, look: Look) -> NDArray[np.bool_]:
-        """Judge the rows of a block from number `low` on."""
+    def _judge(self, block: Block, first: int, low: int, columns: Columns, look: Look) -> NDArray[np.bool_]:
+        """Judge the rows of a block, whose own first row is number `first`, from number `low` on."""
         checked = check_block(block, columns, low, block.count)
+        look.rows.add(first, checked)
         for where, reason in checked.bad:
             look.report.drop(reason, where)
         passing = self._filtered(checked.rows, look)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
+from sys import getsizeof
 from typing import Literal
 
 RowKind = Literal["pair", "messages", "text"]
+_TURN_BYTES = 200
+"""What a turn takes in memory beside its text."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,11 @@ class Rows:
         if self.kind == "messages":
             return [self.characters(row) for row in range(len(self))]
         return [sum(lengths) for lengths in zip(*(map(len, column) for column in self.columns()), strict=True)]
+
+    def memory(self) -> int:
+        """Return about how many bytes the rows take in memory."""
+        turns = [turn.content for row in self.messages for turn in row]
+        return sum(map(getsizeof, chain(self.origins, turns, *self.columns()))) + _TURN_BYTES * len(turns)
 
     def extend(self, other: Rows, rows: Iterable[int]) -> None:
         """Append the numbered rows of `other`, which is of the same kind, in the order given."""

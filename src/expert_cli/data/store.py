@@ -43,6 +43,7 @@ PROGRESS = "progress.json"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LONGEST = 48
 LOCK_POLL_S = 0.5
+_STORES = f"[0-9a-f]*/{FINGERPRINT}"
 Shards = Callable[[Any, int], Iterable[Encoded]]
 
 
@@ -137,8 +138,13 @@ def look(folder: Path, key: StoreKey, memo: Memo, *, hash_all: bool = False) -> 
     return StoreState("damaged", damage) if damage else StoreState("hit", f"{home} fits")
 
 
+def has_stores(folder: Path) -> bool:
+    """Whether any store, of whatever key, lies in `folder`."""
+    return any(folder.glob(_STORES))
+
+
 def _other_store(folder: Path, key: StoreKey) -> StoreState:
-    others = sorted(folder.glob(f"[0-9a-f]*/{FINGERPRINT}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    others = sorted(folder.glob(_STORES), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in others:
         try:
             found = read_fingerprint(path.parent)
@@ -193,21 +199,21 @@ def _write_shards(
 ) -> None:
     """Write each shard while the next one is made, and append its record; what was made is recorded, come what may."""
 
-    def record(written: Future[ShardRecord]) -> None:
-        records.append(written.result())
+    def write(number: int, encoded: Encoded) -> None:
+        records.append(write_shard(building, split, number, encoded))
         write_json(building / PROGRESS, {"shards": [asdict(record) for record in records]})
 
     with ThreadPoolExecutor(1) as thread:
-        waiting: Future[ShardRecord] | None = None
+        waiting: Future[None] | None = None
         try:
             for number, encoded in shards:
                 before, waiting = waiting, None
                 if before:
-                    record(before)
-                waiting = thread.submit(write_shard, building, split, number, encoded)
+                    before.result()
+                waiting = thread.submit(write, number, encoded)
         finally:
             if waiting:
-                record(waiting)
+                waiting.result()
 
 
 def _finished(building: Path) -> list[ShardRecord]:

@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from expert_cli.errors import LockedOrDamaged
 from expert_cli.files import sha256_of, sync_folder, write_json, write_sealed
 
 STATS = "stats.json"
+_HASHED_AT_ONCE = 4
 _FEATURES = {
     "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
     "completion_mask": {"feature": {"dtype": "bool", "_type": "Value"}, "_type": "List"},
@@ -170,8 +172,11 @@ def find_damage(folder: Path, fingerprint: Mapping[str, Any], memo: Memo, *, has
             return f"{path} is missing"
         if size != wanted["bytes"]:
             return f"{path} has {size:,} bytes, not {wanted['bytes']:,}"
-        if memo.sha256(path, again=hash_all) != wanted["sha256"]:
-            return f"{path} does not match its hash"
+    with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
+        digests = threads.map(lambda name: memo.sha256(folder / name, again=hash_all), fingerprint["files"])
+        for (name, wanted), digest in zip(fingerprint["files"].items(), digests, strict=True):
+            if digest != wanted["sha256"]:
+                return f"{folder / name} does not match its hash"
     return ""
 
 

@@ -1,9 +1,9 @@
 """A first look at all rows: which columns are read, which rows are good, how often each is taken.
 
 Everything that needs a count or another row is decided here, before a row is encoded: the choice of columns (by the names
-of all of them), slices, filters, repeats, weights, the split. What is kept is a number a row; the second look, `batches`,
-reads the rows again and picks. Memory: 5 bytes a row of the files, 16 more for a split, about 100 where repeats are
-looked for; one block of text.
+of all of them), slices, filters, repeats, weights, the split. What is kept is a number a row, and the rows themselves
+where they are few; the second look, `batches`, picks among these or reads the files again. Memory: 5 bytes a row of the
+files, 16 more for a split, about 100 where repeats are looked for; one block of text, or at most `ROOM_BYTES` of rows.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.console import Reporter
-from expert_cli.data.blocks import check_block
+from expert_cli.data.blocks import Checked, check_block
 from expert_cli.data.columns import Columns, names_of_interest
+from expert_cli.data.keep import ROOM_BYTES, Kept
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.look import look_at, source_blocks
 from expert_cli.data.rawrows import ColumnFilter
@@ -35,12 +36,14 @@ class SurveyedSource:
 
     columns: those that are read. start: the number of the first row of its slice, from 0 over its files. copies: int32
     [rows of the slice], how often each row is taken; 0 = bad, filtered out, not drawn, or on the other side of the split.
+    kept: the good rows, where they are few.
     """
 
     located: Located
     columns: Columns
     start: int
     copies: NDArray[np.int32]
+    kept: Kept
 
     def __len__(self) -> int:
         """Return how many rows are taken, repeats counted."""
@@ -85,9 +88,10 @@ def survey_data(data: DataConfig, located: LocatedData, reporter: Reporter) -> S
     different kinds, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
     """
     splits = bool(data.validation_share) and not located.validation
-    train, report, ranks = _survey_sources(located.train, data, reporter, ranked=splits)
+    train, report, ranks = _survey_sources(located.train, data, reporter, ranked=splits, room=ROOM_BYTES)
     if located.validation:
-        validation, validation_report, _ = _survey_sources(located.validation, data, reporter, ranked=False)
+        room = ROOM_BYTES - sum(source.kept.size for source in train)
+        validation, validation_report, _ = _survey_sources(located.validation, data, reporter, ranked=False, room=room)
         return Survey(train, validation, report, validation_report)
     if not splits:
         return Survey(train, None, report, None)
@@ -97,7 +101,7 @@ def survey_data(data: DataConfig, located: LocatedData, reporter: Reporter) -> S
 
 
 def batches(sources: Sequence[SurveyedSource], data: DataConfig) -> Iterator[Batch]:
-    """Read the rows again and yield those that are taken: sources in order, each as many rounds as its most frequent row.
+    """Yield the rows that are taken: sources in order, each as many rounds as its most frequent row.
 
     Raises InputError if a file is not what it was when it was surveyed.
     """
@@ -107,23 +111,33 @@ def batches(sources: Sequence[SurveyedSource], data: DataConfig) -> Iterator[Bat
 
 
 def _turn(number: int, source: SurveyedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[Batch]:
-    columns = ColumnFilter(names_of_interest(data.mapping))
-    stop = source.start + len(taken)
-    read = 0
-    for block, first in source_blocks(source.located.files, columns, stop):
-        read = first + block.count
-        low, high = max(source.start - first, 0), block.count
-        if low >= high or not taken[first + low - source.start : read - source.start].any():
-            continue
-        checked = check_block(block, source.columns, low, high)
+    kept = source.kept.blocks()
+    for first, checked in _read_again(source, taken, data) if kept is None else kept:
         wanted = taken[checked.numbers + (first - source.start)]
-        if wanted.sum() != taken[first + low - source.start : read - source.start].sum():
-            raise _changed(source)
+        if not wanted.any():
+            continue
         rows = checked.rows
         if not wanted.all():
             rows = Rows(rows.kind)
             rows.extend(checked.rows, np.flatnonzero(wanted).tolist())
         yield Batch(number, rows, checked.numbers[wanted] + first)
+
+
+def _read_again(source: SurveyedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[tuple[int, Checked]]:
+    """Yield the blocks of a source that hold rows that are taken, each with the number of its first row."""
+    columns = ColumnFilter(names_of_interest(data.mapping))
+    stop = source.start + len(taken)
+    read = 0
+    for block, first in source_blocks(source.located.files, columns, stop):
+        read = first + block.count
+        low = max(source.start - first, 0)
+        due = taken[first + low - source.start : read - source.start] if low < block.count else taken[:0]
+        if not due.any():
+            continue
+        checked = check_block(block, source.columns, low, block.count)
+        if taken[checked.numbers + (first - source.start)].sum() != due.sum():
+            raise _changed(source)
+        yield first, checked
     if read != stop:
         raise _changed(source)
 
@@ -133,15 +147,19 @@ def _changed(source: SurveyedSource) -> InputError:
 
 
 def _survey_sources(
-    sources: Sequence[Located], data: DataConfig, reporter: Reporter, *, ranked: bool
+    sources: Sequence[Located], data: DataConfig, reporter: Reporter, *, ranked: bool, room: int
 ) -> tuple[tuple[SurveyedSource, ...], RowReport, bytearray]:
-    """Survey sources of one kind; repeated rows are looked for over all of them. `ranked`: rank those that are taken."""
+    """Survey sources of one kind; repeated rows are looked for over all of them.
+
+    ranked: rank the rows that are taken. room: how many bytes of rows may be kept.
+    """
     total = RowReport()
     surveyed: list[SurveyedSource] = []
     ranks = bytearray()
     seen: set[bytes] = set()
     for number, located in enumerate(sources):
-        look = look_at(located, data, seen, ranked=ranked)
+        look = look_at(located, data, seen, ranked=ranked, room=room)
+        room -= look.rows.size
         if surveyed and look.columns.kind != surveyed[0].columns.kind:
             raise InputError(
                 f"{located}: rows are {look.columns.kind} ({look.report.mapping}), those of {sources[0]} are "
@@ -151,7 +169,7 @@ def _survey_sources(
         kept = np.concatenate(look.kept)
         copies = np.zeros(len(kept), np.int32)
         copies[kept] = copies_by_weight(int(kept.sum()), located.spec.weight, data.seed, str(number))
-        surveyed.append(SurveyedSource(located, look.columns, look.start, copies))
+        surveyed.append(SurveyedSource(located, look.columns, look.start, copies, look.rows))
         if ranked:
             ranks += np.frombuffer(look.ranks, "V16")[copies[kept] > 0].tobytes()
         _tell(located, int(kept.sum()), look.report, reporter)

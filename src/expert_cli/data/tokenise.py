@@ -20,7 +20,7 @@ from expert_cli.data.encode import Encoder
 from expert_cli.data.fingerprint import FINGERPRINT
 from expert_cli.data.rows import RowReport
 from expert_cli.data.sources import LocatedData, first_rows
-from expert_cli.data.store import StoreKey, StoreState, build, look, read_stats, store_key
+from expert_cli.data.store import StoreKey, StoreState, build, has_stores, look, read_stats, store_key
 from expert_cli.data.storefiles import Memo
 from expert_cli.data.stream import DocumentStream
 from expert_cli.data.survey import Split, Survey, survey_data
@@ -91,6 +91,9 @@ def tokenise(  # noqa: PLR0913  everything a store is made of
 
     Raises InputError (rows that cannot be used), EnvironmentProblem (disk), LockedOrDamaged (`locked` and no store fits).
     """
+    started = time.monotonic()
+    # Where no store lies one will be built: the engine loads while the sources are hashed.
+    begun = None if has_stores(folder) else _Build(data, located, template, tokenizer, report)
     key, state = state_of(data, located, folder, template, tokenizer_sha256, verify=verify)
     home = folder / key.sha256[:12]
     if state.state == "hit" and not force:
@@ -101,9 +104,8 @@ def tokenise(  # noqa: PLR0913  everything a store is made of
         report.say(f"store     {change}")
     if force or state.state == "damaged":
         report.say(f"store     built anew: {'asked for' if force else state.reason}")
-    started = time.monotonic()
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
-    build_ = _Build(data, located, template, tokenizer, report)
+    build_ = begun or _Build(data, located, template, tokenizer, report)
     home = build(folder, key, build_.splits, build_.shards, build_.stats, report, force=force)
     source_bytes = sum(path.stat().st_size for path in located.files())
     status = "built" if state.state == "missing" else "rebuilt"

@@ -115,6 +115,32 @@ def test_fastokens_is_chosen_and_gives_the_same_ids(name: str, tmp_path: Path) -
         np.testing.assert_array_equal(found, expected)
 
 
+def with_added_tokens() -> Tokenizer:
+    """Return a tokenizer with added tokens of every kind, inside the vocabulary and behind it."""
+    backend = Tokenizer.from_str(tiny_backend().to_str())
+    backend.normalizer = normalizers.NFC()
+    backend.add_tokens([AddedToken("<word>", single_word=True), AddedToken("<trim>", lstrip=True, rstrip=True), "the"])
+    backend.add_special_tokens([AddedToken("<far>", normalized=True)])
+    return backend
+
+
+@pytest.mark.parametrize("make", [tiny_backend, with_merges_over_numerics, with_added_tokens])
+def test_a_tokenizer_that_is_at_hand_is_not_loaded_again(make: Callable[[], Tokenizer]) -> None:
+    given = Tokenizer.from_str(make().to_str())
+    given.enable_truncation(3)
+    given.enable_padding(length=9)
+    spec = json.loads(given.to_str())
+    written, shared = ReferenceEngine(spec), ReferenceEngine(spec, given)
+    texts = [*torture(CONTROL_TOKENS), "<word> a<word> <trim>  the  the <far>the"]
+    for control in (False, True, False):
+        assert sizes_and_ids(shared.encode(texts, control=control)) == sizes_and_ids(
+            written.encode(texts, control=control)
+        )
+    assert shared.tokenizer.to_str() == written.tokenizer.to_str()
+    assert (given.truncation or {})["max_length"] == 3
+    assert given.encode_special_tokens is False
+
+
 ENGINES = {name: (ReferenceEngine(spec), FastEngine(ReferenceEngine(spec))) for name, spec in SPECS.items()}
 
 

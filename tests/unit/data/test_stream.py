@@ -14,15 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tiny import CONTROL_TOKENS, tiny_backend, tiny_tokenizer
 
 from expert_cli.console import Silent
-from expert_cli.data import blocks, jsonblocks, stream
+from expert_cli.data import blocks, jsonblocks, stream, survey
 from expert_cli.data.assemble import Encoded
 from expert_cli.data.columns import Columns, choose_columns, names_of_interest
 from expert_cli.data.encode import Encoder, template_for
+from expert_cli.data.keep import ROOM_BYTES
 from expert_cli.data.rawrows import ColumnFilter, RawRow
 from expert_cli.data.readers import read_file
 from expert_cli.data.rowcheck import append_row
@@ -209,11 +210,13 @@ CONFIGS = {
 }
 
 
+@pytest.mark.parametrize("room", [ROOM_BYTES, 60_000, 0], ids=["all rows kept", "some kept", "files read twice"])
 @pytest.mark.parametrize("split", ["train", "validation"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_documents_are_those_of_the_plain_way(
-    name: str, split: Split, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    name: str, split: Split, room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(survey, "ROOM_BYTES", room)
     monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 5000)
     monkeypatch.setattr(blocks, "_ROWS", 37)
     data = CONFIGS[name](files)
@@ -321,6 +324,32 @@ def test_a_file_that_changes_after_the_survey_is_refused(tmp_path: Path, change:
         list(documents.chunks("train"))
 
 
+@pytest.mark.parametrize("room", [10**6, 60_000], ids=["fits", "too small"])
+def test_rows_are_kept_while_they_fit_and_let_go_together(
+    room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "ROOM_BYTES", room)
+    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 5000)
+    large, small = opened(config(source(files["pairs"]), source(files["more"]))).survey.train
+    assert (large.kept.blocks() is not None, large.kept.size > 60_000) == (room > 60_000, room > 60_000)
+    blocks = small.kept.blocks() or []
+    assert sum(len(checked.rows) for _, checked in blocks) == 90
+    assert small.kept.size == sum(checked.rows.memory() for _, checked in blocks) > files["more"].stat().st_size / 2
+
+
+def test_kept_rows_need_no_second_reading(tmp_path: Path) -> None:
+    path = write_pairs(tmp_path / "rows.jsonl", 100)
+    documents = opened(config(source(path)))
+    (kept,) = (source.kept for source in documents.survey.train)
+    expected = whole(documents.chunks("train"))
+    assert kept.blocks() is kept.blocks() is not None
+    path.write_bytes(path.read_bytes())
+    assert kept.blocks() is None
+    assert_equal(whole(documents.chunks("train")), expected)
+    path.unlink()
+    assert kept.blocks() is None
+
+
 def test_what_the_template_refuses_ends_the_stream_with_its_place(tmp_path: Path) -> None:
     def strict(messages: list[dict[str, str]], generate: bool) -> str:
         if messages[0]["role"] == "system":
@@ -399,6 +428,13 @@ LINE = st.one_of(
 )
 
 
+# As many objects as lines, but one of them over two lines, cut before a brace or after one, and two in another line.
+WITH_AN_OBJECT = b'{"q": "x", "a": "y", "m": {"k": 1}}'
+TWO = b'{"q": "u", "a": "v"}{"q": "w", "a": "z"}'
+
+
+@example([WITH_AN_OBJECT, b'{"q": "x", "a": "y", "m":', b'{"k": 1}}', TWO], b"\n", True, 1 << 20)
+@example([WITH_AN_OBJECT, b'{"q": "x", "m": {"k": 1}', b',"a": "y"}', TWO], b"\r\n", True, 1 << 20)
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(LINE, max_size=12), st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.sampled_from([40, 400, 1 << 20])
