@@ -1,16 +1,16 @@
 """From source files to token ids in bounded memory, chunk by chunk.
 
-    read and render (a thread of its own)  ──►  encode (the engine's threads, the GIL released)  ──►  chunks
+    read and render (a thread of its own)  ──►  encode (the engine's threads, the GIL released)  ──►  put together (another)
 
-The rows are surveyed first (`survey.py`), so that what is wrong with them is said before anything is encoded, then read
-again 8 MB at a time. What comes out, chunk borders included, depends on the rows alone.
+The rows are surveyed first (`survey.py`), so that what is wrong with them is said before anything is encoded, then taken
+8 MB at a time. What comes out, chunk borders included, depends on the rows alone.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -78,23 +78,33 @@ class DocumentStream:
 
         Raises InputError: the files changed, a conversation that the template refuses, no document with a trained token.
         """
-        parts: list[Pieced] = []
-        made_of: list[Batch] = []
         sources = self.survey.sources(split)
         some = bool(skip) or not sources
-        for piece in _ahead(self._pieces(split, skip, chunk_rows)):
-            parts += piece.encoded_by(self.encoder)
-            made_of.append(piece.batch)
-            if piece.ends_chunk:
-                chunk = _chunk(piece.chunk, parts, made_of)
-                some, parts, made_of = some or bool(len(chunk.encoded)), [], []
-                yield chunk
-        if parts:
-            chunk = _chunk(piece.chunk, parts, made_of)
+        for chunk in self._put_together(split, skip, chunk_rows):
             some = some or bool(len(chunk.encoded))
             yield chunk
         if not some:
             raise no_documents(sum(map(len, sources)))
+
+    def _put_together(self, split: Split, skip: int, chunk_rows: int) -> Iterator[EncodedChunk]:
+        """Encode, and put the pieces of each chunk together while the next ones are encoded."""
+        parts: list[Pieced] = []
+        made_of: list[Batch] = []
+        waiting: Future[EncodedChunk] | None = None
+        with ThreadPoolExecutor(1) as thread:
+            for piece in _ahead(self._pieces(split, skip, chunk_rows)):
+                parts += piece.encoded_by(self.encoder)
+                made_of.append(piece.batch)
+                if waiting and (piece.ends_chunk or waiting.done()):
+                    yield waiting.result()
+                    waiting = None
+                if piece.ends_chunk:
+                    waiting = thread.submit(_chunk, piece.chunk, parts, made_of)
+                    parts, made_of = [], []
+            if waiting:
+                yield waiting.result()
+            if parts:
+                yield _chunk(piece.chunk, parts, made_of)
 
     def _pieces(self, split: Split, skip: int, chunk_rows: int) -> Iterator[_Piece]:
         """Read and render."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -92,9 +93,13 @@ def tokenise(  # noqa: PLR0913  everything a store is made of
     Raises InputError (rows that cannot be used), EnvironmentProblem (disk), LockedOrDamaged (`locked` and no store fits).
     """
     started = time.monotonic()
-    # Where no store lies one will be built: the engine loads while the sources are hashed.
-    begun = None if has_stores(folder) else _Build(data, located, template, tokenizer, report)
-    key, state = state_of(data, located, folder, template, tokenizer_sha256, verify=verify)
+    # Where no store lies one will be built: the engine loads and the rows are looked at while the sources are hashed.
+    begun = None if locked or has_stores(folder) else _Build(data, located, template, tokenizer, report)
+    with ThreadPoolExecutor(1) as thread:
+        hashed = thread.submit(state_of, data, located, folder, template, tokenizer_sha256, verify=verify)
+        if begun:
+            begun.look()
+        key, state = hashed.result()
     home = folder / key.sha256[:12]
     if state.state == "hit" and not force:
         return Tokenised(home, "hit", state.reason, key, read_stats(home), 0.0, 0)
@@ -123,6 +128,10 @@ class _Build:
         self.template = template
         self.encoder = Encoder(tokenizer, cache=cache_folder() / "engines")
         self.report = report
+
+    def look(self) -> None:
+        """Look at the rows, and keep what was seen for when it is needed."""
+        _ = self.survey
 
     @cached_property
     def survey(self) -> Survey:
