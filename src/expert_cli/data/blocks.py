@@ -1,6 +1,6 @@
 """One data file -> blocks of consecutive rows, in bounded memory: text column by column where that is all there is.
 
-    .jsonl .ndjson    8 MB at a time, parsed by Arrow where that gives what the line-wise reader gives
+    .jsonl .ndjson    4 MB at a time, parsed by Arrow where that gives what the line-wise reader gives
     .parquet .arrow   batches of 1,024 rows
     .csv .json        what the row reader yields, 1,000 rows at a time
 

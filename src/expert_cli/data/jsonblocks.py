@@ -1,4 +1,4 @@
-"""JSON lines, 8 MB at a time, through Arrow: 160 MB/s on short rows where the standard library does 30 to 50.
+"""JSON lines, 4 MB at a time, through Arrow: 160 MB/s on short rows where the standard library does 30 to 50.
 
 Arrow reads JSON otherwise than the line-wise reader in ways that matter: objects may span lines or share one, a type is
 guessed from the value ("2024-01-01"), deep nesting overflows the stack while a type is inferred. So it gets a schema, taken
@@ -22,7 +22,8 @@ import numpy as np
 from expert_cli.data.rawrows import ColumnFilter, RawRow
 from expert_cli.data.textfiles import json_row, refuse_utf16
 
-_BLOCK_BYTES = 8 << 20
+_BLOCK_BYTES = 4 << 20
+"""Twice as much is no faster, and takes 60 MB more memory from the system, which is slow to give it."""
 _LINE_FEED, _CARRIAGE_RETURN, _OPENING, _CLOSING = b"\n\r{}"
 _PARSED_AT_ONCE = 1 << 20
 _DEEPEST = 8
@@ -46,7 +47,7 @@ class Lines:
 
 
 def read_lines(path: Path) -> Iterator[Lines]:
-    """Yield a file in pieces of about 8 MB that end with a line."""
+    """Yield a file in pieces of about 4 MB that end with a line."""
     refuse_utf16(path)
     first = 1
     with path.open("rb") as file:

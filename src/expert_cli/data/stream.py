@@ -3,7 +3,7 @@
     read and render (a thread of its own)  ──►  encode (the engine's threads, the GIL released)  ──►  put together (another)
 
 The rows are surveyed first (`survey.py`), so that what is wrong with them is said before anything is encoded, then taken
-8 MB at a time. What comes out, chunk borders included, depends on the rows alone.
+4 MB at a time. What comes out, chunk borders included, depends on the rows alone.
 """
 
 from __future__ import annotations
