@@ -15,11 +15,12 @@ class Kept:
     """The checked blocks of one source, each with the number of its first row, as long as they fit; `size` in bytes."""
 
     def __init__(self, files: Sequence[Path], room: int) -> None:
-        """Begin before the files are read; `room`: how many bytes the rows may take."""
+        """Begin before the files are read; `room`: how many bytes the rows may take. Files larger than that are not tried."""
         self._files = files
         self._stamps = self._now()
         self._room = room
-        self._blocks: list[tuple[int, Checked]] | None = []
+        fits = sum(stamp[0] for stamp in self._stamps if stamp) <= room
+        self._blocks: list[tuple[int, Checked]] | None = [] if fits else None
         self.size = 0
 
     def add(self, first: int, checked: Checked) -> None:

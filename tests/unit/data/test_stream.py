@@ -324,14 +324,15 @@ def test_a_file_that_changes_after_the_survey_is_refused(tmp_path: Path, change:
         list(documents.chunks("train"))
 
 
-@pytest.mark.parametrize("room", [10**6, 60_000], ids=["fits", "too small"])
+@pytest.mark.parametrize("room", [10**6, 70_000, 50_000], ids=["fits", "rows too large", "file too large"])
 def test_rows_are_kept_while_they_fit_and_let_go_together(
     room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(survey, "ROOM_BYTES", room)
     monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 5000)
     large, small = opened(config(source(files["pairs"]), source(files["more"]))).survey.train
-    assert (large.kept.blocks() is not None, large.kept.size > 60_000) == (room > 60_000, room > 60_000)
+    assert (large.kept.blocks() is not None, large.kept.size > 70_000) == (room > 70_000, room > 70_000)
+    assert 50_000 < files["pairs"].stat().st_size < 70_000
     blocks = small.kept.blocks() or []
     assert sum(len(checked.rows) for _, checked in blocks) == 90
     assert small.kept.size == sum(checked.rows.memory() for _, checked in blocks) > files["more"].stat().st_size / 2
