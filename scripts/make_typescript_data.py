@@ -36,7 +36,7 @@ FAMILIES: dict[str, tuple[Callable[[Domain, Random], Case | None], int, int]] = 
     "types": (lambda domain, rng: rng.choice(TYPES)(domain, rng), 240, 20),
     "unions": (lambda domain, rng: rng.choice(UNIONS)(domain, rng), 120, 10),
     "classes": (lambda domain, rng: rng.choice(CLASSES)(domain, rng), 125, 10),
-    "async": (asynchronous, 95, 4),
+    "async": (asynchronous, 80, 4),
     "pipelines": (lambda _domain, rng: pipeline(rng), 520, 40),
 }
 
