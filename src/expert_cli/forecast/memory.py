@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 from expert_cli.forecast.shape import Layer, Norm, Part, Shape, linear_weights, stored_bytes
 from expert_cli.model.loss import CHUNK_BYTES
-from expert_cli.model.short_documents import LONGEST
+from expert_cli.model.quantise import DTYPES
+from expert_cli.model.short_documents import serves
 from expert_cli.runconfig import AdapterType, Checkpointing, DeviceName, Dtype, Quantization
 from expert_cli.training.modelstate import optimizer_bytes
 
@@ -146,8 +147,7 @@ def _is_mixed(setting: Setting) -> bool:
 
 def _is_batched(setting: Setting) -> bool:
     """Whether `short_documents` attends."""
-    short = setting.device == "cpu" and setting.dtype == "bf16" and setting.longest <= LONGEST
-    return short and setting.attention == "documents"
+    return setting.attention == "documents" and serves(setting.device, DTYPES[setting.dtype], setting.longest)
 
 
 def attention_bytes(layer: Layer, setting: Setting) -> int:

@@ -86,7 +86,7 @@ def documents_attention(
     """
     starts, window = _starts(settings), settings.get("sliding_window")
     lengths = _lengths(starts)
-    if short_documents.serves(query, lengths) and not (dropout or window):
+    if short_documents.serves(query.device.type, query.dtype, max(lengths)) and not (dropout or window):
         scale = query.shape[3] ** -0.5 if scaling is None else scaling
         return short_documents.attend(query, key, value, _layout(starts, query, key), scale), None
     grouped = query.shape[1] != key.shape[1]

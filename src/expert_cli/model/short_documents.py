@@ -39,9 +39,9 @@ class Layout:
         return sum(documents * longest for documents, longest, _ in self.buckets)
 
 
-def serves(query: torch.Tensor, lengths: Sequence[int]) -> bool:
-    """Whether documents of `lengths` are read faster here; fp32 products are not, on any CPU measured."""
-    return query.device.type == "cpu" and query.dtype == torch.bfloat16 and max(lengths) <= LONGEST
+def serves(device: str, dtype: torch.dtype, longest: int) -> bool:
+    """Whether documents of up to `longest` tokens are read faster here; fp32 products are not, on any CPU measured."""
+    return device == "cpu" and dtype == torch.bfloat16 and longest <= LONGEST
 
 
 def layout(lengths: Sequence[int], heads: int, key_heads: int, dtype: torch.dtype) -> Layout:
