@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -113,9 +113,11 @@ def _set(value: Object, schema: Schema, rng: Random) -> Step:
     )
 
 
-OBJECT_STEPS: list[Callable[[Object, Schema, Random], Step]] = [
+ObjectStep = Callable[[Object, Schema, Random], Step]
+OBJECT_STEPS: list[ObjectStep] = [
     _pick, _pick, _rename, _entries, _wrap, _set, _flatten,
 ]  # fmt: skip
+EDITS = [_pick, _rename, _set]
 
 
 def named(keys: list[str]) -> str:
@@ -123,10 +125,15 @@ def named(keys: list[str]) -> str:
     return listed([f"`{key}`" for key in keys])
 
 
-def of_object(domain: Domain, rng: Random) -> Case:
+def edit(domain: Domain, rng: Random) -> Case:
+    """One change that keeps the rest of an object as it is."""
+    return of_object(domain, rng, EDITS)
+
+
+def of_object(domain: Domain, rng: Random, steps: Sequence[ObjectStep] = OBJECT_STEPS) -> Case:
     """One change to a single object."""
     fields = some_fields(domain, rng.randint(2, 4), rng, without=("object", "maybe"))
-    maker = rng.choice(OBJECT_STEPS)
+    maker = rng.choice(steps)
     if maker is _flatten:
         fields[0] = rng.choice(domain.of("object"))
     record, schema = draw(fields, rng)

@@ -32,12 +32,10 @@ def model_card(plan: Plan, done: FitResult | None) -> str:
     ]
     if manifest.description:
         lines += [str(manifest.description), ""]
-    steps = (
-        f": {done.steps} steps, {done.trained_tokens:,} trained tokens, "
-        f"loss {done.first_loss:.4f} -> {done.last_loss:.4f}"
-        if done
-        else ""
-    )
+    steps = ""
+    if done:
+        first, last = done.mean_losses()
+        steps = f": {done.steps} steps, {done.trained_tokens:,} trained tokens, loss {first:.4f} -> {last:.4f}"
     lines += [
         f"A {run.adapter.type} adapter for `{run.model.name}` ({run.model.quantization}), trained with expert-cli{steps}.",
         "",

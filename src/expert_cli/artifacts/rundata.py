@@ -107,7 +107,7 @@ class RunData:
 
     def _facts(self) -> list[tuple[str, str]]:
         report = self.report
-        losses = [number(report, "loss", "first"), number(report, "loss", "last")]
+        losses = [number(report, "loss", "first_mean"), number(report, "loss", "last_mean")]
         logged = [value for line in self.lines if (value := number(line, "loss")) is not None]
         first, last = (
             losses if all(v is not None for v in losses) else (logged[0], logged[-1]) if logged else (None, None)
@@ -117,7 +117,7 @@ class RunData:
         known = [
             ("steps", f"{steps:,.0f}" if steps else None),
             ("epochs", _text(number(report, "epochs"), "{:,.2f}")),
-            ("loss, first → last", None if first is None or last is None else f"{first:.3f} → {last:.3f}"),
+            ("loss, first steps → last", None if first is None or last is None else f"{first:.3f} → {last:.3f}"),
             ("answers that are right", headline(self.judged)),
             ("evaluation loss", _text(number(report, "eval_loss"), "{:.3f}")),
             ("real tokens a second", _text(number(report, "tokens_per_s"), "{:,.0f}")),

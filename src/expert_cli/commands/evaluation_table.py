@@ -63,6 +63,10 @@ def show_drop(console: Console, drop: Drop) -> None:
         f"against {drop.file}: {pairs.cases} cases, {pairs.lost} lost, {pairs.gained} gained; accuracy {change} by "
         f"{abs(pairs.drop):.1%} (95 % interval of the drop {_interval(pairs.ci95)})"
     )
+    if any(drop.alone):
+        console.warn(
+            f"not compared: {drop.alone[0]} cases that only this evaluation has, {drop.alone[1]} that only the other has"
+        )
 
 
 def _interval(ends: tuple[float, float]) -> str:

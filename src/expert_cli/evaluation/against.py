@@ -14,11 +14,12 @@ from expert_cli.evaluation.paired import Paired
 
 @dataclass(frozen=True)
 class Drop:
-    """What changed since the evaluation in `file`, and how much may."""
+    """What changed since the evaluation in `file`, and how much may; `alone`: cases of only one of the two (here, there)."""
 
     file: Path
     pairs: Paired
     max_drop: float
+    alone: tuple[int, int] = (0, 0)
 
     @property
     def held(self) -> bool:
@@ -49,7 +50,8 @@ def compare_with(path: Path, new: Evaluation, max_drop: float) -> Drop:
         gained += judged.verdict.passed and not passed
     if not cases:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
-    return Drop(path, Paired(cases, lost, gained), max_drop)
+    alone = (len(new.answers) - cases, len(old) - cases)
+    return Drop(path, Paired(cases, lost, gained), max_drop, alone)
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

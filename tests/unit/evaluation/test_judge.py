@@ -87,6 +87,11 @@ def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, dro
     assert pairs.ci95[0] <= drop <= pairs.ci95[1]
 
 
+def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
+    assert against(tmp_path, ["1", "1", "1"], ["1"]).alone == (0, 2)
+    assert against(tmp_path, ["1"], ["1", "1"]).alone == (1, 0)
+
+
 def test_the_interval_of_a_drop() -> None:
     # 0.15 ± 1.96 * sqrt(4 + 1 - 9 / 20) / 20
     assert Paired(20, 4, 1).ci95 == pytest.approx((-0.05897, 0.35897), abs=1e-3)
