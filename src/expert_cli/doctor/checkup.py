@@ -12,10 +12,11 @@ from pathlib import Path
 from expert_cli import gpu, machine
 from expert_cli.console import Reporter
 from expert_cli.data.hfcaches import hf_caches
-from expert_cli.doctor import packages, places, system
+from expert_cli.doctor import judging, packages, places, system
 from expert_cli.doctor.child import run_probes
 from expert_cli.doctor.lines import Line
 from expert_cli.doctor.probes import PROBES
+from expert_cli.evaluation.verifiers.node import find_node, find_typescript
 
 Check = Callable[[], "Line | list[Line]"]
 
@@ -80,6 +81,7 @@ def _about_the_surroundings(here: Path) -> list[tuple[str, Check]]:
     return [
         ("packages", lambda: packages.versions(needs, packages.tested())),
         ("extras", lambda: packages.extras(needs)),
+        (judging.NAME, lambda: judging.typescript(find_node(), find_typescript())),
         ("disks", lambda: places.disks(places.places(here, caches))),
         ("HF cache", lambda: places.hf_cache(caches)),
         ("hub", lambda: places.hub_state(constants.HF_HUB_OFFLINE, constants.ENDPOINT)),
