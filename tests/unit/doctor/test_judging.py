@@ -18,11 +18,15 @@ COMPILER = Path("typescript")
         pytest.param(None, COMPILER, "can only be parsed", "install Node.js 20", id="no node"),
         pytest.param(Node("node", (20, 1)), None, "cannot run them", "npm install", id="old, no compiler"),
         pytest.param(Node("node", (22, 13)), None, "not type-checked", "npm install", id="no compiler"),
-        pytest.param(Node("node", (20, 1)), COMPILER, "Node.js 20.1, typescript from typescript: type-checked", "", id="old"),
+        pytest.param(
+            Node("node", (20, 1)), COMPILER, "Node.js 20.1, typescript from typescript: type-checked", "", id="old"
+        ),
         pytest.param(Node("node", (24, 0)), COMPILER, "type-checked and run", "", id="all"),
     ],
 )
-def test_what_typescript_answers_are_judged_with(node: Node | None, compiler: Path | None, found: str, fix: str) -> None:
+def test_what_typescript_answers_are_judged_with(
+    node: Node | None, compiler: Path | None, found: str, fix: str
+) -> None:
     line = typescript(node, compiler)
     assert line.state == "ok"
     assert found in line.found
