@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import platformdirs
 
@@ -21,6 +21,12 @@ def normalise(model_name: str) -> str:
     """
     last = re.split(r"[/\\]", model_name.rstrip("/\\"))[-1].removeprefix("pypi:").removesuffix(".gguf")
     return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-") or "model"
+
+
+def shown(file: str) -> str:
+    """Return a file's name with that of its folder: enough for people, and nothing of this machine."""
+    path = PurePath(file)
+    return "/".join(path.relative_to(path.anchor).parts[-2:])
 
 
 def project_root(manifest: Path) -> Path:

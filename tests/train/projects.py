@@ -51,15 +51,24 @@ def case(number: int, expected: int, **more: Any) -> dict[str, Any]:
 
 
 def expert_of_seven(
-    folder: Path, architecture: tiny.Architecture = "llama", quantization: str = "none", **config: Any
+    folder: Path,
+    architecture: tiny.Architecture = "llama",
+    quantization: str = "none",
+    *,
+    template: str | None = None,
+    chat_template: str | None = tiny.CHATML,
+    **config: Any,
 ) -> Path:
-    """Train an expert that answers 7, with eight cases of which six expect that; return its run directory."""
+    """Train an expert that answers 7, with eight cases of which six expect that; return its run directory.
+
+    template: the manifest's prompt_template. chat_template: that of the base model.
+    """
     # every published Qwen3 has heads of 128; transformers reads GGUF files so
     shape = {"head_dim": 128} if architecture == "qwen3" else {}
-    model = tiny.tiny_model_folder(folder / f"tiny-{architecture}", architecture, **shape)
+    model = tiny.tiny_model_folder(folder / f"tiny-{architecture}", architecture, chat_template=chat_template, **shape)
     manifest = project(folder / "one", model, SEVEN, **{"max_steps": 20, **config})
     written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["base_models"][0]["quantization"] = quantization
+    written["base_models"][0] |= {"quantization": quantization} | ({"prompt_template": template} if template else {})
     written["training"]["decoding"] = {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["7"]}
     manifests.write(folder / "one", written)
     rows = [case(n, 7 if n < 6 else 8, category="easy" if n < 4 else "hard") for n in range(8)]

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from expert_cli.cli import app
 from expert_cli.console import Silent
 from expert_cli.errors import ExpertError, GateMissed, InputError
-from expert_cli.evaluation.experts import Evaluated, cases_of, evaluate_adapter
+from expert_cli.evaluation.experts import Evaluated, cases_of, evaluate_adapter, is_whole
 from expert_cli.evaluation.generate import Settings, sampled
 from expert_cli.expert import Expert, open_expert
 from expert_cli.files import sha256_of
@@ -68,6 +68,8 @@ def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
     assert document["by_category"]["hard"]["correct"] == 2
     text = card.read_text(encoding="utf-8")
     assert text.count("## Evaluation") == 1
+    assert document["cases_file"] == str(own(expert).resolve())
+    assert "8 cases (tests/cases.jsonl), every answer run" in text
     assert "| hard | 2/4 | 50.0% | 15.0% to 85.0% | 0.0% |" in text
     assert "Against the base model alone: +75.0%" in text
     assert text.startswith("---\nlibrary_name")
@@ -85,6 +87,41 @@ def test_a_checkpoints_evaluation_is_not_its_runs(expert: Path, tmp_path: Path) 
     assert json.loads(to.read_text(encoding="utf-8"))["correct"] == 6
     assert not (expert / "evaluation.json").exists()
     assert (expert / "report.html").read_bytes() == before
+
+
+@pytest.mark.parametrize("flags", [("--limit", "3"), ("--cases", "other.jsonl")], ids=lambda flags: flags[0])
+def test_a_part_or_other_cases_are_kept_only_where_asked_for(
+    expert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, str]
+) -> None:
+    shutil.copytree(expert, tmp_path / "run")
+    shutil.copy(own(expert), tmp_path / "other.jsonl")
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    args = ["evaluate", "--adapter", "run", "--max-new-tokens", "8", "--output", "e.json", *flags]
+    done = CliRunner().invoke(app, args)
+    assert done.exit_code == 0
+    assert "evaluation.json, model card and report stay as they are" in done.stderr
+    assert before == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
+    file = tmp_path / "other.jsonl" if flags[0] == "--cases" else own(expert)
+    assert document["cases_file"] == str(file.resolve())
+    assert (document["limit"], document["cases"]) == ((3, 3) if flags[0] == "--limit" else (None, 8))
+
+
+def own(expert: Path) -> Path:
+    (folder,) = (path for path in expert.parents if (path / "tests").is_dir())
+    return folder / "tests" / "cases.jsonl"
+
+
+def test_what_an_experts_own_evaluation_is(expert: Path, tmp_path: Path) -> None:
+    plan = trained(expert, None, None, offline=True).plan
+    without = replace(plan, run=replace(plan.run, manifest=tmp_path / "manifest.json"))
+    cases, other = str(own(expert).resolve()), str(tmp_path / "other.jsonl")
+    assert is_whole({"limit": None, "cases_file": cases}, plan)
+    assert not is_whole({"limit": 3, "cases_file": cases}, plan)
+    assert not is_whole({"limit": None, "cases_file": other}, plan)
+    assert is_whole({"limit": None, "cases_file": other}, without)
+    assert not is_whole({"limit": 3, "cases_file": other}, without)
 
 
 def test_gates(expert: Path, tmp_path: Path) -> None:

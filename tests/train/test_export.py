@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,9 +50,9 @@ def exported(expert: Path, output: Path, **form: Any) -> Exported:
     return export(by(expert), output, PROMPTS, Silent(), **{"merge": False, "gguf": None, **form})
 
 
-def answer(model: Any, tokenizer: Any) -> str:
+def answer(model: Any, tokenizer: Any, **stop: int) -> str:
     ids = tokenizer(CHAT, return_tensors="pt", add_special_tokens=False)
-    written = model.generate(**ids, max_new_tokens=8, do_sample=False, eos_token_id=2, pad_token_id=2)
+    written = model.generate(**ids, max_new_tokens=8, do_sample=False, pad_token_id=2, **stop)
     text: str = tokenizer.decode(written[0, ids["input_ids"].shape[1] :], skip_special_tokens=True)
     return text
 
@@ -60,14 +61,27 @@ def test_the_adapter_alone(expert: Path, tmp_path: Path) -> None:
     done = exported(expert, tmp_path / "out")
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text(encoding="utf-8"))
     assert config["base_model_name_or_path"] == by(expert).plan.run.model.name
-    base = AutoModelForCausalLM.from_pretrained(config["base_model_name_or_path"])
-    assert (
-        answer(PeftModel.from_pretrained(base, tmp_path / "out"), AutoTokenizer.from_pretrained(tmp_path / "out"))
-        == "7"
+    model = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(config["base_model_name_or_path"]), tmp_path / "out"
     )
+    assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out"), eos_token_id=2) == "7"
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert sha256_of(tmp_path / "out" / "adapter_model.safetensors") in card
     assert done.agreement == {}
+
+
+def test_a_checkpoint_goes_out_as_its_adapter_and_the_tokenizer(expert: Path, tmp_path: Path) -> None:
+    (checkpoint,) = (expert / "checkpoints").iterdir()
+    assert (checkpoint / "optimizer.safetensors").is_file()
+    done = exported(checkpoint, tmp_path / "out")
+    assert {path.name for path in done.files} == {
+        *("adapter_config.json", "adapter_model.safetensors", "README.md"),
+        *("chat_template.jinja", "tokenizer.json", "tokenizer_config.json"),
+    }
+    base = AutoModelForCausalLM.from_pretrained(by(expert).plan.run.model.name)
+    model = PeftModel.from_pretrained(base, tmp_path / "out")
+    assert answer(model, AutoTokenizer.from_pretrained(tmp_path / "out"), eos_token_id=2) == "7"
+    assert "optimizer" not in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp_path: Path) -> None:
@@ -98,7 +112,7 @@ def test_gguf_loads_in_transformers_and_answers(expert: Path, tmp_path: Path, ki
     assert done.agreement == {"gguf": (8, 8)}
     file = tmp_path / "out" / f"expert-small-{kind}.gguf"
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", gguf_file=file.name)
-    assert answer(model, tiny.tiny_tokenizer()) == "7"
+    assert answer(model, tiny.tiny_tokenizer(), eos_token_id=2) == "7"
     reader = gguf.GGUFReader(file)
     kinds = {tensor.tensor_type.name for tensor in reader.tensors if len(tensor.shape) > 1}
     assert kinds == {kind.upper()}
@@ -107,8 +121,37 @@ def test_gguf_loads_in_transformers_and_answers(expert: Path, tmp_path: Path, ki
     assert modelfile == (
         f"FROM ./{file.name}\n"
         'TEMPLATE """<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n"""\n'
-        'PARAMETER temperature 0.7\nPARAMETER top_p 0.9\nPARAMETER stop "<|im_end|>"\nPARAMETER stop "7"\n'
+        'PARAMETER temperature 0.7\nPARAMETER top_p 0.9\nPARAMETER stop """<|im_end|>"""\nPARAMETER stop """7"""\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("template", "chat_template", "ends"),
+    [
+        pytest.param("alpaca", tiny.CHATML, [2], id="a template beside the base model's"),
+        pytest.param("chatml", None, [2, 0], id="another end token than the base model's"),
+    ],
+)
+def test_stops_and_template_are_those_of_training(
+    tmp_path: Path, template: str, chat_template: str | None, ends: list[int]
+) -> None:
+    expert = expert_of_seven(tmp_path / "expert", template=template, chat_template=chat_template)
+    exported(expert, tmp_path / "out", merge=True, gguf="f16")
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").generation_config.eos_token_id == ends
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template is None
+    fields = gguf.GGUFReader(tmp_path / "out" / "expert-small-f16.gguf").fields
+    assert fields["tokenizer.ggml.eos_token_id"].contents() == ends[0]
+    assert "tokenizer.chat_template" not in fields
+    exported(expert, tmp_path / "adapter")
+    assert AutoTokenizer.from_pretrained(tmp_path / "adapter").chat_template is None
+
+
+def test_a_free_name_becomes_a_file_name(expert: Path, tmp_path: Path) -> None:
+    found = by(expert)
+    named = replace(found, plan=replace(found.plan, run=replace(found.plan.run, expert="org/Seven 7")))
+    export(named, tmp_path / "out", [], Silent(), merge=False, gguf="q8_0")
+    assert (tmp_path / "out" / "seven-7-q8_0.gguf").is_file()
+    assert (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8").startswith("FROM ./seven-7-q8_0.gguf\n")
 
 
 def test_weights_of_a_gguf_are_the_merged_ones(expert: Path, tmp_path: Path) -> None:
@@ -134,7 +177,7 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
         assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert card.startswith('---\nlibrary_name: "transformers"')
-    assert "merged: 8 of 8 answers are those of base model and adapter." in card
+    assert "merged: 8 of 8 answers are those of base model and adapter in their first 64 tokens." in card
     before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     again = CliRunner().invoke(app, args)
     assert isinstance(again.exception, LockedOrDamaged)

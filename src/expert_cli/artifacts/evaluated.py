@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from expert_cli.paths import shown
 from expert_cli.rundir import items, number, part
 
 EXAMPLES = 3
@@ -134,8 +135,11 @@ def _failures(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     generation, expert = part(document, "generation"), part(document, "expert")
     limit, cut = number(generation, "max_new_tokens"), number(generation, "cut_off")
+    asked, file = number(document, "limit"), document.get("cases_file")
     tokens, pace = number(generation, "tokens"), number(generation, "tokens_per_s")
     known = [
+        ("file of the cases", isinstance(file, str) and shown(file)),
+        ("answered of them", asked is not None and f"at most {asked:,.0f} (--limit)"),
         ("tokens chosen", _chosen(generation)),
         ("longest answer", limit is not None and f"{limit:,.0f} tokens"),
         ("cut off there", cut is not None and f"{cut:,.0f}"),

@@ -14,7 +14,7 @@ import gc
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from expert_cli.artifacts.modelfile import modelfile
 from expert_cli.basemodel import locate_base
 from expert_cli.card import model_card, put_section, with_library
 from expert_cli.console import Reporter, Silent
+from expert_cli.data.templates import OWN
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.expert import Speaker, load_adapted, open_expert, trained_template
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
@@ -34,12 +35,15 @@ from expert_cli.model.generate import answers
 from expert_cli.model.gguf import convert, quiet
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.sources import LocalModel
+from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.model.tokenizer import load as load_tokenizer
 from expert_cli.origin import CONFIG, WEIGHTS
+from expert_cli.paths import normalise
 from expert_cli.plan import Trained, require_new
 from expert_cli.runconfig import Quantization, RunConfig
 
 CHECK_TOKENS = 64
+"""Of each answer, compared."""
 Prompts = Sequence[tuple[str, str]]
 """(instruction, input) each."""
 
@@ -93,38 +97,60 @@ def _write(
 ) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
     """Write all files; return the facts and the agreements."""
     run, adapter = trained.plan.run, trained.origin.adapter
+    source = locate_base(run, report)
+    tokenizer = load_tokenizer(source.folder)
+    if trained_template(run, tokenizer, trained.origin).name != OWN:
+        tokenizer.hf.chat_template = None  # the base model's: nothing was trained in it
+    forms = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     facts = {
         "expert": run.expert,
         "base_model": run.model.name,
         "adapter_sha256": sha256_of(adapter / WEIGHTS),
         "quantization": run.model.quantization,
+        "base_sha256": source.sha256,
+        "forms": forms or ["adapter"],
     }
-    if not merge and gguf is None:
-        source = locate_base(run, report)
-        trained_template(run, load_tokenizer(source.folder), trained.origin)
+    if not forms:
         _copy_adapter(adapter, folder, run.model.name)
+        tokenizer.hf.save_pretrained(folder)
         _card(trained, folder, {}, library="peft", form="the adapter")
-        return {**facts, "base_sha256": source.sha256, "forms": ["adapter"]}, {}
-    source = locate_base(run, report)
-    tokenizer = load_tokenizer(source.folder)
-    config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+        return facts, {}
     if gguf is not None:
+        config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
         rope = {**(getattr(config, "rope_parameters", None) or {}), **dict(run.model.rope_scaling)}
         require_writable(config, rope, tokenizer)
+    agreement = _write_whole(trained, tokenizer, folder, prompts, report, merge=merge, gguf=gguf)
+    library = "transformers" if merge else "gguf"
+    _card(trained, folder, agreement, library=library, form=f"the model with its adapter merged ({', '.join(forms)})")
+    return facts, agreement
+
+
+def _write_whole(
+    trained: Trained,
+    tokenizer: TokenizerInfo,
+    folder: Path,
+    prompts: Prompts,
+    report: Reporter,
+    *,
+    merge: bool,
+    gguf: GgufType | None,
+) -> dict[str, tuple[int, int]]:
+    """Write the model with its adapter in it; return the agreements."""
+    run = trained.plan.run
     expert = open_expert(run, trained.origin, report)
-    speaker = expert.speaker
+    speaker, source = expert.speaker, expert.source
     ids = [speaker.prompt(*prompt) for prompt in prompts]
     before = _answers(expert.model, speaker, ids, report, "base model and adapter")
     del expert
     gc.collect()
     agreement: dict[str, tuple[int, int]] = {}
-    model = _merged(run, source, adapter, report)
+    model = _merged(run, source, trained.origin.adapter, report)
     if merge:
-        _save_merged(model, source, run, folder, report)
+        _save_merged(model, source, speaker, run, folder, report)
         tokenizer.hf.save_pretrained(folder)
         agreement["merged"] = _agreement(folder, run, speaker, ids, before, report, "merged model")
     if gguf is not None:
-        file = folder / f"{run.expert}-{gguf}.gguf"
+        file = folder / f"{normalise(run.expert)}-{gguf}.gguf"
         report.say(f"writing {file.name}")
         write_gguf(file, model, tokenizer, name=run.expert, kind=gguf, end_token=speaker.template.end_token)
         decoding = trained.plan.loaded.manifest.training.decoding
@@ -134,14 +160,11 @@ def _write(
         with tempfile.TemporaryDirectory() as cache:
             unpacked = convert(file, sha256_of(file), Path(cache), Silent())
             agreement["gguf"] = _agreement(unpacked, run, speaker, ids, before, report, f"{gguf} GGUF")
-    forms = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
-    library = "transformers" if merge else "gguf"
-    _card(trained, folder, agreement, library=library, form=f"the model with its adapter merged ({', '.join(forms)})")
-    return {**facts, "base_sha256": source.sha256, "forms": forms}, agreement
+    return agreement
 
 
 def _merged(run: RunConfig, source: LocalModel, adapter: Path, report: Reporter) -> Any:
-    """Return the base model in fp32 with the adapter added to its weights; 4-bit weights as training saw them."""
+    """Return the base model in fp32 with the adapter added: to 4-bit weights as training saw them, else to its own."""
     report.say("merging in fp32")
     quantization: Quantization = "int4" if run.model.quantization == "int4" else "none"
     compute = replace(run.compute, dtype="fp32")
@@ -149,12 +172,19 @@ def _merged(run: RunConfig, source: LocalModel, adapter: Path, report: Reporter)
     return torch.nn.Module.float(load_adapted(exact, source, adapter).merge_and_unload(safe_merge=True))
 
 
-def _save_merged(model: Any, source: LocalModel, run: RunConfig, folder: Path, report: Reporter) -> None:
-    """Save the merged weights in bf16, in a model that never was quantised: nothing of that is left in its config."""
+def _save_merged(
+    model: Any, source: LocalModel, speaker: Speaker, run: RunConfig, folder: Path, report: Reporter
+) -> None:
+    """Save the merged weights in bf16, in a model that never was quantised: nothing of that is left in its config.
+
+    It stops where the expert does; the end token of training comes first, which the base model may not have ended with.
+    """
     report.say("writing the merged model in bf16")
     plain = _dense(source.folder, run, torch.bfloat16)
     plain.load_state_dict({name: value.bfloat16() for name, value in model.state_dict().items()})
     plain.config.use_cache = True
+    end = speaker.tokenizer.backend.token_to_id(speaker.template.end_token)
+    plain.generation_config.eos_token_id = sorted(speaker.end_ids, key=lambda number: number != end)
     with quiet():
         plain.save_pretrained(folder)
 
@@ -201,11 +231,17 @@ def _answers(model: Any, speaker: Speaker, ids: Sequence[Sequence[int]], report:
     return [speaker.text(one) for one in written]
 
 
+def in_words(agreement: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return a line for each form: how many of its answers are those of base model and adapter."""
+    return [
+        f"{form}: {same} of {all_} answers are those of base model and adapter in their first {CHECK_TOKENS} tokens"
+        for form, (all_, same) in agreement.items()
+    ]
+
+
 def _copy_adapter(adapter: Path, folder: Path, base_model: str) -> None:
-    """Copy an adapter folder; its base model is named as in the manifest, not by a folder of this machine."""
-    for path in adapter.iterdir():
-        if path.is_file() and path.name not in ("README.md", CONFIG) and not path.name.startswith("."):
-            shutil.copyfile(path, folder / path.name)
+    """Copy weights, not the state of training beside a checkpoint's; the base model is named as in the manifest."""
+    shutil.copyfile(adapter / WEIGHTS, folder / WEIGHTS)
     config = json.loads((adapter / CONFIG).read_text(encoding="utf-8"))
     write_json(folder / CONFIG, {**config, "base_model_name_or_path": base_model})
 
@@ -217,10 +253,7 @@ def _card(trained: Trained, folder: Path, agreement: dict[str, tuple[int, int]],
     card = folder / "README.md"
     write_text(card, with_library(text, library))
     weights = [path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".gguf")]
-    compared = [
-        f"{form}: {same} of {all_} answers are those of base model and adapter."
-        for form, (all_, same) in agreement.items()
-    ]
+    compared = [f"{line}." for line in in_words(agreement)]
     lines = [
         f"This folder holds {form}.",
         "",

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-import json
+import re
 
 from expert_cli.data.templates import Template
-from expert_cli.errors import ExpertError
+from expert_cli.errors import ExpertError, InputError
 from expert_cli.manifest.schema import Decoding
 
 _PLACE = "\ue000"
 
 
 def modelfile(gguf_name: str, template: Template, decoding: Decoding | None) -> str:
-    """Return the Modelfile; without the manifest's decoding, answers are greedy."""
+    """Return the Modelfile; without the manifest's decoding, answers are greedy.
+
+    Raises InputError for a stop sequence that no quoting carries.
+    """
     text = "".join(segment.text for segment in template.prompt(_PLACE)).removeprefix(template.carver.bos_token)
     if text.count(_PLACE) != 1 or '"""' in text:
         raise ExpertError(f"the template {template.name} cannot be written into a Modelfile")
     written = {name: getattr(decoding or Decoding(), name) for name in ("temperature", "top_p", "top_k", "min_p")}
     values = {name: value for name, value in written.items() if value is not None} or {"temperature": 0}
     stops = [template.end_token, *((decoding.stop_sequences or []) if decoding else [])]
+    for stop in stops:
+        if re.search('"""[\\r\\n]', stop):
+            raise InputError(
+                f"the stop sequence {stop!r} cannot be written into a Modelfile",
+                "take it out of training.decoding.stop_sequences, or use --merge",
+            )
     lines = [
         f"FROM ./{gguf_name}",
         f'TEMPLATE """{text.replace(_PLACE, "{{ .Prompt }}")}"""',
         *(f"PARAMETER {name} {value:g}" for name, value in values.items()),
-        *(f"PARAMETER stop {json.dumps(stop, ensure_ascii=False)}" for stop in dict.fromkeys(stops)),
+        # Ollama (parser/parser.go, unquote) takes off the quotes and undoes no escape: line feeds and quotes stand raw
+        *(f'PARAMETER stop """{stop}"""' for stop in dict.fromkeys(stops)),
     ]
     return "\n".join(lines) + "\n"

@@ -88,6 +88,8 @@ def evaluate(
         "schema_version": SCHEMA_VERSION,
         "command": "evaluate",
         **_document(evaluation, found, threshold, drop, passed=not missed),
+        "cases_file": str(_file(answers, cases, trained).resolve()),
+        "limit": limit,
     }
     _leave(document, trained, output, console)
     if as_json:
@@ -103,10 +105,19 @@ def evaluate(
 
 
 def _judged(answers: Path | None, limit: int | None, case_timeout: float, console: Console) -> Evaluation:
-    from expert_cli.evaluation.cases import read_answers
+    from expert_cli.evaluation.cases import read_answers, spread
     from expert_cli.evaluation.judge import judge
 
-    return judge(read_answers(answers or Path())[:limit], console, case_timeout)
+    return judge(spread(read_answers(answers or Path()), limit), console, case_timeout)
+
+
+def _file(answers: Path | None, cases: Path | None, trained: Trained | None) -> Path:
+    """Return where the rows were read."""
+    if trained is None or cases is not None:
+        return answers or cases or Path()
+    from expert_cli.evaluation.experts import own_cases
+
+    return own_cases(trained.plan)
 
 
 def _evaluated(
@@ -135,7 +146,10 @@ def _evaluated(
 
 
 def _leave(document: dict[str, Any], trained: Trained | None, output: Path | None, console: Console) -> None:
-    """Write the document where it is asked for, and where it belongs: the adapter's run and card, and the run's report."""
+    """Write the document where it is asked for, and where it belongs: the adapter's run and card, and the run's report.
+
+    Of a part of the expert's cases, or of others than its own, it goes only where it is asked for.
+    """
     if output is not None:
         from expert_cli.files import write_json
 
@@ -144,9 +158,12 @@ def _leave(document: dict[str, Any], trained: Trained | None, output: Path | Non
     if trained is None:
         return
     from expert_cli.artifacts.report import write_report
-    from expert_cli.evaluation.experts import publish
+    from expert_cli.evaluation.experts import is_whole, publish
     from expert_cli.paths import RunPaths
 
+    if not is_whole(document, trained.plan):
+        console.say("not the expert's own cases, or not all: evaluation.json, model card and report stay as they are")
+        return
     run = publish(document, trained.origin)
     if run is not None:
         write_report([run], RunPaths(run).report_html)

@@ -52,7 +52,7 @@ def export(
     """Write an expert in the form in which it is used, with its model card.
 
     Without --merge and --gguf: the adapter. What was merged is loaded again and answers; how many of its answers are those of
-    base model and adapter is shown. Nothing is ever overwritten.
+    base model and adapter, in their first 64 tokens, is shown. Nothing is ever overwritten.
 
     Examples:
 
@@ -75,6 +75,7 @@ def export(
 
     quiet_imports()
     from expert_cli.artifacts.export import export as write
+    from expert_cli.artifacts.export import in_words
 
     done = write(found, output, prompts, console, merge=merge, gguf=gguf.value if gguf else None)
     document = done.as_json()
@@ -83,16 +84,17 @@ def export(
         return
     rows = [[f"{file['bytes']:,}", str(file["sha256"])[:12], str(file["path"])] for file in document["files"]]
     console.table("written", ["bytes", "sha256", "file"], rows)
-    for form, (all_, same) in done.agreement.items():
-        console.text(f"{form}: {same} of {all_} answers are those of base model and adapter")
+    for line in in_words(done.agreement):
+        console.text(line)
     console.text(str(output))
 
 
 def _prompts(found: Trained) -> list[tuple[str, str]]:
     """Return prompts of the expert's cases, drawn by seed; none where there are no cases."""
     from expert_cli.evaluation.cases import read_cases
+    from expert_cli.evaluation.experts import own_cases
 
-    path = found.plan.run.manifest.parent / "tests" / "cases.jsonl"
+    path = own_cases(found.plan)
     cases = read_cases(path) if path.is_file() else []
     drawn = random.Random(found.plan.run.seed).sample(cases, min(PROMPTS, len(cases)))  # noqa: S311
     return [(case.prompt, case.input) for case in drawn]

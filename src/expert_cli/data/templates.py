@@ -17,6 +17,8 @@ from expert_cli.data.skeleton import Carver, PieceColumn, RenderChat, Skeleton, 
 from expert_cli.data.text_templates import ALPACA, STYLES, Style, read_document
 from expert_cli.errors import InputError
 
+OWN = "the tokenizer's own chat template"
+"""The name of a template that the base model brings along."""
 _PAIR = ("user", "assistant")
 _SCHEMA_COLUMNS = ("schema", "context")
 
@@ -146,7 +148,7 @@ def make_template(
     style = STYLES[name or "alpaca"]
     joint = "\n\n"
     if render_chat and (not name or _speaks(render_chat, style)):
-        title, render = "the tokenizer's own chat template", render_chat
+        title, render = OWN, render_chat
     else:
         title, render = name or "alpaca", _renderer(style, eos_token)
         _require_control_tokens(title, style, control)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -93,6 +93,18 @@ class Asked:
     def answered(self, text: str) -> Answered:
         """Return the case with an answer."""
         return Answered(self.case, text, self.where, self.id, self.digest, self.file)
+
+
+_Row = TypeVar("_Row", Answered, Asked)
+
+
+def spread(rows: Sequence[_Row], count: int | None) -> list[_Row]:
+    """Return `count` rows (None: all), in their order: ordered by category, the middles of so many equal parts."""
+    if count is None or count >= len(rows):
+        return list(rows)
+    ordered = sorted(range(len(rows)), key=lambda number: rows[number].case.category)
+    middles = ((2 * part + 1) * len(rows) // (2 * count) for part in range(count))
+    return [rows[number] for number in sorted(ordered[middle] for middle in middles)]
 
 
 def read_answers(path: Path) -> list[Answered]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.card import put_section
 from expert_cli.console import Reporter, Silent
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import Asked, read_cases
+from expert_cli.evaluation.cases import Asked, read_cases, spread
 from expert_cli.evaluation.generate import Settings, Written, write_answers
 from expert_cli.evaluation.judge import Evaluation, judge
 from expert_cli.evaluation.paired import Paired, pair
 from expert_cli.files import sha256_of, write_json
 from expert_cli.origin import WEIGHTS, Origin
-from expert_cli.paths import RunPaths
+from expert_cli.paths import RunPaths, shown
 from expert_cli.plan import Plan, Trained
 
 if TYPE_CHECKING:
@@ -59,12 +58,17 @@ class Evaluated:
     generation: dict[str, Any]
 
 
+def own_cases(plan: Plan) -> Path:
+    """Return the file of an expert's own cases; it need not exist."""
+    return plan.run.manifest.parent / "tests" / "cases.jsonl"
+
+
 def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[Asked]:
-    """Return the cases in a file; default, tests/cases.jsonl beside the manifest. Raises InputError where there are none."""
-    path = cases or plan.run.manifest.parent / "tests" / "cases.jsonl"
+    """Return the cases in a file, default the expert's own, or `limit` of them. Raises InputError where there are none."""
+    path = cases or own_cases(plan)
     if not path.is_file():
         raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
-    return read_cases(path)[:limit]
+    return spread(read_cases(path), limit)
 
 
 def evaluate_adapter(
@@ -103,13 +107,9 @@ def evaluate_adapter(
 
 
 def sample_cases(plan: Plan) -> list[Asked]:
-    """Return the cases that are answered during training: drawn by seed, in the file's order; none where not asked for."""
+    """Return the cases that are answered during training; none where not asked for."""
     watch = plan.run.watch
-    if not watch.judge_every:
-        return []
-    cases = cases_of(plan, None)
-    drawn = random.Random(plan.run.seed).sample(range(len(cases)), min(watch.judge_sample, len(cases)))  # noqa: S311
-    return [cases[n] for n in sorted(drawn)]
+    return cases_of(plan, None, watch.judge_sample) if watch.judge_every else []
 
 
 def accuracy_of(model: Any, speaker: Speaker, cases: Sequence[Asked], report: Reporter) -> Callable[[], float]:
@@ -124,6 +124,12 @@ def accuracy_of(model: Any, speaker: Speaker, cases: Sequence[Asked], report: Re
         return share.accuracy
 
     return measure
+
+
+def is_whole(document: dict[str, Any], plan: Plan) -> bool:
+    """Whether an expert answered all of its own cases; where it has none, all of those that it was given."""
+    own = own_cases(plan)
+    return document["limit"] is None and (not own.is_file() or own.resolve() == Path(document["cases_file"]))
 
 
 def publish(document: dict[str, Any], origin: Origin) -> Path | None:
@@ -144,7 +150,7 @@ def card_lines(document: dict[str, Any]) -> list[str]:
     rows = [("all", document), *document["by_category"].items()] if document["by_category"] else [("all", document)]
     base = document["baseline"]
     lines = [
-        f"{document['cases']} cases, every answer run and its result compared; "
+        f"{document['cases']} cases ({shown(document['cases_file'])}), every answer run and its result compared; "
         f"{'drawn by the manifest' if document['generation']['temperature'] else 'greedy'}, "
         f"at most {document['generation']['max_new_tokens']} tokens.",
         "",

@@ -218,7 +218,7 @@ class EvaluationBlock(Loose):
     every_steps: Positive | None = None
     """Steps between two evaluations in which the expert answers cases and the answers are run; none where not written."""
     sample: Positive | None = None
-    """How many of the cases in `tests/cases.jsonl` it answers, drawn by seed; 24 where it is not written."""
+    """How many of the cases in `tests/cases.jsonl` it answers, spread over the categories; 24 where it is not written."""
 
 
 class Manifest(Loose):

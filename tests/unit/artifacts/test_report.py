@@ -193,6 +193,8 @@ def evaluated(folder: Path, **more: Any) -> Path:
         "extraction": "the last fenced block",
         "expert": {"adapter_sha256": "aa", "quantization": "int4", "dtype": "bf16", "template": "alpaca"},
         "generation": {"temperature": 0.0, "max_new_tokens": 256, "cut_off": 1, "tokens": 1234, "tokens_per_s": 70.2},
+        "cases_file": "/home/ada/sql/tests/cases.jsonl",
+        "limit": None,
         **more,
     }
     (folder / "evaluation.json").write_text(json.dumps(document), encoding="utf-8")
@@ -211,6 +213,7 @@ def test_the_evaluation_of_a_runs_adapter(tmp_path: Path) -> None:
         "Against old.json: 4 cases, 1 lost, 0 gained; accuracy fell by 25.0% (95 % interval of the drop -20.0% to 70.0%); "
         "at most 30.0% may be lost: held",
         "wrong 1 shop-2: row 1 is (5) SELECT 2 < 3",
+        "file of the cases tests/cases.jsonl tokens chosen greedy",
         "tokens chosen greedy longest answer 256 tokens cut off there 1 tokens written 1,234 tokens a second 70",
         "base model's weights int4 bf16 prompt template alpaca",
         "How an answer is taken out of a text: the last fenced block",
@@ -246,10 +249,22 @@ def test_the_evaluation_of_another_adapter_is_not_shown_as_this_runs(tmp_path: P
         ({"by_category": [], "failures": {"wrong": "many"}, "answers": {"a": 1}, "baseline": 3}, "75.0% 3 of 4"),
         ({"ci95": [float("nan"), 2]}, "Not logged"),
         ({"generation": {"temperature": 0.7, "top_p": 0.9}, "expert": None}, "drawn, temperature 0.7, top_p 0.9"),
+        ({"limit": 4}, "file of the cases tests/cases.jsonl answered of them at most 4 (--limit)"),
+        ({"limit": "4", "cases_file": 4}, "75.0% 3 of 4"),
         ({"answers": [1, {"kind": "wrong"}], "against": {}, "generation": []}, "wrong 1 None"),
         ({"answers": [{"kind": "wrong", "answer": "x" * 9999}]}, "x" * (CHARACTERS - 1) + "…"),
     ],
-    ids=["no accuracy", "no cases", "other types", "not a number", "sampled", "torn answers", "a long answer"],
+    ids=[
+        "no accuracy",
+        "no cases",
+        "other types",
+        "not a number",
+        "sampled",
+        "a part",
+        "torn names",
+        "torn answers",
+        "a long answer",
+    ],
 )
 def test_evaluations_of_another_form(tmp_path: Path, more: dict[str, Any], words: str) -> None:
     shown = page(tmp_path / "r.html", evaluated(run_folder(tmp_path / "run"), **more)).text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import CypherCase, JsonCase, SqlCase, TypescriptCase, read_answers, read_cases
+from expert_cli.evaluation.cases import CypherCase, JsonCase, SqlCase, TypescriptCase, read_answers, read_cases, spread
 
 JSON_ROW = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact", "answer": "1"}
 SQL_ROW = {"verifier": "sql", "database": "db/shop.sqlite", "expected": "SELECT 1", "answer": "SELECT 1"}
@@ -97,3 +97,21 @@ def test_cases_have_prompts_instead_of_answers(tmp_path: Path) -> None:
         read_cases(write(tmp_path, case))
     with pytest.raises(InputError, match="answer"):
         read_cases(write(tmp_path, {**JSON_ROW, "prompt": "p"}))
+
+
+@pytest.mark.parametrize(
+    ("categories", "count", "ids"),
+    [
+        pytest.param("aaaabbbbcccc", 3, ["3", "7", "11"], id="one of each"),
+        pytest.param("ababababab", 2, ["5", "6"], id="in turns"),
+        pytest.param("aaaaaaaabb", 5, ["2", "4", "6", "8", "10"], id="their shares"),
+        pytest.param("ab", 2, ["1", "2"], id="all"),
+        pytest.param("ab", None, ["1", "2"], id="no limit"),
+        pytest.param("ab", 9, ["1", "2"], id="more than there are"),
+    ],
+)
+def test_a_part_of_the_rows_is_spread_over_the_categories(
+    tmp_path: Path, categories: str, count: int | None, ids: list[str]
+) -> None:
+    rows = read_answers(write(tmp_path, *({**JSON_ROW, "category": category} for category in categories)))
+    assert [row.id for row in spread(rows, count)] == ids

@@ -1,0 +1,42 @@
+"""A Modelfile says to Ollama what the manifest says."""
+
+from __future__ import annotations
+
+import pytest
+
+from expert_cli.artifacts.modelfile import modelfile
+from expert_cli.data.templates import make_template
+from expert_cli.errors import InputError
+from expert_cli.manifest.schema import Decoding
+
+START, END, EOS = "<|im_start|>", "<|im_end|>", "</s>"
+
+
+def written(*stops: str) -> str:
+    template = make_template("chatml", render_chat=None, control_tokens=[START, END, EOS], eos_token=EOS)
+    return modelfile("x.gguf", template, Decoding(stop_sequences=list(stops)))
+
+
+def read_stops(text: str) -> list[str]:
+    """Read values as Ollama does (parser/parser.go): they end with the first line at whose end their quotes are closed."""
+    found, value = [], None
+    for line in text.splitlines(keepends=True):
+        if value is None:
+            value = line.removeprefix("PARAMETER stop ") if line.startswith("PARAMETER stop ") else None
+        else:
+            value += line
+        bare = (value or "").strip(" \t\n")
+        if bare and (not bare.startswith('"""') or (len(bare) >= 6 and bare.endswith('"""'))):
+            found.append(bare[3:-3])
+            value = None
+    return found
+
+
+@pytest.mark.parametrize("stop", ["\n\n", '"', '"\n', 'x"', '"""', "\\n", "a b", "é"], ids=repr)
+def test_stop_sequences_reach_ollama_as_they_are(stop: str) -> None:
+    assert read_stops(written(stop)) == [END, stop]
+
+
+def test_a_stop_sequence_that_would_end_its_own_quotes_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot be written into a Modelfile"):
+        written('"""\n')
