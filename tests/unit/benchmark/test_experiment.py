@@ -258,7 +258,8 @@ def test_rows_are_named_alike_wherever_the_project_lies(source: dict[str, Any], 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="another system")
 def test_the_cpu_is_named() -> None:
     told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    assert machine_facts(MACHINE)["cpu"] in told or "model name" not in told
+    name = machine_facts(MACHINE)["cpu"]
+    assert (name and f": {name}\n" in told) or "model name" not in told
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"kind": "monitor"}', '{"kind": "experiment", "a": null}'])
