@@ -4,8 +4,8 @@
 
 The work is forward, backward and update of a small transformer on every core. One monitor runs all the time; it is held
 (SIGSTOP) and let go (SIGCONT) by slices: held, watching, watching, held. A block of four gives one ratio, in which a
-machine that gets steadily faster or slower cancels out. A monitor let go first takes the looks that it missed, so that
-they fall twice as dense as in use. Printed: the median ratio of the blocks with its 95 % interval (order statistics,
+machine that gets steadily faster or slower cancels out. A monitor let go takes one look at once, then one each interval, so
+that a few more fall than in use. Printed: the median ratio of the blocks with its 95 % interval (order statistics,
 no distribution assumed), and the processor time of a look and of the whole second process.
 """
 
@@ -25,6 +25,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+
+from expert_cli.runlock import hold
 
 WATCH = [sys.executable, "-m", "expert_cli", "benchmark", "--json", "--quiet"]
 START = 5.0  # seconds that the second process is given to import and to begin
@@ -81,9 +83,11 @@ def main() -> None:
     step = make_step()
     speed(step, 2)
     duration = START + 4 * options.slice * options.blocks
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "metrics.jsonl").touch()
-        command = [*WATCH, "--run", folder, "--duration", str(duration), "--interval", str(options.interval)]
+    with tempfile.TemporaryDirectory() as temporary, hold(Path(temporary) / "run"):
+        folder = Path(temporary) / "run"
+        folder.mkdir()
+        (folder / "metrics.jsonl").touch()
+        command = [*WATCH, "--run", str(folder), "--duration", str(duration), "--interval", str(options.interval)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
             time.sleep(START)
             ratios = [block(step, child, options.slice) for _ in range(options.blocks)]
@@ -94,7 +98,7 @@ def main() -> None:
     look = seen["cpu_ms_per_sample"]
     watched = 2 * options.slice * options.blocks
     print(f"speed watched / not watched: {middle:.4f}, 95 % {low:.4f} to {high:.4f} ({len(ratios)} blocks)")
-    print(f"{seen['samples']} looks, most of them in {watched:.0f} s of being let go")
+    print(f"{seen['samples']} looks, most of them in {watched:.0f} s of being let go, one at once each time")
     print(
         f"one look: {look:.2f} ms of processor = {look / options.interval / 10:.3f} % of a core at every {options.interval:g} s"
     )

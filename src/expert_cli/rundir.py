@@ -66,15 +66,20 @@ def numbers(lines: Sequence[Mapping[str, Any]], *keys: str) -> list[float]:
     return [value for line in lines if (value := number(line, *keys)) is not None]
 
 
+def timed(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the lines that tell step times. An evaluation's own line does not: the next timed one covers its time."""
+    return [line for line in lines if part(line, "step_time_shares")]
+
+
 def mean_shares(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None = None) -> dict[str, float]:
     """Return the step-time shares of several lines, each weighted with its interval; {} where no line has any.
 
-    before: the line that precedes them. An interval is the growth of `seconds`; where that does not grow (a resumed run
-    starts at 0 again), `seconds` itself.
+    before: the timed line that precedes them. An interval is the growth of `seconds` from one timed line to the next; where
+    that does not grow (a resumed run starts at 0 again), `seconds` itself.
     """
     totals = dict.fromkeys(SHARES, 0.0)
     last = number(before, "seconds") if before else 0.0
-    for line in lines:
+    for line in timed(lines):
         now = number(line, "seconds")
         interval = 1.0 if now is None or last is None else now - last if now > last else now or 1.0
         last = now if now is not None else last

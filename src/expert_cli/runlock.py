@@ -2,13 +2,15 @@
 
 weights/
     .smollm2.lock          locked by the run in smollm2/; the operating system frees it when that run dies
-    .smollm2.owner.json    {"pid", "create_time", "host", "started"} of that run, for those who are refused
+    .smollm2.owner.json    {"pid", "birth", "host", "started"} of that run, for those who are refused
     smollm2/               may be empty, renamed and made anew while it is locked
 
 Where nothing can be written beside the folder (a volume of a container), both lie in it, as .run.lock and .run.owner.json.
 The lock file stays when the run ends: whoever removed it could remove the lock of the next owner.
 
-<cache>/running/<pid>.json    {"pid", "create_time", "output", "started"}, one a run, for those who want to watch one
+<cache>/running/<pid>.json    {"pid", "birth", "output", "started"}, one a run, for those who want to watch one
+
+`birth` tells a process from a later one of the same id; `started` is a time of day, which may be set.
 """
 
 from __future__ import annotations
@@ -34,8 +36,6 @@ from expert_cli.paths import cache_folder
 INSIDE = ".run"
 ORPHANS_END_S = 10.0
 """Data workers of a killed run hold its lock until they notice; torch's look every 5 s."""
-_CLOCK_STEP_S = 2.0
-"""psutil counts a process's start from the boot time, which moves when the clock is set."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def hold(output: Path) -> Iterator[None]:
     owner_file = base.with_name(f"{base.name}.owner.json")
     lock = FileLock(base.with_name(f"{base.name}.lock"))
     _acquire(lock, owner_file, output)
-    me = {"pid": os.getpid(), "create_time": psutil.Process().create_time(), "started": time.time()}
+    me = {"pid": os.getpid(), "birth": _birth(os.getpid()), "started": time.time()}
     entry = _registry() / f"{os.getpid()}.json"
     try:
         write_json(owner_file, {**me, "host": platform.node()})
@@ -75,6 +75,21 @@ def contents(output: Path) -> list[Path]:
         return []
     own = (f"{INSIDE}.lock", f"{INSIDE}.owner.json")
     return [path for path in output.iterdir() if path.name not in own]
+
+
+def is_held(output: Path) -> bool:
+    """Whether a run owns the folder, be it one that is not in the registry: of another container, or without a cache."""
+    base = _base(output)
+    file = base.with_name(f"{base.name}.lock")
+    if not file.exists():
+        return False
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=0)
+    except (Timeout, OSError):  # a lock file of another user cannot be asked
+        return True
+    lock.release()
+    return False
 
 
 def running() -> list[RunningRun]:
@@ -139,7 +154,17 @@ def _read(note: Path) -> dict[str, Any]:
 def _lives(facts: dict[str, Any]) -> bool:
     """Whether the process that wrote these facts still runs: process ids are used again, so its start counts too."""
     try:
-        start = float(psutil.Process(facts["pid"]).create_time())
-        return abs(start - float(facts["create_time"])) < _CLOCK_STEP_S
-    except (psutil.Error, KeyError, TypeError, ValueError):
+        return _birth(facts["pid"]) == float(facts["birth"])
+    except (psutil.Error, OSError, KeyError, TypeError, ValueError):
         return False
+
+
+def _birth(pid: int) -> float:
+    """Return when a process began, as a figure that stays the same when the clock is set.
+
+    On Linux psutil counts from a boot time that moves with the clock: there, clock ticks since boot (proc_pid_stat(5)).
+    Other systems keep the time as it was. Raises OSError, psutil.Error: no such process.
+    """
+    if platform.system() == "Linux":
+        return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    return float(psutil.Process(pid).create_time())

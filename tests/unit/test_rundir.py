@@ -61,6 +61,10 @@ def line(seconds: float | None, data: float) -> dict[str, Any]:
     return {"seconds": seconds, "step_time_shares": {"data": data, "forward": 1 - data}}
 
 
+def evaluated(seconds: float) -> dict[str, Any]:
+    return {"seconds": seconds, "eval_loss": 1.0}
+
+
 @pytest.mark.parametrize(
     ("lines", "before", "data"),
     [
@@ -71,6 +75,18 @@ def line(seconds: float | None, data: float) -> dict[str, Any]:
         pytest.param([line(100, 0.0), line(100, 1.0)], {"seconds": 99.9}, 100 / 100.1, id="a clock that stands still"),
         pytest.param([line(2, 1.0), line(6, 0.0)], {"seconds": 500}, 2 / 6, id="resumed: seconds begin anew"),
         pytest.param([line(None, 1.0), line(None, 0.0)], None, 0.5, id="without times all count the same"),
+        pytest.param(
+            [line(100, 0.0), evaluated(150), line(160, 5 / 6)],
+            {"seconds": 90},
+            50 / 70,
+            id="an evaluation's time is the next line's",
+        ),
+        pytest.param(
+            [line(100, 0.0), evaluated(150), line(101, 1.0)],
+            {"seconds": 99},
+            0.5,
+            id="resumed where an evaluation had been logged",
+        ),
     ],
 )
 def test_mean_shares(lines: list[dict[str, Any]], before: dict[str, Any] | None, data: float | None) -> None:

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from expert_cli import runlock
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.paths import cache_folder
 from expert_cli.plan import require_free
-from expert_cli.runlock import RunningRun, contents, hold, running
+from expert_cli.runlock import RunningRun, contents, hold, is_held, running
 
 SOURCE = Path(runlock.__file__).parents[1]
 # Holds the folder named; ends when its standard input does.
@@ -103,7 +104,7 @@ def test_what_a_dead_owner_left_running_is_waited_for(tmp_path: Path) -> None:
 
 def forget(pid: int, owner_file: Path, host: str) -> None:
     """Let the owner's facts be those of an earlier process of the same id."""
-    facts = {"pid": pid, "create_time": 1.0, "host": host, "started": 1.0}
+    facts = {"pid": pid, "birth": 1.0, "host": host, "started": 1.0}
     owner_file.write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -178,15 +179,37 @@ def test_running_tells_the_living(tmp_path: Path) -> None:
     assert running() == []
 
 
+@pytest.mark.skipif(platform.system() != "Linux", reason="elsewhere a process keeps the time it was started at")
+def test_a_clock_that_is_set_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with owner(tmp_path / "out") as process:
+        before, boot = psutil.Process(process.pid).create_time(), psutil.boot_time()
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot + 3600)
+        assert psutil.Process(process.pid).create_time() == pytest.approx(before + 3600, abs=1)
+        assert [run.pid for run in running()] == [process.pid]
+        with pytest.raises(LockedOrDamaged, match=f"process id {process.pid}"):
+            hold(tmp_path / "out").__enter__()
+
+
+def test_who_holds_a_folder_need_not_be_known(tmp_path: Path) -> None:
+    assert not is_held(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    with owner(tmp_path / "out") as process:
+        (cache_folder() / "running" / f"{process.pid}.json").unlink()
+        assert is_held(tmp_path / "out")
+        process.kill()
+        process.wait()
+        assert not is_held(tmp_path / "out")
+    with hold(tmp_path / "out"):
+        assert is_held(tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(
-            json.dumps({"pid": os.getpid(), "create_time": 5.0, "output": "x", "started": 5.0}), id="pid reused"
-        ),
+        pytest.param(json.dumps({"pid": os.getpid(), "birth": 5.0, "output": "x", "started": 5.0}), id="pid reused"),
         pytest.param("", id="empty"),
         pytest.param("[1]", id="another form"),
-        pytest.param(json.dumps({"pid": os.getpid(), "started": 5.0}), id="no create_time"),
+        pytest.param(json.dumps({"pid": os.getpid(), "started": 5.0}), id="no birth"),
     ],
 )
 def test_stale_entries_are_removed(text: str) -> None:

@@ -74,11 +74,14 @@ def _part(name: str) -> str:
 
 
 def _names(runs: Sequence[RunData]) -> list[str]:
-    """Return the expert's name of each run; with its folder where that says more than the others' names."""
-    experts = [run.expert for run in runs]
-    return [
-        redact(f"{run.expert} ({run.folder.name})" if experts.count(run.expert) > 1 else run.expert) for run in runs
-    ]
+    """Return the expert's name of each run; where several have the same, with as much of the folder as tells them apart."""
+    names = [run.expert for run in runs]
+    for depth in range(1, max(len(run.folder.parts) for run in runs)):
+        names = [
+            f"{run.expert} ({Path(*run.folder.parts[-depth:]).as_posix()})" if names.count(name) > 1 else name
+            for run, name in zip(runs, names, strict=True)
+        ]
+    return [redact(name) for name in names]
 
 
 def _charts(runs: Sequence[RunData], names: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:

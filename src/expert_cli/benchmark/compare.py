@@ -14,16 +14,19 @@ METHOD = (
     "measured at different times: ratio of A's speed over B's from the means of the logs, 95 % interval by Welch's t; "
     "speedups are each file's own, against what it was measured with"
 )
-MUST_AGREE = ("machine", "model")
+MUST_AGREE = ("machine", "model", "data")
 
 
 def compare(a: Path, b: Path, *, force: bool = False) -> dict[str, Any]:
     """Return the document that compares the A sides of two saved experiments.
 
-    Raises InputError: a file that is no saved experiment; different machines or base models, unless `force`.
+    Raises InputError: a file that is no saved experiment; different machines, base models or rows, unless `force`.
     """
     documents = [_load(path) for path in (a, b)]
-    found = [{"machine": part(document, "machine"), "model": part(document, "a", "model")} for document in documents]
+    found = [
+        {"machine": part(document, "machine"), **{what: part(document, "a", what) for what in ("model", "data")}}
+        for document in documents
+    ]
     unlike = [
         f"{what}.{key}: {found[0][what].get(key)} and {found[1][what].get(key)}"
         for what in MUST_AGREE
@@ -31,7 +34,7 @@ def compare(a: Path, b: Path, *, force: bool = False) -> dict[str, Any]:
         if found[0][what].get(key) != found[1][what].get(key) and key != "name"
     ]
     if unlike and not force:
-        hint = "what was measured on different machines or models is no comparison; --force does it all the same"
+        hint = "what was measured on different machines, models or rows is no comparison; --force does it all the same"
         raise InputError(f"{a} and {b} differ in {'; '.join(unlike)}", hint)
     sides = [document["a"] for document in documents]
     speeds = [[run["tokens_per_s"] for run in side["runs"]] for side in sides]

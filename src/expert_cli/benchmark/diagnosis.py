@@ -11,7 +11,7 @@ A wait is a loss only while the device idles: of 20 % waiting for data on a GPU 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from expert_cli.benchmark.evidence import Advice, Evidence, Verdict, VerdictName
 from expert_cli.benchmark.remedies import (
@@ -26,6 +26,7 @@ from expert_cli.benchmark.remedies import (
 
 NOTABLE = 0.10
 """Below a tenth of the time no single cause is worth a change: it could bring 1.11x at most."""
+MOST_ADVICE = 2
 SPILLED_MB = 64.0
 """Windows keeps some tens of MB of every process in shared memory; more than this is the model's."""
 SWAPPING_MB_PER_S = 1.0
@@ -49,8 +50,8 @@ class _Loss:
 
 def diagnose(e: Evidence) -> Verdict:
     """Name what holds a run back."""
-    if not e.found:
-        return Verdict("no run", ("no training runs on this machine",))
+    if not e.on_gpu:
+        e = replace(e, gpu=None)  # what another program does there
     memory = _memory(e)
     if memory:
         return _with_context(e, memory)
@@ -59,7 +60,7 @@ def diagnose(e: Evidence) -> Verdict:
     losses = [loss for rule in (_data, _checkpoints, _evaluation, _limit, _launches) if (loss := rule(e))]
     worst = max(losses, key=lambda loss: loss.share, default=None)
     if worst and worst.share >= NOTABLE - 1e-9:
-        return _with_context(e, Verdict(worst.name, worst.evidence, worst.advice[:2]))
+        return _with_context(e, Verdict(worst.name, worst.evidence, worst.advice))
     return _with_context(e, _hot(e) or _small_kernels(e) or _busy(e))
 
 
@@ -189,7 +190,7 @@ def _busy(e: Evidence) -> Verdict:
     evidence = (f"{compute:.0%} of the time is forward, backward and optimizer; no wait costs {NOTABLE:.0%}", *_use(e))
     advice = cheaper_work(e, NOTABLE)
     known = e.idle is not None or e.cpu_use is not None
-    return Verdict("healthy" if known and not advice else "compute-bound", evidence, advice[:2])
+    return Verdict("healthy" if known and not advice else "compute-bound", evidence, advice)
 
 
 def _without_shares(e: Evidence) -> Verdict:
@@ -199,7 +200,7 @@ def _without_shares(e: Evidence) -> Verdict:
     gpu_works = e.idle is not None and e.idle < NOTABLE
     cores_work = not e.on_gpu and e.cpu_use is not None and e.cpu_use >= FEW_CORES
     if gpu_works or cores_work:
-        busy = Verdict("compute-bound", evidence, cheaper_work(e, NOTABLE)[:2])
+        busy = Verdict("compute-bound", evidence, cheaper_work(e, NOTABLE))
         return _with_context(e, _hot(e) or _small_kernels(e) or busy)
     if e.idle is not None and e.disk_busy is not None and e.disk_busy >= 0.5:
         told = f"the disk is busy {e.disk_busy:.0%} of the time"
@@ -231,7 +232,7 @@ def _others(e: Evidence) -> float | None:
 
 
 def _with_context(e: Evidence, verdict: Verdict) -> Verdict:
-    """Add what a reader needs to weigh the verdict: a falling speed, other programs."""
+    """Add what a reader needs to weigh the verdict, a falling speed and other programs; keep the first of the advice."""
     more = []
     change = trend(e.tokens_per_s)
     if change is not None and change <= -0.2 + 1e-9:
@@ -239,4 +240,4 @@ def _with_context(e: Evidence, verdict: Verdict) -> Verdict:
     others = _others(e)
     if others is not None and others >= 0.25 and e.cores:
         more.append(f"other programs keep {others * e.cores:.1f} of {e.cores} cores busy")
-    return Verdict(verdict.name, (*verdict.evidence, *more), verdict.advice)
+    return Verdict(verdict.name, (*verdict.evidence, *more), verdict.advice[:MOST_ADVICE])

@@ -16,7 +16,6 @@ VerdictName = Literal[
     "evaluation",
     "thermal or power limit",
     "healthy",
-    "no run",
     "not enough data",
 ]
 
@@ -65,7 +64,6 @@ class Evidence:
     `disk_busy`: share of the time in which the busiest disk worked.
     """
 
-    found: bool = True
     shares: Mapping[str, float] = field(default_factory=dict)
     run_shares: Mapping[str, float] = field(default_factory=dict)
     tokens_per_s: tuple[float, ...] = ()

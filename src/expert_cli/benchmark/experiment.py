@@ -16,18 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import Any
 
 from expert_cli.benchmark.measured import Measured, differences
-from expert_cli.benchmark.process import Length, Side, run_once
+from expert_cli.benchmark.place import data_facts, machine_facts
+from expert_cli.benchmark.process import Length, Side, Terminated, run_once
 from expert_cli.benchmark.stats import Estimate, Parity, mean_of, paired_ratio, parity
 from expert_cli.config import Overrides, require_data
 from expert_cli.console import Reporter
-from expert_cli.errors import InputError
+from expert_cli.errors import InputError, Interrupted
 from expert_cli.machine import Machine
 from expert_cli.plan import make_plan
 from expert_cli.runconfig import RunConfig
 from expert_cli.rundir import SHARES
+from expert_cli.training.signals import CTRL_C, TERMINATED
 
 UNOPTIMIZED = "unoptimized"
 METHOD = (
@@ -55,13 +58,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The runs that were finished, in the order of their repeats; `interrupted` before all were."""
+    """The runs that were finished, in the order of their repeats.
+
+    interrupted: the exit code of what ended it before all were, 130 for Ctrl-C and 143 for SIGTERM; 0 where nothing did.
+    """
 
     job: Job
     machine: Machine
     a: tuple[Measured, ...]
     b: tuple[Measured, ...]
-    interrupted: bool
+    interrupted: int
 
     @property
     def ratio(self) -> Estimate | None:
@@ -104,7 +110,7 @@ class Outcome:
             "loss_parity": same.as_json() if same else None,
             "differences": differences(self.a[0].config, self.b[0].config) if both else {},
             "gate": {"ratio": job.gate, "passed": not self.missed(), "reason": self.missed()} if job.gate else None,
-            "interrupted": self.interrupted,
+            "interrupted": bool(self.interrupted),
             "notes": notes_on([*self.a, *self.b]),
         }
 
@@ -145,13 +151,13 @@ def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig
 
 
 def experiment(job: Job, machine: Machine, report: Reporter, run: Run = run_once) -> Outcome:
-    """Run both sides in turn. Ctrl-C ends the run under way and returns those before it.
+    """Run both sides in turn. Ctrl-C and SIGTERM end the run under way and return those before it.
 
-    Raises the error of a run that fails, with its side's name; KeyboardInterrupt before the first run is done.
+    Raises the error of a run that fails, with its side's name; KeyboardInterrupt or Interrupted before the first run is done.
     """
     sides = {"a": job.a, "b": job.b}
     done: dict[str, list[Measured]] = {"a": [], "b": []}
-    interrupted = False
+    interrupted = 0
     turns = order(job.repeats)
     with session(job.overrides, job.length, len(turns), report, run) as go:
         try:
@@ -159,11 +165,16 @@ def experiment(job: Job, machine: Machine, report: Reporter, run: Run = run_once
                 found = go(sides[name], job.seed + number // 2)
                 done[name].append(found)
                 report.say(f"{name}  {sides[name].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not any(done.values()):
                 raise
-            interrupted = True
+            interrupted = exit_code_of(error)
     return Outcome(job, machine, tuple(done["a"]), tuple(done["b"]), interrupted)
+
+
+def exit_code_of(error: KeyboardInterrupt) -> int:
+    """Return the exit code that INTERFACE has for an interruption."""
+    return TERMINATED if isinstance(error, Terminated) else CTRL_C
 
 
 @contextmanager
@@ -171,6 +182,7 @@ def session(overrides: Overrides, length: Length, turns: int, report: Reporter, 
     """Yield a function (side, seed) -> what was measured, under one progress bar; nothing of the runs is left.
 
     A request to end (SIGTERM) is taken as Ctrl-C: by itself it would end this process and leave the run under way alone.
+    Raises Interrupted where the block lets it through.
     """
     each, done = length.steps + length.warmup, 0
     with (
@@ -205,9 +217,15 @@ def _end_is_ctrl_c() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal's arguments
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield
+    except Terminated as error:
+        raise Interrupted("ended by SIGTERM", "", TERMINATED) from error
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -220,6 +238,7 @@ def side_json(side: Side, runs: Sequence[Measured], loss: float | None) -> dict[
         "manifest": str(side.manifest),
         "stock": side.stock,
         "model": {**first.facts["model"], "quantization": first.config["model"]["quantization"]},
+        "data": data_facts(first.config),
         **figures_json(runs),
         "loss": loss,
         "kernels": first.facts["kernels"],
@@ -240,17 +259,6 @@ def figures_json(runs: Sequence[Measured]) -> dict[str, Any]:
         "step_time_shares": {name: fmean(run.shares.get(name, 0.0) for run in runs) for name in SHARES},
         "peak_memory_mb": max(run.peak_memory_mb for run in runs),
         "utilization": {name: fmean(values) if values else None for name, values in busy.items()},
-    }
-
-
-def machine_facts(machine: Machine) -> dict[str, Any]:
-    """Return what two results must have in common to be compared: this machine, without its name."""
-    return {
-        "system": machine.system,
-        "cores": machine.cores,
-        "memory_gb": round(machine.memory_bytes / 2**30),
-        "gpus": [gpu.name for gpu in machine.gpus],
-        "cpu_bf16": machine.cpu_bf16,
     }
 
 

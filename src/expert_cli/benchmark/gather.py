@@ -10,7 +10,7 @@ from expert_cli.benchmark.evidence import Evidence, GpuFacts, Settings
 from expert_cli.benchmark.gauges import gpu_of, main_gpu, mean
 from expert_cli.benchmark.sampling import Sample
 from expert_cli.gpu import GpuSample
-from expert_cli.rundir import mean_shares, number, numbers, padding_share, part
+from expert_cli.rundir import mean_shares, number, numbers, padding_share, part, timed
 
 Line = Mapping[str, Any]
 ENOUGH_LINES = 20
@@ -57,14 +57,15 @@ def gather(
     """Return the evidence of a watched stretch: samples, the metric lines before and during it, and run.json."""
     logged = bool(numbers(new, "loss"))
     judged = new if logged else earlier[-ENOUGH_LINES:]
-    preceding = earlier if logged else earlier[:-ENOUGH_LINES]
+    preceding = timed(earlier if logged else earlier[:-ENOUGH_LINES])
     known = [*earlier, *new]
+    samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
     spilled = numbers(judged, "spilled_mb")
     rates = ("cpu_percent", "machine_cpu_percent", "swap_in_mb_per_s", "disk_busy", "disk_read_mb_per_s")
     seen = {name: mean([v for s in samples if (v := getattr(s, name)) is not None]) for name in rates}
     return Evidence(
         shares=mean_shares(judged, preceding[-1] if preceding else None),
-        run_shares=mean_shares(this_process(known)),
+        run_shares=mean_shares(this_process(timed(known))),
         tokens_per_s=tuple(numbers(judged, "tokens_per_s")),
         padding_share=padding_share(known),
         mfu=mean(numbers(judged, "mfu")),

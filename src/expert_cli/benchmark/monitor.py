@@ -18,23 +18,22 @@ from expert_cli.errors import EnvironmentProblem
 from expert_cli.gpu import GpuSample
 from expert_cli.paths import RunPaths
 from expert_cli.rundir import MetricsTail, numbers, read_json, require_run
-from expert_cli.runlock import running
+from expert_cli.runlock import is_held, running
 
 AskGpus = Callable[[], Sequence[GpuSample]]
 
 
 @dataclass(frozen=True)
 class Target:
-    """The run to watch. pid None: no process of this machine is known to write it. others: further runs under way."""
+    """The run to watch, or to read only where it is over, finished or not.
+
+    pid None: no process of this machine is known to write it. others: further runs under way.
+    """
 
     paths: RunPaths
     pid: int | None
     others: tuple[Path, ...] = ()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the run has finished."""
-        return self.pid is None and self.paths.complete.exists()
+    is_over: bool = False
 
 
 @dataclass
@@ -87,7 +86,7 @@ class Watched:
     def notes(self) -> list[str]:
         """Return what a reader must know about the numbers."""
         told = []
-        if self.target.is_over and not self.samples:
+        if self.target.is_over:
             told.append("the run is over: judged by what it logged")
         elif self.ended:
             told.append(f"the run ended after {self.seconds:.0f} s of watching")
@@ -109,7 +108,8 @@ def find_run(folder: Path | None) -> Target:
     runs = running()
     if folder is not None:
         paths = require_run(folder)
-        return Target(paths, next((run.pid for run in runs if run.output.resolve() == paths.output), None))
+        pid = next((run.pid for run in runs if run.output.resolve() == paths.output), None)
+        return Target(paths, pid, is_over=pid is None and (paths.complete.exists() or not is_held(paths.output)))
     if not runs:
         hint = "start one with expert-cli train, or name the folder of a run with --run DIR"
         raise EnvironmentProblem("no training runs on this machine", hint)
@@ -126,7 +126,8 @@ def watch(
 ) -> Watched:
     """Sample beside a run for `duration` seconds, one look every `interval`; call `show` after each.
 
-    Ends early with the run, and at Ctrl-C with what it has. A run that is over is only read.
+    A look that was missed is left out, and the next, unless it is the last, is at least half an interval away: rates over a
+    few ms mean nothing. Ends early with the run, and at Ctrl-C with what it has. A run that is over is only read.
     """
     tail = MetricsTail(target.paths.metrics)
     seen = Watched(target, earlier=tail.read())
@@ -139,8 +140,9 @@ def watch(
         started, cpu = time.monotonic(), time.process_time()
         try:
             while not seen.ended and seen.seconds < duration:
-                due = min(started + interval * (len(seen.samples) + 1), started + duration)
-                time.sleep(max(0.0, due - time.monotonic()))
+                passed = time.monotonic() - started
+                due = min(interval * (round(passed / interval) + 1), duration)
+                time.sleep(max(0.0, due - passed))
                 seen.samples.append(sampler.take())
                 seen.ended = seen.samples[-1].alive is False or target.paths.complete.exists()
                 seen.lines += tail.read()

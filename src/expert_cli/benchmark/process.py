@@ -26,6 +26,7 @@ from expert_cli.errors import (
 from expert_cli.files import write_json
 from expert_cli.paths import RunPaths
 from expert_cli.rundir import MetricsTail, numbers
+from expert_cli.training.signals import CTRL_C, TERMINATED
 
 LOOK_EVERY_S = 1.0
 QUIET_SETTINGS = (
@@ -34,6 +35,10 @@ QUIET_SETTINGS = (
 )
 """Every step is logged, and nothing but steps is timed."""
 _ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, LockedOrDamaged)}
+
+
+class Terminated(KeyboardInterrupt):
+    """A request to end by SIGTERM: taken as Ctrl-C, but for the exit code."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def _environment() -> dict[str, str]:
 def _watch(
     child: subprocess.Popen[Any], paths: RunPaths, warmup: int, show: Callable[[int, float], None]
 ) -> list[Sample]:
-    """Wait for the process; return the samples taken after its warm-up."""
+    """Wait for the process; return the samples taken after its warm-up, and after its first step: before, it loads."""
     sampler, tail = Sampler(child.pid), MetricsTail(paths.metrics)
     samples: list[Sample] = []
     step = 0
@@ -128,7 +133,7 @@ def _watch(
             child.wait(timeout=LOOK_EVERY_S)
         except subprocess.TimeoutExpired:
             sample, lines = sampler.take(), tail.read()
-            if step >= warmup and not paths.report_json.exists():
+            if step >= max(1, warmup) and not paths.report_json.exists():
                 samples.append(sample)
             for done, speed in zip(numbers(lines, "step"), numbers(lines, "tokens_per_s"), strict=False):
                 step = int(done)
@@ -139,8 +144,8 @@ def _watch(
 
 def _error(side: Side, code: int, out: Path, err: Path) -> BaseException:
     """Return the error that ended a process, as one of ours."""
-    if code in (130, 143):
-        return KeyboardInterrupt()
+    if code in (CTRL_C, TERMINATED):
+        return Terminated() if code == TERMINATED else KeyboardInterrupt()
     try:
         told = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])["error"]
         message, hint = str(told["message"]), str(told["hint"])

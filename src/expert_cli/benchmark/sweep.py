@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from expert_cli.benchmark.experiment import Go, Run, decided, figures_json, machine_facts, notes_on, session
+from expert_cli.benchmark.experiment import Go, Run, decided, exit_code_of, figures_json, notes_on, session
 from expert_cli.benchmark.measured import Measured
+from expert_cli.benchmark.place import machine_facts
 from expert_cli.benchmark.process import Length, Side, run_once
 from expert_cli.config import Overrides
 from expert_cli.console import Reporter
@@ -19,6 +21,8 @@ from expert_cli.machine import Machine
 
 Status = Literal["ran", "does not fit", "failed", "not run"]
 BATCH, ACCUMULATION = "batch_size", "gradient_accumulation_steps"
+_LACKS_MEMORY = re.compile(r"\b(?:out of|fit|want of)\b.*\bmemory\b")
+"""What errors for want of memory say: the training's, the loading's, and that of a process the system killed."""
 STRICT = "training.config.on_oom=error"
 """A setting that would have to be changed to fit does not fit."""
 
@@ -61,19 +65,27 @@ class Trial:
 
 @dataclass(frozen=True)
 class Swept:
-    """All combinations, the fastest first, those that did not run last."""
+    """All combinations, the fastest first, those that did not run last. interrupted: as that of an Outcome."""
 
     manifest: Path
     machine: Machine
     length: Length
     effective_batch: int
     trials: tuple[Trial, ...]
-    interrupted: bool
+    interrupted: int
 
     @property
     def fastest(self) -> Trial | None:
         """The fastest that fits, None if none ran."""
         return self.trials[0] if self.trials and self.trials[0].runs else None
+
+    @property
+    def exit_code(self) -> int:
+        """What it ends with: where nothing ran, by whether the settings did not allow it or every run failed."""
+        if self.interrupted or self.fastest:
+            return self.interrupted
+        tried = any(trial.status != "not run" for trial in self.trials)
+        return TrainingFailed.exit_code if tried else InputError.exit_code
 
     def as_json(self) -> dict[str, Any]:
         """Return the document."""
@@ -94,7 +106,7 @@ class Swept:
             }
             if best
             else None,
-            "interrupted": self.interrupted,
+            "interrupted": bool(self.interrupted),
             "notes": [*notes_on(runs), *self._notes()],
         }
 
@@ -166,8 +178,8 @@ def sweep(
 ) -> Swept:
     """Run every combination `repeats` times, in turn; one that does not fit is not tried again.
 
-    Ctrl-C ends the run under way and returns those before it. Raises InputError, ManifestError before anything runs, and
-    errors of a run that have nothing to do with its settings.
+    Ctrl-C and SIGTERM end the run under way and return those before it. Raises InputError, ManifestError before anything
+    runs, and errors of a run that have nothing to do with its settings.
     """
     written = decided(manifest, overrides, machine)
     optim = written.optim
@@ -177,7 +189,7 @@ def sweep(
     for trial in runnable:
         settings = (*overrides.settings, *trial.flags)
         decided(manifest, replace(overrides, settings=settings), machine)
-    interrupted = False
+    interrupted = 0
     with session(overrides, length, repeats * len(runnable), report, run) as go:
         try:
             for repeat in range(repeats):
@@ -185,10 +197,10 @@ def sweep(
                     if trial.status in ("not run", "ran"):
                         _try(trial, go, sides[id(trial)], written.seed + repeat)
                         report.say(f"{trial.name}: {f'{trial.speed:,.0f} tokens/s' if trial.runs else trial.status}")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not any(trial.runs for trial in trials):
                 raise
-            interrupted = True
+            interrupted = exit_code_of(error)
     for trial in runnable:
         trial.reason = trial.reason or ("interrupted before it ran" if trial.status == "not run" else "")
     ranked = sorted(trials, key=lambda trial: -trial.speed)
@@ -202,16 +214,16 @@ def _try(trial: Trial, go: Go, side: Side, seed: int) -> None:
         trial.runs.append(go(side, seed))
         trial.status = "ran"
     except (TrainingFailed, EnvironmentProblem) as error:
-        trial.status = "does not fit" if is_memory(error) else "failed"
+        trial.status = "does not fit" if is_memory(error, side.name) else "failed"
         trial.reason = error.message
         trial.runs.clear()
         if isinstance(error, EnvironmentProblem) and trial.status == "failed":
             raise
 
 
-def is_memory(error: ExpertError) -> bool:
-    """Whether memory was what a run lacked."""
-    return "memory" in error.message
+def is_memory(error: ExpertError, name: str) -> bool:
+    """Whether memory was what a run lacked. name: the side's, which stands before the message and may speak of memory."""
+    return _LACKS_MEMORY.search(error.message.removeprefix(f"{name}: ")) is not None
 
 
 def _value(word: str) -> Any:

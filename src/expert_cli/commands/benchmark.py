@@ -117,10 +117,10 @@ def _measure(
         console.warn(facts.first_words)
     if keys:
         swept = sweep(manifest, keys, overrides, length, repeats or 1, facts, console)
-        return swept.as_json(), INTERRUPTED if swept.interrupted else 0
+        return swept.as_json(), swept.exit_code
     outcome = experiment(make_job(manifest, against, overrides, length, repeats or 3, facts, gate), facts, console)
     code = GateMissed.exit_code if outcome.missed() else 0
-    return outcome.as_json(), INTERRUPTED if outcome.interrupted else code
+    return outcome.as_json(), outcome.interrupted or code
 
 
 def _show(console: Console, document: dict[str, Any], output: Path | None, code: int = 0) -> None:

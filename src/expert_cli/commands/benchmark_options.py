@@ -72,7 +72,7 @@ Compare = Annotated[
     typer.Option(metavar="A.json B.json", help="Two results saved with --output.", rich_help_panel=_COMPARE),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Even of different machines or base models.", rich_help_panel=_COMPARE)
+    bool, typer.Option("--force", help="Even of different machines, base models or rows.", rich_help_panel=_COMPARE)
 ]
 
 

@@ -60,9 +60,13 @@ def _needs(found: dict[str, Any], device: str) -> list[list[str]]:
     ]
     if price is None:
         return [*rows, ["cost", "not known", "", "no price for this machine: --price 2.50/h"]]
-    a_price = f"{price['per_hour']:.2f} {price['currency']}".strip()
-    cost = f"{found['cost']:.2f} {price['currency']}".strip()
+    a_price, cost = (_money(amount, price["currency"]) for amount in (price["per_hour"], found["cost"]))
     return [*rows, ["cost", cost, error, f"{a_price} an hour ({price['source']}) x time"]]
+
+
+def _money(amount: float, currency: str) -> str:
+    """Return an amount with the sign before it, or the code behind it."""
+    return f"{amount:.2f} {currency}".strip() if currency.isalpha() else f"{currency}{amount:.2f}"
 
 
 def _named(name: str, device: str) -> str:

@@ -10,12 +10,13 @@ from pathlib import Path
 from expert_cli.errors import InputError
 
 TABLE = Path(__file__).with_name("gpu_prices.json")
-_WRITTEN = re.compile(r"\s*[$€£]?\s*(\d+(?:\.\d+)?)\s*(?:/\s*h(?:our)?)?\s*", re.IGNORECASE)
+_CURRENCY = r"([$€£]|[A-Z]{3})?"
+_WRITTEN = re.compile(rf"\s*{_CURRENCY}\s*(\d+(?:\.\d+)?)\s*{_CURRENCY}\s*(?i:/\s*h(?:our)?)?\s*")
 
 
 @dataclass(frozen=True)
 class Price:
-    """A price an hour; `currency` "" where the user gave none; `source` in words, with its date."""
+    """A price an hour; `currency` as the user wrote it, a sign or a code, "" for none; `source` in words, with its date."""
 
     per_hour: float
     currency: str
@@ -27,11 +28,11 @@ class Price:
 
 
 def parse_price(text: str) -> Price:
-    """Return the price that --price names: "2.50/h", "2.50", "$2.50/h". Raises InputError."""
+    """Return the price that --price names: "2.50/h", "2.50", "$2.50/h", "2.50 EUR/h". Raises InputError."""
     match = _WRITTEN.fullmatch(text)
     if match is None:
         raise InputError(f"--price {text}: is not a price an hour", "write it like --price 2.50/h")
-    return Price(float(match[1]), "", "--price")
+    return Price(float(match[2]), match[1] or match[3] or "", "--price")
 
 
 def rented(gpu: str) -> Price | None:

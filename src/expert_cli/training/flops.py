@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 PEAK_TFLOPS: Mapping[str, float] = {
     "H200": 989.0,
     "H100": 989.0,
+    "H100 PCIe": 756.0,
     "A100": 312.0,
     "L40S": 362.0,
     "L4": 121.0,
@@ -21,19 +23,21 @@ PEAK_TFLOPS: Mapping[str, float] = {
     "RTX 4080": 97.5,
     "RTX 4070": 58.3,
     "RTX 3090": 71.0,
-    "RTX 6000 Ada": 182.1,
     "A10G": 70.0,
     "A6000": 154.8,
     "T4": 65.0,
 }
 """Dense bf16 (T4: fp16) with fp32 sums, from NVIDIA's datasheets, in TFLOP/s. A longer name is looked for first."""
+_ANOTHER_CARD = re.compile(r"\b(?:Ti|SUPER|D|Laptop|Max-Q|NVL|MIG)\b", re.IGNORECASE)
+"""Words that make of a name another card, or a part of one."""
 
 
 def peak_flops(gpu: str) -> tuple[float, str] | None:
     """Return a GPU's peak in FLOP/s and the words that name it, or None for a card that is not in the table."""
-    name = max((known for known in PEAK_TFLOPS if known in gpu), key=len, default=None)
-    if name is None:
+    found = [known for known in PEAK_TFLOPS if re.search(rf"\b{known}\b", gpu)]
+    if not found or _ANOTHER_CARD.search(gpu):
         return None
+    name = max(found, key=len)
     return PEAK_TFLOPS[name] * 1e12, f"{name}, {PEAK_TFLOPS[name]:g} TFLOP/s dense bf16 by its datasheet"
 
 

@@ -281,6 +281,21 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("folders", "labels"),
+    [
+        (["a/small", "b/small"], ["expert-tiny (a/small)", "expert-tiny (b/small)"]),
+        (["a/w/small", "b/w/small", "c"], ["expert-tiny (a/w/small)", "expert-tiny (b/w/small)", "expert-tiny (c)"]),
+        (["a", "a"], None),
+    ],
+    ids=["parents", "grandparents", "the same run twice"],
+)
+def test_labels_tell_runs_apart(tmp_path: Path, folders: list[str], labels: list[str] | None) -> None:
+    shown = page(tmp_path / "r.html", *(run_folder(tmp_path / folder) for folder in folders))
+    (loss,) = [chart for chart in shown.charts if chart["title"] == "Loss"]
+    assert labels in (None, [series["label"] for series in loss["series"]])
+
+
 @pytest.mark.parametrize("runs", [0, MAX_RUNS + 1])
 def test_too_few_and_too_many(tmp_path: Path, runs: int) -> None:
     with pytest.raises(InputError, match=f"{runs} runs: a report shows 1 to 6"):

@@ -57,7 +57,6 @@ def idling(utilization: float, **facts: Any) -> GpuFacts:
 HOT = {"thermal (driver)": 0.8}
 CASES: dict[str, tuple[Evidence, str, float | None]] = {
     # evidence, verdict, bound of the first advice (0: no advice; None: advice without a bound)
-    "nothing runs": (Evidence(found=False), "no run", 0),
     "nothing known": (Evidence(), "not enough data", 0),
     "no step yet, GPU idles": (on_gpu(idling(0), shares={}), "not enough data", 0),
     "no step times, GPU busy": (on_gpu(shares={}, tokens_per_s=(1.0,)), "compute-bound", 0),
@@ -136,6 +135,21 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
         "healthy",
         0,
     ),
+    "a CPU run beside a hot GPU": (
+        on_cpu(gpu=idling(100, clock_mhz=1500, top_clock_mhz=2000, throttles=HOT)),
+        "healthy",
+        0,
+    ),
+    "a CPU run beside a GPU hot from the start": (
+        on_cpu(gpu=idling(100, clock_mhz=1500, top_clock_mhz=1500, throttles=HOT)),
+        "healthy",
+        0,
+    ),
+    "a CPU run without step times beside a hot GPU": (
+        on_cpu(shares={}, gpu=idling(100, throttles=HOT)),
+        "compute-bound",
+        0,
+    ),
     "GPU idles, nothing waits": (on_gpu(idling(40)), "launch-bound", 2.5),
     "GPU idles just notably": (on_gpu(idling(90)), "launch-bound", 1 / 0.9),
     "GPU idles just not notably": (on_gpu(idling(90.1)), "healthy", 0),
@@ -212,6 +226,17 @@ CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
         on_gpu(idling(40, memory_mb=100_000), replace(CUDA, torch_compile=False)),
         [{f"{C}torch_compile": "true"}],
     ),
+    "the first two of three": (
+        on_gpu(idling(99, power_w=200), replace(CUDA, attention="eager", torch_compile=False)),
+        [
+            {f"{C}use_sdpa": "true"},
+            {f"{C}batch_size": "16", f"{C}gradient_accumulation_steps": "2"},
+        ],
+    ),
+    "a GPU that it does not use leaves no room": (
+        on_cpu(replace(CPU, attention="eager"), gpu=BUSY, process_cpu_percent=120),
+        [{f"{C}use_sdpa": "true"}],
+    ),
     "nothing to invent for unknown settings": (on_gpu(idling(40), Settings()), []),
 }
 
@@ -243,6 +268,11 @@ def test_words_and_value_agree_on_few_cores() -> None:
 )
 def test_trend(rates: tuple[float, ...], change: float | None) -> None:
     assert trend(rates) == change
+
+
+def test_another_programs_gpu_is_no_evidence() -> None:
+    told = diagnose(on_cpu(gpu=BUSY)).evidence
+    assert not [text for text in told if "GPU" in text]
 
 
 def test_a_falling_speed_and_busy_neighbours_are_told() -> None:

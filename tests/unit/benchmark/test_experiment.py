@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,14 @@ from measurements import GPU_MACHINE, MACHINE, measured, runner, speeds, valid
 from expert_cli.benchmark import process
 from expert_cli.benchmark.compare import compare
 from expert_cli.benchmark.experiment import Job, Outcome, experiment, make_job, order
-from expert_cli.benchmark.process import Length, Side
+from expert_cli.benchmark.place import data_facts, machine_facts
+from expert_cli.benchmark.process import Length, Side, Terminated
 from expert_cli.benchmark.results import text_of
 from expert_cli.benchmark.stats import Curve
 from expert_cli.config import Overrides
 from expert_cli.console import Silent
-from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, Interrupted, TrainingFailed
+from expert_cli.paths import RunPaths
 
 A, B = Side("a.json", Path("a.json")), Side("b", Path("a.json"), stock=True)
 
@@ -98,16 +103,32 @@ def test_interrupted_before_a_pair_was_done() -> None:
         experiment(job(2), MACHINE, Silent(), runner(at_once, []))
 
 
-def test_a_request_to_end_is_taken_as_ctrl_c() -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_request_to_end_is_taken_as_ctrl_c_but_for_the_exit_code(number: signal.Signals, code: int) -> None:
+    # a shell starts background processes with Ctrl-C ignored
+    ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGTERM)
 
     def answer(side: Side, seed: int) -> Any:
         if side is B:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
         return measured(seed, 10.0)
 
-    assert experiment(job(2), MACHINE, Silent(), runner(answer, [])).interrupted
+    try:
+        assert experiment(job(2), MACHINE, Silent(), runner(answer, [])).interrupted == code
+    finally:
+        signal.signal(signal.SIGINT, ctrl_c)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_request_to_end_before_the_first_run_is_done() -> None:
+    def answer(side: Side, seed: int) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return measured(seed, 10.0)
+
+    with pytest.raises(Interrupted, match="ended by SIGTERM") as raised:
+        experiment(job(2), MACHINE, Silent(), runner(answer, []))
+    assert raised.value.exit_code == 143
 
 
 def test_what_a_reader_must_know() -> None:
@@ -135,6 +156,12 @@ def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
         make_job(manifest, str(other), Overrides(), Length(3, 1), 2, MACHINE)
 
 
+def test_what_comes_before_the_first_step_is_not_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LOOK_EVERY_S", 0.05)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"])
+    assert process._watch(child, RunPaths(tmp_path), 0, lambda step, speed: None) == []
+
+
 @pytest.mark.parametrize(
     ("code", "out", "err", "kind", "message"),
     [
@@ -147,6 +174,7 @@ def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
         pytest.param(-9, "", "", TrainingFailed, "b: killed by the system, most likely for want of memory", id="killed"),
         pytest.param(-11, "{}", "", ExpertError, r"b: ended with signal 11 \(SIGSEGV\)", id="crashed"),
         pytest.param(130, "", "", KeyboardInterrupt, "^$", id="interrupted"),
+        pytest.param(143, "", "", Terminated, "^$", id="terminated"),
     ],
 )  # fmt: skip
 def test_a_failing_side_is_named(
@@ -158,6 +186,13 @@ def test_a_failing_side_is_named(
     with pytest.raises(kind, match=message) as raised:
         raise process._error(B, code, *logs)
     assert type(raised.value) is kind
+
+
+OTHER_ROWS = {
+    "model": {"quantization": "int4"},
+    "root": "/project",
+    "data": {"train": [{"kind": "file", "path": "/project/rows.jsonl", "split": "train", "config": "", "weight": 1.0}]},
+}
 
 
 def saved(folder: Path, name: str, speed: float, **changes: Any) -> Path:
@@ -185,6 +220,7 @@ def test_saved_results_are_compared(tmp_path: Path) -> None:
     [
         pytest.param({"machine": GPU_MACHINE}, r"differ in machine.gpus: \[\] and \['H200'\]", id="machine"),
         pytest.param({"facts": {"model": {"name": "m", "kind": "hub", "sha256": "2"}}}, "model.sha256: 1 and 2", id="model"),
+        pytest.param({"config": OTHER_ROWS}, r"data.train: \[\] and \['rows.jsonl::train'\]", id="rows"),
         pytest.param({"config": {"model": {"quantization": "none"}}}, "model.quantization: int4 and none", id="weights"),
     ],
 )  # fmt: skip
@@ -194,6 +230,36 @@ def test_what_cannot_be_compared(tmp_path: Path, changes: dict[str, Any], messag
         compare(a, b)
     assert raised.value.exit_code == 2
     assert valid(compare(a, b, force=True))["notes"][0].startswith("compared by force: ")
+
+
+def test_another_cpu_is_another_machine(tmp_path: Path) -> None:
+    a, b = saved(tmp_path, "a.json", 20.0), saved(tmp_path, "b.json", 10.0)
+    document = json.loads(b.read_text(encoding="utf-8"))
+    document["machine"]["cpu"] += " of another make"
+    b.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(InputError, match=r"differ in machine\.cpu: .* of another make"):
+        compare(a, b)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ({"kind": "file", "path": "/p/experts/a/rows.jsonl", "split": "train"}, "experts/a/rows.jsonl::train"),
+        ({"kind": "file", "path": "/elsewhere/rows.jsonl", "weight": 0.4}, "/elsewhere/rows.jsonl x 0.4"),
+        ({"kind": "hub", "path": "who/what", "split": "train[:9]", "config": "en"}, "who/what::train[:9]::en"),
+    ],
+    ids=["in the project", "elsewhere", "hub"],
+)
+@pytest.mark.skipif(os.name != "posix", reason="the paths are")
+def test_rows_are_named_alike_wherever_the_project_lies(source: dict[str, Any], name: str) -> None:
+    assert data_facts({"root": "/p", "data": {"train": [source]}}) == {"train": [name]}
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="another system")
+def test_the_cpu_is_named() -> None:
+    told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    name = machine_facts(MACHINE)["cpu"]
+    assert (name and f": {name}\n" in told) or "model name" not in told
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"kind": "monitor"}', '{"kind": "experiment", "a": null}'])

@@ -10,12 +10,12 @@ import manifests
 import pytest
 from measurements import MACHINE, measured, runner, valid
 
-from expert_cli.benchmark.process import Length, Side
+from expert_cli.benchmark.process import Length, Side, Terminated
 from expert_cli.benchmark.results import text_of
 from expert_cli.benchmark.sweep import combinations, parse, sweep
 from expert_cli.config import Overrides
 from expert_cli.console import Silent
-from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, TrainingFailed
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, ManifestError, TrainingFailed
 
 
 @pytest.fixture
@@ -106,6 +106,7 @@ def test_the_fastest_that_fits(manifest: Path) -> None:
     assert "--set training.config.batch_size=4 --set training.config.gradient_accumulation_steps=2" in text
     assert "not run: batch_size 3 does not divide the effective batch 8" in text
     assert document["notes"] == []
+    assert found.exit_code == 0
 
 
 def test_what_is_too_close_to_call(manifest: Path) -> None:
@@ -130,6 +131,47 @@ def test_a_missing_model_ends_the_sweep(manifest: Path) -> None:
         sweep(manifest, ["rank=4,8"], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(answer, []))
 
 
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        pytest.param(TrainingFailed("the loss of step 1 is nan"), "failed", id="not finite"),
+        pytest.param(TrainingFailed("out of GPU memory at step 3"), "does not fit", id="in training"),
+        pytest.param(TrainingFailed("a full step of 8 packs does not fit the GPU's memory"), "does not fit", id="at the start"),
+        pytest.param(EnvironmentProblem("m does not fit into the GPU's memory"), "does not fit", id="in loading"),
+        pytest.param(
+            TrainingFailed("killed by the system, most likely for want of memory"), "does not fit", id="killed"
+        ),
+        pytest.param(EnvironmentProblem("Base model memory-7b is not on this machine"), "", id="a missing model"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_speaks_of_memory_is_no_want_of_it(manifest: Path, error: ExpertError, status: str) -> None:
+    def answer(side: Side, seed: int) -> Any:
+        raise type(error)(f"{side.name}: {error.message}")
+
+    def found() -> Any:
+        keys = ["dataloader_pin_memory=true,false"]
+        return sweep(manifest, keys, Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(answer, []))
+
+    if status:
+        swept = found()
+        assert [trial.status for trial in swept.trials] == [status, status]
+        assert swept.exit_code == 4
+    else:
+        with pytest.raises(EnvironmentProblem, match="memory-7b"):
+            found()
+
+
+def test_ended_by_sigterm(manifest: Path) -> None:
+    def answer(side: Side, seed: int) -> Any:
+        if side.name == "rank=8":
+            raise Terminated
+        return measured(seed, 10.0)
+
+    found = sweep(manifest, ["rank=4,8"], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(answer, []))
+    assert valid(found.as_json())["interrupted"]
+    assert found.exit_code == 143
+
+
 def test_interrupted_with_what_there_is(manifest: Path) -> None:
     def answer(side: Side, seed: int) -> Any:
         if side.name == "rank=8":
@@ -143,6 +185,7 @@ def test_interrupted_with_what_there_is(manifest: Path) -> None:
         ("not run", "interrupted before it ran"),
     ]
     assert text_of(document).endswith("interrupted: not every combination was run")
+    assert found.exit_code == 130
 
 
 @pytest.mark.parametrize("key", ["rank=0,8", "batch_sise=2"])
@@ -167,6 +210,7 @@ def test_nothing_ran(manifest: Path) -> None:
         runner(lambda _, n: measured(n, 1), []),
     )
     document = valid(found.as_json())
+    assert found.exit_code == 2
     assert document["fastest"] is None
     assert text_of(document).endswith("nothing ran")
     assert json.loads(json.dumps(document)) == document

@@ -182,9 +182,21 @@ def test_flops_of_a_token_by_hand() -> None:
     assert again.per_token - cost.per_token == pytest.approx(2 * linear + 2 * adapter + 2 * attention)
 
 
-def test_peaks_are_looked_up_by_the_longest_name() -> None:
-    found = peak_flops("NVIDIA RTX 6000 Ada Generation")
-    assert found is not None
-    assert found[0] == 182.1e12
-    assert peak_flops("NVIDIA L40S") != peak_flops("NVIDIA L4")
-    assert peak_flops("Some other card") is None
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989.0),
+        ("NVIDIA H100 PCIe", 756.0),
+        ("NVIDIA A100-SXM4-80GB", 312.0),
+        ("NVIDIA L40S", 362.0),
+        ("NVIDIA L4", 121.0),
+        ("Tesla T4", 65.0),
+        ("NVIDIA GeForce RTX 4090", 165.2),
+        *((name, None) for name in ("NVIDIA RTX A1000", "NVIDIA L40", "NVIDIA T400 4GB", "NVIDIA GH200 480GB")),
+        *((name, None) for name in ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4080 SUPER")),
+        *((name, None) for name in ("NVIDIA H100 NVL", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "Some other card")),
+    ],
+)
+def test_peaks_are_looked_up_by_whole_words(name: str, tflops: float | None) -> None:
+    found = peak_flops(name)
+    assert (found and found[0]) == (tflops and tflops * 1e12)

@@ -1,0 +1,46 @@
+"""What was watched, as evidence and as bars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from expert_cli.benchmark.gather import gather
+from expert_cli.benchmark.gauges import sparkline
+
+
+@pytest.mark.parametrize(
+    ("seen", "evaluating"),
+    [
+        pytest.param(100, 100 / 300, id="while it is watched"),
+        pytest.param(300, 50 / 230, id="before it is watched: the last 20 lines"),
+    ],
+)
+def test_evaluations_count_in_full(seen: int, evaluating: float) -> None:
+    """Steps of 1 s, a line every 10, and 50 s of evaluation every 100 steps, which the line after it covers."""
+    lines: list[dict[str, Any]] = []
+    for step in range(10, 301, 10):
+        seconds = step + 50 * ((step - 1) // 100)
+        share = 50 / 60 if step in (110, 210) else 0.0
+        shares = {"eval": share, "forward": 1 - share}
+        lines.append({"step": step, "loss": 1.0, "seconds": seconds, "step_time_shares": shares})
+        if step % 100 == 0:
+            lines.append({"step": step, "eval_loss": 1.0, "seconds": seconds + 50})
+    earlier = [line for line in lines if line["step"] <= seen]
+    found = gather([], earlier, lines[len(earlier) :], {})
+    assert found.shares["eval"] == pytest.approx(evaluating)
+    assert found.run_shares["eval"] == pytest.approx(100 / 400)
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [
+        pytest.param([], "", id="nothing"),
+        pytest.param([0.0, 0.0], "▁▁", id="zeros"),
+        pytest.param([0.0, 50.0, 100.0], "▁▅█", id="from zero"),
+        pytest.param([1.0] * 30, "█" * 20, id="the newest"),
+    ],
+)
+def test_sparkline(values: list[float], drawn: str) -> None:
+    assert sparkline(values) == drawn
