@@ -59,7 +59,8 @@ BLOCKS = (
     (
         "Decoding",
         "`training.decoding`",
-        "How answers are generated: `evaluate --sample`, `chat`. Training does not read it.",
+        "How answers are generated. `evaluate`, `chat` and `evaluation.every_steps` end an answer at its stop sequences; the "
+        "rest counts with `--sample`, and in the Modelfile of an export.",
     ),
     ("EvaluationBlock", "`evaluation`", "Answers that are run during training; other keys are information."),
     (

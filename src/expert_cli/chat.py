@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from expert_cli.console import Reporter
 from expert_cli.data.rows import Message
-from expert_cli.evaluation.generate import Settings, sampled
+from expert_cli.evaluation.generate import Settings, settings_for
 from expert_cli.expert import Expert, open_expert
 from expert_cli.model.generate import Sampling, stream
 from expert_cli.plan import Trained
@@ -71,7 +71,5 @@ class Chat:
 
 def open_chat(trained: Trained, report: Reporter, *, max_new_tokens: int, sample: bool) -> Chat:
     """Load an expert to talk to. Raises InputError for `sample` where the manifest has no decoding."""
-    settings = Settings(max_new_tokens, 1)
-    if sample:
-        settings = sampled(trained.plan.loaded.manifest, settings)
+    settings = settings_for(trained.plan.loaded.manifest, max_new_tokens, 1, sample=sample)
     return Chat(open_expert(trained.plan.run, trained.origin, report), settings)

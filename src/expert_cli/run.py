@@ -111,7 +111,7 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     set_seed(run.seed)
     done = fit(
         model,
-        replace(data, run_answers=accuracy_of(model, speaker, cases, report) if cases else None),
+        replace(data, run_answers=accuracy_of(model, speaker, cases, report, plan.loaded.manifest) if cases else None),
         run=run,
         kernels=kernels,
         paths=paths,

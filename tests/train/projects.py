@@ -13,7 +13,7 @@ from expert_cli import machine, run
 from expert_cli.config import Overrides
 from expert_cli.console import Reporter, Silent
 from expert_cli.outcome import RunResult
-from expert_cli.plan import make_plan
+from expert_cli.plan import make_plan, trained
 
 ROWS = [
     {"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(1, 9) for b in range(1, 9)
@@ -69,13 +69,23 @@ def expert_of_seven(
     manifest = project(folder / "one", model, SEVEN, **{"max_steps": 20, **config})
     written = json.loads(manifest.read_text(encoding="utf-8"))
     written["base_models"][0] |= {"quantization": quantization} | ({"prompt_template": template} if template else {})
-    written["training"]["decoding"] = {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["7"]}
+    written["training"]["decoding"] = {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["###"]}
     manifests.write(folder / "one", written)
     rows = [case(n, 7 if n < 6 else 8, category="easy" if n < 4 else "hard") for n in range(8)]
     cases = folder / "one" / "tests" / "cases.jsonl"
     cases.parent.mkdir()
     cases.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return train(manifest).output
+
+
+def with_stops(expert: Path, *stops: str) -> Path:
+    """Write an expert's manifest once more beside it, with these stop sequences; return its path."""
+    manifest = trained(expert, None, None, offline=True).plan.run.manifest
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["training"]["decoding"]["stop_sequences"] = list(stops)
+    path = manifest.with_name("stops.json")
+    path.write_text(json.dumps(written), encoding="utf-8")
+    return path
 
 
 def train(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema_rs
 import pytest
-from projects import expert_of_seven
+from projects import expert_of_seven, with_stops
 from typer.testing import CliRunner
 
 from expert_cli.chat import Chat, open_chat
@@ -25,8 +25,8 @@ def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return expert_of_seven(tmp_path_factory.mktemp("expert"))
 
 
-def talk(expert: Path, tokens: int = 8, *, sample: bool = False) -> Chat:
-    return open_chat(trained(expert, None, None, offline=True), Silent(), max_new_tokens=tokens, sample=sample)
+def talk(expert: Path, tokens: int = 8, *, manifest: Path | None = None, sample: bool = False) -> Chat:
+    return open_chat(trained(expert, manifest, None, offline=True), Silent(), max_new_tokens=tokens, sample=sample)
 
 
 def test_the_base_model_is_asked_the_same_and_does_not_answer_so(expert: Path) -> None:
@@ -48,8 +48,9 @@ def test_pieces_are_whole_characters(expert: Path) -> None:
     assert whole == "".join(talk(expert, 40).base(PROMPT))
 
 
-def test_a_stop_sequence_is_never_shown(expert: Path) -> None:
-    assert "7" not in "".join(talk(expert, sample=True).answer(PROMPT))
+@pytest.mark.parametrize("sample", [True, False], ids=["sampled", "greedy"])
+def test_a_stop_sequence_is_never_shown(expert: Path, sample: bool) -> None:
+    assert "7" not in "".join(talk(expert, manifest=with_stops(expert, "7"), sample=sample).answer(PROMPT))
 
 
 def test_one_prompt(expert: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from projects import expert_of_seven
+from projects import expert_of_seven, with_stops
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.console import Silent
 from expert_cli.errors import ExpertError, GateMissed, InputError
 from expert_cli.evaluation.experts import Evaluated, cases_of, evaluate_adapter, is_whole
-from expert_cli.evaluation.generate import Settings, sampled
+from expert_cli.evaluation.generate import Settings, settings_for
 from expert_cli.expert import Expert, open_expert
 from expert_cli.files import sha256_of
 from expert_cli.plan import Trained, trained
@@ -140,14 +140,26 @@ def test_gates(expert: Path, tmp_path: Path) -> None:
 
 def test_the_manifests_decoding_is_used_with_sample_alone(expert: Path) -> None:
     manifest = trained(expert, None, None, offline=True).plan.loaded.manifest
-    settings = sampled(manifest, SETTINGS)
-    assert (settings.temperature, settings.top_p, settings.stops) == (0.7, 0.9, ("7",))
+    assert settings_for(manifest, 8, 4) == replace(SETTINGS, stops=("###",))
+    settings = settings_for(manifest, 8, 4, sample=True)
+    assert (settings.temperature, settings.top_p, settings.stops) == (0.7, 0.9, ("###",))
     drawn = [one.row.answer for one in found(expert, settings).evaluation.answers]
     assert drawn == [one.row.answer for one in found(expert, settings).evaluation.answers]
-    assert not any("7" in answer for answer in drawn), "a stop sequence ends an answer"
     without = manifest.model_copy(update={"training": manifest.training.model_copy(update={"decoding": None})})
     with pytest.raises(InputError, match="has no temperature"):
-        sampled(without, SETTINGS)
+        settings_for(without, 8, 4, sample=True)
+    assert settings_for(without, 8, 4) == SETTINGS
+
+
+@pytest.mark.parametrize("more", [(), ("--sample",)], ids=["greedy", "sampled"])
+def test_a_stop_sequence_ends_an_answer(expert: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+    manifest = with_stops(expert, "", "7")
+    args = ("--manifest", manifest, "--max-new-tokens", "8", "--output", tmp_path / "e.json", *more)
+    assert cli("evaluate", "--adapter", next((expert / "checkpoints").iterdir()), *args)[0] == 0
+    document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
+    assert document["generation"]["stops"] == ["7"]
+    assert not any("7" in row["answer"] for row in document["answers"])
+    assert "stop sequence" in document["extraction"]
 
 
 def test_prompts_are_those_of_training(expert: Path) -> None:

@@ -121,7 +121,7 @@ def test_gguf_loads_in_transformers_and_answers(expert: Path, tmp_path: Path, ki
     assert modelfile == (
         f"FROM ./{file.name}\n"
         'TEMPLATE """<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n"""\n'
-        'PARAMETER temperature 0.7\nPARAMETER top_p 0.9\nPARAMETER stop """<|im_end|>"""\nPARAMETER stop """7"""\n'
+        'PARAMETER temperature 0.7\nPARAMETER top_p 0.9\nPARAMETER stop """<|im_end|>"""\nPARAMETER stop """###"""\n'
     )
 
 

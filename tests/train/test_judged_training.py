@@ -24,12 +24,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def judged(
-    folder: Path, model: Path, evaluation: dict[str, Any] | None, cases: bool = True, **config: Any
+    folder: Path,
+    model: Path,
+    evaluation: dict[str, Any] | None,
+    cases: bool = True,
+    stops: tuple[str, ...] = (),
+    **config: Any,
 ) -> RunResult:
     manifest = project(folder, model, ROWS, **{"max_steps": 12, "dropout": 0.1, **config})
     written = json.loads(manifest.read_text(encoding="utf-8"))
     if evaluation is not None:
         written["evaluation"] = evaluation
+    written["training"]["decoding"] = {"stop_sequences": stops}
     manifest.write_text(json.dumps(written), encoding="utf-8")
     if cases:
         rows = [
@@ -66,6 +72,10 @@ def test_it_changes_no_bit_of_the_adapter(tmp_path: Path, model: Path) -> None:
     without = judged(tmp_path / "b", model, None)
     assert with_it.document["adapter_sha256"] == without.document["adapter_sha256"]
     assert (list(logged(with_it)), logged(without)) == ([5, 10, 12], {})
+
+
+def test_answers_end_at_the_manifests_stop_sequences(tmp_path: Path, model: Path) -> None:
+    assert logged(judged(tmp_path, model, {"every_steps": 12}, stops=("7",))) == {12: 0.0}
 
 
 def test_validation_loss_and_answers_stand_side_by_side(tmp_path: Path, model: Path) -> None:

@@ -131,12 +131,11 @@ def _evaluated(
     baseline: bool,
 ) -> Evaluated:
     from expert_cli.evaluation.experts import BATCH, cases_of, evaluate_adapter
-    from expert_cli.evaluation.generate import Settings, sampled
+    from expert_cli.evaluation.generate import settings_for
 
     max_new_tokens, batch_size, case_timeout_s = numbers
-    settings = Settings(max_new_tokens, batch_size or BATCH[trained.plan.run.compute.device])
-    if sample:
-        settings = sampled(trained.plan.loaded.manifest, settings)
+    batch_size = batch_size or BATCH[trained.plan.run.compute.device]
+    settings = settings_for(trained.plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
     asked = cases_of(trained.plan, cases, limit)
     console.say("loading the model")
     from expert_cli._compat import quiet_imports

@@ -11,10 +11,11 @@ from expert_cli.card import put_section
 from expert_cli.console import Reporter, Silent
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import Asked, read_cases, spread
-from expert_cli.evaluation.generate import Settings, Written, write_answers
+from expert_cli.evaluation.generate import Settings, Written, settings_for, write_answers
 from expert_cli.evaluation.judge import Evaluation, judge
 from expert_cli.evaluation.paired import Paired, pair
 from expert_cli.files import sha256_of, write_json
+from expert_cli.manifest.schema import Manifest
 from expert_cli.origin import WEIGHTS, Origin
 from expert_cli.paths import RunPaths, shown
 from expert_cli.plan import Plan, Trained
@@ -112,11 +113,13 @@ def sample_cases(plan: Plan) -> list[Asked]:
     return cases_of(plan, None, watch.judge_sample) if watch.judge_every else []
 
 
-def accuracy_of(model: Any, speaker: Speaker, cases: Sequence[Asked], report: Reporter) -> Callable[[], float]:
+def accuracy_of(
+    model: Any, speaker: Speaker, cases: Sequence[Asked], report: Reporter, manifest: Manifest
+) -> Callable[[], float]:
     """Return what lets a model in training answer the cases as it is then, and gives the share that is right."""
 
     def measure() -> float:
-        settings = Settings(DEFAULT_NEW_TOKENS, len(cases))
+        settings = settings_for(manifest, DEFAULT_NEW_TOKENS, len(cases))
         share = judge(
             write_answers(model, speaker, cases, settings, Silent(), "").answers, Silent(), CASE_TIMEOUT_S
         ).share

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 RULE = (
-    "Thinking (<think>...</think>) is left out, the text ends at the first end token, and of fenced blocks the last one "
-    "marked with the language counts, else the last one with no mark; without a fence the whole text is the answer."
+    "What a model writes ends at the first stop sequence of its manifest (training.decoding.stop_sequences); thinking "
+    "(<think>...</think>) is left out, the text ends at the first end token, and of fenced blocks the last one marked "
+    "with the language counts, else the last one with no mark; without a fence the whole text is the answer."
 )
 
 # Other names that people and models write behind a fence.
@@ -34,6 +35,7 @@ _ONE_LINE = re.compile(r"```([^`\n]+)```")
 def extract(text: str, language: str) -> str:
     """Return the answer in `text` by `RULE`; `language` is one of `NAMES`, any other is its own only name.
 
+    `generate.py`, which knows the manifest, has cut the text at its stop sequences.
     The last block, because a model that corrects itself does so below its first try; a marked one before a bare one,
     because bare blocks often show output. A block that is not closed (the length limit came first) goes to the end.
     """

@@ -57,16 +57,23 @@ class Written:
         }
 
 
-def sampled(manifest: Manifest, settings: Settings) -> Settings:
-    """Return the settings with the manifest's `training.decoding`. Raises InputError where it has none to sample by."""
+def settings_for(manifest: Manifest, max_new_tokens: int, batch_size: int, *, sample: bool = False) -> Settings:
+    """Return how an expert answers: up to a stop sequence of its manifest's `training.decoding`; greedily, or as that says.
+
+    Raises InputError for `sample` where the manifest has nothing to sample by.
+    """
     decoding = manifest.training.decoding or Decoding()
+    stops = tuple(stop for stop in decoding.stop_sequences or () if stop)
+    settings = Settings(max_new_tokens, batch_size, stops=stops)
+    if not sample:
+        return settings
     if not decoding.temperature:
         raise InputError(
             "--sample: training.decoding of the manifest has no temperature above 0", "leave --sample out: greedily"
         )
     chosen = {name: getattr(decoding, name) for name in ("temperature", "top_k", "top_p", "min_p")}
     values = {name: value for name, value in chosen.items() if value is not None}
-    return replace(settings, **values, stops=tuple(decoding.stop_sequences or ()))
+    return replace(settings, **values)
 
 
 def write_answers(

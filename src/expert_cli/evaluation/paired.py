@@ -24,10 +24,15 @@ class Paired:
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """The 95 % interval of the drop, from the pairs that differ (McNemar's variance)."""
-        changed = self.lost + self.gained
-        half = Z_95 * math.sqrt(max(0.0, changed - (self.lost - self.gained) ** 2 / self.cases)) / self.cases
-        return max(-1.0, self.drop - half), min(1.0, self.drop + half)
+        """The 95 % interval of the drop, which holds for few pairs too, and where none or all of them differ.
+
+        Source: Bonett and Price, Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on
+        Paired Data, Journal of Educational and Behavioral Statistics 37 (2012).
+        """
+        lost, gained = (self.lost + 1) / (self.cases + 2), (self.gained + 1) / (self.cases + 2)
+        middle = lost - gained
+        half = Z_95 * math.sqrt((lost + gained - middle**2) / (self.cases + 2))
+        return max(-1.0, middle - half), min(1.0, middle + half)
 
     @property
     def reversed(self) -> Paired:

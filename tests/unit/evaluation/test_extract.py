@@ -63,6 +63,7 @@ def test_a_megabyte_of_anything_is_read_in_one_pass(piece: str, tail: str) -> No
     assert time.process_time() - start < 2
 
 
-def test_the_rule_is_one_sentence() -> None:
+def test_the_rule_is_one_sentence_and_names_what_ends_an_answer() -> None:
     assert RULE.count(". ") == 0
+    assert "stop_sequences" in RULE
     assert RULE.endswith(".")

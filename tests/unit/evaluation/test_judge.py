@@ -92,9 +92,20 @@ def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
     assert against(tmp_path, ["1"], ["1", "1"]).alone == (1, 0)
 
 
-def test_the_interval_of_a_drop() -> None:
-    # 0.15 ± 1.96 * sqrt(4 + 1 - 9 / 20) / 20
-    assert Paired(20, 4, 1).ci95 == pytest.approx((-0.05897, 0.35897), abs=1e-3)
+@pytest.mark.parametrize(
+    ("pairs", "interval"),
+    [
+        # 3/22 ± 1.96 * sqrt((7/22 - (3/22)**2) / 22)
+        pytest.param(Paired(20, 4, 1), (-0.0923532, 0.3650805), id="some differ"),
+        # ± 1.96 * sqrt(2) / 152
+        pytest.param(Paired(150, 0, 0), (-0.0182357, 0.0182357), id="none differs"),
+        pytest.param(Paired(144, 0, 144), (-1.0, -0.9595447), id="all are gained"),
+        pytest.param(Paired(144, 144, 0), (0.9595447, 1.0), id="all are lost"),
+        pytest.param(Paired(1, 1, 0), (-0.7335359, 1.0), id="one pair"),
+    ],
+)
+def test_the_interval_of_a_drop(pairs: Paired, interval: tuple[float, float]) -> None:
+    assert pairs.ci95 == pytest.approx(interval, abs=1e-6)
 
 
 def test_a_rise_is_the_drop_of_the_reversed_pairs() -> None:

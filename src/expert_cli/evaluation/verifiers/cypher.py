@@ -20,7 +20,7 @@ _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
 def check(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -> Verdict:
     """Run `answer` on the graph that `script` makes and compare its rows with those of the expected queries.
 
-    Rows are compared in order where the expected query orders them, lists where it orders what it collects. The graph is
+    Rows are compared in order where the expected query orders them, lists unless it collects them unordered. The graph is
     graphqlite's, in a process of its own; with NEO4J_URI set it is the one on that server, asked in a transaction that
     can only read: the script must have been loaded there.
 

@@ -41,14 +41,22 @@ def main() -> None:
 
 
 def give_up_files_and_memory() -> None:
-    """Set what limits the system has: no further file, no byte written to one, no core, no process, bounded memory."""
+    """Set what limits the system has: no further file, no byte written to one, no core, bounded memory.
+
+    Processes are not limited: threads count as such, and duckdb's time limit is one.
+    """
     try:
         import resource
     except ImportError:  # Windows
         return
     lowest_free = os.dup(0)
     os.close(lowest_free)
-    wanted = {"RLIMIT_NOFILE": lowest_free, "RLIMIT_CORE": 0, "RLIMIT_AS": ADDRESS_SPACE_BYTES}
+    wanted = {
+        "RLIMIT_NOFILE": lowest_free,
+        "RLIMIT_FSIZE": 0,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_AS": ADDRESS_SPACE_BYTES,
+    }
     for name, value in wanted.items():
         limit = getattr(resource, name)
         hard = resource.getrlimit(limit)[1]

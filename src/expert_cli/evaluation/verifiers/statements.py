@@ -24,6 +24,8 @@ _TOKENS = {
     dialect: re.compile("|".join((_BLOCK_COMMENT, *quotes, _CODE)), re.DOTALL) for dialect, quotes in _QUOTES.items()
 }
 
+_UNORDERED = frozenset(("COLLECT", "LABELS", "KEYS"))
+
 
 def split(text: str, dialect: Dialect) -> list[str]:
     """Return the statements of `text`, without the semicolons between them; what holds only comments is none."""
@@ -61,10 +63,15 @@ def orders_rows(statement: str, dialect: Dialect) -> bool:
 
 
 def orders_lists(statement: str) -> bool:
-    """Whether a Cypher query orders what it collects: an ORDER BY before the last RETURN."""
+    """Whether the order of a Cypher query's lists is defined: it collects nothing, or orders it before the last RETURN."""
     code = [word for word, _ in words(statement, "cypher")]
     last = len(code) - 1 - code[::-1].index("RETURN") if "RETURN" in code else len(code)
-    return _has_order(code[:last])
+    return not any(_collects(*pair) for pair in pairwise(code)) or _has_order(code[:last])
+
+
+def _collects(word: str, following: str) -> bool:
+    """Whether a list begins here whose order Cypher leaves open; [( begins a pattern that is listed."""
+    return (word in _UNORDERED and following in ("(", "{")) or (word, following) == ("[", "(")
 
 
 def _has_order(code: list[str]) -> bool:

@@ -60,6 +60,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "correct",
             id="another order in a list",
         ),
+        pytest.param(
+            "MATCH (a:Person)-[:KNOWS]->(b) RETURN [b.name, a.name]",
+            "MATCH (a:Person)-[:KNOWS]->(b) RETURN [a.name, b.name]",
+            "wrong",
+            id="another order in a list that is written",
+        ),
+        pytest.param(
+            "MATCH p = (b)<-[:KNOWS]-(a:Person {name: 'Ada; the first'}) RETURN nodes(p)",
+            "MATCH p = (a:Person {name: 'Ada; the first'})-[:KNOWS]->(b) RETURN nodes(p)",
+            "wrong",
+            id="another order of a path's nodes",
+        ),
         pytest.param("MATCH (p:Person) RETURN p.name, p.name", NAMES, "wrong", id="a column twice"),
         pytest.param("RETURN 0.1 + 0.2", "MATCH (f:Film {title: 'One'}) RETURN f.score", "correct", id="noise"),
         pytest.param("RETURN true", "RETURN 1", "wrong", id="true is not 1"),

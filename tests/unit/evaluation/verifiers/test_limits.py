@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.evaluation.verifiers import engine
 from expert_cli.evaluation.verifiers.child import Child
 from expert_cli.evaluation.verifiers.guard import Guard
 from expert_cli.evaluation.verifiers.limits import MEMORY_BYTES, Stopped
@@ -55,6 +58,29 @@ def test_a_long_query_is_stopped_and_the_engine_lives(tmp_path: Path, name: str,
     assert set(psutil.Process().children()) == processes
     engine.close()
     assert len(set(psutil.Process().children())) == len(processes) - 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+@pytest.mark.parametrize(
+    "act", ["open(path + '2', 'w')", "os.write(held, b'x')"], ids=["another file", "a file that is open"]
+)
+def test_an_engine_writes_no_file(tmp_path: Path, act: str) -> None:
+    program = "\n".join(
+        (
+            "import os, sys",
+            "from expert_cli.evaluation.verifiers.engine import give_up_files_and_memory",
+            "path = sys.argv[1]",
+            "held = os.open(path, os.O_CREAT | os.O_WRONLY)",
+            "give_up_files_and_memory()",
+            f"try: {act}",
+            "except OSError: print('refused')",
+        )
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "held")]
+    package = Path(engine.__file__).parents[3]
+    done = subprocess.run(command, cwd=package, capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n"
+    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("held", 0)]
 
 
 def test_the_memory_of_a_query_is_bounded() -> None:

@@ -56,6 +56,14 @@ def test_orders_rows(dialect: Dialect, query: str, ordered: bool) -> None:
     ("query", "ordered"),
     [
         pytest.param("MATCH (n) RETURN collect(n.x) ORDER BY n.y", False, id="rows only"),
+        pytest.param("MATCH (n) RETURN n.y, COLLECT (DISTINCT n.x)", False, id="capitals"),
+        pytest.param("MATCH (n) WITH collect(n.x) AS names RETURN names", False, id="collected before"),
+        pytest.param("MATCH (n) RETURN COLLECT { MATCH (n)-->(m) RETURN m.x }", False, id="subquery"),
+        pytest.param("MATCH (n) RETURN [(n)-->(m) | m.x]", False, id="pattern"),
+        pytest.param("MATCH (n) RETURN labels(n), keys(n)", False, id="labels and keys"),
+        pytest.param("MATCH (n) RETURN [n.x, n.y]", True, id="list literal"),
+        pytest.param("MATCH p = (n)-->(m) RETURN nodes(p), [x IN nodes(p) | x.y]", True, id="a path's nodes"),
+        pytest.param("MATCH (n) RETURN [n.keys, 'collect(x)'] AS labels", True, id="names and texts"),
         pytest.param("MATCH (n) WITH n ORDER BY n.x RETURN collect(n.x)", True, id="what is collected"),
     ],
 )
