@@ -29,12 +29,14 @@ PEAK_TFLOPS: Mapping[str, float] = {
 """Dense bf16 (T4: fp16) with fp32 sums, from NVIDIA's datasheets, in TFLOP/s. A longer name is looked for first."""
 
 
-def peak_flops(gpu: str) -> tuple[float, str] | None:
-    """Return a GPU's peak in FLOP/s and the words that name it, or None for a card that is not in the table."""
+def peak_flops(gpu: str, count: int = 1) -> tuple[float, str] | None:
+    """Return the peak of `count` such GPUs in FLOP/s and the words that name it, or None for a card not in the table."""
     name = max((known for known in PEAK_TFLOPS if known in gpu), key=len, default=None)
     if name is None:
         return None
-    return PEAK_TFLOPS[name] * 1e12, f"{name}, {PEAK_TFLOPS[name]:g} TFLOP/s dense bf16 by its datasheet"
+    several, each = (f"{count} x ", " each") if count > 1 else ("", "")
+    words = f"{several}{name}, {PEAK_TFLOPS[name]:g} TFLOP/s dense bf16{each} by its datasheet"
+    return count * PEAK_TFLOPS[name] * 1e12, words
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,11 @@ def test_flops_of_a_token_by_hand() -> None:
 
 def test_peaks_are_looked_up_by_the_longest_name() -> None:
     found = peak_flops("NVIDIA RTX 6000 Ada Generation")
-    assert found is not None
-    assert found[0] == 182.1e12
+    assert found == (182.1e12, "RTX 6000 Ada, 182.1 TFLOP/s dense bf16 by its datasheet")
     assert peak_flops("NVIDIA L40S") != peak_flops("NVIDIA L4")
     assert peak_flops("Some other card") is None
+
+
+def test_the_peak_of_a_job_is_that_of_all_its_cards() -> None:
+    # tokens are counted over all processes, so the peak is, too
+    assert peak_flops("NVIDIA H200", 4) == (4 * 989e12, "4 x H200, 989 TFLOP/s dense bf16 each by its datasheet")
