@@ -15,7 +15,7 @@ class NvmlError(Exception):
 
 
 class FakeNvml:
-    """As many cards as `cards` says; a question in `refused` is answered with an error, one in `answers` otherwise."""
+    """As many cards as `cards` says, each its own handle; `answers` to questions: values, errors, functions of the handle."""
 
     NVMLError = NvmlError
     NVMLLibraryMismatchError = type("NVMLLibraryMismatchError", (Exception,), {})
@@ -23,6 +23,10 @@ class FakeNvml:
     NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED = 15, 16
     usual: ClassVar[dict[str, Any]] = {
         "nvmlDeviceGetName": "NVIDIA H200",
+        "nvmlDeviceGetUUID": lambda card: f"GPU-{card}a{card}a-beef",
+        "nvmlDeviceGetHandleByUUID": lambda name: int(name[-1]),
+        "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": lambda part: part,
+        "nvmlDeviceGetIndex": lambda card: card,
         "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=2e9, total=150e9),
         "nvmlDeviceGetCudaComputeCapability": (9, 0),
         "nvmlDeviceGetMigMode": [0, 0],
@@ -59,10 +63,11 @@ class FakeNvml:
         return index
 
     def __getattr__(self, question: str) -> Any:
-        def answer(*_: Any) -> Any:
+        def answer(*about: Any) -> Any:
             assert self.open, "asked while NVML was closed"
-            if isinstance(self.answers[question], Exception):
-                raise self.answers[question]
-            return self.answers[question]
+            found = self.answers[question]
+            if isinstance(found, Exception):
+                raise found
+            return found(*about) if callable(found) else found
 
         return answer

@@ -9,8 +9,9 @@ often does so inside `session()`.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -120,6 +121,28 @@ def cards(nvml: Any = None) -> list[Card]:
     return [_card(library, index, handle, problem) for index, handle, problem in _each(library)]
 
 
+def visible(environment: Mapping[str, str] = os.environ, nvml: Any = None) -> list[int]:
+    """Return the indices of the GPUs that CUDA shows to a process with this environment, in CUDA's order.
+
+    CUDA_VISIBLE_DEVICES is read as CUDA reads it: numbers, names (GPU-..., its first characters are enough) and slices
+    (MIG-..., here: their card), up to the first that is none. Numbers are taken as the driver's, which they are for cards
+    of one kind, and for any with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+    library = _library(nvml)
+    with session(library):
+        names = {i: str(_ask(library, library.nvmlDeviceGetUUID, handle) or "") for i, handle, _ in _each(library)}
+        chosen = environment.get("CUDA_VISIBLE_DEVICES")
+        if chosen is None:
+            return list(names)
+        found: list[int] = []
+        for word in chosen.split(","):
+            index = _index_of(library, word.strip(), names)
+            if index is None:
+                break
+            found.append(index)
+        return found
+
+
 def sample(nvml: Any = None) -> list[GpuSample]:
     """Look once at every GPU of the machine."""
     library = _library(nvml)
@@ -196,6 +219,17 @@ def _each(nvml: Any) -> Iterator[tuple[int, Any, str]]:
             else:
                 gone = _gone(nvml, handle)
                 yield index, None if gone else handle, gone
+
+
+def _index_of(nvml: Any, word: str, names: Mapping[int, str]) -> int | None:
+    """Return the index of the card that a word of CUDA_VISIBLE_DEVICES means, or None."""
+    if word.isdecimal():
+        return int(word) if int(word) in names else None
+    if word.startswith("MIG-"):
+        part = _ask(nvml, nvml.nvmlDeviceGetHandleByUUID, word)
+        card = None if part is None else _ask(nvml, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, part)
+        return None if card is None else _ask(nvml, nvml.nvmlDeviceGetIndex, card)
+    return next((index for index, name in names.items() if word and name.startswith(word)), None)
 
 
 def _gone(nvml: Any, handle: Any) -> str:

@@ -93,11 +93,11 @@ def _versions() -> list[tuple[str, str]]:
 
 
 def _gpus() -> tuple[Gpu, ...]:
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
-        return ()
+    """Return the GPUs that training may use, the one it takes first."""
+    cards = gpu.cards()
     return tuple(
         Gpu(card.name, card.memory_bytes, card.capability)
-        for card in gpu.cards()
+        for card in (cards[index] for index in gpu.visible())
         if card.memory_bytes is not None and card.capability is not None
     )
 

@@ -23,7 +23,7 @@ from expert_cli.data.loader import PackedDataset, plan_packs
 from expert_cli.data.sources import first_rows
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.errors import InputError
-from expert_cli.evaluation.experts import accuracy_of, sample_cases
+from expert_cli.evaluation.experts import accuracy_of, sample_cases, try_out
 from expert_cli.expert import Speaker
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
 from expert_cli.locked import identity, require_same
@@ -40,7 +40,7 @@ from expert_cli.outcome import RunResult, Sample, document, finished
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, require_free
 from expert_cli.pretokenise import Inputs, describe, find_inputs, staged_store, store_for
-from expert_cli.runconfig import RunConfig
+from expert_cli.runconfig import EXECUTION_ACCURACY, RunConfig
 from expert_cli.runlock import contents, hold
 from expert_cli.training.fit import Continuity, TrainingData, fit
 from expert_cli.training.result import FitResult
@@ -95,9 +95,10 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     run, paths = plan.run, RunPaths(plan.run.output)
     inputs = find_inputs(run, report)
     continuity = _continuity(run, inputs, job.num_processes, options, report)
+    speaker, cases = Speaker(inputs.tokenizer, inputs.template), sample_cases(plan)
+    try_out(cases, report, decides=run.watch.metric_for_best_model == EXECUTION_ACCURACY)
     if job.is_main_process:
         _make_room(run.output, report, options)
-    speaker, cases = Speaker(inputs.tokenizer, inputs.template), sample_cases(plan)
     with job.main_process_first():
         store = _store(run, inputs, options, report)
     data = _data(store, inputs.tokenizer, run, report)
@@ -111,7 +112,7 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     set_seed(run.seed)
     done = fit(
         model,
-        replace(data, run_answers=accuracy_of(model, speaker, cases, report, plan.loaded.manifest) if cases else None),
+        replace(data, run_answers=accuracy_of(model, speaker, cases, report, plan) if cases else None),
         run=run,
         kernels=kernels,
         paths=paths,
@@ -157,6 +158,7 @@ def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
         output.rename(aside)
         report.say(f"the run that lay there is now {aside}")
     output.mkdir(parents=True, exist_ok=True)
+    RunPaths(output).complete.unlink(missing_ok=True)  # a run that goes on has not ended
 
 
 def _store(run: RunConfig, inputs: Inputs, options: RunOptions, report: Reporter) -> Tokenised:

@@ -13,7 +13,8 @@ import pytest
 import tiny
 from projects import project
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "expert_cli"]
+TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TORCHRUN = [*TOGETHER, "-m", "expert_cli"]
 ALONE = [sys.executable, "-m", "expert_cli"]
 
 
@@ -64,3 +65,31 @@ def test_two_processes_train_what_one_does_and_resume(tmp_path: Path, model: Pat
     resumed = run(TORCHRUN, two, "--output", str(tmp_path / "b"), "--resume", "auto")
     assert resumed["resumed_from"].endswith("checkpoint-2")
     assert resumed["adapter_sha256"] == together["adapter_sha256"]
+
+
+UNEQUAL = """
+import sys
+from pathlib import Path
+from accelerate import Accelerator
+from expert_cli.training.fit import of_first
+
+accelerator = Accelerator(cpu=True)
+rank = accelerator.process_index
+found = of_first(accelerator, lambda: (0.3, 0.9)[rank])
+Path(sys.argv[1], str(rank)).write_text(repr(found))
+accelerator.end_training()
+"""
+
+
+def test_all_processes_judge_by_what_the_first_one_found(tmp_path: Path) -> None:
+    script = tmp_path / "unequal.py"
+    script.write_text(UNEQUAL, encoding="utf-8")
+    done = subprocess.run(
+        [*TOGETHER, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [(tmp_path / rank).read_text() for rank in "01"] == ["0.3", "0.3"]

@@ -9,11 +9,20 @@ from typing import Any
 import pytest
 import tiny
 from projects import project, train
+from transformers import AutoModelForCausalLM
 
+from expert_cli import machine
+from expert_cli.config import Overrides
+from expert_cli.console import Silent
 from expert_cli.errors import InputError, ManifestError
+from expert_cli.evaluation.experts import BATCH, accuracy_of, sample_cases
+from expert_cli.expert import Speaker
 from expert_cli.files import sha256_of
 from expert_cli.outcome import RunResult
 from expert_cli.paths import RunPaths
+from expert_cli.plan import make_plan
+from expert_cli.pretokenise import find_inputs
+from expert_cli.run import RunOptions
 
 ROWS = [{"instruction": f"Which number is {n}?", "input": "", "output": "7"} for n in range(32)]
 
@@ -23,14 +32,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
-def judged(
+def manifest_of(
     folder: Path,
     model: Path,
     evaluation: dict[str, Any] | None,
     cases: bool = True,
     stops: tuple[str, ...] = (),
     **config: Any,
-) -> RunResult:
+) -> Path:
     manifest = project(folder, model, ROWS, **{"max_steps": 12, "dropout": 0.1, **config})
     written = json.loads(manifest.read_text(encoding="utf-8"))
     if evaluation is not None:
@@ -45,7 +54,11 @@ def judged(
         (folder / "tests").mkdir()
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / "tests" / "cases.jsonl").write_text(text, encoding="utf-8")
-    return train(manifest)
+    return manifest
+
+
+def judged(folder: Path, model: Path, evaluation: dict[str, Any] | None, **more: Any) -> RunResult:
+    return train(manifest_of(folder, model, evaluation, **more))
 
 
 def logged(result: RunResult) -> dict[int, float]:
@@ -95,6 +108,27 @@ def test_missing_cases_are_told_before_the_training(tmp_path: Path, model: Path)
     with pytest.raises(InputError, match=r"cases.jsonl: no such file"):
         judged(tmp_path, model, {"every_steps": 2}, cases=False)
     assert not (tmp_path / "weights" / "tiny-llama" / "metrics.jsonl").exists()
+
+
+def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: Path, model: Path) -> None:
+    done = judged(tmp_path, model, {"every_steps": 2, "sample": 8}, max_steps=2)
+    with (tmp_path / "tests" / "cases.jsonl").open("a", encoding="utf-8") as file:
+        (tmp_path / "tests" / "shop.sqlite").write_bytes(b"no")
+        file.write('{"prompt": "?", "verifier": "sql", "database": "shop.sqlite", "expected": "SELECT 1"}\n')
+    with pytest.raises(InputError, match=r"cases\.jsonl:9: .*not an SQLite database"):
+        train(tmp_path / "manifest.json", RunOptions(overwrite=True), settings=("evaluation.sample=9",))
+    assert RunPaths(done.output).complete.is_file()
+
+
+def test_a_sample_is_answered_in_batches(tmp_path: Path, model: Path) -> None:
+    plan = make_plan(manifest_of(tmp_path, model, {"every_steps": 2}), machine.inspect(), Overrides())
+    inputs = find_inputs(plan.run, Silent())
+    base = AutoModelForCausalLM.from_pretrained(model)
+    widths: list[int] = []
+    base.register_forward_pre_hook(lambda _, __, given: widths.append(len(given["input_ids"])), with_kwargs=True)
+    cases = 3 * sample_cases(plan)
+    accuracy_of(base, Speaker(inputs.tokenizer, inputs.template), cases, Silent(), "cpu")()
+    assert (len(cases), max(widths)) == (24, BATCH["cpu"])
 
 
 @pytest.mark.parametrize(

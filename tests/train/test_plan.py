@@ -105,6 +105,13 @@ def test_an_earlier_run_of_this_machine_says_how_fast(tmp_path: Path, model: Pat
     assert told(project(tmp_path, model, rank=8))["seconds_source"].startswith("formula")
 
 
+def test_answers_that_are_run_are_said_not_to_be_in_the_time(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    found = told(manifest, Overrides(settings=("evaluation.every_steps=2",)))
+    assert found["seconds_source"].endswith("; without the answers of evaluation.every_steps")
+    assert "evaluation" not in told(manifest)["seconds_source"]
+
+
 def test_a_locked_plan_builds_nothing(tmp_path: Path, model: Path) -> None:
     with pytest.raises(LockedOrDamaged):
         told(project(tmp_path, model), locked=True)

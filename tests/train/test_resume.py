@@ -195,6 +195,20 @@ def test_a_named_checkpoint_starts_another_run(tmp_path: Path, model: Path) -> N
         train(manifest, RunOptions(resume=str(tmp_path / "nothing")), output=tmp_path / "d")
 
 
+def test_a_finished_run_that_goes_on_is_not_complete_until_it_ends_again(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, save_steps=2)
+    done = train(manifest)
+    paths = RunPaths(done.output)
+    with pytest.raises(Crash):
+        train(manifest, RunOptions(resume=str(paths.checkpoints / "checkpoint-4")), CrashingAt(5))
+    assert not paths.complete.exists()
+    for again in ("checkpoint-4", "checkpoint-6"):
+        resumed = train(manifest, RunOptions(resume=str(paths.checkpoints / again)))
+        assert resumed.document["adapter_sha256"] == done.document["adapter_sha256"]
+        assert resumed.document["steps"] == 6
+        assert paths.complete.read_text(encoding="utf-8").startswith(done.document["adapter_sha256"])
+
+
 def test_plain_train_refuses_and_names_resume(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, save_steps=2)
     with pytest.raises(Crash):

@@ -9,6 +9,7 @@ from typing import Any
 import manifests
 import pytest
 
+from expert_cli.benchmark.process import QUIET_SETTINGS
 from expert_cli.config import Overrides, missing_data, require_data, resolve
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.machine import Gpu, Machine
@@ -43,6 +44,23 @@ PRECISION = {
     "fp16 on a GPU": (GPU, {"fp16": True, "bf16": False}, "fp16"),
     "fp16 on a CPU": (CPU, {"fp16": True}, "bf16"),
 }
+
+
+def test_when_answers_are_run_can_be_set(tmp_path: Path) -> None:
+    written = {**manifests.small(), "evaluation": {"every_steps": 50, "sample": 9}}
+
+    def watched(manifest: dict[str, Any], *settings: str) -> tuple[int, int]:
+        watch = resolve(load(manifests.write(tmp_path, manifest), settings), CPU).watch
+        return watch.judge_every, watch.judge_sample
+
+    assert watched(written) == (50, 9)
+    assert watched(written, "evaluation.every_steps=200") == (200, 9)
+    assert watched(manifests.small(), "evaluation.every_steps=200") == (200, 24)
+    assert watched({**written, "evaluation": "as before"}, "evaluation.every_steps=null") == (0, 24)
+    assert watched(written, *QUIET_SETTINGS) == (0, 9), "an experiment times steps alone"
+    with pytest.raises(InputError, match=r"unknown key evaluation\.every_step$") as caught:
+        watched(written, "evaluation.every_step=2")
+    assert caught.value.hint == "did you mean every_steps?"
 
 
 @pytest.mark.parametrize(("machine", "config", "dtype"), PRECISION.values(), ids=PRECISION.keys())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from types import SimpleNamespace
 
 import pytest
 from fake_nvml import FakeNvml, NvmlError
 
-from expert_cli import gpu
+from expert_cli import gpu, machine
 
 
 def test_a_sample_has_every_figure_in_its_unit() -> None:
@@ -56,6 +57,37 @@ def test_one_lost_card_hides_no_other() -> None:
 def test_a_card_that_was_lost_since_is_named_lost_though_it_still_has_a_name() -> None:
     nvml = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("GPU requires restart", 16))
     assert [(row.problem, row.utilization) for row in gpu.sample(nvml)] == [("GPU requires restart", None)]
+
+
+VISIBLE: dict[str, tuple[str | None, list[int]]] = {
+    "not set": (None, [0, 1, 2]),
+    "none": ("", []),
+    "none, as a number": ("-1", []),
+    "another one": ("1", [1]),
+    "another order": ("2, 0", [2, 0]),
+    "up to what is none": ("2,7,0", [2]),
+    "by name": ("GPU-1a1a-beef,GPU-0a0a-beef", [1, 0]),
+    "by the beginning of a name": ("GPU-2a", [2]),
+    "no such name": ("GPU-77", []),
+    "a slice": ("MIG-of-2", [2]),
+}
+
+
+@pytest.mark.parametrize(("chosen", "indices"), VISIBLE.values(), ids=VISIBLE.keys())
+def test_the_cards_that_cuda_shows(chosen: str | None, indices: list[int]) -> None:
+    environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
+    assert gpu.visible(environment, FakeNvml(cards=3)) == indices
+
+
+def test_the_machine_has_the_cards_that_cuda_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"nvmlDeviceGetName": lambda card: ("NVIDIA T4", "NVIDIA H200")[card]}
+    capabilities = {"nvmlDeviceGetCudaComputeCapability": lambda card: ((7, 5), (9, 0))[card]}
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(cards=2, **names, **capabilities))
+    for chosen, name in (("1", "NVIDIA H200"), ("GPU-1a,0", "NVIDIA H200"), ("0", "NVIDIA T4")):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+        assert machine.inspect().gpus[0].name == name
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert machine.inspect().gpus == ()
 
 
 @pytest.mark.parametrize(

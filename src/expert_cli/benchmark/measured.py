@@ -59,8 +59,10 @@ class Measured:
         }
 
 
-def measure(paths: RunPaths, seed: int, warmup: int, samples: Sequence[Sample]) -> Measured:
-    """Read a finished run that logged every step. samples: those taken after its warm-up.
+def measure(
+    paths: RunPaths, seed: int, warmup: int, samples: Sequence[Sample], gpu_index: int | None = None
+) -> Measured:
+    """Read a finished run that logged every step. samples: those taken after its warm-up; gpu_index: of the GPU it had.
 
     Raises ExpertError if it did not log what it should have.
     """
@@ -81,7 +83,7 @@ def measure(paths: RunPaths, seed: int, warmup: int, samples: Sequence[Sample]) 
         padding_share=padding_share(lines),
         shares=mean_shares(steady, start if warmup else None),
         peak_memory_mb=_peak(report, run, steady, samples),
-        utilization=_utilization(samples, number(run, "machine", "cores")),
+        utilization=_utilization(samples, number(run, "machine", "cores"), gpu_index),
         curve=_curve(lines),
         config=part(run, "config"),
         facts={
@@ -115,8 +117,8 @@ def _peak(report: Any, run: Any, steady: Sequence[dict[str, Any]], samples: Sequ
     return max((*sampled, *(number(line, "memory_mb") or 0.0 for line in steady)))
 
 
-def _utilization(samples: Sequence[Sample], cores: float | None) -> dict[str, float | None]:
-    index = main_gpu(samples)
+def _utilization(samples: Sequence[Sample], cores: float | None, gpu_index: int | None) -> dict[str, float | None]:
+    index = main_gpu(samples, gpu_index)
     gpus = [gpu.utilization for s in samples if (gpu := gpu_of(s, index)) and gpu.utilization is not None]
     both = [
         (s.cpu_percent, s.machine_cpu_percent)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import expert_cli
+from expert_cli import gpu
 from expert_cli.benchmark.measured import Measured, measure
 from expert_cli.benchmark.sampling import Sample, Sampler
 from expert_cli.children import end_family, how_it_ended, last_words
@@ -29,10 +30,11 @@ from expert_cli.rundir import MetricsTail, numbers
 from expert_cli.training.signals import CTRL_C, TERMINATED
 
 LOOK_EVERY_S = 1.0
-QUIET_SETTINGS = (
+_QUIET_CONFIG = (
     *("logging_steps=1", "report_to=none", "save_strategy=no", "save_every=null", "eval_strategy=no"),
     *("load_best_model_at_end=false", "early_stopping_patience=null"),
 )
+QUIET_SETTINGS = (*(f"training.config.{setting}" for setting in _QUIET_CONFIG), "evaluation.every_steps=null")
 """Every step is logged, and nothing but steps is timed."""
 _ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, LockedOrDamaged)}
 
@@ -67,9 +69,10 @@ def run_once(
     show: is called now and then with the steps done and the real tokens/s of the last one. Raises the error that ended the
     process, with the side's name before it; KeyboardInterrupt ends the process.
     """
-    settings = tuple(f"training.config.{setting}" for setting in QUIET_SETTINGS)
     steps = length.steps + length.warmup
-    asked = replace(overrides, settings=(*overrides.settings, *side.settings, *settings), seed=seed, max_steps=steps)
+    asked = replace(
+        overrides, settings=(*overrides.settings, *side.settings, *QUIET_SETTINGS), seed=seed, max_steps=steps
+    )
     logs = folder.with_name(f"{folder.name}.out"), folder.with_name(f"{folder.name}.err")
     with logs[0].open("wb") as out, logs[1].open("wb") as err:
         child: subprocess.Popen[Any] = subprocess.Popen(
@@ -85,7 +88,7 @@ def run_once(
             end_family(child)
     if child.returncode:
         raise _error(side, child.returncode, *logs)
-    return measure(RunPaths(folder), seed, length.warmup, samples)
+    return measure(RunPaths(folder), seed, length.warmup, samples, next(iter(gpu.visible(_environment())), None))
 
 
 def _command(side: Side, asked: Overrides) -> list[str]:

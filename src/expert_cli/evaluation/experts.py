@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.card import put_section
 from expert_cli.console import Reporter, Silent
-from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import Asked, read_cases, spread
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.cases import Answered, Asked, TypescriptCase, read_cases, spread
 from expert_cli.evaluation.generate import Settings, Written, settings_for, write_answers
 from expert_cli.evaluation.judge import Evaluation, judge
 from expert_cli.evaluation.paired import Paired, pair
 from expert_cli.files import sha256_of, write_json
-from expert_cli.manifest.schema import Manifest
 from expert_cli.origin import WEIGHTS, Origin
 from expert_cli.paths import RunPaths, shown
 from expert_cli.plan import Plan, Trained
+from expert_cli.runconfig import DeviceName
 
 if TYPE_CHECKING:
     from expert_cli.expert import Speaker
 
-BATCH = {"cpu": 16, "cuda": 64}
+BATCH: dict[DeviceName, int] = {"cpu": 16, "cuda": 64}
 DEFAULT_NEW_TOKENS = 256
 CASE_TIMEOUT_S = 2.0
+DUMMY = "x"
+"""An answer that is right nowhere."""
 SECTION = "Evaluation"
 
 
@@ -84,6 +86,7 @@ def evaluate_adapter(
     """Let an adapter answer, and with `baseline` its base model: the same weights, the adapter switched off."""
     from expert_cli.expert import open_expert
 
+    try_out(cases, report, case_timeout_s)
     expert = open_expert(trained.plan.run, trained.origin, report)
     written = write_answers(expert.model, expert.speaker, cases, settings, report, "answering")
     evaluation = judge(written.answers, report, case_timeout_s)
@@ -113,13 +116,43 @@ def sample_cases(plan: Plan) -> list[Asked]:
     return cases_of(plan, None, watch.judge_sample) if watch.judge_every else []
 
 
+def try_out(
+    cases: Sequence[Asked], report: Reporter, case_timeout_s: float = CASE_TIMEOUT_S, *, decides: bool = False
+) -> None:
+    """Judge a dummy answer to every case, so that what cannot be judged is told before any model is loaded or trained.
+
+    Raises InputError: a case is at fault; EnvironmentProblem: an engine is missing, or, where the share of right answers
+    `decides`, no answer can be right because answers can only be parsed on this machine.
+    """
+    dummies = [_without_prefix(case.answered(DUMMY)) for case in cases]
+    programs = [dummy for dummy in dummies if isinstance(dummy.case, TypescriptCase)]
+    others = [dummy for dummy in dummies if not isinstance(dummy.case, TypescriptCase)]
+    # A program has no query beside it that could fail: one tells what this machine can do with all of them.
+    found = judge([*others, *programs[:1]], report, case_timeout_s).examples("parsed_only")
+    if not found:
+        return
+    told = f"{found[0].row.where}: no answer can be right on this machine: {found[0].verdict.detail}"
+    if decides:
+        raise EnvironmentProblem(
+            told, "install what is missing, or choose the best step by metric_for_best_model: eval_loss"
+        )
+    report.warn(told)
+
+
+def _without_prefix(row: Answered) -> Answered:
+    """Return a dummy as a whole program: what a prefix leaves open would be a fault of its own."""
+    if not isinstance(row.case, TypescriptCase):
+        return row
+    return replace(row, case=row.case.model_copy(update={"prefix": ""}))
+
+
 def accuracy_of(
-    model: Any, speaker: Speaker, cases: Sequence[Asked], report: Reporter, manifest: Manifest
+    model: Any, speaker: Speaker, cases: Sequence[Asked], report: Reporter, plan: Plan
 ) -> Callable[[], float]:
     """Return what lets a model in training answer the cases as it is then, and gives the share that is right."""
 
     def measure() -> float:
-        settings = settings_for(manifest, DEFAULT_NEW_TOKENS, len(cases))
+        settings = settings_for(plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[plan.run.compute.device])
         share = judge(
             write_answers(model, speaker, cases, settings, Silent(), "").answers, Silent(), CASE_TIMEOUT_S
         ).share

@@ -57,8 +57,14 @@ class Outlook:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the training loop, evaluations included."""
+        """Seconds of the training loop, evaluations included; answers that are run in it are not."""
         return (self.work.tokens + EVALUATED * self.work.evaluated_tokens) / self.pace.tokens_per_s
+
+    @property
+    def seconds_source(self) -> str:
+        """Where the seconds come from, and what is not in them."""
+        runs_answers = self.plan.run.watch.judge_every > 0
+        return self.pace.source + ("; without the answers of evaluation.every_steps" if runs_answers else "")
 
     def as_json(self) -> dict[str, Any]:
         """Return what `train --plan --json` prints. MB are 2**20 bytes."""
@@ -77,7 +83,7 @@ class Outlook:
             "memory_source": self.memory_source,
             "seconds": self.seconds,
             "seconds_error_pct": self.pace.error_pct,
-            "seconds_source": self.pace.source,
+            "seconds_source": self.seconds_source,
             "tokens_per_s": self.pace.tokens_per_s,
             "cost": self.price.cost(self.seconds) if self.price else None,
             "price": asdict(self.price) if self.price else None,

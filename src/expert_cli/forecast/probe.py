@@ -99,7 +99,8 @@ def command(run: RunConfig, overrides: Overrides, output: Path) -> list[str]:
     }
     if run.watch.eval_strategy != "no":  # without it the store would have other rows
         changed |= {"eval_strategy": "steps", "eval_steps": _NEVER, "save_strategy": "no"}
-    settings = [*overrides.settings, *(f"training.config.{name}={value}" for name, value in changed.items())]
+    quiet = (*(f"training.config.{name}={value}" for name, value in changed.items()), "evaluation.every_steps=null")
+    settings = [*overrides.settings, *quiet]
     return [
         *(sys.executable, "-m", "expert_cli", "train", "--manifest", str(run.manifest), "--json", "--quiet"),
         *(str(word) for name, value in said.items() if value is not None for word in (name, value)),

@@ -15,7 +15,7 @@ from expert_cli.errors import Fault, InputError, ManifestError
 from expert_cli.manifest.blocks import Loose, Strict
 from expert_cli.manifest.jsontext import JsonText, Path_, dotted, read_json
 from expert_cli.manifest.names import field_names, nearest, typo_of
-from expert_cli.manifest.schema import Manifest
+from expert_cli.manifest.schema import EvaluationBlock, Manifest
 from expert_cli.manifest.training_config import TrainingConfig
 
 
@@ -30,7 +30,7 @@ class LoadedManifest:
 
 
 def load(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
-    """Read, check and return a manifest; `settings` are "training.config.KEY=VALUE" overrides.
+    """Read, check and return a manifest; `settings` are "training.config.KEY=VALUE" or "evaluation.KEY=VALUE" overrides.
 
     Raises ManifestError with every fault of the file, in the order of their places, unknown keys first.
     """
@@ -59,15 +59,33 @@ def _override(text: JsonText, setting: str) -> None:
     """Put one `--set` value into the parsed manifest. Raises InputError for a malformed setting or unknown key."""
     key, equals, written = setting.partition("=")
     prefix, _, name = key.strip().rpartition(".")
-    if not equals or prefix not in ("training.config", ""):
+    if not equals or prefix not in ("training.config", "evaluation", ""):
         raise InputError(f'--set "{setting}" is not of the form training.config.KEY=VALUE')
-    if name not in TrainingConfig.model_fields:
-        near = nearest(name, TrainingConfig.model_fields)
-        raise InputError(f"--set: unknown key training.config.{name}", f"did you mean {near}?" if near else "")
+    prefix = prefix or "training.config"
+    known = (EvaluationBlock if prefix == "evaluation" else TrainingConfig).model_fields
+    if name not in known:
+        near = nearest(name, known)
+        raise InputError(f"--set: unknown key {prefix}.{name}", f"did you mean {near}?" if near else "")
     try:
         value = json.loads(written)
     except ValueError:
         value = written
+    if prefix == "evaluation":
+        _override_evaluation(text, name, value)
+    else:
+        _override_config(text, name, value)
+
+
+def _override_evaluation(text: JsonText, name: str, value: Any) -> None:
+    """Set how answers are run during training; a block of another form holds earlier results alone, and is replaced."""
+    block = text.value.get("evaluation")
+    if value is not None:
+        text.value["evaluation"] = {**(block if isinstance(block, dict) else {}), name: value}
+    elif isinstance(block, dict):
+        block.pop(name, None)
+
+
+def _override_config(text: JsonText, name: str, value: Any) -> None:
     training = text.value.setdefault("training", {})
     config = training.setdefault("config", {}) if isinstance(training, dict) else None
     if not isinstance(config, dict):

@@ -30,7 +30,7 @@ def memory_mb(*, on_gpu: bool) -> float:
 class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Writes one line of metrics.jsonl a logged step and moves the progress bar.
 
-    flops and peak_flops (None: not known) give the share of the hardware's peak that a run reaches.
+    flops and peak_flops (of all processes' GPUs; None: not known) give the share of the peak that a run reaches.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         self._learning_rate = 0.0
         self._measured: dict[str, Any] = {}
         self._told = self._fresh = False
+        self._card = _card_in_use() if clock.on_gpu else None
         self.warn: Callable[[str], None] = lambda _: None
 
     @property
@@ -73,6 +74,11 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         if not self.clock.on_gpu:
             self._peak_mb = max(self._peak_mb, resident_mb())
         self.bar.update(state.global_step, self._note())
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Stop both clocks at once: the last step's evaluation and checkpoint are in the seconds as in the shares."""
+        self.progress.seconds = self.seconds
+        self.clock.lap()
 
     def on_log(
         self,
@@ -125,7 +131,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
             "spilled_mb": round(spilled, 1),
             "mfu": round(self.flops.of(real, trained) / wall / self.peak_flops, 4) if self.peak_flops else None,
             "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
-            "gpu": _gpu() if on_gpu else None,
+            "gpu": None if self._card is None else _gpu(self._card),
         }
         self._fresh = True
         return _flat(self._measured)
@@ -158,13 +164,16 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     return flat
 
 
-def _gpu() -> dict[str, float | None] | None:
-    """Return what the driver tells of the GPU in use, or None where it tells nothing."""
-    samples = gpu.sample()
-    here = torch.cuda.current_device()
-    if here >= len(samples):
+def _card_in_use() -> int | None:
+    """Return the driver's index of the GPU in use, which torch numbers among those that CUDA_VISIBLE_DEVICES names."""
+    return dict(enumerate(gpu.visible())).get(torch.cuda.current_device())
+
+
+def _gpu(index: int) -> dict[str, float | None] | None:
+    """Return what the driver tells of a GPU, or None where it tells nothing."""
+    found = next((one for one in gpu.sample() if one.index == index), None)
+    if found is None:
         return None
-    found = samples[here]
     return {
         "utilization": found.utilization,
         "memory_mb": found.memory_used_mb,

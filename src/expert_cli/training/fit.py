@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from peft import PeftModel
 from transformers import DefaultFlowCallback, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
@@ -74,7 +75,8 @@ def fit(
     """
     trainer = _trainer(model, data, run, kernels, paths)
     trainer.figures.spike, trainer.figures.warn = max_loss_spike, report.warn
-    trainer.extra_evaluation = data.run_answers
+    if data.run_answers is not None:
+        trainer.extra_evaluation = partial(of_first, trainer.accelerator, data.run_answers)
     trainer.prepare()
     before = magnitudes(model)
     adjusted = _start(trainer, model, run, paths, continuity, report)
@@ -83,13 +85,24 @@ def fit(
         data.train.document_lengths,
         recomputed=run.compute.checkpointing == "all" or trainer.recomputes,
     )
-    peak = peak_flops(torch.cuda.get_device_name()) if trainer.clock.on_gpu else None
+    cards = trainer.batches.schedule.processes
+    peak = peak_flops(torch.cuda.get_device_name(), cards) if trainer.clock.on_gpu else None
     watcher = _watched(trainer, paths, continuity, report, cost, peak[0] if peak else None)
     if trainer.progress.step > trainer.args.get_warmup_steps(trainer.batches.schedule.steps) + 1:
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
         load_best(trainer, model, paths.checkpoints)
     return _result(trainer, watcher, cost, peak, adjusted)
+
+
+def of_first(accelerator: Accelerator, measure: Callable[[], float]) -> float:
+    """Measure in every process, and return what the first one found.
+
+    Under load an answer may run out of time in one process and not in another; all must save and stop at the same step.
+    """
+    found = measure()
+    mine = torch.tensor(found if accelerator.is_main_process else 0.0, dtype=torch.float64, device=accelerator.device)
+    return float(accelerator.reduce(mine, "sum"))
 
 
 def schedule_of(run: RunConfig, packs: int, processes: int) -> Schedule:
@@ -222,7 +235,6 @@ def _result(
     trainer: ExpertTrainer, watcher: Watcher, cost: Flops, peak: tuple[float, str] | None, adjusted: list[str]
 ) -> FitResult:
     progress = trainer.progress
-    trainer.clock.lap()
     return FitResult(
         steps=progress.step,
         epochs=trainer.batches.schedule.epoch_of(progress.step),

@@ -218,6 +218,10 @@ CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
         on_cpu(shares=shares(eval=0.5)),
         [{f"{C}eval_steps": "200"}, {"--validation": "PATH"}],
     ),
+    "answers that are run less often, where nothing else evaluates": (
+        on_cpu(replace(CPU, eval_strategy="no"), shares=shares(eval=0.5)),
+        [{}, {}],
+    ),
     "a larger batch, then compiling": (
         on_gpu(idling(40), replace(CUDA, torch_compile=False)),
         [{f"{C}batch_size": "16", f"{C}gradient_accumulation_steps": "2"}, {f"{C}torch_compile": "true"}],
@@ -249,6 +253,12 @@ def test_advice(evidence: Evidence, changes: list[dict[str, str]]) -> None:
 def test_advice_reads_as_something_to_type() -> None:
     (advice,) = diagnose(on_gpu(idling(30), shares=shares(0.6))).advice
     assert str(advice).startswith("--set training.config.dataloader_num_workers=2  at most 2.50x: ")
+
+
+def test_answers_that_are_run_have_keys_of_their_own() -> None:
+    rarer, fewer = diagnose(on_cpu(replace(CPU, eval_strategy="no"), shares=shares(eval=0.5))).advice
+    assert str(rarer) == "four times the steps in evaluation.every_steps  at most 1.60x"
+    assert str(fewer) == "half of the cases in evaluation.sample  at most 1.33x"
 
 
 def test_words_and_value_agree_on_few_cores() -> None:

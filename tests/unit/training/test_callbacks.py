@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from fake_nvml import FakeNvml
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.console import SilentBar
@@ -30,14 +34,16 @@ def gpu_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
 
 
+def watching(folder: Path, *, on_gpu: bool) -> Watcher:
+    clock, metrics = PhaseClock(on_gpu=on_gpu), folder / "metrics.jsonl"
+    return Watcher(Progress(), clock, metrics, SilentBar(), flops=Flops(1.0, 1.0), peak_flops=None)
+
+
 @pytest.mark.usefixtures("gpu_beside")
 @pytest.mark.parametrize("on_gpu", [False, True], ids=["cpu", "gpu"])
 def test_memory_is_that_of_the_device_in_use(tmp_path: Path, *, on_gpu: bool) -> None:
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
-    clock = PhaseClock(on_gpu=on_gpu)
-    watcher = Watcher(
-        Progress(), clock, tmp_path / "metrics.jsonl", SilentBar(), flops=Flops(1.0, 1.0), peak_flops=None
-    )
+    watcher = watching(tmp_path, on_gpu=on_gpu)
     state = TrainerState()
     watcher.on_step_end(args, state, TrainerControl())
     watcher.on_log(args, state, TrainerControl(), {"loss": 1.0, "learning_rate": 0.1})
@@ -48,3 +54,31 @@ def test_memory_is_that_of_the_device_in_use(tmp_path: Path, *, on_gpu: bool) ->
         assert watcher.peak_memory_mb == pytest.approx(resident_mb(), rel=0.2)
         assert line["memory_mb"] == pytest.approx(resident_mb(), rel=0.2)
         assert (line["spilled_mb"], line["gpu"]) == (0.0, None)
+
+
+@pytest.mark.usefixtures("gpu_beside")
+@pytest.mark.parametrize(("chosen", "logged"), [("1", 90.0), ("1,0", 90.0), ("GPU-0a", 10.0), ("7", None)])
+def test_the_logged_card_is_the_one_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, logged: float | None
+) -> None:
+    nvml = FakeNvml(cards=2, nvmlDeviceGetUtilizationRates=lambda card: SimpleNamespace(gpu=(10, 90)[card]))
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
+    watcher = watching(tmp_path, on_gpu=True)
+    watcher.on_log(args, TrainerState(), TrainerControl(), {"loss": 1.0, "learning_rate": 0.1})
+    line = json.loads((tmp_path / "metrics.jsonl").read_text(encoding="utf-8"))
+    assert (line["gpu"] and line["gpu"]["utilization"]) == logged
+
+
+def test_what_comes_after_the_last_step_is_in_the_seconds_and_in_the_shares(tmp_path: Path) -> None:
+    args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
+    watcher = watching(tmp_path, on_gpu=False)
+    watcher.clock.lap()
+    watcher.on_train_begin(args, TrainerState(), TrainerControl())
+    watcher.on_step_end(args, TrainerState(), TrainerControl())
+    with watcher.clock.phase("eval"):
+        time.sleep(0.05)
+    watcher.on_train_end(args, TrainerState(), TrainerControl())
+    assert watcher.clock.totals["eval"] >= 0.05
+    assert watcher.progress.seconds == pytest.approx(sum(watcher.clock.totals.values()), abs=0.02)

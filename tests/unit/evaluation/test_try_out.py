@@ -1,0 +1,75 @@
+"""What cannot be judged is told before any model is loaded or trained."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.console import Silent
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.cases import Asked, read_cases
+from expert_cli.evaluation.experts import try_out
+from expert_cli.evaluation.verifiers import needs, typescript
+
+JSON = {"verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
+PROGRAM = {"verifier": "typescript", "tests": "if (f() !== 7) throw new Error();", "prefix": "function f(): number {"}
+
+
+class Heard(Silent):
+    """A reporter that keeps its warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def cases(folder: Path, *rows: dict[str, Any]) -> list[Asked]:
+    with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS a")
+        connection.commit()
+    path = folder / "cases.jsonl"
+    path.write_text("".join(json.dumps({"prompt": "?", **row}) + "\n" for row in rows), encoding="utf-8")
+    return read_cases(path)
+
+
+def query(text: str) -> dict[str, Any]:
+    return {"verifier": "sql", "database": "shop.sqlite", "expected": text}
+
+
+def test_sound_cases_are_told_of_nothing(tmp_path: Path) -> None:
+    report = Heard()
+    try_out(cases(tmp_path, JSON, query("SELECT a FROM t")), report, decides=True)
+    try_out([], report, decides=True)
+    assert report.warnings == []
+
+
+def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cases\.jsonl:2: the expected query fails .*no such column: b"):
+        try_out(cases(tmp_path, query("SELECT a FROM t"), query("SELECT b FROM t")), Silent())
+
+
+def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "has_package", lambda package: package != "apsw")
+    with pytest.raises(EnvironmentProblem, match="the package apsw is missing"):
+        try_out(cases(tmp_path, query("SELECT a FROM t")), Silent())
+
+
+def test_answers_that_can_only_be_parsed_are_warned_of_and_decide_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typescript, "find_node", lambda: None)
+    report, asked = Heard(), cases(tmp_path, JSON, PROGRAM, PROGRAM | {"prefix": ""})
+    try_out(asked, report)
+    (warning,) = report.warnings
+    assert warning.endswith(
+        "cases.jsonl:2: no answer can be right on this machine: only parsed: Node.js 20 or later is missing"
+    )
+    with pytest.raises(EnvironmentProblem, match=r"cases\.jsonl:2: .*Node\.js 20"):
+        try_out(asked, report, decides=True)
