@@ -121,13 +121,13 @@ def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: P
 
 
 def test_a_sample_is_answered_in_batches(tmp_path: Path, model: Path) -> None:
-    plan = make_plan(manifest_of(tmp_path, model, {"every_steps": 2}), machine.inspect(), Overrides())
+    plan = make_plan(manifest_of(tmp_path, model, {"every_steps": 2}), machine.inspect(), Overrides(device="cpu"))
     inputs = find_inputs(plan.run, Silent())
     base = AutoModelForCausalLM.from_pretrained(model)
     widths: list[int] = []
     base.register_forward_pre_hook(lambda _, __, given: widths.append(len(given["input_ids"])), with_kwargs=True)
     cases = 3 * sample_cases(plan)
-    accuracy_of(base, Speaker(inputs.tokenizer, inputs.template), cases, Silent(), "cpu")()
+    accuracy_of(base, Speaker(inputs.tokenizer, inputs.template), cases, Silent(), plan)()
     assert (len(cases), max(widths)) == (24, BATCH["cpu"])
 
 
