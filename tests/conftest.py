@@ -1,6 +1,10 @@
 """What every test session needs before the training libraries are imported."""
 
 import os
+import signal
+
+# A shell's background jobs ignore Ctrl-C, and what they start inherits that: the tests that send one would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tiny models gain nothing from threads, and lose seconds where threads wait for each other on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -23,6 +23,7 @@ from expert_cli.data.loader import PackedDataset, plan_packs
 from expert_cli.data.sources import first_rows
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import Asked
 from expert_cli.evaluation.experts import accuracy_of, sample_cases, try_out
 from expert_cli.expert import Speaker
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
@@ -95,8 +96,7 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     run, paths = plan.run, RunPaths(plan.run.output)
     inputs = find_inputs(run, report)
     continuity = _continuity(run, inputs, job.num_processes, options, report)
-    speaker, cases = Speaker(inputs.tokenizer, inputs.template), sample_cases(plan)
-    try_out(cases, report, decides=run.watch.metric_for_best_model == EXECUTION_ACCURACY)
+    speaker, cases = Speaker(inputs.tokenizer, inputs.template), _cases(plan, report)
     if job.is_main_process:
         _make_room(run.output, report, options)
     with job.main_process_first():
@@ -148,6 +148,13 @@ def _continuity(run: RunConfig, inputs: Inputs, processes: int, options: RunOpti
     checkpoints = RunPaths(run.output).checkpoints
     resumed = find(checkpoints, options.resume, what, options.drift, report) if options.resume else None
     return Continuity(what, resumed, options.command)
+
+
+def _cases(plan: Plan, report: Reporter) -> list[Asked]:
+    """Return the cases that are answered during training, each of which can be judged here."""
+    cases = sample_cases(plan)
+    try_out(cases, report, decides=plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY)
+    return cases
 
 
 def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
