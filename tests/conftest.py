@@ -3,12 +3,12 @@
 import os
 import signal
 
-# A shell's background jobs ignore Ctrl-C, and what they start inherits that: the tests that send one would wait for ever.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 # Tiny models gain nothing from threads, and lose seconds where threads wait for each other on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from expert_cli._compat import quiet_imports
 
 quiet_imports()
+
+# A shell's background jobs ignore Ctrl-C, and what they start inherits that: the tests that send one would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
