@@ -17,8 +17,9 @@ from expert_cli.paths import RunPaths
 from expert_cli.runconfig import RunConfig
 from expert_cli.training.flops import Flops
 
-EFFICIENCY = 0.3
-"""Share of a large matrix product's speed that a training step reaches: 0.2 to 0.4 for SmolLM2-135M on two busy CPU cores."""
+EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "cuda": 0.3}
+"""Share of a large matrix product's speed that a training step reaches: 0.51 to 0.58 on two CPU cores (scripts/check_plan.py);
+on a GPU it is assumed."""
 OVERHEAD_S = 0.04
 """What a micro-step takes beside arithmetic: 0.05 s for a model of two tiny layers on such a machine."""
 ERROR_PCT = {"probe": 15, "same settings": 15, "other settings": 40, "formula": 60}
@@ -62,9 +63,9 @@ def by_formula(cost: Flops, trained_share: float, micro_tokens: float, device: s
     per_token = cost.per_token + trained_share * cost.per_trained_token
     words = (
         f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s, "
-        f"{EFFICIENCY:.0%} of it assumed"
+        f"{EFFICIENCY[device]:.0%} of it assumed"
     )
-    seconds_per_token = per_token / (EFFICIENCY * speed) + OVERHEAD_S / micro_tokens
+    seconds_per_token = per_token / (EFFICIENCY[device] * speed) + OVERHEAD_S / micro_tokens
     return Pace(1 / seconds_per_token, ERROR_PCT["formula"], words)
 
 
