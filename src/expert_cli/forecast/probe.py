@@ -95,6 +95,7 @@ def command(run: RunConfig, overrides: Overrides, output: Path) -> list[str]:
         "logging_steps": 1,
         "gradient_accumulation_steps": 1,
         "load_best_model_at_end": "false",
+        "early_stopping_patience": "null",
         "report_to": "none",
     }
     if run.watch.eval_strategy != "no":  # without it the store would have other rows

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
+import manifests
 import pytest
 
+from expert_cli.config import Overrides, resolve
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
-from expert_cli.forecast.probe import answered, speed
+from expert_cli.forecast.probe import answered, command, speed
+from expert_cli.machine import Machine
+from expert_cli.manifest.reader import load
 
 FAILED = '{"schema_version": 1, "command": "train", "error": {"exit_code": %d, "message": "m", "hint": "h"}}'
 
@@ -32,3 +37,15 @@ def test_the_first_step_does_not_count_and_the_spread_is_told() -> None:
     rate, spread = speed([(100, 9.0), (200, 10.0), (300, 12.0), (400, 13.0)])
     assert rate == 75.0
     assert spread == 50.0  # 50 to 100 tokens a second
+
+
+@pytest.mark.parametrize("chosen_by", ["execution_accuracy", "eval_loss"])
+def test_a_run_that_chooses_its_best_step_can_be_probed(tmp_path: Path, chosen_by: str) -> None:
+    best = {"load_best_model_at_end": True, "early_stopping_patience": 2, "metric_for_best_model": chosen_by}
+    steps = {"eval_strategy": "steps", "save_strategy": "steps"} if chosen_by == "eval_loss" else {}
+    written = {**manifests.small(**best, **steps), "evaluation": {"every_steps": 5}}
+    path, machine = manifests.write(tmp_path, written), Machine("Linux", 2, 2**34, (), True, "", ())
+    words = command(resolve(load(path), machine), Overrides(), tmp_path / "out")
+    settings = tuple(value for word, value in pairwise(words) if word == "--set")
+    watch = resolve(load(path, settings), machine).watch
+    assert (watch.judge_every, watch.load_best_model_at_end) == (0, False)
