@@ -24,7 +24,7 @@ from expert_cli.commands.schema import schema
 from expert_cli.commands.train import train
 from expert_cli.commands.validate import validate
 from expert_cli.console import Console, wants_style
-from expert_cli.errors import EnvironmentProblem, ExpertError
+from expert_cli.errors import CTRL_C, EnvironmentProblem, ExpertError
 from expert_cli.files import CANNOT_WRITE
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -123,7 +123,7 @@ def main() -> None:
         help_ = f"see expert-cli {word} --help" if word in COMMANDS else f"commands: {', '.join(COMMANDS)}"
         console.fail(error.format_message(), help_, code)
     except (KeyboardInterrupt, typer.Abort):
-        code = 130
+        code = CTRL_C
         console.fail("interrupted", "", code)
     except Exception as error:  # noqa: BLE001  the outermost boundary: a bug is reported as one
         if isinstance(error, OSError) and error.errno in CANNOT_WRITE:

@@ -60,11 +60,15 @@ class LockedOrDamaged(ExpertError):
     exit_code = 6
 
 
+CTRL_C, TERMINATED = 130, 143
+"""Exit codes: 128 + the number of SIGINT, of SIGTERM."""
+
+
 class Interrupted(ExpertError):
     """A run that was asked to stop and has saved; the message says what, the hint is the command that goes on."""
 
     def __init__(self, message: str, hint: str, exit_code: int) -> None:
-        """Take the exit code as well: 130 for Ctrl-C and a STOP file, 143 for SIGTERM."""
+        """Take the exit code as well: CTRL_C, for a STOP file too, or TERMINATED."""
         super().__init__(message, hint)
         self.exit_code = exit_code
 

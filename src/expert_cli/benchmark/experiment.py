@@ -25,12 +25,11 @@ from expert_cli.benchmark.process import Length, Side, Terminated, run_once
 from expert_cli.benchmark.stats import Estimate, Parity, mean_of, paired_ratio, parity
 from expert_cli.config import Overrides, require_data
 from expert_cli.console import Reporter
-from expert_cli.errors import InputError, Interrupted
+from expert_cli.errors import CTRL_C, TERMINATED, InputError, Interrupted
 from expert_cli.machine import Machine
 from expert_cli.plan import make_plan
 from expert_cli.runconfig import RunConfig
 from expert_cli.rundir import SHARES
-from expert_cli.training.signals import CTRL_C, TERMINATED
 
 UNOPTIMIZED = "unoptimized"
 METHOD = (

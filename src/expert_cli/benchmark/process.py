@@ -18,6 +18,8 @@ from expert_cli.benchmark.sampling import Sample, Sampler
 from expert_cli.children import end_family, how_it_ended, last_words
 from expert_cli.config import Overrides
 from expert_cli.errors import (
+    CTRL_C,
+    TERMINATED,
     EnvironmentProblem,
     ExpertError,
     InputError,
@@ -27,7 +29,6 @@ from expert_cli.errors import (
 from expert_cli.files import write_json
 from expert_cli.paths import RunPaths
 from expert_cli.rundir import MetricsTail, numbers
-from expert_cli.training.signals import CTRL_C, TERMINATED
 
 LOOK_EVERY_S = 1.0
 _QUIET_CONFIG = (

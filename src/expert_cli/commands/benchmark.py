@@ -10,9 +10,7 @@ import typer
 from expert_cli.commands import benchmark_options as ask
 from expert_cli.commands.options import Debug, Json, Offline, Quiet, is_offline
 from expert_cli.console import SCHEMA_VERSION, Console
-from expert_cli.errors import GateMissed
-
-INTERRUPTED = 130
+from expert_cli.errors import CTRL_C, GateMissed
 
 
 def benchmark(
@@ -93,7 +91,7 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
         console.say(f"runs too  {other} (--run names another)")
     with console.live() as show:
         seen = monitor.watch(target, duration, interval, lambda s: show(view.words(s), view.figures(s), view.rows(s)))
-    _show(console, seen.as_json(), output, INTERRUPTED if seen.interrupted else 0)
+    _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
 
 
 def _measure(

@@ -124,11 +124,14 @@ def try_out(
     Raises InputError: a case is at fault; EnvironmentProblem: an engine is missing, or, where the share of right answers
     `decides`, no answer can be right because answers can only be parsed on this machine.
     """
-    dummies = [_without_prefix(case.answered(DUMMY)) for case in cases]
-    programs = [dummy for dummy in dummies if isinstance(dummy.case, TypescriptCase)]
-    others = [dummy for dummy in dummies if not isinstance(dummy.case, TypescriptCase)]
+    dummies, programs = list[Answered](), list[Answered]()
+    for row in (case.answered(DUMMY) for case in cases):
+        if isinstance(row.case, TypescriptCase):  # whole: what a prefix leaves open would be a fault of its own
+            programs.append(replace(row, case=row.case.model_copy(update={"prefix": ""})))
+        else:
+            dummies.append(row)
     # A program has no query beside it that could fail: one tells what this machine can do with all of them.
-    found = judge([*others, *programs[:1]], report, case_timeout_s).examples("parsed_only")
+    found = judge([*dummies, *programs[:1]], report, case_timeout_s).examples("parsed_only")
     if not found:
         return
     told = f"{found[0].row.where}: no answer can be right on this machine: {found[0].verdict.detail}"
@@ -137,13 +140,6 @@ def try_out(
             told, "install what is missing, or choose the best step by metric_for_best_model: eval_loss"
         )
     report.warn(told)
-
-
-def _without_prefix(row: Answered) -> Answered:
-    """Return a dummy as a whole program: what a prefix leaves open would be a fault of its own."""
-    if not isinstance(row.case, TypescriptCase):
-        return row
-    return replace(row, case=row.case.model_copy(update={"prefix": ""}))
 
 
 def accuracy_of(

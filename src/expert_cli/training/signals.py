@@ -15,10 +15,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from expert_cli.errors import CTRL_C, TERMINATED
+
 STOP_FILE = "STOP"
 LOOK_EVERY_S = 1.0
-CTRL_C, TERMINATED = 130, 143
-"""Exit codes: 128 + the number of SIGINT, of SIGTERM."""
 
 
 class StopRequest:
