@@ -85,10 +85,10 @@ def read(store: Path) -> None:
     from expert_cli.data.loader import plan_packs
     from expert_cli.data.order import epoch_order
 
-    packs = plan_packs(Documents(store / "train"), 2048, "best_fit", "truncate")
+    packs = plan_packs(Documents(store / "train"), 2048, "random", "truncate")
     speeds = []
     for _ in range(3):
-        schedule = Schedule(len(packs), batch_size=8, accumulation=1, processes=1, epochs=1.0, max_steps=-1)
+        schedule = Schedule(packs.packs.count, batch_size=8, accumulation=1, processes=1, epochs=1.0, max_steps=-1)
         batches = PackBatches(schedule, lambda epoch: epoch_order(len(packs), 42, epoch))
         loader = DataLoader(packs, batch_sampler=batches, collate_fn=Collator(0))
         started = time.perf_counter()

@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,23 +67,24 @@ def make_job(project: Path, steps: int, way: str) -> Job:
     inputs = find_inputs(config, Silent())
     data = run._data(store_for(config, inputs, Silent()), inputs.tokenizer, config, Silent())
     train = data.train
-    schedule = fit.schedule_of(config, len(train), 1)
+    schedule = fit.schedule_of(config, train, 1)
     batches = PackBatches(schedule, fit.orders_of(config, train))
     documents: list[dict[str, list[int]]] = []
     taken: list[list[int]] = []
     for step in range(schedule.steps):
-        offsets = train.packs.offsets
-        pieces = [n for pack in batches.packs_of(step) for n in range(offsets[pack], offsets[pack + 1])]
+        epoch, packs = batches.packs_of(step)
+        pieces = [piece for pack in packs for piece in _documents(train[epoch, int(pack)])]
         taken.append(list(range(len(documents), len(documents) + len(pieces))))
-        documents += [_document(*train._piece(n)) for n in pieces]
+        documents += pieces
     meter = make_meter(steps, on_gpu=config.compute.device == "cuda")
     return Job(config, inputs, data, documents, taken, meter)
 
 
-def _document(ids: Any, trained: Any) -> dict[str, list[int]]:
-    tokens = ids.tolist()
-    labels = [token if kept and n else -100 for n, (token, kept) in enumerate(zip(tokens, trained, strict=True))]
-    return {"input_ids": tokens, "labels": labels}
+def _documents(pack: dict[str, Any]) -> list[dict[str, list[int]]]:
+    """Return the documents of a pack, one after another."""
+    ids, labels = pack["input_ids"].tolist(), pack["labels"].tolist()
+    starts = (pack["position_ids"] == 0).nonzero().flatten().tolist()
+    return [{"input_ids": ids[a:b], "labels": labels[a:b]} for a, b in pairwise([*starts, len(ids)])]
 
 
 def flops_of(job: Job, model: Any, part: slice) -> float:

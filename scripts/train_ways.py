@@ -133,7 +133,7 @@ def bare_steps(job: Job, model: Any, kernels: Any) -> Iterator[Any]:
 
     module = CausalLoss(model, full_logits=kernels.full_logits).train()
     train, optim, device = job.data.train, job.run.optim, job.run.compute.device
-    schedule = fit.schedule_of(job.run, len(train), 1)
+    schedule = fit.schedule_of(job.run, train, 1)
     collate = Collator(job.data.pad_id, kernels.layout, 0)
     micro = [collate([train[n] for n in packs]) for packs in PackBatches(schedule, fit.orders_of(job.run, train))]
     for batch in micro:

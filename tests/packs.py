@@ -37,6 +37,7 @@ def packed(
     capacity: int = 100,
     packing: Packing = "best_fit",
     overflow: Overflow = "truncate",
+    seed: int = 0,
 ) -> PackedDataset:
     home = build(
         folder,
@@ -46,4 +47,4 @@ def packed(
         lambda _: {},
         Silent(),
     )
-    return plan_packs(Documents(home / "train"), capacity, packing, overflow)
+    return plan_packs(Documents(home / "train"), capacity, packing, overflow, seed)

@@ -86,9 +86,9 @@ def loader(config: TrainingConfig, device: DeviceName) -> LoaderConfig:
 
 
 def _packing(config: TrainingConfig) -> Packing:
-    if config.packing == "concat":
-        return "concat"
-    return "off" if config.packing is False else "best_fit"
+    if isinstance(config.packing, str):
+        return config.packing
+    return "off" if config.packing is False else "random"
 
 
 def compute(config: TrainingConfig, machine: Machine, device: DeviceName) -> ComputeConfig:

@@ -150,14 +150,14 @@ def describe(run: RunConfig, store: Tokenised) -> StoreReport:
     """Measure what the run's length and packing make of a store, and what other lengths would."""
     documents = Documents(store.home / "train")
     present = run.data.max_seq_length
-    packs = plan_packs(documents, present, run.loader.packing, run.loader.overflow)
+    packs = plan_packs(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
     fitted = packs.fitted
     recommended = recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths, present)
     return StoreReport(
         expert=run.expert,
         store=store,
-        sequences=len(packs),
-        fill=packs.packs.fill(),
+        sequences=packs.count(0),
+        fill=packs.of(0).fill(),
         truncated_rows=fitted.rows if fitted else 0,
         truncated_tokens=fitted.tokens if fitted else 0,
         max_seq_length=present,

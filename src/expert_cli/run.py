@@ -185,18 +185,18 @@ def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> Pa
     documents = store.split(split)
     if documents is None:
         return None
-    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow)
-    told = store.stats[split]
+    data = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    told, fitted = store.stats[split], data.packs.fitted
     report.say(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
-        f"{len(packs):,} rows of {run.data.max_seq_length}, {packs.packs.fill():.1%} full"
+        f"{len(data):,} rows of {run.data.max_seq_length}, {data.packs.of(0).fill():.1%} full"
     )
-    if packs.fitted is not None and packs.fitted.rows:
+    if fitted is not None and fitted.rows:
         report.warn(
-            f"{packs.fitted.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
-            f"{packs.fitted.tokens:,} tokens left out (overflow: {run.loader.overflow})"
+            f"{fitted.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
+            f"{fitted.tokens:,} tokens left out (overflow: {run.loader.overflow})"
         )
-    return packs
+    return data
 
 
 def _model(source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Reporter) -> tuple[PeftModel, KernelPlan]:

@@ -23,7 +23,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Dataset
 from transformers import (
     PrinterCallback,
@@ -78,7 +80,7 @@ def train(manifest: Path, overrides: Overrides) -> None:
     documents = store.split("train")
     if documents is None:
         raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
-    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow)
+    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     rows, batch, accumulation = rows_of_steps(run, packs)
     texts = texts_of(run, inputs, set(rows), len(documents))
     stock = as_people_start(run, batch, accumulation)
@@ -142,25 +144,25 @@ def rows_of_steps(run: RunConfig, packs: PackedDataset) -> tuple[list[int], int,
 
     A document that was split over packs is taken once, where it begins.
     """
-    steps = PackBatches(schedule_of(run, len(packs), 1), orders_of(run, packs))
+    steps = PackBatches(schedule_of(run, packs, 1), orders_of(run, packs))
     rows: list[int] = []
     for step in range(run.optim.max_steps):
-        rows += _documents(packs, steps.packs_of(step).tolist())
+        rows += _documents(packs, *steps.packs_of(step))
     per_step = max(1, round(len(rows) / run.optim.max_steps))
     batch = min(run.optim.batch_size, per_step)
     accumulation = max(1, round(per_step / batch))
     wanted = run.optim.max_steps * batch * accumulation
     step = run.optim.max_steps
     while len(rows) < wanted:
-        rows += _documents(packs, steps.packs_of(step).tolist())
+        rows += _documents(packs, *steps.packs_of(step))
         step += 1
     return rows[:wanted], batch, accumulation
 
 
-def _documents(packs: PackedDataset, chosen: Sequence[int]) -> list[int]:
-    offsets, documents, starts = packs.packs.offsets, packs.packs.documents, packs.packs.starts
-    pieces = [piece for pack in chosen for piece in range(int(offsets[pack]), int(offsets[pack + 1]))]
-    return [int(documents[piece]) for piece in pieces if starts[piece] == 0]
+def _documents(data: PackedDataset, epoch: int, chosen: NDArray[np.int64]) -> list[int]:
+    packs = data.packs.of(epoch)
+    pieces = [piece for pack in chosen for piece in range(int(packs.offsets[pack]), int(packs.offsets[pack + 1]))]
+    return [int(packs.documents[piece]) for piece in pieces if packs.starts[piece] == 0]
 
 
 def texts_of(run: RunConfig, inputs: Inputs, wanted: Collection[int], documents: int) -> Mapping[int, Document]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
-from expert_cli.data.loader import FILLER, IGNORED
+from expert_cli.data.loader import FILLER, IGNORED, Place
 from expert_cli.runconfig import Layout
 
 Batch = dict[str, Any]
@@ -36,9 +37,12 @@ class Order(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide."""
+    """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide.
 
-    packs: int
+    packs: epoch (from 0) -> how many packs it has.
+    """
+
+    packs: Callable[[int], int]
     batch_size: int
     accumulation: int
     processes: int
@@ -50,25 +54,37 @@ class Schedule:
         """Packs of one optimizer step, of all processes together: the effective batch."""
         return self.batch_size * self.accumulation * self.processes
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimizer steps of one pass over the data; the last one may have fewer packs."""
-        return -(-self.packs // self.packs_per_step)
+    def steps_of(self, epoch: int) -> int:
+        """Return the optimizer steps of one pass over the data; the last one may have fewer packs."""
+        return -(-self.packs(epoch) // self.packs_per_step)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Optimizer steps of the whole run."""
-        return self.max_steps if self.max_steps > 0 else max(1, math.ceil(self.steps_per_epoch * self.epochs))
+        if self.max_steps > 0:
+            return self.max_steps
+        whole = int(self.epochs)
+        part = math.ceil(self.steps_of(whole) * (self.epochs - whole) - 1e-9) if self.epochs > whole else 0
+        return max(1, sum(map(self.steps_of, range(whole))) + part)
+
+    def position(self, step: int) -> tuple[int, int]:
+        """Return the epoch (from 0) that optimizer step `step` (from 0) belongs to, and its number in it (from 0)."""
+        epoch = 0
+        while step >= (steps := self.steps_of(epoch)):
+            step -= steps
+            epoch += 1
+        return epoch, step
 
     def epoch_of(self, step: int) -> float:
         """Return how many passes over the data are done after `step` optimizer steps."""
-        return step / self.steps_per_epoch
+        epoch, within = self.position(step)
+        return epoch + within / self.steps_of(epoch)
 
     def places(self, step: int) -> tuple[int, NDArray[np.int64]]:
         """Return the epoch (from 0) of optimizer step `step` (from 0) and its places in that epoch's order."""
-        epoch, within = divmod(step, self.steps_per_epoch)
+        epoch, within = self.position(step)
         first = within * self.packs_per_step
-        return epoch, np.arange(first, min(first + self.packs_per_step, self.packs))
+        return epoch, np.arange(first, min(first + self.packs_per_step, self.packs(epoch)))
 
     def micro_steps(self, step: int) -> int:
         """Return the micro-steps of optimizer step `step`; the same for every process."""
@@ -76,7 +92,7 @@ class Schedule:
         return -(-len(places) // (self.batch_size * self.processes))
 
 
-class PackBatches(Sampler[list[int]]):
+class PackBatches(Sampler[list[Place]]):
     """The packs of every micro-step of one process, through all epochs, from `first_step` on."""
 
     def __init__(
@@ -88,12 +104,12 @@ class PackBatches(Sampler[list[int]]):
         self.rank = rank
         self.first_step = first_step
 
-    def packs_of(self, step: int) -> NDArray[np.int64]:
-        """Return the packs of one optimizer step, of all processes together."""
+    def packs_of(self, step: int) -> tuple[int, NDArray[np.int64]]:
+        """Return the epoch of one optimizer step and its packs, of all processes together."""
         epoch, places = self.schedule.places(step)
-        return self.order_of(epoch).at(places)
+        return epoch, self.order_of(epoch).at(places)
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[list[Place]]:
         """Yield the packs of one micro-step after another; `[FILLER]` where nothing is left for this process."""
         schedule = self.schedule
         epoch, order = -1, None
@@ -101,14 +117,14 @@ class PackBatches(Sampler[list[int]]):
             its_epoch, places = schedule.places(step)
             if its_epoch != epoch or order is None:
                 epoch, order = its_epoch, self.order_of(its_epoch)
-            packs = order.at(places).tolist()
+            packs = [(epoch, pack) for pack in order.at(places).tolist()]
             for micro in range(schedule.micro_steps(step)):
                 first = (micro * schedule.processes + self.rank) * schedule.batch_size
                 yield packs[first : first + schedule.batch_size] or [FILLER]
 
 
-class InTurn(Sampler[list[int]]):
-    """All packs once, in their own order, this process's share of them: for evaluation."""
+class InTurn(Sampler[list[Place]]):
+    """All packs of the first epoch once, in their own order, this process's share of them: for evaluation."""
 
     def __init__(self, packs: int, batch_size: int, *, rank: int = 0, processes: int = 1) -> None:
         """Take the number of packs and the packs of a batch."""
@@ -121,11 +137,11 @@ class InTurn(Sampler[list[int]]):
         """Return the number of batches; the same for every process."""
         return math.ceil(self.packs / (self.batch_size * self.processes))
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[list[Place]]:
         """Yield the packs of one batch after another."""
         for batch in range(len(self)):
             first = (batch * self.processes + self.rank) * self.batch_size
-            yield list(range(first, min(first + self.batch_size, self.packs))) or [FILLER]
+            yield [(0, pack) for pack in range(first, min(first + self.batch_size, self.packs))] or [FILLER]
 
 
 @dataclass(frozen=True)

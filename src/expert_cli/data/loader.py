@@ -17,50 +17,54 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from expert_cli.data.documents import Documents
-from expert_cli.data.packing import Fitted, Packs, concat, fit_lengths, pack, single
+from expert_cli.data.epoch_packs import EpochPacks
 from expert_cli.runconfig import Overflow, Packing
 
+Place = tuple[int, int]
+"""An epoch and the index of a pack in it, both from 0."""
+
 IGNORED = -100
-FILLER = -1
-"""The index of a pack without tokens: what a process gets where the last step of an epoch has no pack left for it."""
+FILLER: Place = (0, -1)
+"""The place of a pack without tokens: what a process gets where the last step of an epoch has no pack left for it."""
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
-    """Packs over an opened store: item i is pack i as `input_ids`, `labels`, `position_ids`, int64 [tokens of the pack].
+    """Packs over an opened store: item (e, i) is pack i of epoch e.
 
-    lengths: int64 [packs]. fitted: what became of documents that are too long. Picklable and small: a worker process maps
+    An item is `input_ids`, `labels`, `position_ids`, int64 [tokens of the pack]. Picklable and small: a worker process maps
     the store's files again.
     """
 
-    def __init__(self, documents: Documents, packs: Packs, fitted: Fitted | None, *, shortens: bool) -> None:
+    def __init__(self, documents: Documents, packs: EpochPacks, *, shortens: bool) -> None:
         """Take the documents and which of their tokens share a sequence (see `plan_packs`).
 
         shortens: a piece that ends before its document does is `shorten`ed, not cut off.
         """
         self.documents = documents
         self.packs = packs
-        self.fitted = fitted
         self.shortens = shortens
-        total = np.concatenate([[0], np.cumsum(packs.stops - packs.starts)])
-        self.lengths: NDArray[np.int64] = np.diff(total[packs.offsets])
 
     def __len__(self) -> int:
-        """Return the number of packs."""
-        return len(self.packs)
+        """Return the number of packs of the first epoch."""
+        return self.packs.count(0)
 
     @property
     def document_lengths(self) -> NDArray[np.int64]:
-        """Tokens of every piece of a document that lies in a pack, int64 [pieces]."""
-        return self.packs.stops - self.packs.starts
+        """Tokens of every piece of a document that lies in a pack, int64 [pieces]; the same pieces in every epoch."""
+        packs = self.packs.of(0)
+        return packs.stops - packs.starts
 
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+    def __getitem__(self, place: Place) -> dict[str, torch.Tensor]:
         """Return one pack; `FILLER` gives one without tokens."""
-        if index == FILLER:
+        if place == FILLER:
             empty = torch.empty(0, dtype=torch.int64)
             return {"input_ids": empty, "labels": empty, "position_ids": empty}
+        packs, index = self.packs.of(place[0]), place[1]
         ids, labels, positions = [], [], []
-        for piece in range(int(self.packs.offsets[index]), int(self.packs.offsets[index + 1])):
-            tokens, trained = self._piece(piece)
+        for piece in range(int(packs.offsets[index]), int(packs.offsets[index + 1])):
+            tokens, trained = self._tokens(
+                int(packs.documents[piece]), int(packs.starts[piece]), int(packs.stops[piece])
+            )
             targets = np.where(trained, tokens, IGNORED)
             targets[:1] = IGNORED
             ids.append(tokens)
@@ -72,26 +76,25 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             "position_ids": torch.from_numpy(np.concatenate(positions)),
         }
 
-    def _piece(self, piece: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        ids, trained = self.documents.document(int(self.packs.documents[piece]))
-        start, stop = int(self.packs.starts[piece]), int(self.packs.stops[piece])
+    def _tokens(self, document: int, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        ids, trained = self.documents.document(document)
         if self.shortens and stop < len(ids):
             return shorten(ids, trained, stop)
         return ids[start:stop], trained[start:stop]
 
 
-def plan_packs(documents: Documents, capacity: int, packing: Packing, overflow: Overflow) -> PackedDataset:
+def plan_packs(
+    documents: Documents, capacity: int, packing: Packing, overflow: Overflow, seed: int = 0
+) -> PackedDataset:
     """Decide from the lengths alone what is cut and which documents share a sequence; nothing is read but masks if needed.
 
-    Raises InputError: overflow "error" with a document that is too long, or nothing is left.
+    seed: with the epoch, decides random packs. Raises InputError: overflow "error" with a document that is too long, or
+    nothing is left.
     """
-    if packing == "concat":
-        return PackedDataset(documents, concat(documents.lengths, capacity), None, shortens=False)
-    too_long = bool((documents.lengths > capacity).any())
+    too_long = packing != "concat" and bool((documents.lengths > capacity).any())
     prompts = documents.prompt_lengths if too_long else np.zeros_like(documents.lengths)
-    fitted = fit_lengths(documents.lengths, prompts, capacity, overflow)
-    packs = pack(fitted.lengths, capacity) if packing == "best_fit" else single(fitted.lengths, capacity)
-    return PackedDataset(documents, packs.within(fitted), fitted, shortens=overflow == "truncate")
+    packs = EpochPacks(documents.lengths, prompts, capacity, packing, overflow, seed)
+    return PackedDataset(documents, packs, shortens=packing != "concat" and overflow == "truncate")
 
 
 def shorten(

@@ -73,6 +73,12 @@ class Packs:
         """Return the share of all room that holds tokens; 0 without packs."""
         return _share(int((self.stops - self.starts).sum()), len(self) * self.capacity)
 
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of every pack, int64 [packs]."""
+        total = np.concatenate([[0], np.cumsum(self.stops - self.starts)])
+        return np.diff(total[self.offsets])
+
     def within(self, fitted: Fitted) -> Packs:
         """Return these packs of `fitted.lengths` in terms of the documents that `fitted` has the pieces of."""
         begin = fitted.starts[self.documents]
@@ -86,14 +92,14 @@ def pack(lengths: Lengths, capacity: int) -> Packs:
 
     Raises ExpertError where a length is below 1 or above `capacity`: `fit_lengths` comes first.
     """
-    sizes = _checked(lengths, capacity)
+    sizes = checked(lengths, capacity)
     steps, packs = _best_fit(np.bincount(sizes, minlength=1).tolist(), capacity)
     first, taken, each = np.array(steps, np.int64).reshape(-1, 3).T
     placed = taken * each
     within = np.arange(len(sizes)) - np.repeat(np.cumsum(placed) - placed, placed)
     pack_of = np.empty(len(sizes), np.int64)
-    pack_of[_stable_order(capacity - sizes)] = np.repeat(first, placed) + within // np.repeat(each, placed)
-    return _grouped(pack_of, packs, sizes, capacity)
+    pack_of[stable_order(capacity - sizes)] = np.repeat(first, placed) + within // np.repeat(each, placed)
+    return grouped(pack_of, packs, sizes, capacity)
 
 
 def concat(lengths: Lengths, capacity: int) -> Packs:
@@ -101,7 +107,7 @@ def concat(lengths: Lengths, capacity: int) -> Packs:
 
     Lengths may exceed `capacity`. For comparison only: where a document is cut, its end does not see its beginning.
     """
-    sizes = _checked(lengths, None)
+    sizes = checked(lengths, None)
     ends = np.cumsum(sizes)
     total = int(sizes.sum())
     borders = np.arange(0, total, capacity)
@@ -115,7 +121,7 @@ def concat(lengths: Lengths, capacity: int) -> Packs:
 
 def single(lengths: Lengths, capacity: int) -> Packs:
     """Give every document a pack of its own. Raises ExpertError as `pack` does."""
-    sizes = _checked(lengths, capacity)
+    sizes = checked(lengths, capacity)
     return Packs(np.arange(len(sizes)), np.zeros_like(sizes), sizes, np.arange(len(sizes) + 1), capacity)
 
 
@@ -162,7 +168,7 @@ class SizeRow:
 
 def right_size(lengths: Lengths, *others: int) -> list[SizeRow]:
     """Return a row for each of `SIZES` and of the `others`, ascending; long documents truncated."""
-    sizes = _checked(lengths, None)
+    sizes = checked(lengths, None)
     return [_size_row(sizes, capacity) for capacity in sorted({*SIZES, *others})]
 
 
@@ -186,7 +192,8 @@ def recommend(lengths: Lengths, prompt_lengths: Lengths, trained_lengths: Length
     return present if present < usual and keeps(present) else usual
 
 
-def _checked(lengths: Lengths, capacity: int | None) -> Ints:
+def checked(lengths: Lengths, capacity: int | None) -> Ints:
+    """Return lengths as int64. Raises ExpertError where one is below 1 or above `capacity` (None: any length goes)."""
     sizes = np.asarray(lengths, np.int64)
     if len(sizes) and (sizes.min() < 1 or (capacity is not None and sizes.max() > capacity)):
         raise ExpertError(f"lengths {sizes.min()} to {sizes.max()} do not go into packs of {capacity or 'any length'}")
@@ -239,9 +246,9 @@ def _best_fit(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int, int
     return steps, opened
 
 
-def _grouped(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> Packs:
+def grouped(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> Packs:
     """Return the packs in the order of their first documents; `pack_of` numbers each document's pack in any order."""
-    by_pack = _stable_order(pack_of)
+    by_pack = stable_order(pack_of)
     counts = np.bincount(pack_of, minlength=packs)
     begins = np.cumsum(counts) - counts
     order = np.argsort(by_pack[begins])
@@ -250,9 +257,12 @@ def _grouped(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> Packs:
     return Packs(documents, np.zeros_like(documents), sizes[documents], offsets, capacity)
 
 
-def _stable_order(keys: Ints) -> Ints:
-    """Sort indices by keys >= 0, equal keys by index; keys of 16 bits take numpy's radix sort, six times as fast."""
-    return np.argsort(keys if keys.max(initial=0) >> 16 else keys.astype(np.uint16), kind="stable")
+def stable_order(keys: Ints) -> Ints:
+    """Sort indices by keys >= 0, equal keys by index; by 16 bits at a time, which numpy sorts six times as fast."""
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    for shift in range(16, int(keys.max(initial=0)).bit_length(), 16):
+        order = order[np.argsort((keys[order] >> shift).astype(np.uint16), kind="stable")]
+    return order
 
 
 def _answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:

@@ -142,7 +142,7 @@ def _work(run: RunConfig, store: Tokenised) -> Work:
     documents = store.split("train")
     if documents is None:
         raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
-    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow)
+    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     return work_of(run, store, packs)
 
 
@@ -163,7 +163,7 @@ def _pace(
     if earlier is not None:
         return earlier
     cost = flops(model.get_base_model(), work.packs.document_lengths, recomputed=run.compute.checkpointing == "all")
-    micro_tokens = run.optim.batch_size * float(work.packs.lengths.mean())
+    micro_tokens = run.optim.batch_size * float(work.packs.packs.of(0).lengths.mean())
     return by_formula(cost, work.trained_share, micro_tokens, run.compute.device, run.compute.dtype)
 
 

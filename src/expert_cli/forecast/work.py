@@ -35,7 +35,7 @@ class Work:
 
     def largest(self, batch: int, layout: Layout, fixed: int = 0) -> tuple[int, int]:
         """Return (places, longest row) of the largest micro-batch of `batch` packs; fixed > 0: all have as many places."""
-        longest = np.sort(self.packs.lengths)[::-1][:batch]
+        longest = np.sort(self.packs.packs.of(0).lengths)[::-1][:batch]
         if layout == "rows":
             return int(longest[0]) * len(longest), int(longest[0])
         return max(fixed, int(longest.sum())), int(self.packs.document_lengths.max())
@@ -43,22 +43,26 @@ class Work:
 
 def work_of(run: RunConfig, store: Tokenised, packs: PackedDataset) -> Work:
     """Return the work of a run over the packs of its training rows."""
-    schedule = schedule_of(run, len(packs), int(os.environ.get("WORLD_SIZE", "1")))
+    schedule = schedule_of(run, packs, int(os.environ.get("WORLD_SIZE", "1")))
     stats = store.stats["train"]
     held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.eval_strategy != "no" else 0
-    per_evaluation = schedule.steps_per_epoch if run.watch.eval_strategy == "epoch" else run.watch.eval_steps
+    evaluations = schedule.steps // run.watch.eval_steps
+    if run.watch.eval_strategy == "epoch":
+        evaluations = schedule.position(schedule.steps)[0]
     return Work(
         schedule,
         packs,
         real_tokens(schedule, packs, orders_of(run, packs)),
         stats["trained_tokens"] / max(1, stats["tokens"]),
-        held_out * (schedule.steps // per_evaluation),
+        held_out * evaluations,
     )
 
 
 def real_tokens(schedule: Schedule, packs: PackedDataset, order_of: Callable[[int], Order]) -> int:
     """Return the tokens that all steps train on: whole epochs at once, the last one pack by pack."""
-    epochs, rest = divmod(schedule.steps, schedule.steps_per_epoch)
-    places = np.arange(min(rest * schedule.packs_per_step, schedule.packs))
-    last = int(packs.lengths[order_of(epochs).at(places)].sum()) if rest else 0
-    return epochs * int(packs.lengths.sum()) + last
+    epochs, rest = schedule.position(schedule.steps)
+    places = np.arange(
+        rest * schedule.packs_per_step
+    )  # a step less than the epoch at most: no step before the last is short
+    last = int(packs.packs.of(epochs).lengths[order_of(epochs).at(places)].sum()) if rest else 0
+    return epochs * int(packs.document_lengths.sum()) + last

@@ -102,8 +102,9 @@ class TrainingConfig(Strict):
     """Micro-steps an optimizer step; 1 where it is not written."""
     max_seq_length: Annotated[int, Field(ge=8)] | None = None
     """Longest document in tokens; 2048 where it is not written."""
-    packing: bool | Literal["concat"] | None = None
-    """Fill each row with several documents that do not see each other."""
+    packing: bool | Literal["random", "best_fit", "concat"] | None = None
+    """Fill each row with several documents that do not see each other: "random" (true, the default) draws them anew for every
+    epoch, "best_fit" puts documents of like length together, "concat" cuts them; false: one document a row."""
     overflow: Literal["truncate", "drop", "split", "error"] | None = None
     """What becomes of a document longer than `max_seq_length`: truncate (the middle of its prompt; the default), drop, split,
     error."""

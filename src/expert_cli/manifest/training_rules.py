@@ -59,7 +59,9 @@ def _batch(f: Facts) -> Outcome:
 
 def _packing(f: Facts) -> Outcome:
     names = {
-        "best_fit": "each row is filled with whole documents that do not see each other",
+        "random": "each row is filled with whole documents drawn at random, anew for every epoch; they do not see each other",
+        "best_fit": "each row is filled with whole documents of like length, the same in every epoch, which do not see each "
+        "other: rows of one database or template meet in a step, which costs small sets of several epochs quality",
         "concat": "documents are laid end to end and cut; for comparison only",
         "off": "one document a row, padded to the longest of its batch",
     }
@@ -81,7 +83,9 @@ def _group_by_length(f: Facts) -> Outcome:
     if f.config.group_by_length and f.run.loader.packing != "off":
         return not_used("packed rows all have about the same length")
     return applied(
-        "rows of similar length share a batch, by seed" if f.run.loader.group_by_length else "rows are shuffled"
+        "rows of similar length share a batch, by seed: they are often alike otherwise, too"
+        if f.run.loader.group_by_length
+        else "rows are shuffled"
     )
 
 

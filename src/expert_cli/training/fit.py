@@ -105,26 +105,26 @@ def of_first(accelerator: Accelerator, measure: Callable[[], float]) -> float:
     return float(accelerator.reduce(mine, "sum"))
 
 
-def schedule_of(run: RunConfig, packs: int, processes: int) -> Schedule:
+def schedule_of(run: RunConfig, train: PackedDataset, processes: int) -> Schedule:
     """Return the optimizer steps of a run: exact, before anything is loaded."""
     optim = run.optim
     return Schedule(
-        packs, optim.batch_size, optim.gradient_accumulation_steps, processes, optim.epochs, optim.max_steps
+        train.packs.count, optim.batch_size, optim.gradient_accumulation_steps, processes, optim.epochs, optim.max_steps
     )
 
 
 def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
     """Return the order of the packs of every epoch (from 0)."""
     if run.loader.group_by_length:
-        return lambda epoch: grouped_order(train.lengths, run.optim.batch_size, run.seed, epoch)
-    return lambda epoch: epoch_order(len(train), run.seed, epoch)
+        return lambda epoch: grouped_order(train.packs.of(epoch).lengths, run.optim.batch_size, run.seed, epoch)
+    return lambda epoch: epoch_order(train.packs.count(epoch), run.seed, epoch)
 
 
 def _trainer(
     model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, paths: RunPaths
 ) -> ExpertTrainer:
     arguments = training_arguments(run, paths.checkpoints)
-    schedule = schedule_of(run, len(data.train), arguments.world_size)
+    schedule = schedule_of(run, data.train, arguments.world_size)
     longest = run.data.max_seq_length if kernels.fixed_shape else 0
     trainer = ExpertTrainer(
         optim_config=run.optim,

@@ -11,16 +11,16 @@ import torch
 
 from expert_cli.console import Reporter
 from expert_cli.data.batches import Schedule
-from expert_cli.data.loader import PackedDataset
+from expert_cli.data.loader import PackedDataset, Place
 from expert_cli.errors import TrainingFailed
 from expert_cli.model.recompute import recompute
 from expert_cli.runconfig import Checkpointing
 from expert_cli.training.trainer import ExpertTrainer
 
 
-def largest_packs(dataset: PackedDataset, count: int) -> list[int]:
-    """Return the numbers of the `count` longest packs."""
-    return np.argsort(-dataset.lengths, kind="stable")[:count].tolist()  # type: ignore[no-any-return]
+def largest_packs(dataset: PackedDataset, count: int) -> list[Place]:
+    """Return the places of the `count` longest packs of the first epoch."""
+    return [(0, pack) for pack in np.argsort(-dataset.packs.of(0).lengths, kind="stable")[:count].tolist()]
 
 
 def probe(trainer: ExpertTrainer) -> bool:

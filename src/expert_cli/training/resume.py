@@ -69,7 +69,7 @@ def save(
     """Write a checkpoint of the step just done and remove those that are not kept."""
     progress, schedule = trainer.progress, trainer.batches.schedule
     tensors, config = adapter_parts(model)
-    epoch, within = divmod(progress.step, schedule.steps_per_epoch)
+    epoch, within = schedule.position(progress.step)
     values = progress.as_json()
     losses = values.pop("losses")
     parts = Parts(

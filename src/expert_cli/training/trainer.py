@@ -206,8 +206,9 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
     def _documents(self, step: int) -> str:
         """Name the documents of an optimizer step (from 0)."""
         dataset: Any = self.train_dataset
-        offsets, documents = dataset.packs.offsets, dataset.packs.documents
-        rows = sorted({int(d) for p in self.batches.packs_of(step) for d in documents[offsets[p] : offsets[p + 1]]})
+        epoch, taken = self.batches.packs_of(step)
+        packs = dataset.packs.of(epoch)
+        rows = sorted({int(d) for p in taken for d in packs.documents[packs.offsets[p] : packs.offsets[p + 1]]})
         shown = ", ".join(map(str, rows[:12]))
         return f"its documents (counted from 0): {shown}{f' and {len(rows) - 12} more' if len(rows) > 12 else ''}"
 
@@ -215,7 +216,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         """Log, evaluate and save what is due; return whether the run ends here."""
         step, schedule, watch = self.progress.step, self.batches.schedule, self.watch
         last = step == schedule.steps
-        epoch_ends = last or step % schedule.steps_per_epoch == 0
+        epoch_ends = last or schedule.position(step)[1] == 0
         if last or step == 1 or step % watch.logging_steps == 0:
             self._log()
         if self.evaluation is not None and is_due(watch.eval_strategy, step, watch.eval_steps, epoch_ends=epoch_ends):

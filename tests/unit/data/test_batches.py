@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +18,14 @@ from expert_cli.data.order import epoch_order, grouped_order
 
 
 def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> PackBatches:
-    return PackBatches(schedule, lambda epoch: epoch_order(schedule.packs, 7, epoch), rank=rank, first_step=first_step)
+    return PackBatches(
+        schedule, lambda epoch: epoch_order(schedule.packs(epoch), 7, epoch), rank=rank, first_step=first_step
+    )
 
 
 def test_flat_batches_hold_no_padding(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (2, 2), (1, 1), packing="off")
-    batch = Collator(pad_id=END)([dataset[0], dataset[1]])
+    batch = Collator(pad_id=END)([dataset[0, 0], dataset[0, 1]])
     assert batch["input_ids"].tolist() == [[100, 101, 200, END, 100, END]]
     assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 0, 1]]
     assert batch["document_starts"].tolist() == [0, 4, 6]
@@ -32,7 +36,7 @@ def test_flat_batches_hold_no_padding(tmp_path: Path) -> None:
 
 def test_rows_are_padded_and_padding_is_a_document_that_trains_nothing(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (2, 2), (1, 1), packing="off")
-    batch = Collator(pad_id=END, layout="rows")([dataset[0], dataset[1]])
+    batch = Collator(pad_id=END, layout="rows")([dataset[0, 0], dataset[0, 1]])
     assert batch["input_ids"].tolist() == [[100, 101, 200, END], [100, END, END, END]]
     assert batch["position_ids"].tolist() == [[0, 1, 2, 3], [0, 1, 0, 1]]
     assert (batch["target_rows"].tolist(), batch["targets"].tolist()) == ([1, 2, 4], [200, END, END])
@@ -41,7 +45,7 @@ def test_rows_are_padded_and_padding_is_a_document_that_trains_nothing(tmp_path:
 
 def test_a_fixed_shape_is_filled_with_one_more_document(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (2, 2))
-    batch = Collator(pad_id=END, fixed_tokens=7)([dataset[0]])
+    batch = Collator(pad_id=END, fixed_tokens=7)([dataset[0, 0]])
     assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 0, 1, 2]]
     assert batch["document_starts"].tolist() == [0, 4, 7]
     assert batch["targets"].tolist() == [200, END]
@@ -55,12 +59,19 @@ def test_a_batch_of_nothing_is_one_place_of_padding(tmp_path: Path, layout: str)
     assert (len(batch["targets"]), batch["real_tokens"]) == (0, 0)
 
 
+def always(packs: int) -> Callable[[int], int]:
+    return lambda _: packs
+
+
 SCHEDULES = {
-    "even": Schedule(packs=12, batch_size=2, accumulation=2, processes=1, epochs=2.0, max_steps=-1),
-    "uneven": Schedule(packs=13, batch_size=2, accumulation=2, processes=1, epochs=2.0, max_steps=-1),
-    "fewer packs than a step": Schedule(packs=3, batch_size=4, accumulation=2, processes=1, epochs=3.0, max_steps=-1),
-    "part of an epoch": Schedule(packs=20, batch_size=2, accumulation=1, processes=1, epochs=1.5, max_steps=-1),
-    "by steps": Schedule(packs=5, batch_size=2, accumulation=1, processes=1, epochs=1.0, max_steps=7),
+    "even": Schedule(packs=always(12), batch_size=2, accumulation=2, processes=1, epochs=2.0, max_steps=-1),
+    "uneven": Schedule(packs=always(13), batch_size=2, accumulation=2, processes=1, epochs=2.0, max_steps=-1),
+    "fewer packs than a step": Schedule(
+        packs=always(3), batch_size=4, accumulation=2, processes=1, epochs=3.0, max_steps=-1
+    ),
+    "part of an epoch": Schedule(packs=always(20), batch_size=2, accumulation=1, processes=1, epochs=1.5, max_steps=-1),
+    "other packs in every epoch": Schedule([9, 8, 13, 8, 8].__getitem__, 2, 2, 1, 2.5, -1),
+    "by steps": Schedule(packs=always(5), batch_size=2, accumulation=1, processes=1, epochs=1.0, max_steps=7),
 }
 
 
@@ -69,9 +80,9 @@ def test_every_step_takes_the_next_packs_of_its_epoch(schedule: Schedule) -> Non
     micro = iter(batches(schedule))
     for step in range(schedule.steps):
         taken = [pack for _ in range(schedule.micro_steps(step)) for pack in next(micro)]
-        epoch, within = divmod(step, schedule.steps_per_epoch)
-        order = epoch_order(schedule.packs, 7, epoch).permutation().tolist()
-        first = within * schedule.packs_per_step
+        epoch = sum(step >= end for end in accumulate(map(schedule.steps_of, range(4))))
+        order = [(epoch, pack) for pack in epoch_order(schedule.packs(epoch), 7, epoch).permutation().tolist()]
+        first = (step - sum(map(schedule.steps_of, range(epoch)))) * schedule.packs_per_step
         assert taken == order[first : first + schedule.packs_per_step]
     assert next(micro, None) is None
 
@@ -86,8 +97,8 @@ def test_going_on_at_a_step_gives_the_rest_of_the_batches(schedule: Schedule) ->
 
 @pytest.mark.parametrize("packs", [1, 5, 8, 9, 16])
 def test_more_processes_share_the_packs_of_the_same_steps(packs: int) -> None:
-    one = Schedule(packs=packs, batch_size=2, accumulation=2, processes=1, epochs=1.0, max_steps=-1)
-    two = Schedule(packs=packs, batch_size=2, accumulation=1, processes=2, epochs=1.0, max_steps=-1)
+    one = Schedule(packs=always(packs), batch_size=2, accumulation=2, processes=1, epochs=1.0, max_steps=-1)
+    two = Schedule(packs=always(packs), batch_size=2, accumulation=1, processes=2, epochs=1.0, max_steps=-1)
     assert one.steps == two.steps
     shares = [iter(batches(two, rank=rank)) for rank in range(2)]
     alone = iter(batches(one))
@@ -105,16 +116,16 @@ def test_resuming_in_a_large_epoch_reads_no_order() -> None:
             asked.extend(places.tolist())
             return places
 
-    schedule = Schedule(packs=10**9, batch_size=2, accumulation=2, processes=1, epochs=1.0, max_steps=-1)
+    schedule = Schedule(packs=always(10**9), batch_size=2, accumulation=2, processes=1, epochs=1.0, max_steps=-1)
     late = PackBatches(schedule, lambda _: Counted(), first_step=schedule.steps - 1)
-    assert list(late) == [[10**9 - 4, 10**9 - 3], [10**9 - 2, 10**9 - 1]]
+    assert list(late) == [[(0, 10**9 - 4), (0, 10**9 - 3)], [(0, 10**9 - 2), (0, 10**9 - 1)]]
     assert len(asked) == 4
 
 
 def test_evaluation_sees_every_pack_once() -> None:
-    assert list(InTurn(5, 2)) == [[0, 1], [2, 3], [4]]
+    assert list(InTurn(5, 2)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
     shares = [list(InTurn(5, 2, rank=rank, processes=2)) for rank in range(2)]
-    assert shares == [[[0, 1], [4]], [[2, 3], [FILLER]]]
+    assert shares == [[[(0, 0), (0, 1)], [(0, 4)]], [[(0, 2), (0, 3)], [FILLER]]]
 
 
 def loaded(dataset: PackedDataset, schedule: Schedule, **settings: object) -> list[Batch]:
@@ -125,7 +136,7 @@ def loaded(dataset: PackedDataset, schedule: Schedule, **settings: object) -> li
 
 def test_spawned_workers_give_the_same_batches(tmp_path: Path) -> None:
     dataset = packed(tmp_path, *((n % 5, n % 3 + 1) for n in range(24)), capacity=12)
-    schedule = Schedule(len(dataset), batch_size=2, accumulation=1, processes=1, epochs=2.0, max_steps=-1)
+    schedule = Schedule(dataset.packs.count, batch_size=2, accumulation=1, processes=1, epochs=2.0, max_steps=-1)
     alone = loaded(dataset, schedule)
     spawned = loaded(dataset, schedule, num_workers=2, prefetch_factor=2, multiprocessing_context="spawn")
     assert len(alone) > 1

@@ -15,7 +15,7 @@ from expert_cli.runconfig import Overflow
 def test_a_pack_restarts_its_positions_and_masks_by_position_not_by_id(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (2, 2), (1, 1), capacity=6)
     assert len(dataset) == 1
-    pack = dataset[0]
+    pack = dataset[0, 0]
     assert pack["input_ids"].tolist() == [100, 101, 200, END, 100, END]
     assert pack["position_ids"].tolist() == [0, 1, 2, 3, 0, 1]
     assert pack["labels"].tolist() == [IGNORED, IGNORED, 200, END, IGNORED, END]
@@ -29,9 +29,9 @@ def test_a_filler_has_no_tokens(tmp_path: Path) -> None:
 
 def test_the_first_token_of_a_document_is_never_a_target(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (0, 3), (0, 2), capacity=5)
-    first = dataset[0]["position_ids"] == 0
+    first = dataset[0, 0]["position_ids"] == 0
     assert first.sum() == 2
-    assert (dataset[0]["labels"][first] == IGNORED).all()
+    assert (dataset[0, 0]["labels"][first] == IGNORED).all()
 
 
 FITS: dict[str, tuple[Overflow, list[list[int]]]] = {
@@ -46,9 +46,9 @@ def test_what_becomes_of_a_document_that_is_too_long(
     tmp_path: Path, overflow: Overflow, expected: list[list[int]]
 ) -> None:
     dataset = packed(tmp_path, (5, 2), (1, 1), capacity=5, packing="off", overflow=overflow)
-    assert [dataset[i]["input_ids"].tolist() for i in range(len(dataset))] == expected
-    assert dataset.fitted is not None
-    assert dataset.fitted.rows == 1
+    assert [dataset[0, i]["input_ids"].tolist() for i in range(len(dataset))] == expected
+    assert dataset.packs.fitted is not None
+    assert dataset.packs.fitted.rows == 1
 
 
 def test_too_long_can_be_an_error(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_too_long_can_be_an_error(tmp_path: Path) -> None:
 
 def test_concat_loses_no_token_and_cuts_documents(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (5, 4), (3, 3), capacity=6, packing="concat")
-    rows = [dataset[i] for i in range(len(dataset))]
+    rows = [dataset[0, i] for i in range(len(dataset))]
     ids = [token for row in rows for token in row["input_ids"].tolist()]
     assert ids == [100, 101, 102, 103, 104, 200, 201, 202, END, 100, 101, 102, 200, 201, END]
     assert [len(row["input_ids"]) for row in rows] == [6, 6, 3]

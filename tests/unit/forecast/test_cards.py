@@ -32,7 +32,7 @@ def seven_billion() -> Shape:
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Work:
     packs = packed(tmp_path_factory.mktemp("store"), *((1024, 1024),) * 16, capacity=2048)
-    return Work(Schedule(16, 8, 2, 1, 1.0, -1), packs, 16 * 2048, 0.5, 0)
+    return Work(Schedule(packs.packs.count, 8, 2, 1, 1.0, -1), packs, 16 * 2048, 0.5, 0)
 
 
 def judged(work: Work, batch_size: int, **changes: Any) -> dict[int, Card]:
