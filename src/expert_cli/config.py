@@ -6,7 +6,7 @@ A value comes from, in this order: the command line (`--set` and its shorter for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,8 +16,18 @@ from expert_cli.machine import Machine
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import Adapter, Base
 from expert_cli.manifest.training_config import SCHEDULERS, TrainingConfig
-from expert_cli.paths import is_inside, normalise, project_root
-from expert_cli.runconfig import EXECUTION_ACCURACY, AdapterType, DataConfig, DeviceName, RunConfig, WatchConfig
+from expert_cli.paths import RunPaths, is_inside, normalise, project_root
+from expert_cli.runconfig import (
+    AUTO,
+    EXECUTION_ACCURACY,
+    AdapterType,
+    DataConfig,
+    DeviceName,
+    LoaderConfig,
+    RunConfig,
+    WatchConfig,
+)
+from expert_cli.rundir import part, read_json
 from expert_cli.sourcespec import resolve_sources
 
 QUANTIZED_TABLE = (
@@ -40,6 +50,7 @@ class Overrides:
     seed: int | None = None
     settings: tuple[str, ...] = ()
     offline: bool = False
+    resume: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,22 +146,33 @@ def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Ove
     watch = defaults.watch(config, loaded.manifest.evaluation)
     _check(loaded, base, index, config, root, watch)
     device = _device(overrides.device, machine)
+    output = (overrides.output or loaded.path.parent / "weights" / normalise(base.name)).resolve()
     return RunConfig(
         expert=loaded.manifest.name,
         manifest=loaded.path.resolve(),
         root=root,
         store=_store(config, root, loaded.manifest.name),
-        output=(overrides.output or loaded.path.parent / "weights" / normalise(base.name)).resolve(),
+        output=output,
         seed=_seed(config),
         model=defaults.model(base),
         data=_data(loaded, root, config, overrides, evaluates=watch.eval_strategy != "no"),
         adapter=defaults.adapter(config),
         optim=defaults.optim(config),
-        loader=defaults.loader(config, device),
+        loader=_loader(config, device, output, overrides.resume),
         compute=defaults.compute(config, machine, device),
         watch=watch,
         origins=tuple(sorted(written.origins.items())),
     )
+
+
+def _loader(config: TrainingConfig, device: DeviceName, output: Path, resume: str) -> LoaderConfig:
+    """Return how batches are made; a run that was begun when `packing: true` meant best fit goes on with it."""
+    loader = defaults.loader(config, device)
+    if not resume or config.packing not in (None, True):
+        return loader
+    begun = read_json(RunPaths(output if resume == AUTO else Path(resume).resolve().parents[1]).run_json)
+    best_fit = part(begun, "config", "loader").get("packing") == "best_fit"
+    return replace(loader, packing="best_fit") if best_fit else loader
 
 
 def _seed(config: TrainingConfig) -> int:

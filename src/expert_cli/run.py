@@ -41,11 +41,11 @@ from expert_cli.outcome import RunResult, Sample, document, finished
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, require_free
 from expert_cli.pretokenise import Inputs, describe, find_inputs, staged_store, store_for
-from expert_cli.runconfig import EXECUTION_ACCURACY, RunConfig
+from expert_cli.runconfig import AUTO, EXECUTION_ACCURACY, RunConfig
 from expert_cli.runlock import contents, hold
 from expert_cli.training.fit import Continuity, TrainingData, fit
 from expert_cli.training.result import FitResult
-from expert_cli.training.resume import AUTO, find
+from expert_cli.training.resume import find
 
 SAMPLE_TOKENS = 64
 

@@ -21,6 +21,9 @@ Deduplicate = Literal["off", "row", "answer"]
 DeviceName = Literal["cpu", "cuda"]
 Layout = Literal["flat", "rows"]
 
+AUTO = "auto"
+"""`--resume auto`: go on with the newest good checkpoint of the output folder."""
+
 EXECUTION_ACCURACY = "execution_accuracy"
 """The metric of answers that are run, as against the loss of validation rows."""
 

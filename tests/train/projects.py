@@ -93,5 +93,5 @@ def train(
 ) -> RunResult:
     """Train in this process."""
     facts = machine.inspect()
-    plan = make_plan(manifest, facts, Overrides(**overrides))
+    plan = make_plan(manifest, facts, Overrides(resume=options.resume, **overrides))
     return run.train(plan, facts, report, options)

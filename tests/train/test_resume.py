@@ -97,6 +97,23 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, model: Path, config: dict[str, A
     assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
 
 
+def test_a_run_begun_with_best_fit_goes_on_with_it(tmp_path: Path, model: Path) -> None:
+    settings = {"save_steps": 1, "max_steps": None, "epochs": 3, "batch_size": 3}
+    straight = train(project(tmp_path, model, packing="best_fit", **settings), output=tmp_path / "a")
+    with pytest.raises(Crash):
+        train(project(tmp_path, model, packing="best_fit", **settings), report=CrashingAt(3), output=tmp_path / "b")
+    with pytest.raises(LockedOrDamaged, match='loader.packing: "best_fit" -> "random"'):
+        train(project(tmp_path, model, packing="random", **settings), RESUME, output=tmp_path / "b")
+    resumed = train(project(tmp_path, model, packing=True, **settings), RESUME, output=tmp_path / "b")
+    assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
+    effects = json.loads(RunPaths(tmp_path / "b").run_json.read_text(encoding="utf-8"))["effects"]
+    assert [row["effect"] for row in effects if row["key"] == "training.config.packing"][0].startswith(
+        "each row is filled with whole documents of like length"
+    )
+    anew = train(project(tmp_path, model, packing=True, **settings), output=tmp_path / "c")
+    assert anew.document["adapter_sha256"] != straight.document["adapter_sha256"]
+
+
 def test_four_bit_weights_go_on_bit_for_bit(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, save_steps=2, bf16=True, dropout=0.1, dequantized_copy="never")
     written = json.loads(manifest.read_text(encoding="utf-8"))

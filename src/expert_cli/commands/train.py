@@ -76,6 +76,7 @@ def train(
         seed=seed,
         settings=tuple(set_ or ()),
         offline=is_offline(asked=offline),
+        resume=resume or "",
     )
     facts = machine.inspect()
     plan = _planned(console, manifest, facts, overrides, keeps=overwrite or bool(resume) or plan_only)

@@ -102,7 +102,8 @@ class _Filling:
         """Return where packs of documents in turn begin, the end included, and the tokens before every document."""
         total = np.concatenate([[0], np.cumsum(sizes)])
         fits = np.searchsorted(total, total[:-1] + self.capacity, side="right") - 1
-        enough = np.searchsorted(total, total[:-1] + self._border)
+        # The last packs are drawn full: nothing is left to fill them.
+        enough = np.searchsorted(total, total[:-1] + (self.capacity if self._last else self._border))
         following = np.maximum(np.minimum(fits, enough), np.arange(1, len(total))).tolist()
         borders = [0]
         while borders[-1] < len(sizes):
@@ -138,14 +139,14 @@ def _largest_that_fit(rooms: Ints, lengths: Ints, counts: Ints) -> Ints:
     taken: list[int] = []
     times: list[int] = []
     begin = 0
-    for end, wanted in zip(stop, asking.tolist(), strict=True):
+    for end, rooms_alike in zip(stop, asking.tolist(), strict=True):
         stack += pairs[begin:end]
-        begin = end
-        while wanted:
-            length, left = stack.pop() if stack else (0, wanted)
+        begin, unserved = end, rooms_alike
+        while unserved:
+            length, left = stack.pop() if stack else (0, unserved)
             taken.append(length)
-            times.append(min(left, wanted))
-            if left > wanted:
-                stack.append((length, left - wanted))
-            wanted -= times[-1]
+            times.append(min(left, unserved))
+            if left > unserved:
+                stack.append((length, left - unserved))
+            unserved -= times[-1]
     return np.repeat(np.array(taken, np.int64), times)

@@ -16,14 +16,13 @@ from expert_cli.console import Reporter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.locked import require_goes_on
 from expert_cli.paths import RunPaths
+from expert_cli.runconfig import AUTO
 from expert_cli.training import checkpoints
 from expert_cli.training.checkpoints import Parts, Position
 from expert_cli.training.modelstate import adapter_parts, estimate_bytes, load_adapter
 from expert_cli.training.progress import Progress
 from expert_cli.training.statetree import capture_rng, load_optimizer, restore_rng
 from expert_cli.training.trainer import ExpertTrainer
-
-AUTO = "auto"
 
 
 @dataclass(frozen=True)

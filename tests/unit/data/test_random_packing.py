@@ -1,0 +1,128 @@
+"""Random packs: whole documents, exactly once; as full as best fit; no more alike than chance, in a pack and over epochs."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from packs import packed
+
+from expert_cli.data.epoch_packs import EpochPacks
+from expert_cli.data.packing import Packs, pack
+from expert_cli.data.random_packing import pack_randomly, shuffled
+from expert_cli.errors import ExpertError
+from expert_cli.runconfig import Packing
+
+
+def documents_of(packs: Packs) -> list[list[int]]:
+    return [packs.documents[a:b].tolist() for a, b in pairwise(packs.offsets.tolist())]
+
+
+@st.composite
+def lengths_and_capacity(draw: st.DrawFn) -> tuple[list[int], int]:
+    capacity = draw(st.integers(1, 60))
+    return draw(st.lists(st.integers(1, capacity), max_size=120)), capacity
+
+
+@given(lengths_and_capacity(), st.integers(0, 3))
+def test_every_document_is_whole_in_exactly_one_pack(case: tuple[list[int], int], epoch: int) -> None:
+    lengths, capacity = case
+    packs = pack_randomly(np.array(lengths, np.int32), capacity, 7, epoch)
+    pieces = zip(packs.documents.tolist(), packs.starts.tolist(), packs.stops.tolist(), strict=True)
+    assert sorted(pieces) == [(d, 0, n) for d, n in enumerate(lengths)]
+    assert packs.lengths.max(initial=0) <= capacity
+    assert packs.lengths.min(initial=1) > 0
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=120))
+def test_documents_that_fit_one_pack_make_one(lengths: list[int]) -> None:
+    assert len(pack_randomly(np.array(lengths), sum(lengths), 0, 0)) == 1
+
+
+@pytest.mark.parametrize("lengths", [[0, 3], [3, 11]], ids=["empty", "too long"])
+def test_a_length_that_no_pack_takes_is_refused(lengths: list[int]) -> None:
+    with pytest.raises(ExpertError, match="do not go into packs of 10"):
+        pack_randomly(np.array(lengths), 10, 0, 0)
+
+
+def test_packs_are_the_same_everywhere() -> None:
+    lengths = np.array([3, 9, 4, 4, 6, 1, 7, 2, 5, 8])
+    assert documents_of(pack_randomly(lengths, 10, 42, 0)) == [[0], [1, 5], [2, 4], [3, 8], [6, 7], [9]]
+    assert documents_of(pack_randomly(lengths, 10, 42, 1)) == [[0, 3, 5], [1], [2, 8], [4], [6, 7], [9]]
+
+
+def drawn(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """4,000 documents of 50 kinds (lengths, kinds): those of one kind have like lengths, as rows of one database do."""
+    random = np.random.default_rng(seed)
+    kinds = random.integers(0, 50, 4000)
+    lengths = random.lognormal(np.log(120), 0.5, 50)[kinds] * random.uniform(0.9, 1.1, 4000)
+    return np.clip(lengths.astype(np.int64), 8, 1024), kinds
+
+
+def likeness(packs: Packs, kinds: NDArray[np.int64]) -> float:
+    """How much more often two documents of a pack are of one kind than two of any."""
+    pairs = [(kinds[a] == kinds[b]) for documents in documents_of(packs) for a, b in combinations(documents, 2)]
+    counts = np.bincount(kinds)
+    by_chance = (counts * (counts - 1)).sum() / (len(kinds) * (len(kinds) - 1))
+    return float(np.mean(pairs) / by_chance)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_documents_of_a_pack_are_no_more_alike_than_any(seed: int) -> None:
+    lengths, kinds = drawn(seed)
+    assert likeness(pack_randomly(lengths, 1024, seed, 0), kinds) <= 1.2
+    assert likeness(pack(lengths, 1024), kinds) > 2, "the lengths do not tell the kinds: nothing is tested"
+
+
+def together(packs: Packs, documents: int) -> set[int]:
+    """The pairs of documents that share a pack, a number each."""
+    return {a * documents + b for row in documents_of(packs) for a, b in combinations(row, 2)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_epochs_share_no_more_pairs_than_chance(seed: int) -> None:
+    lengths, _ = drawn(seed)
+    one, two = (together(pack_randomly(lengths, 1024, seed, epoch), len(lengths)) for epoch in range(2))
+    expected = len(one) * len(two) / (len(lengths) * (len(lengths) - 1) / 2)
+    assert len(one & two) <= expected + 4 * expected**0.5
+
+
+@pytest.mark.parametrize("capacity", [1024, 2048])
+@pytest.mark.parametrize("seed", range(3))
+def test_packs_are_as_full_as_those_of_best_fit_to_one_per_cent(seed: int, capacity: int) -> None:
+    lengths, _ = drawn(seed)
+    assert pack_randomly(lengths, capacity, seed, 0).fill() >= pack(lengths, capacity).fill() - 0.01
+
+
+def test_every_order_of_three_is_drawn_as_often() -> None:
+    seen = [tuple(shuffled(3, seed, epoch).tolist()) for seed in range(60) for epoch in range(10)]
+    counts = np.unique(np.array(seen), axis=0, return_counts=True)[1]
+    assert len(counts) == 6
+    assert ((counts - 100) ** 2 / 100).sum() < 20.5  # chi-square with 5 degrees of freedom, 0.1 %
+
+
+@pytest.mark.parametrize("packing", ["random", "best_fit", "off"])
+def test_random_packs_alone_change_with_the_epoch(packing: Packing) -> None:
+    lengths, _ = drawn(0)
+    packs = EpochPacks(lengths, np.zeros_like(lengths), 1024, packing, "truncate", 3)
+    first, second = documents_of(packs.of(0)), documents_of(packs.of(1))
+    assert (first == second) == (packing != "random")
+    assert [packs.count(0), packs.count(1)] == [len(first), len(second)]
+    assert documents_of(packs.of(0)) == first
+
+
+def test_random_packs_change_with_the_seed() -> None:
+    lengths, _ = drawn(0)
+    plans = [documents_of(EpochPacks(lengths, lengths, 1024, "random", "truncate", seed).of(0)) for seed in range(3)]
+    assert plans[0] != plans[1] != plans[2] != plans[0]
+
+
+def test_a_piece_of_a_split_document_is_a_document_to_packing(tmp_path: object) -> None:
+    data = packed(tmp_path, (5, 4), (2, 3), (1, 1), capacity=6, packing="random", overflow="split")  # type: ignore[arg-type]
+    packs = data.packs.of(0)
+    pieces = sorted(zip(packs.documents.tolist(), packs.starts.tolist(), packs.stops.tolist(), strict=True))
+    assert pieces == [(0, 0, 6), (0, 6, 9), (1, 0, 5), (2, 0, 2)]
