@@ -1,6 +1,6 @@
 """What random packs give against best fit: the loss of held-out answers, document by document, and answers that are run.
 
-    python scripts/measure_packing.py OUT [--spider DIR] [--sets sql,json] [--seeds 3] [--rows 200] [--tokens 30720]
+    python scripts/measure_packing.py OUT [--spider DIR] [--sets sql,json] [--seeds 3] [--rows 150] [--tokens 20480]
 
 For every set, seed and packing SmolLM2-135M is trained on the same few rows (a small set, a little more than an epoch),
 then loses so many nats on each held-out row, and answers cases. The four experts: rows of their own, their validation rows,
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 EXPERTS = ("json", "typescript", "neo4j", "sql")
 PACKINGS = ("best_fit", "random")
 HELD_OUT_DATABASES = 20
-DOCUMENTS, CASES = 60, 40
+DOCUMENTS, CASES = 60, 24
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -182,8 +182,8 @@ def main() -> None:
     parser.add_argument("--spider", type=Path)
     parser.add_argument("--sets", default=",".join((*EXPERTS, "spider")))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=200)
-    parser.add_argument("--tokens", type=int, default=30_720, help="tokens of capacity that a run trains on")
+    parser.add_argument("--rows", type=int, default=150)
+    parser.add_argument("--tokens", type=int, default=20_480, help="tokens of capacity that a run trains on")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     results = options.out / "results.jsonl"
