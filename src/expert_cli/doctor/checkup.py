@@ -17,6 +17,7 @@ from expert_cli.doctor.child import run_probes
 from expert_cli.doctor.lines import Line
 from expert_cli.doctor.probes import PROBES
 from expert_cli.evaluation.verifiers.node import find_node, find_typescript
+from expert_cli.offline import forbidden_by
 
 Check = Callable[[], "Line | list[Line]"]
 
@@ -84,7 +85,7 @@ def _about_the_surroundings(here: Path) -> list[tuple[str, Check]]:
         (judging.NAME, lambda: judging.typescript(find_node(), find_typescript())),
         ("disks", lambda: places.disks(places.places(here, caches))),
         ("HF cache", lambda: places.hf_cache(caches)),
-        ("hub", lambda: places.hub_state(constants.HF_HUB_OFFLINE, constants.ENDPOINT)),
+        ("hub", lambda: places.hub_state(forbidden_by(asked=False), constants.ENDPOINT)),
     ]
 
 
