@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from expert_cli.benchmark.evidence import Advice, Evidence, Verdict, VerdictName
+from expert_cli.benchmark.gauges import mean
 from expert_cli.benchmark.remedies import (
     cheaper_work,
     fewer_evaluations,
@@ -64,12 +65,13 @@ def diagnose(e: Evidence) -> Verdict:
     return _with_context(e, _hot(e) or _small_kernels(e) or _busy(e))
 
 
-def trend(tokens_per_s: tuple[float, ...]) -> float | None:
+def trend(tokens_per_s: tuple[float, ...], held_s: tuple[float, ...] = ()) -> float | None:
     """Return by which share the last third of the intervals is faster (+) or slower (-) than the first; None under 6."""
     third = len(tokens_per_s) // 3
-    if third < 2 or not sum(tokens_per_s[:third]):
+    if third < 2:
         return None
-    return sum(tokens_per_s[-third:]) / sum(tokens_per_s[:third]) - 1
+    first, last = mean(tokens_per_s[:third], held_s[:third]), mean(tokens_per_s[-third:], held_s[-third:])
+    return last / first - 1 if first and last is not None else None
 
 
 def _share(shares: Mapping[str, float], *names: str) -> float:
@@ -234,7 +236,7 @@ def _others(e: Evidence) -> float | None:
 def _with_context(e: Evidence, verdict: Verdict) -> Verdict:
     """Add what a reader needs to weigh the verdict, a falling speed and other programs; keep the first of the advice."""
     more = []
-    change = trend(e.tokens_per_s)
+    change = trend(e.tokens_per_s, e.held_s)
     if change is not None and change <= -0.2 + 1e-9:
         more.append(f"tokens/s fell by {-change:.0%} while it was watched")
     others = _others(e)

@@ -60,13 +60,14 @@ class Evidence:
 
     shares: of the watched steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
     run_shares: the same since the run's loop began, for what happens only now and then. tokens_per_s: one a logged interval,
-    oldest first. `process_cpu_percent`: 100 = one core, data workers included; `machine_cpu_percent`: 100 = every core.
-    `disk_busy`: share of the time in which the busiest disk worked.
+    oldest first; held_s: how long each of them held, none = all alike. `process_cpu_percent`: 100 = one core, data workers
+    included; `machine_cpu_percent`: 100 = every core. `disk_busy`: share of the time in which the busiest disk worked.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
     run_shares: Mapping[str, float] = field(default_factory=dict)
     tokens_per_s: tuple[float, ...] = ()
+    held_s: tuple[float, ...] = ()
     padding_share: float | None = None
     mfu: float | None = None
     gpu: GpuFacts | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from expert_cli.benchmark.sampling import Sample
 from expert_cli.gpu import GpuSample
@@ -44,14 +45,19 @@ GAUGES = (
 )
 
 
-def spread(values: Sequence[float]) -> dict[str, float] | None:
+def spread(values: Sequence[float], weights: Sequence[float] = ()) -> dict[str, float] | None:
     """Return mean, min and max; None of nothing."""
-    return {"mean": sum(values) / len(values), "min": min(values), "max": max(values)} if values else None
+    whole = mean(values, weights)
+    return None if whole is None else {"mean": whole, "min": min(values), "max": max(values)}
 
 
-def mean(values: Sequence[float]) -> float | None:
-    """Return the mean; None of nothing."""
-    return sum(values) / len(values) if values else None
+def mean(values: Sequence[float], weights: Sequence[float] = ()) -> float | None:
+    """Return the mean; None of nothing. weights: one a value, none = all alike.
+
+    Of speeds, the seconds that each held: a mean of the rates alone counts a line that covers an evaluation as any other.
+    """
+    counts = weights or [1.0] * len(values)
+    return sum(map(mul, values, counts)) / sum(counts) if values else None
 
 
 def main_gpu(samples: Sequence[Sample], preferred: int | None = None) -> int | None:

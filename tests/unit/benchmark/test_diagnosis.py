@@ -280,6 +280,10 @@ def test_trend(rates: tuple[float, ...], change: float | None) -> None:
     assert trend(rates) == change
 
 
+def test_a_speed_counts_as_long_as_it_held() -> None:
+    assert trend((100.0, 40.0, 70.0, 70.0, 100.0, 40.0), (1.0, 1.0, 1.0, 1.0, 1.0, 9.0)) == pytest.approx(46 / 70 - 1)
+
+
 def test_another_programs_gpu_is_no_evidence() -> None:
     told = diagnose(on_cpu(gpu=BUSY)).evidence
     assert not [text for text in told if "GPU" in text]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from expert_cli.benchmark.gather import gather
-from expert_cli.benchmark.gauges import sparkline
+from expert_cli.benchmark.gauges import sparkline, spread
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,21 @@ def test_evaluations_count_in_full(seen: int, evaluating: float) -> None:
     found = gather([], earlier, lines[len(earlier) :], {})
     assert found.shares["eval"] == pytest.approx(evaluating)
     assert found.run_shares["eval"] == pytest.approx(100 / 400)
+
+
+def test_the_mean_speed_is_tokens_over_time() -> None:
+    """10 steps of 1 s and 148 tokens, then one that holds an evaluation: 1,628 tokens in 60 s."""
+    rows = [(second, 148.0, 0.2) for second in range(1, 11)] + [(60, 148 / 50, 0.2 / 50)]
+    lines = [
+        {"loss": 1.0, "seconds": at, "tokens_per_s": speed, "mfu": mfu, "step_time_shares": {"forward": 1.0}}
+        for at, speed, mfu in rows
+    ]
+    for earlier, tokens, seconds in ((0, 1628, 60), (4, 1036, 56)):
+        found = gather([], lines[:earlier], lines[earlier:], {})
+        assert spread(found.tokens_per_s, found.held_s) == pytest.approx(
+            {"mean": tokens / seconds, "min": 148 / 50, "max": 148.0}
+        )
+        assert found.mfu == pytest.approx(0.2 * tokens / 148 / seconds)
 
 
 @pytest.mark.parametrize(

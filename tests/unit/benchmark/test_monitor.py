@@ -276,6 +276,17 @@ def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (unknown.pid, unknown.is_over) == (None, False)
 
 
+def test_the_mean_speed_that_is_told_is_tokens_over_time(tmp_path: Path) -> None:
+    rows = [
+        {"step": n, "loss": 1.0, "seconds": at, "tokens_per_s": speed}
+        for n, at, speed in ((1, 10.0, 150.0), (2, 40.0, 50.0))
+    ]
+    seen = watch(monitor.Target(run_folder(tmp_path), None), duration=0.2)
+    seen.lines = rows
+    assert seen.as_json()["tokens_per_s"] == {"mean": 75.0, "min": 50.0, "max": 150.0}
+    assert view.rows(seen)[1][:5] == ["tokens/s", "50", "75", "50", "150"]
+
+
 def test_what_a_terminal_shows(tmp_path: Path) -> None:
     paths = run_folder(tmp_path, {"step": 3, "loss": 1.5, "tokens_per_s": 900.0, "seconds": 3.0})
     seen = watch(monitor.Target(paths, None), duration=0.2, gpus=[gpu_sample()])
