@@ -63,8 +63,17 @@ def gather(
     known = [*earlier, *new]
     samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
     spilled = numbers(judged, "spilled_mb")
-    gauged = ("cpu_percent", "machine_cpu_percent", "swap_in_mb_per_s", "disk_busy", "disk_read_mb_per_s")
+    gauged = (
+        "cpu_percent",
+        "machine_cpu_percent",
+        "stolen_percent",
+        "swap_in_mb_per_s",
+        "disk_busy",
+        "disk_read_mb_per_s",
+    )
     seen = {name: mean([v for s in samples if (v := getattr(s, name)) is not None]) for name in gauged}
+    cores = _whole(part(run, "machine"), "cores") or os.cpu_count()
+    comparable = cores == os.cpu_count()  # of a run that may use some cores alone, nobody counts who else uses those
     return Evidence(
         shares=mean_shares(judged, preceding[-1] if preceding else None),
         run_shares=mean_shares(this_process(timed(known))),
@@ -75,8 +84,10 @@ def gather(
         gpu=_gpu_sampled(samples, preferred_gpu) or _gpu_logged(judged),
         spilled_mb=max(spilled) if spilled else None,
         process_cpu_percent=seen["cpu_percent"],
-        machine_cpu_percent=seen["machine_cpu_percent"],
-        cores=_whole(part(run, "machine"), "cores") or os.cpu_count(),
+        machine_cpu_percent=seen["machine_cpu_percent"] if comparable else None,
+        stolen_percent=seen["stolen_percent"],
+        threads=_whole(run, "torch_threads"),
+        cores=cores,
         swap_in_mb_per_s=seen["swap_in_mb_per_s"],
         disk_busy=seen["disk_busy"],
         disk_read_mb_per_s=seen["disk_read_mb_per_s"],

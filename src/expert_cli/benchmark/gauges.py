@@ -37,6 +37,7 @@ GAUGES = (
     Gauge("process", "cpu_percent", "run's CPU", "%", lambda s, _: s.cpu_percent),
     Gauge("process", "rss_mb", "run's memory", "MB", lambda s, _: s.rss_mb),
     Gauge("machine", "cpu_percent", "machine's CPU", "%", lambda s, _: s.machine_cpu_percent),
+    Gauge("machine", "stolen_percent", "CPU stolen", "%", lambda s, _: s.stolen_percent),
     Gauge("machine", "ram_used_mb", "memory in use", "MB", lambda s, _: s.ram_used_mb),
     Gauge("machine", "disk_read_mb_per_s", "disk read", "MB/s", lambda s, _: s.disk_read_mb_per_s, 1),
     Gauge("machine", "disk_write_mb_per_s", "disk write", "MB/s", lambda s, _: s.disk_write_mb_per_s, 1),

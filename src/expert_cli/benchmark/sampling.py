@@ -24,7 +24,8 @@ class Sample:
     """One look. Rates cover the time since the look before and are None in the first; MB = 1e6 bytes.
 
     seconds: since sampling began. alive: whether the watched process lives; None: no process is watched. cpu_percent: of the
-    process and its children, 100 = one core. machine_cpu_percent: 100 = every core. disk_busy: share of the time, 0 to 1.
+    process and its children, 100 = one core. machine_cpu_percent: 100 = every core; stolen_percent, a part of it: what the
+    host of a virtual machine gave to others. disk_busy: share of the time, 0 to 1.
     """
 
     seconds: float
@@ -33,6 +34,7 @@ class Sample:
     cpu_percent: float | None = None
     rss_mb: float | None = None
     machine_cpu_percent: float | None = None
+    stolen_percent: float | None = None
     ram_used_mb: float | None = None
     swap_in_mb_per_s: float | None = None
     disk_read_mb_per_s: float | None = None
@@ -145,6 +147,9 @@ def _counters() -> dict[str, float]:
     if network:
         found["network_received_mb_per_s"] = network.bytes_recv / _MB
         found["network_sent_mb_per_s"] = network.bytes_sent / _MB
+    times, cores = _asked(psutil.cpu_times), psutil.cpu_count()
+    if hasattr(times, "steal") and cores:  # Linux only
+        found["stolen_percent"] = 100 * times.steal / cores
     swap = _asked(psutil.swap_memory)
     if swap:
         found["swap_in_mb_per_s"] = swap.sin / _MB

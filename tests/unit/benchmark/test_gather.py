@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
 from expert_cli.benchmark.gather import gather
 from expert_cli.benchmark.gauges import sparkline, spread
+from expert_cli.benchmark.sampling import Sample
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,21 @@ def test_the_mean_speed_is_tokens_over_time() -> None:
             {"mean": tokens / seconds, "min": 148 / 50, "max": 148.0}
         )
         assert found.mfu == pytest.approx(0.2 * tokens / 148 / seconds)
+
+
+@pytest.mark.parametrize(
+    ("cores", "others"),
+    [
+        pytest.param(os.cpu_count(), 0.5, id="all cores are the run's"),
+        pytest.param(4_096, None, id="nobody counts who uses the cores that are the run's"),
+    ],
+)
+def test_what_other_programs_take(cores: int, others: float | None) -> None:
+    own = 30 * (os.cpu_count() or 1)
+    samples = [Sample(1.0, (), True, own, 1.0, busy, stolen_percent=stolen) for busy, stolen in ((70, 8), (90, 2))]
+    found = gather(samples, [], [], {"machine": {"cores": cores}, "torch_threads": 3})
+    assert found.others == (None if others is None else pytest.approx(others))
+    assert (found.stolen_percent, found.threads) == (5.0, 3)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,10 @@ with open(path, "a", encoding="utf-8") as file:
 """
 
 
+CORES = 4_096
+"""No machine has so many: what else runs beside a test is then no evidence."""
+
+
 def gpu_sample(index: int = 0, utilization: float | None = 50.0, problem: str = "") -> GpuSample:
     return GpuSample(index, "Test", utilization, 1000.0, 8000.0, 60.0, 100.0, 200.0, 1500.0, ("power cap",), problem)
 
@@ -58,7 +62,7 @@ def writer(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 def run_folder(folder: Path, *lines: dict[str, Any], device: str = "cpu") -> RunPaths:
     paths = RunPaths(folder)
     config = {"compute": {"device": device}, "loader": {"num_workers": 0}}
-    paths.run_json.write_text(json.dumps({"config": config, "machine": {"cores": 4}}), encoding="utf-8")
+    paths.run_json.write_text(json.dumps({"config": config, "machine": {"cores": CORES}}), encoding="utf-8")
     paths.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return paths
 
@@ -246,6 +250,15 @@ def test_cpu_of_children_is_counted(writer: Callable[..., Any]) -> None:
         for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
             child.kill()
         parent.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells what its host takes")
+def test_the_time_that_a_host_takes_is_a_part_of_the_busy_time() -> None:
+    sampler = Sampler(None, lambda: ())
+    time.sleep(0.1)
+    sample = sampler.take()
+    assert sample.stolen_percent is not None
+    assert 0 <= sample.stolen_percent <= 100
 
 
 def test_the_busiest_disk_counts() -> None:
