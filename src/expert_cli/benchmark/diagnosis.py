@@ -193,7 +193,7 @@ def _neighbours(e: Evidence) -> _Loss | None:
     told = [_taken(e, others), f"the run gets {own * e.cores:.1f} cores and could use {wanted * e.cores:.1f}"]
     if stolen >= NOTABLE * others:
         told.append(
-            f"{stolen * e.cores:.1f} of these are stolen: the host of this virtual machine gives them to others"
+            f"{stolen * e.cores:.1f} of what they keep busy is stolen: the host of this virtual machine gives it to others"
         )
     return _Loss("other programs use this machine", share, tuple(told), quieter_machine(share, stolen / others))
 

@@ -24,8 +24,9 @@ class Sample:
     """One look. Rates cover the time since the look before and are None in the first; MB = 1e6 bytes.
 
     seconds: since sampling began. alive: whether the watched process lives; None: no process is watched. cpu_percent: of the
-    process and its children, 100 = one core. machine_cpu_percent: 100 = every core; stolen_percent, a part of it: what the
-    host of a virtual machine gave to others. disk_busy: share of the time, 0 to 1.
+    process, its children, and the run's other processes that its launcher started, 100 = one core. machine_cpu_percent: 100 =
+    every core; stolen_percent, a part of it: what the host of a virtual machine gave to others. disk_busy: share of the time,
+    0 to 1.
     """
 
     seconds: float
@@ -54,6 +55,7 @@ class Sampler:
         """Start the clock and take the first readings of everything that counts up."""
         self._ask_gpus = ask_gpus
         self._process = _process(pid)
+        self._root = _launcher(self._process)
         self._watches = pid is not None
         self._children: dict[int, psutil.Process] = {}
         self._times: dict[int, float] = {}
@@ -88,7 +90,8 @@ class Sampler:
             return None, None
         try:
             if self._looks % CHILDREN_EVERY == 0:
-                self._children = {child.pid: child for child in self._process.children(recursive=True)}
+                family = (self._root or self._process).children(recursive=True)
+                self._children = {child.pid: child for child in family if child != self._process}
             self._looks += 1
             used, rss = self._one(self._process)
         except psutil.NoSuchProcess:
@@ -121,6 +124,15 @@ def _process(pid: int | None) -> psutil.Process | None:
     try:
         return None if pid is None else psutil.Process(pid)
     except psutil.Error:
+        return None
+
+
+def _launcher(process: psutil.Process | None) -> psutil.Process | None:
+    """Return what started a process together with others of one run (torchrun and its like), None for one on its own."""
+    try:
+        several = process is not None and int(process.environ().get("WORLD_SIZE", "1")) > 1
+        return process.parent() if process is not None and several else None
+    except (psutil.Error, ValueError):
         return None
 
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from expert_cli.benchmark import monitor, sampling, view
@@ -232,6 +233,37 @@ def test_a_process_that_is_gone_before_the_first_look(tmp_path: Path, writer: Ca
     assert (seen.ended, len(seen.samples)) == (True, 1)
 
 
+LAUNCHER = """
+import subprocess, sys
+sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(sleeper.pid, flush=True)
+subprocess.run([sys.executable, "-c", "while True: pass"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("processes", "counted"), [pytest.param("2", True, id="of one run"), pytest.param("1", False, id="of another run")]
+)
+def test_cpu_of_a_runs_other_processes_is_counted(
+    monkeypatch: pytest.MonkeyPatch, processes: str, counted: bool
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    parent = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert parent.stdout
+        first = int(parent.stdout.readline())
+        while len(psutil.Process(parent.pid).children()) < 2:
+            time.sleep(0.05)
+        sampler = Sampler(first, lambda: ())
+        assert (len(sampler._children) == 1) == counted
+    finally:
+        for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
+            child.kill()
+        parent.wait()
+        if parent.stdout:
+            parent.stdout.close()
+
+
 def test_cpu_of_children_is_counted(writer: Callable[..., Any]) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"],
@@ -245,8 +277,6 @@ def test_cpu_of_children_is_counted(writer: Callable[..., Any]) -> None:
         assert sample.cpu_percent is not None
         assert sample.cpu_percent > 1  # the parent alone takes none; a busy machine leaves its child little
     finally:
-        import psutil
-
         for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
             child.kill()
         parent.wait()
