@@ -32,11 +32,11 @@ class FakeNvml:
         "nvmlDeviceGetMigMode": [0, 0],
         "nvmlDeviceGetCurrentDriverModel": NvmlError("Not Supported"),
         "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=8, memory=3),
-        "nvmlDeviceGetTemperature": 41,
+        "nvmlDeviceGetTemperatureV": 41,
         "nvmlDeviceGetPowerUsage": 123_400,
         "nvmlDeviceGetEnforcedPowerLimit": 700_000,
         "nvmlDeviceGetClockInfo": 1980,
-        "nvmlDeviceGetCurrentClocksThrottleReasons": 0x1 | 0x4 | 0x40,
+        "nvmlDeviceGetCurrentClocksEventReasons": 0x1 | 0x4 | 0x40,
         "nvmlDeviceGetComputeRunningProcesses": [],
         "nvmlDeviceGetGraphicsRunningProcesses": [],
         "nvmlSystemGetDriverVersion": "580.65.06",
@@ -63,6 +63,9 @@ class FakeNvml:
         return index
 
     def __getattr__(self, question: str) -> Any:
+        if question not in self.answers:
+            raise AttributeError(question)
+
         def answer(*about: Any) -> Any:
             assert self.open, "asked while NVML was closed"
             found = self.answers[question]

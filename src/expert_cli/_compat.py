@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -21,6 +23,27 @@ def quiet_imports() -> None:
     sys.modules.setdefault("kernels", None)  # type: ignore[arg-type]
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
+
+
+@contextmanager
+def nothing_compiled() -> Iterator[None]:
+    """Let torch.compile hand functions back as they are, for an import.
+
+    bitsandbytes 0.50.2 (backends/default/ops.py) compiles four functions while it is imported, none of them for a CPU or a
+    CUDA GPU; torch loads its code generator for that, 2.3 of 5.3 s. Remove when bitsandbytes compiles at the first use.
+    """
+    import torch
+
+    compiling = torch.compile
+
+    def as_it_is(function: Any = None, **_: Any) -> Any:
+        return (lambda later: later) if function is None else function
+
+    torch.compile = as_it_is  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.compile = compiling
 
 
 def hub_bar(bar: Bar) -> type[Any]:

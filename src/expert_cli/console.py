@@ -252,7 +252,7 @@ class _LiveBar:
 
 
 class _PlainBar:
-    """One line at most every few seconds, and the last state once more at the end."""
+    """One line at most every few seconds, and at the end the last state, if its count was not shown yet."""
 
     def __init__(self, console: Console, title: str, total: float | None, unit: str) -> None:
         self.console = console
@@ -260,15 +260,18 @@ class _PlainBar:
         self.total = total
         self.unit = unit
         self.started = self.shown = time.monotonic()
+        self.counted = ""
         self.pending = ""
 
     def update(self, done: float, note: str = "") -> None:
-        self.pending = f"{self.title}  {count(done, self.total, self.unit)}  {note}".rstrip()
-        now = time.monotonic()
+        counted, now = count(done, self.total, self.unit), time.monotonic()
+        line = f"{self.title}  {counted}  {note}".rstrip()
+        # Training moves its bar after a step and again when it has logged it: the same count is no later state.
+        self.pending = "" if counted == self.counted else line
         if now - self.shown >= PLAIN_INTERVAL_S:
             left = (self.total - done) / done * (now - self.started) if self.total and done else None
-            self.console.say(self.pending + (f"  {left:,.0f} s left" if left else ""))
-            self.shown, self.pending = now, ""
+            self.console.say(line + (f"  {left:,.0f} s left" if left else ""))
+            self.shown, self.counted, self.pending = now, counted, ""
 
     def finish(self) -> None:
         if self.pending:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,30 @@ from typing import Any
 CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors by which the system says that a disk is full or a place is not to be written: no bug of the program."""
 _SECRET = re.compile(r"hf_[A-Za-z0-9]{16,}|(?i:(?<=_token=)|(?<=_key=)|(?<=_token\": \")|(?<=_key\": \"))[^\s\"']+")
+_SECRET_OPTION = re.compile(r"--?[\w-]*(?:token|key|secret|passw\w*|credentials?)", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
 
 
 def redact(text: str) -> str:
     """Return `text` with secrets replaced by ***."""
     return _SECRET.sub("***", text)
+
+
+def command_text(words: Sequence[str]) -> str:
+    """Return a command line that may be shown: values of options named after a secret and passwords in URLs are ***."""
+    shown: list[str] = []
+    hide_next = False
+    for word in words:
+        option, _, value = word.partition("=")
+        is_secret = _SECRET_OPTION.fullmatch(option) is not None
+        if hide_next and not word.startswith("-"):
+            shown.append("***")
+        elif is_secret and value:
+            shown.append(f"{option}=***")
+        else:
+            shown.append(_PASSWORD_IN_URL.sub("***", word))
+        hide_next = is_secret and not value
+    return redact(" ".join(shown))
 
 
 def write_text(path: Path, text: str) -> None:

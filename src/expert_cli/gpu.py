@@ -10,7 +10,6 @@ often does so inside `session()`.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from expert_cli.files import redact
+from expert_cli.files import command_text
 
 THROTTLES = {
     0x002: "clocks set by user",
@@ -33,9 +32,10 @@ THROTTLES = {
     0x400: "voltage reliability",
 }
 """Bits of nvmlClocksEventReasons and the words for them. 0x1, idle, is no throttling and is left out."""
+TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
+CLOCK_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+"""Questions that were renamed: the newest name, and the one that goes away with CUDA 14 and that older drivers alone know."""
 _MB = 1e6
-_SECRET_OPTION = re.compile(r"--?[\w-]*(?:token|key|secret|passw\w*|credentials?)", re.IGNORECASE)
-_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
 
 
 @dataclass(frozen=True)
@@ -165,23 +165,6 @@ def holders(nvml: Any = None) -> list[Holder]:
     return sorted(rows, key=lambda row: (-(row.memory_mb or 0.0), row.gpu, row.pid))
 
 
-def command_text(words: Sequence[str]) -> str:
-    """Return a command line that may be shown: values of options named after a secret and passwords in URLs are ***."""
-    shown: list[str] = []
-    hide_next = False
-    for word in words:
-        option, _, value = word.partition("=")
-        is_secret = _SECRET_OPTION.fullmatch(option) is not None
-        if hide_next and not word.startswith("-"):
-            shown.append("***")
-        elif is_secret and value:
-            shown.append(f"{option}=***")
-        else:
-            shown.append(_PASSWORD_IN_URL.sub("***", word))
-        hide_next = is_secret and not value
-    return redact(" ".join(shown))
-
-
 def _library(nvml: Any) -> Any:
     if nvml is not None:
         return nvml
@@ -205,6 +188,15 @@ def _ask(nvml: Any, question: Callable[..., Any], *details: Any) -> Any:
         return question(*details)
     except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):
         return None
+
+
+def _ask_first(nvml: Any, names: Sequence[str], *details: Any) -> Any:
+    """Return the first answer to a question that has several names; library and driver may each know only some of them."""
+    for name in names:
+        answer = _ask(nvml, question, *details) if (question := getattr(nvml, name, None)) else None
+        if answer is not None:
+            return answer
+    return None
 
 
 def _each(nvml: Any) -> Iterator[tuple[int, Any, str]]:
@@ -266,14 +258,14 @@ def _sample(nvml: Any, index: int, handle: Any, problem: str) -> GpuSample:
     memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     power = _ask(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
     limit = _ask(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    reasons = _ask(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0
+    reasons = _ask_first(nvml, CLOCK_REASONS, handle) or 0
     return GpuSample(
         index=index,
         name=str(_ask(nvml, nvml.nvmlDeviceGetName, handle) or ""),
         utilization=float(rates.gpu) if rates else None,
         memory_used_mb=memory.used / _MB if memory else None,
         memory_total_mb=memory.total / _MB if memory else None,
-        temperature_c=_number(_ask(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)),
+        temperature_c=_number(_ask_first(nvml, TEMPERATURE, handle, nvml.NVML_TEMPERATURE_GPU)),
         power_w=power / 1000 if power is not None else None,
         power_limit_w=limit / 1000 if limit is not None else None,
         sm_clock_mhz=_number(_ask(nvml, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM)),

@@ -71,18 +71,38 @@ def timed(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [line for line in lines if part(line, "step_time_shares")]
 
 
-def mean_shares(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None = None) -> dict[str, float]:
-    """Return the step-time shares of several lines, each weighted with its interval; {} where no line has any.
+def intervals(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None = None) -> list[float]:
+    """Return the seconds that each of these timed lines covers; 1 where they are not known.
 
     before: the timed line that precedes them. An interval is the growth of `seconds` from one timed line to the next; where
     that does not grow (a resumed run starts at 0 again), `seconds` itself.
     """
-    totals = dict.fromkeys(SHARES, 0.0)
+    found = []
     last = number(before, "seconds") if before else 0.0
-    for line in timed(lines):
+    for line in lines:
         now = number(line, "seconds")
-        interval = 1.0 if now is None or last is None else now - last if now > last else now or 1.0
+        found.append(1.0 if now is None or last is None else now - last if now > last else now or 1.0)
         last = now if now is not None else last
+    return found
+
+
+def rates(
+    lines: Sequence[Mapping[str, Any]], key: str, earlier: Sequence[Mapping[str, Any]] = ()
+) -> tuple[list[float], list[float]]:
+    """Return the values of a figure that is told a second, and how many seconds each held: the weights of their mean.
+
+    earlier: the lines before these.
+    """
+    preceding = next((line for line in reversed(earlier) if number(line, key) is not None), None)
+    told = [line for line in lines if number(line, key) is not None]
+    return numbers(told, key), intervals(told, preceding)
+
+
+def mean_shares(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None = None) -> dict[str, float]:
+    """Return the step-time shares of several lines, each weighted with its interval; {} where no line has any."""
+    totals = dict.fromkeys(SHARES, 0.0)
+    told = timed(lines)
+    for line, interval in zip(told, intervals(told, before), strict=True):
         for name in SHARES:
             totals[name] += interval * max(0.0, number(line, "step_time_shares", name) or 0.0)
     whole = sum(totals.values())

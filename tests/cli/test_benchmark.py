@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
     config = {"compute": {"device": "cpu"}, "loader": {"num_workers": 0}}
-    (folder / "run.json").write_text(json.dumps({"config": config, "machine": {"cores": 4}}), encoding="utf-8")
+    (folder / "run.json").write_text(json.dumps({"config": config, "machine": {"cores": 4_096}}), encoding="utf-8")
     rows = [
         {"step": n, "loss": 2.0, "seconds": n, "tokens_per_s": 10.0, "step_time_shares": SHARES} for n in range(1, 9)
     ]

@@ -10,13 +10,15 @@ from typing import Any
 
 import jsonschema_rs
 
+from expert_cli.doctor.probes import PROBES
+
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "docs" / "schemas" / "doctor.schema.json"
 Cli = Callable[..., Any]
 
 
 def test_a_sound_machine_without_a_compiler_is_ready(cli: Cli, tmp_path: Path) -> None:
-    done = cli("doctor", "--json", CXX="no-such-compiler")
+    done = cli("doctor", "--deep", "--json", CXX="no-such-compiler")
     document = json.loads(done.out)
     jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
     lines = {line["name"]: line for line in document["lines"]}
@@ -25,8 +27,19 @@ def test_a_sound_machine_without_a_compiler_is_ready(cli: Cli, tmp_path: Path) -
     assert (done.code, document["state"]) == (0, "warn")
     assert lines["bitsandbytes"]["found"].startswith("NF4 on cpu")
     assert lines["torch.compile"]["found"] == "no C++ compiler (looked for no-such-compiler)"
+    assert lines["attention, flex"]["found"].startswith("runs on cpu")
     assert "checking" in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_slow_waits_for_deep(cli: Cli) -> None:
+    done = cli("doctor", "--json")
+    document = json.loads(done.out)
+    jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    waiting = {line["name"] for line in document["lines"] if "doctor --deep" in line["fix"]}
+    assert waiting == {"attention, flex", "torch.compile"}
+    assert {line["name"] for line in document["lines"]} >= {probe.name for probe in PROBES}
+    assert done.code == 0
 
 
 def test_a_broken_library_fails_with_3_and_hides_nothing(cli: Cli, tmp_path: Path) -> None:

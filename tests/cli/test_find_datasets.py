@@ -94,7 +94,7 @@ def test_the_environment_names_the_caches(
 def test_the_table_says_what_when_and_whose(cli: Cli, project: Path) -> None:
     done = cli("find-datasets", "--hf-cache", "hf")
     lines = [" ".join(line.split()) for line in done.out.splitlines()]
-    assert "used 3.8 kB 1 read 3 days ago rows/datasets/a.jsonl (rows)" in lines
+    assert "used 3.8 kB 1 100 read 3 days ago rows/datasets/a.jsonl (rows) experts/rows/datasets/a.jsonl" in lines
     assert "missing org/far (far)" in lines
     assert str(project / "experts") in lines
     measured = cli("find-datasets", "--hf-cache", "hf", "--measure-disk", "--quiet")

@@ -102,12 +102,12 @@ def test_a_run_begun_with_best_fit_goes_on_with_it(tmp_path: Path, model: Path) 
     straight = train(project(tmp_path, model, packing="best_fit", **settings), output=tmp_path / "a")
     with pytest.raises(Crash):
         train(project(tmp_path, model, packing="best_fit", **settings), report=CrashingAt(3), output=tmp_path / "b")
-    with pytest.raises(LockedOrDamaged, match='loader.packing: "best_fit" -> "random"'):
+    with pytest.raises(LockedOrDamaged, match=r'loader\.packing: "best_fit" -> "random"'):
         train(project(tmp_path, model, packing="random", **settings), RESUME, output=tmp_path / "b")
     resumed = train(project(tmp_path, model, packing=True, **settings), RESUME, output=tmp_path / "b")
     assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
     effects = json.loads(RunPaths(tmp_path / "b").run_json.read_text(encoding="utf-8"))["effects"]
-    assert [row["effect"] for row in effects if row["key"] == "training.config.packing"][0].startswith(
+    assert next(row["effect"] for row in effects if row["key"] == "training.config.packing").startswith(
         "each row is filled with whole documents of like length"
     )
     anew = train(project(tmp_path, model, packing=True, **settings), output=tmp_path / "c")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
 from types import SimpleNamespace
 
+import pynvml
 import pytest
 from fake_nvml import FakeNvml, NvmlError
 
 from expert_cli import gpu, machine
+from expert_cli.files import command_text
 
 
 def test_a_sample_has_every_figure_in_its_unit() -> None:
@@ -41,6 +45,28 @@ def test_what_a_card_does_not_tell_is_none() -> None:
     assert gpu.cards(FakeNvml(**silent)) == [gpu.Card(0, "NVIDIA H200", None, None, "", False, "")]
     assert gpu.holders(FakeNvml(**silent)) == []
     assert gpu.driver(FakeNvml(**silent)) == gpu.Driver("", None, "")
+
+
+def test_an_older_driver_is_asked_by_the_older_names() -> None:
+    unknown = NvmlError("Function Not Found", 13)
+    old = FakeNvml(
+        nvmlDeviceGetTemperatureV=unknown,
+        nvmlDeviceGetCurrentClocksEventReasons=unknown,
+        nvmlDeviceGetTemperature=41,
+        nvmlDeviceGetCurrentClocksThrottleReasons=0x1 | 0x4 | 0x40,
+    )
+    assert gpu.sample(old) == gpu.sample(FakeNvml())
+
+
+def test_what_is_asked_is_there_and_stays() -> None:
+    """The library's source says above a function that it goes away; of what was renamed, the new name has to be there."""
+    asked = set(re.findall(r"\b(?:nvml[A-Z]|NVML_|NVMLError|NVMLLib)\w*", inspect.getsource(gpu))) - {
+        "nvmlClocksEventReasons"
+    }
+    assert {name for name in asked if not hasattr(pynvml, name)} == set()
+    assert len(asked) > 20
+    leaving = set(re.findall(r"^# DEPRECATED.*\n(?:@.*\n)*def (\w+)", inspect.getsource(pynvml), re.MULTILINE))
+    assert leaving & asked == {gpu.TEMPERATURE[1], gpu.CLOCK_REASONS[1]}
 
 
 def test_one_lost_card_hides_no_other() -> None:
@@ -131,7 +157,7 @@ def test_holders_name_each_process_once() -> None:
     ids=["next word", "after =", "hub token", "url", "option without value"],
 )
 def test_a_command_line_shows_no_secret(words: list[str], shown: str) -> None:
-    assert gpu.command_text(words) == shown
+    assert command_text(words) == shown
 
 
 def test_the_real_library_has_every_function_that_is_asked() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.rundir import MetricsTail, mean_shares, number, padding_share, read_json, require_run
+from expert_cli.rundir import MetricsTail, mean_shares, number, padding_share, rates, read_json, require_run
 
 
 def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
@@ -91,6 +91,24 @@ def evaluated(seconds: float) -> dict[str, Any]:
 )
 def test_mean_shares(lines: list[dict[str, Any]], before: dict[str, Any] | None, data: float | None) -> None:
     assert mean_shares(lines, before).get("data") == (None if data is None else pytest.approx(data))
+
+
+def rate(seconds: float | None, value: float | None) -> dict[str, Any]:
+    return {"seconds": seconds, "tokens_per_s": value}
+
+
+@pytest.mark.parametrize(
+    ("lines", "earlier", "values", "held"),
+    [
+        pytest.param([], [], [], [], id="none"),
+        pytest.param([rate(10, 150.0), rate(40, 50.0)], [], [150.0, 50.0], [10, 30], id="from the start"),
+        pytest.param([rate(40, 50.0)], [rate(10, 150.0), evaluated(35)], [50.0], [30], id="from the line before"),
+        pytest.param([rate(10, 9.0), evaluated(35), rate(40, 5.0)], [], [9.0, 5.0], [10, 30], id="over an evaluation"),
+        pytest.param([rate(10, 9.0), rate(20, None), rate(40, 5.0)], [], [9.0, 5.0], [10, 30], id="one not told"),
+    ],
+)
+def test_rates(lines: list[Any], earlier: list[Any], values: list[float], held: list[float]) -> None:
+    assert rates(lines, "tokens_per_s", earlier) == (values, held)
 
 
 def test_padding_share_is_the_newest() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from expert_cli.benchmark.evidence import Advice, Evidence, Verdict, VerdictName
+from expert_cli.benchmark.gauges import mean
 from expert_cli.benchmark.remedies import (
     cheaper_work,
     fewer_evaluations,
@@ -21,6 +22,7 @@ from expert_cli.benchmark.remedies import (
     fuller_steps,
     gain,
     less_memory,
+    quieter_machine,
     sooner_data,
 )
 
@@ -36,6 +38,8 @@ LIMITS = frozenset(
 )
 FEW_CORES = 0.4
 """torch runs one thread a physical core: with two hardware threads each, half of them idle in the best case."""
+FULL = 0.9
+"""So much of all cores busy: whoever wants more takes it from others. Below, the run could have had more than it took."""
 LOW_POWER = 0.4
 LOW_MFU = 0.2
 
@@ -57,19 +61,20 @@ def diagnose(e: Evidence) -> Verdict:
         return _with_context(e, memory)
     if not e.shares:
         return _without_shares(e)
-    losses = [loss for rule in (_data, _checkpoints, _evaluation, _limit, _launches) if (loss := rule(e))]
+    losses = [loss for rule in (_data, _checkpoints, _evaluation, _limit, _launches, _neighbours) if (loss := rule(e))]
     worst = max(losses, key=lambda loss: loss.share, default=None)
     if worst and worst.share >= NOTABLE - 1e-9:
         return _with_context(e, Verdict(worst.name, worst.evidence, worst.advice))
     return _with_context(e, _hot(e) or _small_kernels(e) or _busy(e))
 
 
-def trend(tokens_per_s: tuple[float, ...]) -> float | None:
+def trend(tokens_per_s: tuple[float, ...], held_s: tuple[float, ...] = ()) -> float | None:
     """Return by which share the last third of the intervals is faster (+) or slower (-) than the first; None under 6."""
     third = len(tokens_per_s) // 3
-    if third < 2 or not sum(tokens_per_s[:third]):
+    if third < 2:
         return None
-    return sum(tokens_per_s[-third:]) / sum(tokens_per_s[:third]) - 1
+    first, last = mean(tokens_per_s[:third], held_s[:third]), mean(tokens_per_s[-third:], held_s[-third:])
+    return last / first - 1 if first and last is not None else None
 
 
 def _share(shares: Mapping[str, float], *names: str) -> float:
@@ -173,6 +178,30 @@ def _launches(e: Evidence) -> _Loss | None:
     return _Loss("launch-bound", share, tuple(filter(None, evidence)), fuller_steps(e, share))
 
 
+def _neighbours(e: Evidence) -> _Loss | None:
+    """Other programs, and other virtual machines, take cores that the run would use.
+
+    Alone it could use as many cores as it has threads, and no more than it and they use now: own / both of the time is its
+    own. A GPU loses by a slow host only while it idles.
+    """
+    own, others = e.cpu_use, e.others
+    if not own or not others or own + others < FULL - 1e-9 or not e.cores:
+        return None
+    wanted = max(own, min(own + others, (e.threads or e.cores) / e.cores))
+    share = 1 - own / wanted if not e.on_gpu else min(1 - own / wanted, e.idle or 0.0)
+    stolen = min(others, (e.stolen_percent or 0.0) / 100)
+    told = [_taken(e, others), f"the run gets {own * e.cores:.1f} cores and could use {wanted * e.cores:.1f}"]
+    if stolen >= NOTABLE * others:
+        told.append(
+            f"{stolen * e.cores:.1f} of what they keep busy is stolen: the host of this virtual machine gives it to others"
+        )
+    return _Loss("other programs use this machine", share, tuple(told), quieter_machine(share, stolen / others))
+
+
+def _taken(e: Evidence, others: float) -> str:
+    return f"other programs keep {others * (e.cores or 0):.1f} of {e.cores} cores busy"
+
+
 def _small_kernels(e: Evidence) -> Verdict | None:
     """Utilisation says that a kernel was there, power and MFU whether it filled the card."""
     gpu = e.gpu
@@ -197,6 +226,9 @@ def _without_shares(e: Evidence) -> Verdict:
     """Runs that log no step times: only what is certain without them."""
     logged = "the metrics hold no step times" if e.tokens_per_s else "the run has logged no step yet"
     evidence = (logged, *_use(e))
+    crowd = _neighbours(e)
+    if crowd and crowd.share >= NOTABLE:
+        return _with_context(e, Verdict(crowd.name, (logged, *crowd.evidence), crowd.advice))
     gpu_works = e.idle is not None and e.idle < NOTABLE
     cores_work = not e.on_gpu and e.cpu_use is not None and e.cpu_use >= FEW_CORES
     if gpu_works or cores_work:
@@ -223,21 +255,15 @@ def _use(e: Evidence) -> list[str]:
 
 def _crowded(e: Evidence) -> bool:
     """Whether other programs take cores that this run could use."""
-    others = _others(e)
-    return others is not None and others >= 0.25
-
-
-def _others(e: Evidence) -> float | None:
-    return None if e.machine_cpu_percent is None or e.cpu_use is None else e.machine_cpu_percent / 100 - e.cpu_use
+    return e.others is not None and e.others >= 0.25
 
 
 def _with_context(e: Evidence, verdict: Verdict) -> Verdict:
     """Add what a reader needs to weigh the verdict, a falling speed and other programs; keep the first of the advice."""
     more = []
-    change = trend(e.tokens_per_s)
+    change = trend(e.tokens_per_s, e.held_s)
     if change is not None and change <= -0.2 + 1e-9:
         more.append(f"tokens/s fell by {-change:.0%} while it was watched")
-    others = _others(e)
-    if others is not None and others >= 0.25 and e.cores:
-        more.append(f"other programs keep {others * e.cores:.1f} of {e.cores} cores busy")
+    if e.others is not None and _crowded(e) and _taken(e, e.others) not in verdict.evidence:
+        more.append(_taken(e, e.others))
     return Verdict(verdict.name, (*verdict.evidence, *more), verdict.advice[:MOST_ADVICE])

@@ -15,6 +15,7 @@ VerdictName = Literal[
     "checkpointing",
     "evaluation",
     "thermal or power limit",
+    "other programs use this machine",
     "healthy",
     "not enough data",
 ]
@@ -60,19 +61,23 @@ class Evidence:
 
     shares: of the watched steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
     run_shares: the same since the run's loop began, for what happens only now and then. tokens_per_s: one a logged interval,
-    oldest first. `process_cpu_percent`: 100 = one core, data workers included; `machine_cpu_percent`: 100 = every core.
-    `disk_busy`: share of the time in which the busiest disk worked.
+    oldest first; held_s: how long each of them held, none = all alike. `process_cpu_percent`: 100 = one core, data workers
+    included; `machine_cpu_percent`, of all programs, and `stolen_percent`, which a virtual machine's host gave to others: 100 =
+    every core. threads: those that the run computes with. `disk_busy`: share of the time in which the busiest disk worked.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
     run_shares: Mapping[str, float] = field(default_factory=dict)
     tokens_per_s: tuple[float, ...] = ()
+    held_s: tuple[float, ...] = ()
     padding_share: float | None = None
     mfu: float | None = None
     gpu: GpuFacts | None = None
     spilled_mb: float | None = None
     process_cpu_percent: float | None = None
     machine_cpu_percent: float | None = None
+    stolen_percent: float | None = None
+    threads: int | None = None
     cores: int | None = None
     swap_in_mb_per_s: float | None = None
     disk_busy: float | None = None
@@ -96,6 +101,13 @@ class Evidence:
         if self.process_cpu_percent is None or not self.cores:
             return None
         return min(1.0, self.process_cpu_percent / 100 / self.cores)
+
+    @property
+    def others(self) -> float | None:
+        """The share of this machine's cores that other programs keep busy, other virtual machines included."""
+        if self.machine_cpu_percent is None or self.cpu_use is None:
+            return None
+        return max(0.0, self.machine_cpu_percent / 100 - self.cpu_use)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from expert_cli.benchmark.evidence import Evidence, GpuFacts, Settings
 from expert_cli.benchmark.gauges import gpu_of, main_gpu, mean
 from expert_cli.benchmark.sampling import Sample
 from expert_cli.gpu import GpuSample
-from expert_cli.rundir import mean_shares, number, numbers, padding_share, part, timed
+from expert_cli.rundir import mean_shares, number, numbers, padding_share, part, rates, timed
 
 Line = Mapping[str, Any]
 ENOUGH_LINES = 20
@@ -57,23 +57,37 @@ def gather(
     """Return the evidence of a watched stretch: samples, the metric lines before and during it, and run.json."""
     logged = bool(numbers(new, "loss"))
     judged = new if logged else earlier[-ENOUGH_LINES:]
-    preceding = timed(earlier if logged else earlier[:-ENOUGH_LINES])
+    before = earlier if logged else earlier[:-ENOUGH_LINES]
+    preceding = timed(before)
+    speeds, held = rates(judged, "tokens_per_s", before)
     known = [*earlier, *new]
     samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
     spilled = numbers(judged, "spilled_mb")
-    rates = ("cpu_percent", "machine_cpu_percent", "swap_in_mb_per_s", "disk_busy", "disk_read_mb_per_s")
-    seen = {name: mean([v for s in samples if (v := getattr(s, name)) is not None]) for name in rates}
+    gauged = (
+        "cpu_percent",
+        "machine_cpu_percent",
+        "stolen_percent",
+        "swap_in_mb_per_s",
+        "disk_busy",
+        "disk_read_mb_per_s",
+    )
+    seen = {name: mean([v for s in samples if (v := getattr(s, name)) is not None]) for name in gauged}
+    cores = _whole(part(run, "machine"), "cores") or os.cpu_count()
+    comparable = cores == os.cpu_count()  # of a run that may use some cores alone, nobody counts who else uses those
     return Evidence(
         shares=mean_shares(judged, preceding[-1] if preceding else None),
         run_shares=mean_shares(this_process(timed(known))),
-        tokens_per_s=tuple(numbers(judged, "tokens_per_s")),
+        tokens_per_s=tuple(speeds),
+        held_s=tuple(held),
         padding_share=padding_share(known),
-        mfu=mean(numbers(judged, "mfu")),
+        mfu=mean(*rates(judged, "mfu", before)),
         gpu=_gpu_sampled(samples, preferred_gpu) or _gpu_logged(judged),
         spilled_mb=max(spilled) if spilled else None,
         process_cpu_percent=seen["cpu_percent"],
-        machine_cpu_percent=seen["machine_cpu_percent"],
-        cores=_whole(part(run, "machine"), "cores") or os.cpu_count(),
+        machine_cpu_percent=seen["machine_cpu_percent"] if comparable else None,
+        stolen_percent=seen["stolen_percent"],
+        threads=_whole(run, "torch_threads"),
+        cores=cores,
         swap_in_mb_per_s=seen["swap_in_mb_per_s"],
         disk_busy=seen["disk_busy"],
         disk_read_mb_per_s=seen["disk_read_mb_per_s"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from expert_cli.benchmark.sampling import Sample
 from expert_cli.gpu import GpuSample
@@ -36,6 +37,7 @@ GAUGES = (
     Gauge("process", "cpu_percent", "run's CPU", "%", lambda s, _: s.cpu_percent),
     Gauge("process", "rss_mb", "run's memory", "MB", lambda s, _: s.rss_mb),
     Gauge("machine", "cpu_percent", "machine's CPU", "%", lambda s, _: s.machine_cpu_percent),
+    Gauge("machine", "stolen_percent", "CPU stolen", "%", lambda s, _: s.stolen_percent),
     Gauge("machine", "ram_used_mb", "memory in use", "MB", lambda s, _: s.ram_used_mb),
     Gauge("machine", "disk_read_mb_per_s", "disk read", "MB/s", lambda s, _: s.disk_read_mb_per_s, 1),
     Gauge("machine", "disk_write_mb_per_s", "disk write", "MB/s", lambda s, _: s.disk_write_mb_per_s, 1),
@@ -44,14 +46,19 @@ GAUGES = (
 )
 
 
-def spread(values: Sequence[float]) -> dict[str, float] | None:
+def spread(values: Sequence[float], weights: Sequence[float] = ()) -> dict[str, float] | None:
     """Return mean, min and max; None of nothing."""
-    return {"mean": sum(values) / len(values), "min": min(values), "max": max(values)} if values else None
+    whole = mean(values, weights)
+    return None if whole is None else {"mean": whole, "min": min(values), "max": max(values)}
 
 
-def mean(values: Sequence[float]) -> float | None:
-    """Return the mean; None of nothing."""
-    return sum(values) / len(values) if values else None
+def mean(values: Sequence[float], weights: Sequence[float] = ()) -> float | None:
+    """Return the mean; None of nothing. weights: one a value, none = all alike.
+
+    Of speeds, the seconds that each held: a mean of the rates alone counts a line that covers an evaluation as any other.
+    """
+    counts = weights or [1.0] * len(values)
+    return sum(map(mul, values, counts)) / sum(counts) if values else None
 
 
 def main_gpu(samples: Sequence[Sample], preferred: int | None = None) -> int | None:

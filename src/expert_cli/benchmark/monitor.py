@@ -75,7 +75,7 @@ class Watched:
             "process": blocks["process"] if blocks["process"]["rss_mb"] else None,
             "machine": blocks["machine"] if self.samples else None,
             "steps": _steps(self.earlier, self.lines),
-            "tokens_per_s": spread(evidence.tokens_per_s),
+            "tokens_per_s": spread(evidence.tokens_per_s, evidence.held_s),
             "step_time_shares": dict(evidence.shares) or None,
             **diagnose(evidence).as_json(),
             "notes": self.notes(),

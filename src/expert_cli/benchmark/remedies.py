@@ -98,6 +98,19 @@ def cheaper_work(e: Evidence, notable: float) -> tuple[Advice, ...]:
     return tuple(sorted(advice, key=lambda one: -(one.at_most or 0.0)))
 
 
+def quieter_machine(share: float, stolen: float) -> tuple[Advice, ...]:
+    """Cores that the run has for itself. stolen: the share of what others take that another virtual machine has."""
+    ways = [
+        (1 - stolen, "end or move the other programs (top lists them), or start those with nice -n 19"),
+        (
+            stolen,
+            "a host with fewer virtual machines, or cores that are this one's alone: nothing here gives them back",
+        ),
+    ]
+    part = 1 / (1 - share) - 1
+    return tuple(Advice((), why, 1 + part * of) for of, why in sorted(ways, reverse=True) if of >= 0.1)
+
+
 def _one(key: str, value: str, why: str, at_most: float | None) -> Advice:
     return Advice(((f"{CONFIG}{key}", value),), why, at_most)
 

@@ -24,7 +24,9 @@ class Sample:
     """One look. Rates cover the time since the look before and are None in the first; MB = 1e6 bytes.
 
     seconds: since sampling began. alive: whether the watched process lives; None: no process is watched. cpu_percent: of the
-    process and its children, 100 = one core. machine_cpu_percent: 100 = every core. disk_busy: share of the time, 0 to 1.
+    process, its children, and the run's other processes that its launcher started, 100 = one core. machine_cpu_percent: 100 =
+    every core; stolen_percent, a part of it: what the host of a virtual machine gave to others. disk_busy: share of the time,
+    0 to 1.
     """
 
     seconds: float
@@ -33,6 +35,7 @@ class Sample:
     cpu_percent: float | None = None
     rss_mb: float | None = None
     machine_cpu_percent: float | None = None
+    stolen_percent: float | None = None
     ram_used_mb: float | None = None
     swap_in_mb_per_s: float | None = None
     disk_read_mb_per_s: float | None = None
@@ -52,6 +55,7 @@ class Sampler:
         """Start the clock and take the first readings of everything that counts up."""
         self._ask_gpus = ask_gpus
         self._process = _process(pid)
+        self._root = _launcher(self._process)
         self._watches = pid is not None
         self._children: dict[int, psutil.Process] = {}
         self._times: dict[int, float] = {}
@@ -86,7 +90,8 @@ class Sampler:
             return None, None
         try:
             if self._looks % CHILDREN_EVERY == 0:
-                self._children = {child.pid: child for child in self._process.children(recursive=True)}
+                family = (self._root or self._process).children(recursive=True)
+                self._children = {child.pid: child for child in family if child != self._process}
             self._looks += 1
             used, rss = self._one(self._process)
         except psutil.NoSuchProcess:
@@ -122,6 +127,15 @@ def _process(pid: int | None) -> psutil.Process | None:
         return None
 
 
+def _launcher(process: psutil.Process | None) -> psutil.Process | None:
+    """Return what started a process together with others of one run (torchrun and its like), None for one on its own."""
+    try:
+        several = process is not None and int(process.environ().get("WORLD_SIZE", "1")) > 1
+        return process.parent() if process is not None and several else None
+    except (psutil.Error, ValueError):
+        return None
+
+
 def _rates(before: dict[str, float], now: dict[str, float], passed: float) -> dict[str, float]:
     """Return the growth a second of what is in both; of the disks' busy time the largest, as `disk_busy`."""
     if passed <= 0:
@@ -145,6 +159,9 @@ def _counters() -> dict[str, float]:
     if network:
         found["network_received_mb_per_s"] = network.bytes_recv / _MB
         found["network_sent_mb_per_s"] = network.bytes_sent / _MB
+    times, cores = _asked(psutil.cpu_times), psutil.cpu_count()
+    if hasattr(times, "steal") and cores:  # Linux only
+        found["stolen_percent"] = 100 * times.steal / cores
     swap = _asked(psutil.swap_memory)
     if swap:
         found["swap_in_mb_per_s"] = swap.sin / _MB

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expert_cli.benchmark.gauges import GAUGES, gpu_of, main_gpu, series, sparkline, spread
 from expert_cli.benchmark.monitor import Watched
-from expert_cli.rundir import SHARES, numbers
+from expert_cli.rundir import SHARES, numbers, rates
 
 HEAD = ["", "now", "mean", "min", "max", ""]
 
@@ -37,10 +37,10 @@ def figures(seen: Watched) -> str:
 def rows(seen: Watched) -> list[list[str]]:
     """Return the table of everything that is known, one row a figure, the time as a row of bars at its end."""
     index = main_gpu(seen.samples, seen.gpu_index)
-    tokens = numbers(seen.lines, "tokens_per_s")
+    tokens, held = rates(seen.lines, "tokens_per_s", seen.earlier)
     table = [HEAD]
     if tokens:
-        table.append(["tokens/s", *_cells([tokens[-1], *_spread(tokens)], "", 0), sparkline(tokens)])
+        table.append(["tokens/s", *_cells([tokens[-1], *_spread(tokens, held)], "", 0), sparkline(tokens)])
     for gauge in GAUGES:
         values = series(gauge, seen.samples, index)
         if values:
@@ -70,8 +70,8 @@ def summary(document: Mapping[str, Any]) -> str:
     return "\n".join([*told, *(f"note: {text}" for text in document["notes"])])
 
 
-def _spread(values: list[float]) -> list[float]:
-    whole = spread(values) or {}
+def _spread(values: list[float], weights: Sequence[float] = ()) -> list[float]:
+    whole = spread(values, weights) or {}
     return [whole["mean"], whole["min"], whole["max"]]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from expert_cli.commands import benchmark_options as ask
-from expert_cli.commands.options import Debug, Json, Offline, Quiet, is_offline
+from expert_cli.commands.options import Debug, Json, Offline, Quiet
 from expert_cli.console import SCHEMA_VERSION, Console
 from expert_cli.errors import CTRL_C, GateMissed
 
@@ -76,7 +76,7 @@ def benchmark(
             device=device,
             seed=seed,
             settings=tuple(set_ or ()),
-            offline=is_offline(asked=offline),
+            offline=offline,
         )
         found, code = _measure(console, manifest, against or "", sweep or [], overrides, (steps, warmup, repeats), gate)
         _show(console, found, output, code)

@@ -16,7 +16,6 @@ from expert_cli.commands.options import (
     Quiet,
     TrainedBase,
     TrainedManifest,
-    is_offline,
 )
 from expert_cli.console import Console
 
@@ -61,7 +60,7 @@ def chat(
     console = Console("chat", as_json=as_json, quiet=quiet)
     if as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
-    found = trained(adapter, manifest, base_model, offline=is_offline(asked=offline))
+    found = trained(adapter, manifest, base_model, offline=offline)
     console.say("loading the model")
     from expert_cli._compat import quiet_imports
 

@@ -21,20 +21,23 @@ def doctor(
     free_memory: Annotated[
         bool, typer.Option("--free-memory", help="List who holds GPU memory and how to give it back; ends no process.")
     ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also compile: flex attention and torch.compile, a minute or two more.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Say whether this machine is ready: what is here, what really works, and how to mend what does not.
 
-    Tries 4-bit training, attention and torch.compile in a process of their own (half a minute), writes a trial file to each
-    disk and deletes it; asks no network. Exit code 3 if a line says fail.
+    Tries 4-bit training and attention in a process of their own, ten seconds on a quiet machine; with --deep what compiles,
+    too. Writes a trial file to each disk and deletes it; asks no network. Exit code 3 if a line says fail.
 
     Examples:
 
         expert-cli doctor
 
-        expert-cli doctor --json > machine.json
+        expert-cli doctor --deep --json > machine.json
 
         expert-cli doctor --free-memory
     """
@@ -47,7 +50,7 @@ def doctor(
     from expert_cli.doctor.checkup import check_up
     from expert_cli.doctor.lines import worst
 
-    lines = check_up(Path.cwd(), console)
+    lines = check_up(Path.cwd(), console, deep=deep)
     if as_json:
         rows = [{"name": row.name, "state": row.state, "found": row.found, "fix": row.fix} for row in lines]
         console.document({"state": worst(lines), "lines": rows})

@@ -18,7 +18,6 @@ from expert_cli.commands.options import (
     Quiet,
     TrainedBase,
     TrainedManifest,
-    is_offline,
 )
 from expert_cli.console import SCHEMA_VERSION, Console
 from expert_cli.errors import GateMissed
@@ -77,7 +76,7 @@ def evaluate(
     if adapter is not None:
         from expert_cli.plan import trained as find_trained
 
-        trained = find_trained(adapter, manifest, base_model, offline=is_offline(asked=offline))
+        trained = find_trained(adapter, manifest, base_model, offline=offline)
         found = _evaluated(
             trained, console, (max_new_tokens, batch_size, case_timeout), cases, limit, sample=sample, baseline=baseline
         )

@@ -17,7 +17,6 @@ from expert_cli.commands.options import (
     Quiet,
     TrainedBase,
     TrainedManifest,
-    is_offline,
 )
 from expert_cli.console import Console
 
@@ -66,7 +65,7 @@ def export(
 
     console = Console("export", as_json=as_json, quiet=quiet)
     require_new(output)
-    found = trained(adapter, manifest, base_model, offline=is_offline(asked=offline))
+    found = trained(adapter, manifest, base_model, offline=offline)
     prompts = _prompts(found)
     if not prompts and (merge or gguf):
         console.warn("no tests/cases.jsonl beside the manifest: answers before and after are not compared")

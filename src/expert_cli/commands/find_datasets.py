@@ -38,7 +38,8 @@ def find_datasets(
 ) -> None:
     """List the data on this machine: size, last use, which expert names it, and what is missing.
 
-    Looks into the Hugging Face caches, datasets_optimized/ and the experts' folders; reads no rows, changes nothing.
+    Looks into the Hugging Face caches, datasets_optimized/ and the experts' folders; parses no rows, changes nothing. The last
+    column is what train --dataset takes to read it. Lines of JSONL count as rows, for as long as two seconds a data set.
 
     Examples:
 
@@ -64,7 +65,7 @@ def find_datasets(
         console.document(inventory.as_json())
         return
     now = time.time()
-    columns = ["state", "size", "files", "rows", "last use", "data set"]
+    columns = ["state", "size", "files", "rows", "last use", "data set", "--dataset"]
     for place, group in groupby(inventory.datasets, lambda row: row.place):
         rows = list(group)
         speeds = sorted({f"{row.disk.mb_per_s:,.0f} MB/s" for row in rows if row.disk is not None})
@@ -109,6 +110,7 @@ def _cells(row: DataSet, now: float) -> list[str]:
         "" if row.rows is None else f"{row.rows:,}",
         "" if row.last_used is None else f"{verb} {age_text(now - row.last_used)}",
         f"{named}: {row.note}" if row.note else named,
+        row.option,
     ]
 
 

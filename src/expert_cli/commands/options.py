@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -43,8 +42,3 @@ TrainedBase = Annotated[
 ]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]
-
-
-def is_offline(*, asked: bool) -> bool:
-    """Whether the network is forbidden, by the option or by the hub client's own variable."""
-    return asked or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")

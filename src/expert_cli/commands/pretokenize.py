@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet, is_offline
+from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet
 from expert_cli.console import Console
 from expert_cli.errors import ExpertError, InputError
 
@@ -71,7 +71,7 @@ def pretokenize(
     from expert_cli.config import Overrides
     from expert_cli.plan import make_plan
 
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=is_offline(asked=offline))
+    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
     facts = machine.inspect()
     rows: list[dict[str, object]] = []
     failed: list[tuple[Path, ExpertError]] = []

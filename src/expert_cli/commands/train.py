@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expert_cli.commands import train_options as ask
-from expert_cli.commands.options import BaseModel, Debug, Json, ManifestPath, Offline, Quiet, is_offline
+from expert_cli.commands.options import BaseModel, Debug, Json, ManifestPath, Offline, Quiet
 from expert_cli.console import Console
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def train(
         max_steps=max_steps,
         seed=seed,
         settings=tuple(set_ or ()),
-        offline=is_offline(asked=offline),
+        offline=offline,
         resume=resume or "",
     )
     facts = machine.inspect()

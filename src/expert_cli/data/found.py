@@ -20,7 +20,8 @@ Status = Literal["used", "unused", "missing", "fresh", "stale", "foreign", "dama
 class DataSet:
     """One row.
 
-    place: the cache or folder it was found in. inodes: size of every file. rows: None where telling would mean reading.
+    place: the cache or folder it was found in. inodes: size of every file. rows: None where telling would mean parsing. option:
+    what `--dataset` takes to read it, "" where it cannot.
     last_used: seconds since 1970, by the time that `last_used_from` names. largest: (size, device, path) of its largest file.
     """
 
@@ -31,6 +32,7 @@ class DataSet:
     status: Status
     experts: tuple[str, ...]
     note: str = ""
+    option: str = ""
     inodes: frozenset[tuple[Inode, int]] = frozenset()
     rows: int | None = None
     last_used: float | None = None
@@ -63,6 +65,7 @@ class DataSet:
             "experts": list(self.experts),
             "status": self.status,
             "note": self.note,
+            "dataset_option": self.option or None,
             "disk": disk,
         }
 

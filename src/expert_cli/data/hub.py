@@ -23,6 +23,7 @@ from expert_cli._compat import hub_bar
 from expert_cli.console import Bar, Reporter
 from expert_cli.data.selection import select_files
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
+from expert_cli.offline import forbidden_by
 from expert_cli.runconfig import SourceSpec
 
 _HUB_TIMEOUT_S = 10.0
@@ -52,8 +53,8 @@ def hub_files(
         validate_repo_id(spec.path)
     except HFValidationError as error:
         raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _local_hint(())) from error
-    if offline or _client_is_offline():
-        return _cached(spec, split, "the network is not allowed", alternatives)
+    if why := forbidden_by(asked=offline):
+        return _cached(spec, split, f"the network may not be used ({why})", alternatives)
     try:
         return _downloaded(spec, split, reporter)
     except ExpertError:
@@ -77,12 +78,6 @@ def load_card(readme: Path) -> dict[str, Any]:
         raise EnvironmentProblem(f"{readme}: cannot be read: {error.strerror}") from error
     except Exception as error:
         raise InputError(f"{readme}: its metadata block is not valid YAML") from error
-
-
-def _client_is_offline() -> bool:
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)
 
 
 def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> HubFiles:

@@ -3,12 +3,11 @@
 hub cache       <HF_HUB_CACHE>/datasets--org--name/{refs,snapshots,blobs}
 Arrow cache     <HF_DATASETS_CACHE>/org___name/config/version/hash/*.arrow, made by the library `datasets`
 token stores    <root>/datasets_optimized/**, and wherever a manifest's `pretokenized_cache` points
-experts' files  experts/<name>/**: each source that a manifest names is a row, the rest is a row a folder
+experts' files  experts/<name>/**: a row a folder, of the files that manifests name and of those beside them
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from expert_cli.console import Bar, Reporter
+from expert_cli.console import Reporter
 from expert_cli.data.claims import STORES, CurrentKey, Expert, read_experts
 from expert_cli.data.disk import SLOW_MB_PER_S, ReadSpeed, measure_read, size_text
 from expert_cli.data.found import DataSet, Kind, Status, examine, no_file
@@ -30,13 +29,13 @@ from expert_cli.data.hfcaches import (
     hub_folders,
     snapshot,
 )
+from expert_cli.data.offer import dataset_option
 from expert_cli.data.storestate import BUILDING, kind_of, saved_files, store_key
-from expert_cli.data.tree import INFO_NAMES, is_file, is_folder, real_path, subfolders
+from expert_cli.data.tree import INFO_NAMES, Pulse, is_file, is_folder, real_path, subfolders
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.runconfig import SourceSpec
 from expert_cli.sourcespec import DATA_SUFFIXES
 
-QUIET_S = 2.0
 MAX_DEPTH = 5
 NO_DATA = frozenset({"weights", "tests"})
 RUN_FILES = ("run.json", "adapter_config.json")
@@ -75,7 +74,7 @@ def take_inventory(
         homes = [experts] if is_file(experts / "manifest.json") else subfolders(experts)
     named = read_experts(homes, report, current_key)
     with ExitStack() as stack:
-        search = _Search(named, experts, caches, _Pulse(report, stack))
+        search = _Search(named, experts, caches, Pulse(report, stack))
         rows = [*search.hub(), *search.arrow(), *search.stores(), *search.local(homes), *search.missing()]
     order = {place: number for number, place in enumerate(dict.fromkeys(row.place for row in rows))}
     rows.sort(key=lambda row: (order[row.place], row.name.lower()))
@@ -120,28 +119,10 @@ def _is_inside(folder: Path, path: Path) -> bool:
     return path.is_relative_to(folder)
 
 
-class _Pulse:
-    """Counts files, and shows that it is alive once the search has taken 2 s."""
-
-    def __init__(self, report: Reporter, stack: ExitStack) -> None:
-        self.report = report
-        self.stack = stack
-        self.seen = 0
-        self.started = time.monotonic()
-        self.bar: Bar | None = None
-
-    def __call__(self) -> None:
-        self.seen += 1
-        if self.bar is None and time.monotonic() - self.started > QUIET_S:
-            self.bar = self.stack.enter_context(self.report.progress("looking at data sets", None, "files"))
-        if self.bar is not None and self.seen % 256 == 0:
-            self.bar.update(self.seen)
-
-
 class _Search:
     """One walk over all places."""
 
-    def __init__(self, experts: Sequence[Expert], folder: Path | None, caches: HfCaches, pulse: _Pulse) -> None:
+    def __init__(self, experts: Sequence[Expert], folder: Path | None, caches: HfCaches, pulse: Pulse) -> None:
         self.experts = experts
         self.folder = folder
         self.caches = caches
@@ -166,7 +147,8 @@ class _Search:
                 note = "" if current else "refs/main names no snapshot that is here"
                 if not holds_data(folder):
                     status, note = "missing" if experts else "unused", "no data file is downloaded"
-                row = DataSet(name, cache, folder, "hub", status, experts, note)
+                option = dataset_option("hub", name, folder, (), Path.cwd()) if status != "missing" else ""
+                row = DataSet(name, cache, folder, "hub", status, experts, note, option)
                 roots = (folder / "snapshots", folder / "blobs")
                 yield examine(row, roots, self.pulse, partial(_is_inside, current) if current else no_file)
 
@@ -192,11 +174,21 @@ class _Search:
                     yield self._local(root, path, kind, files)
 
     def local(self, homes: Sequence[Path]) -> Iterator[DataSet]:
-        """Each source that a manifest names, and what else lies in the experts' folders."""
+        """The sources that manifests name, files of one folder in one row, and what else lies in the experts' folders."""
+        folders: dict[Path, list[Path]] = {}
         for path in sorted(self.local_sources.keys() - self.seen):
             self.seen.add(path)
-            kind: Kind = (kind_of(path) or "folder") if is_folder(path) else "file"
-            yield self._local(self.folder or path.parent, path, kind, [path])
+            if is_folder(path):
+                yield self._local(self.folder or path.parent, path, kind_of(path) or "folder", [path])
+            else:
+                folders.setdefault(path.parent, []).append(path)
+        for folder, named in folders.items():
+            # Beside a file in an expert's folder lie that expert's; of another folder nothing is known.
+            beside = self._loose(folder) if self.folder and folder.is_relative_to(self.folder) else []
+            self.seen.update(map(real_path, beside))
+            files = sorted([*named, *beside])
+            kind, path = _kind_and_path(folder, files)
+            yield self._local(self.folder or folder, path, kind, files)
         self.seen.update(real_path(root) for root in self.store_roots)
         for home in homes:
             for kind, path, files in self._found(home):
@@ -226,7 +218,7 @@ class _Search:
             return
         files = self._loose(folder)
         if files:
-            yield ("file", files[0], files) if len(files) == 1 else ("folder", folder, files)
+            yield *_kind_and_path(folder, files), files
         for child in subfolders(folder) if depth else []:
             if child.name.startswith(BUILDING) or not (child.name.startswith(".") or child.name in NO_DATA):
                 yield from self._found(child, depth - 1)
@@ -247,12 +239,16 @@ class _Search:
         return sorted(path for path in files if not is_folder(path) and real_path(path) not in self.seen)
 
     def _local(self, place: Path, path: Path, kind: Kind, files: Sequence[Path]) -> DataSet:
-        experts = self._experts_of(self.local_sources.get(real_path(path), ()))
-        row = DataSet(_name(path, place), place, path, kind, "used" if experts else "unused", experts)
+        named = [file for file in dict.fromkeys(map(real_path, (path, *files))) if file in self.local_sources]
+        experts = self._experts_of(source for file in named for source in self.local_sources[file])
+        partly = 0 < len(named) < len(files) and real_path(path) not in named
+        note = f"{len(named)} of {len(files)} files named" if partly else ""
+        option = dataset_option(kind, "", path, files, Path.cwd())
+        row = DataSet(_name(path, place), place, path, kind, "used" if experts else "unused", experts, note, option)
         if kind not in ("saved", "token_store"):
             return examine(row, files, self.pulse)
         listed, fault = saved_files(path)
-        row = replace(row, status="damaged" if fault else row.status, note=fault)
+        row = replace(row, status="damaged" if fault else row.status, note=fault, option="" if fault else row.option)
         return examine(row, files, self.pulse, listed.__contains__)
 
     def _store(self, root: Path, path: Path, kind: Kind) -> DataSet:
@@ -282,6 +278,11 @@ def _freshness(key: str, owners: Sequence[Expert]) -> Status:
     if any(key in expert.keys for expert in owners):
         return "fresh"
     return "stale" if all(expert.keys_known for expert in owners) else "used"
+
+
+def _kind_and_path(folder: Path, files: Sequence[Path]) -> tuple[Kind, Path]:
+    """Return what one or several files of a folder are listed as."""
+    return ("file", files[0]) if len(files) == 1 else ("folder", folder)
 
 
 def _name(path: Path, place: Path) -> str:

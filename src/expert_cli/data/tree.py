@@ -10,13 +10,16 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from expert_cli.console import Bar, Reporter
 from expert_cli.sourcespec import DATA_SUFFIXES
 
 MAX_S = 30.0
 """A folder that takes longer to list is counted only so far; its row says so."""
+QUIET_S = 2.0
 INFO_NAMES = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
 Inode = tuple[int, int]
 
@@ -62,6 +65,26 @@ class Tree:
             self.data_files.append(path)
         if self.largest is None or facts.st_size > self.largest[0]:
             self.largest = (facts.st_size, facts.st_dev, path)
+
+
+class Pulse:
+    """Counts files, and shows that it is alive once the search has taken 2 s."""
+
+    def __init__(self, report: Reporter, stack: ExitStack) -> None:
+        """Show the bar for as long as `stack` is open."""
+        self.report = report
+        self.stack = stack
+        self.seen = 0
+        self.started = time.monotonic()
+        self.bar: Bar | None = None
+
+    def __call__(self) -> None:
+        """Count one file."""
+        self.seen += 1
+        if self.bar is None and time.monotonic() - self.started > QUIET_S:
+            self.bar = self.stack.enter_context(self.report.progress("looking at data sets", None, "files"))
+        if self.bar is not None and self.seen % 256 == 0:
+            self.bar.update(self.seen)
 
 
 def look(roots: Sequence[Path], pulse: Callable[[], None], *, max_s: float = MAX_S) -> Tree:

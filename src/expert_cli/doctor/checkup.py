@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import platform
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from expert_cli import gpu, machine
@@ -15,25 +15,29 @@ from expert_cli.data.hfcaches import hf_caches
 from expert_cli.doctor import judging, packages, places, system
 from expert_cli.doctor.child import run_probes
 from expert_cli.doctor.lines import Line
-from expert_cli.doctor.probes import PROBES
+from expert_cli.doctor.probes import PROBES, QUICK, Probe, untried
 from expert_cli.evaluation.verifiers.node import find_node, find_typescript
+from expert_cli.offline import forbidden_by
 
 Check = Callable[[], "Line | list[Line]"]
 
 
-def check_up(here: Path, report: Reporter) -> list[Line]:
-    """Run every check for a run started in the folder `here`; the probes, which take half a minute, come last."""
+def check_up(here: Path, report: Reporter, *, deep: bool) -> list[Line]:
+    """Run every check for a run started in the folder `here`; the probes, which load torch, come last. deep: slow ones, too."""
     quick = [*about_the_machine(), *_about_the_surroundings(here)]
+    probes = PROBES if deep else QUICK
     lines: list[Line] = []
-    with report.progress("checking", None, "checks done, now") as bar:
+    with report.progress("checking", None, "checks done") as bar:
         for done, (name, check) in enumerate(quick):
-            bar.update(done, name)
+            bar.update(done, f"now {name}")
             lines += guarded(name, check)
-        probing = _guarded_probes()
-        for done, probe in enumerate(PROBES, len(quick)):
-            bar.update(done, f"{probe.name}, up to {probe.limit_s:.0f} s")
+        probing = _guarded_probes(probes)
+        for done, probe in enumerate(probes, len(quick)):
+            bar.update(done, f"now {probe.name}, up to {probe.limit_s:.0f} s")
             lines += next(probing, [])
-    return lines
+        bar.update(len(quick) + len(probes))
+    device = "cuda" if machine.inspect().cuda_usable else "cpu"
+    return lines if deep else [*lines, *guarded("slow probes", lambda: untried(device))]
 
 
 def guarded(name: str, check: Check) -> list[Line]:
@@ -46,9 +50,9 @@ def guarded(name: str, check: Check) -> list[Line]:
     return found if isinstance(found, list) else [found]
 
 
-def _guarded_probes() -> Iterator[list[Line]]:
+def _guarded_probes(probes: Sequence[Probe]) -> Iterator[list[Line]]:
     try:
-        yield from run_probes()
+        yield from run_probes(probes)
     except OSError as error:
         yield [
             Line("probes", "fail", f"no process can be started to try torch: {error}", "look at memory and disk space")
@@ -84,7 +88,7 @@ def _about_the_surroundings(here: Path) -> list[tuple[str, Check]]:
         (judging.NAME, lambda: judging.typescript(find_node(), find_typescript())),
         ("disks", lambda: places.disks(places.places(here, caches))),
         ("HF cache", lambda: places.hf_cache(caches)),
-        ("hub", lambda: places.hub_state(constants.HF_HUB_OFFLINE, constants.ENDPOINT)),
+        ("hub", lambda: places.hub_state(forbidden_by(asked=False), constants.ENDPOINT)),
     ]
 
 

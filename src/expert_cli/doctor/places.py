@@ -119,10 +119,11 @@ def hf_cache(caches: HfCaches) -> Line:
     return Line("HF cache", "ok", found)
 
 
-def hub_state(offline: bool, endpoint: str) -> Line:
-    """Say whether the hub may be asked; nothing is asked here."""
-    if offline:
-        return Line("hub", "ok", "offline (HF_HUB_OFFLINE): base models and data must be on this machine already")
+def hub_state(forbidden: str, endpoint: str) -> Line:
+    """Say whether the hub may be asked; nothing is asked here. forbidden: what forbids it, "" if nothing does."""
+    if forbidden:
+        found = f"offline, {forbidden}: base models, those of the package index too, and data must be on this machine already"
+        return Line("hub", "ok", found)
     return Line("hub", "ok", f"{endpoint} may be asked (not tried now); --offline or HF_HUB_OFFLINE=1 forbids it")
 
 

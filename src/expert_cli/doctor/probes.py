@@ -21,13 +21,17 @@ from expert_cli.machine import has_package
 
 @dataclass(frozen=True)
 class Probe:
-    """A trial: what is tried, how bad it is when it fails and what to do then, and after how long it counts as hung."""
+    """A trial: what is tried, how bad it is when it fails and what to do then, and after how long it counts as hung.
+
+    takes: words for how long, of one that is too slow to be tried unless asked for.
+    """
 
     name: str
     run: Callable[[], Line]
     severity: State
     fix: str
     limit_s: float = 120.0
+    takes: str = ""
 
 
 def try_torch() -> Line:
@@ -55,9 +59,11 @@ def try_torch() -> Line:
 def try_bitsandbytes() -> Line:
     """Quantise a layer to NF4 and train through it, after an evaluation pass: loss falls, gradients arrive."""
     import torch
-    from bitsandbytes.nn import Linear4bit
 
-    from expert_cli._compat import keep_autograd_on_cpu
+    from expert_cli._compat import keep_autograd_on_cpu, nothing_compiled
+
+    with nothing_compiled():
+        from bitsandbytes.nn import Linear4bit
 
     device, dtype = attention.device_and_dtype()
     torch.manual_seed(0)
@@ -150,9 +156,26 @@ PROBES = (
         "warn",
         "pip uninstall flash-attn, or build it again for this torch",
     ),
-    Probe("attention, flex", attention.try_flex, "warn", attention.FIX, 300.0),
-    Probe("torch.compile", try_compile, "warn", 'train without it: "torch_compile": false', 300.0),
+    Probe("attention, flex", attention.try_flex, "warn", attention.FIX, 300.0, "ten seconds and more"),
+    Probe("torch.compile", try_compile, "warn", 'train without it: "torch_compile": false', 300.0, "a minute"),
 )
+QUICK = tuple(probe for probe in PROBES if not probe.takes)
+
+
+def untried(device: str) -> list[Line]:
+    """Return a line for each probe that is not in QUICK: what it would take, or what is seen to lack without trying.
+
+    On a GPU ("cuda") another compiler than the CPU's may do.
+    """
+    which = shutil.which if device == "cpu" else lambda name: name
+    lacking, fix = missing_for_compile(which, platform.system(), device)
+    return [
+        Line(probe.name, "warn", lacking, fix)
+        if lacking and probe.run is try_compile
+        else Line(probe.name, "ok", f"not tried: takes {probe.takes}", "expert-cli doctor --deep tries it")
+        for probe in PROBES
+        if probe.takes
+    ]
 
 
 def main() -> None:

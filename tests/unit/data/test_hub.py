@@ -137,12 +137,14 @@ def test_an_incomplete_cache_is_not_used(cache: Path, tree: bool) -> None:
 @pytest.mark.parametrize("by", ["run", "client"])
 def test_an_absent_data_set_names_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", by == "client")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "yes" if by == "client" else "")
     monkeypatch.setattr(constants, "ENDPOINT", "http://must.not.be.asked.invalid")
     local = Path("/data/train.jsonl")
     with pytest.raises(EnvironmentProblem) as caught:
         locate_data(data_config(ROWS, offline=by == "run"), Silent(), alternatives=[local])
+    why = "--offline is given" if by == "run" else "the variable HF_HUB_OFFLINE is set (HF_HUB_OFFLINE=yes)"
     assert caught.value.message == (
-        f'hub data set "org/rows": the network is not allowed, and it is not in the cache {cache}'
+        f'hub data set "org/rows": the network may not be used ({why}), and it is not in the cache {cache}'
     )
     assert caught.value.hint == f"Give the rows as a local file or folder: --dataset PATH. On this machine: {local}."
 

@@ -11,7 +11,7 @@ from dataset_world import COMMIT, Words, expert, hub, listed, made, parquet, sta
 from datasets import Dataset
 
 from expert_cli.console import Silent
-from expert_cli.data import disk, inventory
+from expert_cli.data import disk, tree
 from expert_cli.data.claims import default_experts
 from expert_cli.data.hfcaches import arrow_name, hf_caches
 from expert_cli.data.inventory import Inventory, measure_disks, take_inventory
@@ -51,26 +51,63 @@ def test_the_whole_world(world: Path) -> None:
         "idle": ("hub", "unused", ()),
         "org/absent": ("hub", "missing", ("four",)),
         "one/tokenized/0123456789ab": ("token_store", "used", ("one",)),
-        "one/datasets/test.jsonl": ("file", "used", ("one",)),
-        "one/datasets": ("folder", "unused", ()),
+        "one/datasets": ("folder", "used", ("one",)),
         "two/datasets/rows": ("folder", "used", ("two",)),
         "gone/valid.csv": ("file", "missing", ("two",)),
         "nobody/data/x.csv": ("file", "unused", ()),
     }
     assert {name: (len(row.inodes), row.rows) for name, row in rows.items()} == {
         "org/named": (2, 7),
-        "idle": (1, None),
+        "idle": (1, 1),
         "org/absent": (0, None),
         "one/tokenized/0123456789ab": (5, 2),
-        "one/datasets/test.jsonl": (1, None),
-        "one/datasets": (2, None),
+        "one/datasets": (3, 3),
         "two/datasets/rows": (2, 7),
         "gone/valid.csv": (0, None),
         "nobody/data/x.csv": (1, None),
     }
     assert rows["org/absent"].path == world / "hf" / "hub" / "datasets--org--absent"
-    assert rows["one/datasets"].bytes == 6
-    assert all(row.note == "" for row in rows.values())
+    assert rows["one/datasets"].bytes == 9
+    assert {name: row.note for name, row in rows.items() if row.note} == {"one/datasets": "1 of 3 files named"}
+
+
+def test_what_to_type_to_train_on_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world / "project")
+    experts = world / "project" / "experts"
+    expert(world, "one", {"path": "datasets/train.jsonl", "validation_path": "datasets/valid.jsonl"})
+    expert(world, "two", {"path": "../../../elsewhere/rows.jsonl"})
+    expert(world, "three", {"path": "org/named"})
+    hub(world, "org/named", {"train.parquet": parquet(world / "p", 7)})
+    made(world / "elsewhere" / "rows.jsonl")
+    made(world / "elsewhere" / "train.jsonl")
+    for name in ("one/datasets/train", "one/datasets/valid", "two/flat/train", "two/flat/test", "two/deep/train"):
+        made(experts / f"{name}.jsonl")
+    for name in ("two/deep/more/train", "three/tests/train", "three/plain/a", "three/held/test-a", "three/held/test-b"):
+        made(experts / f"{name}.jsonl")
+    store(world / "project" / "datasets_optimized" / "one" / "tokenized")
+    Dataset.from_dict({"text": ["a"]}).save_to_disk(experts / "three" / "saved")
+    assert {name: row.option for name, row in listed(world).items()} == {
+        "one/tokenized/0123456789ab": "",
+        str(world / "elsewhere" / "rows.jsonl"): str(world / "elsewhere" / "rows.jsonl"),
+        "one/datasets": "experts/one/datasets",
+        "two/flat": "experts/two/flat",
+        "two/deep/train.jsonl": "experts/two/deep/train.jsonl",
+        "two/deep/more/train.jsonl": "experts/two/deep/more/train.jsonl",
+        "three/plain/a.jsonl": "experts/three/plain/a.jsonl",
+        "three/held": "",
+        "three/saved": "experts/three/saved",
+        "org/named": "org/named",
+    }
+
+
+def test_a_folder_whose_training_files_lie_deeper_is_no_folder_to_type(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(world / "project")
+    expert(world, "one", {"path": "org/absent"})
+    for name in ("train", "valid", "more/train"):
+        made(world / "project" / "experts" / "one" / "data" / f"{name}.jsonl")
+    assert listed(world)["one/data"].option == "experts/one/data/train.jsonl"
 
 
 def test_a_file_with_many_names_counts_once(world: Path) -> None:
@@ -270,7 +307,7 @@ def test_the_nearest_experts_folder_is_the_default(world: Path) -> None:
 def test_a_long_search_shows_that_it_lives(
     world: Path, monkeypatch: pytest.MonkeyPatch, after_s: float, bars: list[str]
 ) -> None:
-    monkeypatch.setattr(inventory, "QUIET_S", after_s)
+    monkeypatch.setattr(tree, "QUIET_S", after_s)
     for number in range(300):
         made(world / "project" / "experts" / "one" / "data" / f"{number}.jsonl")
     report = Words()

@@ -1,10 +1,11 @@
-"""Rows of Parquet and Arrow files, told by their metadata."""
+"""Rows of Parquet and Arrow files, told by their metadata, and of JSON lines, by their line feeds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from dataset_world import made, parquet
 
 from expert_cli.data.rowcount import RowCount, count_rows
@@ -33,7 +34,7 @@ def test_rows_come_from_metadata(tmp_path: Path) -> None:
     ]
     assert count_rows(good) == RowCount(18)
     assert count_rows([]) == RowCount()
-    assert count_rows([*good, made(tmp_path / "d.jsonl")]) == RowCount()
+    assert count_rows([*good, made(tmp_path / "d.csv")]) == count_rows([*good, made(tmp_path / "d.json")]) == RowCount()
     assert count_rows(good, max_s=-1) == RowCount()
     assert count_rows([tmp_path / "gone.arrow"]) == RowCount()
     bad = [
@@ -43,3 +44,22 @@ def test_rows_come_from_metadata(tmp_path: Path) -> None:
     ]
     cut = made(tmp_path / "cut.arrow", good[0].read_bytes()[:-40])
     assert count_rows([*good, *bad, cut]) == RowCount(None, (*bad, cut))
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        pytest.param(b"", 0, id="nothing"),
+        pytest.param(b"{}", 1, id="no line feed at the end"),
+        pytest.param(b"{}\r\n{}\r\n", 2, id="Windows"),
+        pytest.param(b'{"a": "\\n"}\n', 1, id="a line feed that is spelled out"),
+        pytest.param(b"{}\n\n{}\n", 3, id="a blank line counts"),
+        pytest.param(b"\n" * (1 << 20), 1 << 20, id="a block to its end"),
+        pytest.param(b"\n" * (1 << 20) + b"{}", (1 << 20) + 1, id="a block and a line"),
+    ],
+)
+def test_lines_are_counted_not_parsed(tmp_path: Path, content: bytes, rows: int) -> None:
+    path = made(tmp_path / "a.jsonl", content)
+    assert count_rows([path]) == RowCount(rows)
+    assert count_rows([path, made(tmp_path / "b.ndjson")]) == RowCount(rows + 1)
+    assert count_rows([path], max_s=-1) == RowCount()

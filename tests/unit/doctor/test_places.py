@@ -63,5 +63,7 @@ def test_the_cache(tmp_path: Path) -> None:
 
 
 def test_the_hub() -> None:
-    assert places.hub_state(True, "https://huggingface.co").found.startswith("offline")
-    assert "may be asked" in places.hub_state(False, "https://huggingface.co").found
+    assert places.hub_state("--offline is given", "https://huggingface.co").found.startswith(
+        "offline, --offline is given"
+    )
+    assert "may be asked" in places.hub_state("", "https://huggingface.co").found

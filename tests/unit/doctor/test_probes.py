@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+from expert_cli._compat import nothing_compiled
 from expert_cli.doctor import attention, probes
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -33,6 +36,46 @@ def test_attention_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     size = sum(attention.LENGTHS)
     monkeypatch.setattr(attention, "_mask", lambda _: torch.ones(size, size).tril().bool())
     assert [line.state for line in (attention.try_sdpa(), attention.try_flex())] == ["fail", "warn"]
+
+
+def test_the_quick_probes_load_no_code_generator() -> None:
+    """It is half of what bitsandbytes loads; in a process of its own, for other tests load it."""
+    entry = (
+        "import sys; from expert_cli.doctor.probes import QUICK, attempt; states = [attempt(one).state for one in QUICK]; "
+        "print(states, 'torch._inductor.lowering' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", entry], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{['ok'] * len(probes.QUICK)} False\n"
+
+
+def test_an_import_leaves_the_compiler_as_it_was() -> None:
+    import torch
+
+    compiling = torch.compile
+    with nothing_compiled():
+        assert torch.compile(len) is torch.compile(dynamic=False)(len) is len
+    assert torch.compile is compiling
+
+
+@pytest.mark.parametrize(
+    ("device", "compiler", "states"),
+    [
+        pytest.param("cpu", "", ["ok", "ok"], id="nothing lacks"),
+        pytest.param("cpu", "no-such-compiler", ["ok", "warn"], id="no C++ compiler"),
+        pytest.param("cuda", "no-such-compiler", ["ok", "ok"], id="no C++ compiler, but a GPU"),
+    ],
+)
+def test_what_is_not_tried(monkeypatch: pytest.MonkeyPatch, device: str, compiler: str, states: list[str]) -> None:
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setattr("expert_cli.doctor.probes.has_package", lambda _: True)
+    monkeypatch.setattr("sysconfig.get_path", lambda _: "/")
+    monkeypatch.setattr("pathlib.Path.is_file", lambda _: True)
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "no-such-compiler" else name)
+    found = probes.untried(device)
+    assert [(line.name, line.state) for line in found] == list(
+        zip(["attention, flex", "torch.compile"], states, strict=True)
+    )
+    assert ["--deep" in line.fix for line in found] == [state == "ok" for state in states]
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,13 @@ CASES: dict[str, tuple[Machine, dict[str, Any], str, str, str]] = {
     "concatenated": (CPU, {"packing": "concat"}, "packing", "applied", "end to end"),
     "overflow": (CPU, {"overflow": "drop"}, "overflow", "applied", "drop"),
     "cache": (CPU, {"pretokenized_cache": "cache"}, "pretokenized_cache", "applied", "token stores lie in"),
-    "grouping": (CPU, {"group_by_length": True, "packing": False}, "group_by_length", "applied", "often alike otherwise"),
+    "grouping": (
+        CPU,
+        {"group_by_length": True, "packing": False},
+        "group_by_length",
+        "applied",
+        "often alike otherwise",
+    ),
     "grouping of packs": (CPU, {"group_by_length": True}, "group_by_length", "not_used", "packed"),
     "flash on a CPU": (CPU, {"flash_attention_2": True}, "flash_attention_2", "adjusted", "flash-attn needs a GPU"),
     "checkpointing false": (

