@@ -36,7 +36,7 @@ SLOW_FIRST = ("train", "unit/training", "unit/model", "cli", "scripts")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many workers as there are processors and memory for; none for less than a folder, or where one could work only."""
+    """As many workers as there are processors and memory for; none where files are asked for, or where only one could work."""
     if all(Path(asked.partition("::")[0]).is_file() for asked in config.args):
         return 0
     affinity = getattr(psutil.Process(), "cpu_affinity", list)()
