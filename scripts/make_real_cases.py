@@ -178,7 +178,7 @@ def functions(data: Path, _output: Path) -> Iterator[Row]:
             {**case, "prompt": f"Write a TypeScript function `{signature}`{text}{example}", "tests": tests.strip()}
         )
         right.append({"output": row["instruction"] + row["output"], "test": tests})
-    package = compiler(fetch=False)
+    package = compiler()
     reasons = failures(right, package) if package else [None] * len(right)
     return (case for case, reason in zip(made, reasons, strict=True) if reason is None)
 

@@ -89,7 +89,7 @@ def rows_of(cases: Sequence[Case], side: str) -> list[Row]:
 
 def run_all(cases: Sequence[Case]) -> int:
     """Type-check and run every answer with its test where node is there; say so, and return how many failed."""
-    package = compiler(fetch=True)
+    package = compiler()
     if package is None:
         print("node or the npm package typescript is missing: the answers were only parsed, none was run")
         return 0

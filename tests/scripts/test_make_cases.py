@@ -27,14 +27,13 @@ from neo4j_domain_table import TEXT as GRAPH_TEXT
 from neo4j_domains import parse_graphs
 from sql_domain_table import TEXT as SQL_TEXT
 from sql_domains import parse_domains
-from typescript_check import compiler, failures, parses
+from typescript_check import failures, parses
 
 every_expert = pytest.mark.parametrize("name", EXPERTS)
 every_file = pytest.mark.parametrize(
     ("name", "file"), [(expert, file) for expert in EXPERTS for file in EXPERTS[expert]]
 )
 ANSWERS = {"expert-sql": "answer", "expert-neo4j": "cypher"}
-PACKAGE = compiler(fetch=False)
 KEYS = {
     "expert-sql": {"id", "category", "verifier", "prompt", "input", "database", "expected"},
     "expert-neo4j": {"id", "category", "verifier", "prompt", "input", "script", "expected"},
@@ -198,19 +197,17 @@ def test_the_answers_of_typescript_parse_and_stay_out_of_the_file(file: str) -> 
     assert [body for body in bodies if json.dumps(body)[1:-1] in text] == []
 
 
-@pytest.mark.skipif(PACKAGE is None, reason="answers were only parsed: node or the npm package typescript is missing")
 @pytest.mark.parametrize("file", EXPERTS["expert-typescript"])
-def test_the_answers_of_typescript_pass_and_empty_ones_fail(file: str) -> None:
-    assert PACKAGE is not None
+def test_the_answers_of_typescript_pass_and_empty_ones_fail(file: str, typescript_package: Path) -> None:
     cases = made("expert-typescript", file)
     right = [{"output": a, "test": row["tests"]} for row, a in zip(cases.rows, cases.answers, strict=True)]
-    assert [why for why in failures(right, PACKAGE) if why] == []
+    assert [why for why in failures(right, typescript_package) if why] == []
     emptied = [
         {**row, "output": re.sub(r"return [^;]+;", "return undefined as never;", row["output"])} for row in right
     ]
     changed = [row for row, old in zip(emptied, right, strict=True) if row["output"] != old["output"]]
     assert len(changed) > 90
-    assert None not in failures(changed, PACKAGE)
+    assert None not in failures(changed, typescript_package)
 
 
 @pytest.mark.parametrize(

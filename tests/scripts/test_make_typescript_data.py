@@ -13,25 +13,16 @@ from dataset_files import side_of
 from json_domain_table import DOMAINS
 from json_domains import parse_domains
 from typescript_case import UNDEFINED, Throws, a_map, a_set, assertions, literal
-from typescript_check import compiler, failures, parses
+from typescript_check import failures, parses
 
 BUILT = maker.build()[0]
 TRAIN, VALID = (maker.on_side(BUILT, side) for side in ("train", "valid"))
 CASES = TRAIN + VALID
-PACKAGE = compiler(fetch=False)
-runs = pytest.mark.skipif(
-    PACKAGE is None, reason="answers were only parsed: node or the npm package typescript is missing"
-)
 EVERY = 8
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
     return [json.loads(line) for line in (maker.OUTPUT / name).read_text(encoding="utf-8").splitlines()]
-
-
-def run(output: str, test: str) -> str | None:
-    assert isinstance(PACKAGE, Path)
-    return failures([{"output": output, "test": test}], PACKAGE)[0]
 
 
 def test_the_files_hold_the_rows_the_script_makes() -> None:
@@ -62,11 +53,9 @@ def test_every_row_parses() -> None:
         assert parses(f"{case.output}\n{case.test}")
 
 
-@runs
-def test_every_eighth_row_passes_the_type_check_and_its_own_test() -> None:
-    assert isinstance(PACKAGE, Path)
+def test_every_eighth_row_passes_the_type_check_and_its_own_test(typescript_package: Path) -> None:
     rows = [case.row() for case in CASES[::EVERY]]
-    assert failures(rows, PACKAGE) == [None] * len(rows)
+    assert failures(rows, typescript_package) == [None] * len(rows)
 
 
 def test_rows_are_short() -> None:
@@ -92,7 +81,6 @@ def test_an_answer_that_does_not_parse_is_refused() -> None:
     assert maker.verify(replace(case, output=case.output + "\n" + "// x\n" * 400)) == "too long"
 
 
-@runs
 @pytest.mark.parametrize(
     ("output", "test", "reason"),
     [
@@ -106,11 +94,12 @@ def test_an_answer_that_does_not_parse_is_refused() -> None:
          "test: time limit"),
     ],
 )  # fmt: skip
-def test_the_runner_tells_right_from_wrong(output: str, test: str, reason: str | None) -> None:
-    assert run(output, test) == reason
+def test_the_runner_tells_right_from_wrong(
+    output: str, test: str, reason: str | None, typescript_package: Path
+) -> None:
+    assert failures([{"output": output, "test": test}], typescript_package) == [reason]
 
 
-@runs
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -121,12 +110,11 @@ def test_the_runner_tells_right_from_wrong(output: str, test: str, reason: str |
         (" === ", " !== "),
     ],
 )
-def test_an_answer_damaged_on_purpose_fails_its_own_test(old: str, new: str) -> None:
+def test_an_answer_damaged_on_purpose_fails_its_own_test(old: str, new: str, typescript_package: Path) -> None:
     rows = [case.row() for case in TRAIN if case.output.count(old) == 1][:3]
     assert rows
-    assert isinstance(PACKAGE, Path)
     damaged = [{"output": row["output"].replace(old, new), "test": row["test"]} for row in rows]
-    assert all(failures(damaged, PACKAGE))
+    assert all(failures(damaged, typescript_package))
 
 
 def test_values_become_typescript() -> None:

@@ -16,6 +16,7 @@ EXPERTS = Path(__file__).parents[2] / "experts"
 
 
 @pytest.mark.real
+@pytest.mark.usefixtures("smollm2")
 def test_smollm2_learns_sql_in_four_bit(tmp_path: Path) -> None:
     facts = machine.inspect()
     manifest = tmp_path / "experts" / "expert-sql" / "manifest.json"

