@@ -142,7 +142,7 @@ def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Ove
         store=_store(config, root, loaded.manifest.name),
         output=(overrides.output or loaded.path.parent / "weights" / normalise(base.name)).resolve(),
         seed=_seed(config),
-        model=defaults.model(base),
+        model=defaults.model(base, config),
         data=_data(loaded, root, config, overrides, evaluates=watch.eval_strategy != "no"),
         adapter=defaults.adapter(config),
         optim=defaults.optim(config),

@@ -26,13 +26,14 @@ ROPE_TYPES = ("linear", "dynamic", "yarn", "longrope", "llama3")
 SAVE_EVERY = "5m"
 
 
-def model(base: Base) -> ModelConfig:
+def model(base: Base, config: TrainingConfig) -> ModelConfig:
     """Return the base model to load."""
     return ModelConfig(
         name=base.name,
         sha256=base.sha256 or "",
         quantization=base.quantization or "int4",
         template=base.prompt_template or "",
+        system_prompt=config.system_prompt,
         rope_scaling=_rope(base),
     )
 

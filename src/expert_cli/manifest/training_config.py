@@ -185,6 +185,8 @@ class TrainingConfig(Strict):
     """Not used here."""
     memory_clear_every: NotNegative | None = None
     """Not used here."""
+    system_prompt: str | None = None
+    """System message of every prompt, in training and after it; "": none, not even the chat template's own."""
     seed: NotNegative | None = None
     """Seed of everything random; 42 where it is not written."""
     report_to: (

@@ -188,6 +188,11 @@ RULES: Mapping[str, Rule] = {
     "greater_is_better": _best("whether larger is better"),
     "early_stopping_patience": _evaluates("training stops when evaluations no longer improve"),
     "use_unsloth": lambda _: not_used("the training step here is the tool's own; it needs no patched model"),
+    "system_prompt": lambda f: applied(
+        "the system message of every prompt"
+        if f.run.model.system_prompt
+        else "no system message, no default one either"
+    ),
     "seed": lambda f: applied(f"seed {f.run.seed} for data order, adapter and dropout"),
     "report_to": lambda f: applied(f"metrics go to {', '.join(f.run.watch.report_to) or 'metrics.jsonl alone'}"),
     "neftune_noise_alpha": _always("noise on the embeddings"),
