@@ -233,11 +233,6 @@ def _check_best(watch: WatchConfig, fault: Any) -> None:
             fault("greater_is_better", f"false would choose the worst by {EXECUTION_ACCURACY}", "leave it out")
     elif watch.eval_strategy == "no":
         fault("eval_strategy", '"no" leaves nothing to choose the best model by', 'write "steps" or "epoch"')
-    elif watch.load_best_model_at_end and watch.save_strategy != watch.eval_strategy:
-        message = (
-            f"load_best_model_at_end with save_strategy {watch.save_strategy}, eval_strategy {watch.eval_strategy}"
-        )
-        fault("save_strategy", message, "write the same for both")
 
 
 def missing_data(config: RunConfig) -> list[str]:

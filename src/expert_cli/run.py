@@ -170,6 +170,7 @@ def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
 
 def _store(run: RunConfig, inputs: Inputs, options: RunOptions, report: Reporter) -> Tokenised:
     store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
+    report.say(f"store     {store.status}: {store.home}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
     return staged_store(store, options.stage, report) if options.stage is not None else store
 
 

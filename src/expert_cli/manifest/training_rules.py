@@ -119,7 +119,14 @@ def _in_steps(of: Literal["save", "eval"]) -> Rule:
 
 
 def _writes_checkpoints(f: Facts) -> bool:
-    return f.run.watch.save_strategy != "no" or f.run.watch.save_every_s > 0
+    watch = f.run.watch
+    return watch.save_strategy != "no" or watch.save_every_s > 0 or watch.load_best_model_at_end
+
+
+def _save_strategy(f: Facts) -> Outcome:
+    watch = f.run.watch
+    better = ", and one after each better evaluation" if watch.load_best_model_at_end else ""
+    return applied(f'checkpoints: "{watch.save_strategy}"{better}')
 
 
 def _limit(f: Facts) -> Outcome:
@@ -174,7 +181,7 @@ RULES: Mapping[str, Rule] = {
     "save_every": _save_every,
     "optim": lambda f: applied(f"optimizer {f.run.optim.optim}"),
     "logging_steps": lambda f: applied(f"a log line every {f.run.watch.logging_steps} steps"),
-    "save_strategy": lambda f: applied(f'checkpoints: "{f.run.watch.save_strategy}"'),
+    "save_strategy": _save_strategy,
     "save_steps": _in_steps("save"),
     "save_total_limit": _limit,
     "eval_strategy": lambda f: applied(f'evaluation: "{f.run.watch.eval_strategy}"'),
