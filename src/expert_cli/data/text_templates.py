@@ -49,7 +49,7 @@ class Style:
             """{{- raise_exception("the role '" + message['role'] + "' is not system, user or assistant") }}""",
             "{%- endif %}",
             "{%- endfor %}",
-            f"{{{{- {literal(self.assistant)} if add_generation_prompt }}}}",
+            f"{{{{- {literal(self.assistant)} if add_generation_prompt else '' }}}}",
         )
         return ChatTemplate("\n".join(lines))
 
