@@ -138,6 +138,7 @@ def meter() -> Callable[[], Measured]:
 def ours(rows: Path, *, fast: bool) -> Measured:
     """Build a store and verify it, as `pretokenize` does; then the same once more, part by part, for the shares."""
     from expert_cli.console import Silent
+    from expert_cli.data.chat_template import ChatTemplate
     from expert_cli.data.encode import template_for
     from expert_cli.data.sources import locate_data
     from expert_cli.data.tokenise import tokenise
@@ -153,7 +154,7 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     template = template_for(
         tokenizer.backend,
         "",
-        render_chat=lambda messages, prompt: tokenizer.render_chat(messages, add_generation_prompt=prompt),
+        own=ChatTemplate(tokenizer.hf.get_chat_template(), tokenizer.render),
         eos_token=tokenizer.eos_token,
     )
     with tempfile.TemporaryDirectory(dir=rows.parent) as folder:

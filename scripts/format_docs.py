@@ -178,7 +178,7 @@ def _schedulers() -> str:
 def _templates() -> str:
     turns = (("system", "SYSTEM"), ("user", "QUESTION"), ("assistant", "ANSWER"))
     messages = [{"role": role, "content": content} for role, content in turns]
-    written = {name: style.render(messages, False, "EOS").rstrip() for name, style in STYLES.items()}
+    written = {name: style.chat_template("EOS")(messages, False) for name, style in STYLES.items()}
     return "\n".join(f"`{name}`:\n\n```text\n{text}\n```\n" for name, text in written.items())
 
 

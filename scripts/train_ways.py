@@ -81,7 +81,7 @@ def ours(job: Job) -> tuple[list[float], Any]:
     finally:
         fit._callbacks = callbacks
     shares = dict(done.step_time_shares)
-    job.meter.found |= {"shares": shares, "adjusted": done.adjusted, "loop_s": done.seconds}
+    job.meter.found |= {"shares": shares, "adjusted": done.adjusted, "loop_s": done.here.seconds}
     return job.means(list(done.losses)), model
 
 

@@ -44,6 +44,7 @@ def measured(seed: int, speed: float, loss: float = 2.0, **changes: Any) -> Meas
         "config": {"model": {"quantization": "int4"}, "optim": {"batch_size": 2}, "data": {"max_seq_length": 64}},
         "facts": {
             "model": {"name": "m", "kind": "folder", "sha256": "1"},
+            "train_sha256": "2",
             "adjusted": [],
             "kernels": {"loss": "chunked"},
             "epoch_tokens": 1000.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from expert_cli.console import Reporter
+from expert_cli.data.chat_template import ChatTemplate
 from expert_cli.data.encode import template_for
 from expert_cli.data.templates import Template
 from expert_cli.model.sources import LocalModel, locate
@@ -27,15 +28,15 @@ def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
 
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
     """Return how a run writes its rows down; alpaca heads the input by what its column is called."""
-
-    def render_chat(messages: list[dict[str, str]], prompt: bool) -> str:
-        return tokenizer.render_chat(messages, add_generation_prompt=prompt)
-
+    own = None
+    if tokenizer.has_chat_template:
+        own = ChatTemplate(tokenizer.hf.get_chat_template(), tokenizer.render, tokenizer.hf.bos_token or "")
     return template_for(
         tokenizer.backend,
         run.model.template,
-        render_chat=render_chat if tokenizer.has_chat_template else None,
+        own=own,
         eos_token=tokenizer.eos_token,
+        system_prompt=run.model.system_prompt,
         completion_only=run.data.completion_only,
         input_column=input_column,
     )

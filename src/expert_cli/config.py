@@ -154,7 +154,7 @@ def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Ove
         store=_store(config, root, loaded.manifest.name),
         output=output,
         seed=_seed(config),
-        model=defaults.model(base),
+        model=defaults.model(base, config),
         data=_data(loaded, root, config, overrides, evaluates=watch.eval_strategy != "no"),
         adapter=defaults.adapter(config),
         optim=defaults.optim(config),
@@ -255,11 +255,6 @@ def _check_best(watch: WatchConfig, fault: Any) -> None:
             fault("greater_is_better", f"false would choose the worst by {EXECUTION_ACCURACY}", "leave it out")
     elif watch.eval_strategy == "no":
         fault("eval_strategy", '"no" leaves nothing to choose the best model by', 'write "steps" or "epoch"')
-    elif watch.load_best_model_at_end and watch.save_strategy != watch.eval_strategy:
-        message = (
-            f"load_best_model_at_end with save_strategy {watch.save_strategy}, eval_strategy {watch.eval_strategy}"
-        )
-        fault("save_strategy", message, "write the same for both")
 
 
 def missing_data(config: RunConfig) -> list[str]:

@@ -26,13 +26,14 @@ ROPE_TYPES = ("linear", "dynamic", "yarn", "longrope", "llama3")
 SAVE_EVERY = "5m"
 
 
-def model(base: Base) -> ModelConfig:
+def model(base: Base, config: TrainingConfig) -> ModelConfig:
     """Return the base model to load."""
     return ModelConfig(
         name=base.name,
         sha256=base.sha256 or "",
         quantization=base.quantization or "int4",
         template=base.prompt_template or "",
+        system_prompt=config.system_prompt,
         rope_scaling=_rope(base),
     )
 
@@ -148,9 +149,8 @@ def watch(config: TrainingConfig, evaluation: Any) -> WatchConfig:
     asks_save = bool(config.save_steps or wants_best)
     save_strategy: Strategy = config.save_strategy or ("steps" if asks_save else "no")
     by_time = config.save_every or (SAVE_EVERY if not (config.save_strategy or asks_save) else "0s")
-    eval_strategy: Strategy = config.eval_strategy or (
-        (save_strategy if wants_best else "steps") if asks_eval else "no"
-    )
+    at_ends = wants_best and save_strategy == "epoch"
+    eval_strategy: Strategy = config.eval_strategy or (("epoch" if at_ends else "steps") if asks_eval else "no")
     save_steps = config.save_steps or config.eval_steps or 500
     report_to = config.report_to or ()
     return WatchConfig(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -83,6 +84,11 @@ def open_expert(run: RunConfig, origin: Origin, report: Reporter) -> Expert:
         )
     tokenizer = load_tokenizer(source.folder)
     speaker = Speaker(tokenizer, trained_template(run, tokenizer, origin))
+    if origin.run is not None and origin.system_prompt != run.model.system_prompt:
+        report.warn(
+            f"system_prompt is {_quoted(run.model.system_prompt)} in the manifest; "
+            f"{_quoted(origin.system_prompt)}, with which the adapter was trained, is used"
+        )
     report.say(f"loading {source.name} with {origin.adapter}")
     return Expert(load_adapted(run, source, origin.adapter), source, speaker)
 
@@ -121,7 +127,12 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path) -> PeftModel
 
 
 def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: Origin) -> Template:
-    """Return the template that the adapter was trained with. Raises InputError if the manifest now says another one."""
+    """Return the template that the adapter was trained with, its system prompt included, whatever the manifest now says.
+
+    Raises InputError if the manifest now names another prompt template.
+    """
+    if origin.run is not None:
+        run = replace(run, model=replace(run.model, system_prompt=origin.system_prompt))
     written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
     for template in written:
         if origin.template in ("", template.fingerprint):
@@ -131,3 +142,7 @@ def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: Origin) -
         f"the manifest gives {written[0].fingerprint}",
         'set "prompt_template" of this base model as it was, or train again',
     )
+
+
+def _quoted(text: str | None) -> str:
+    return "not written" if text is None else json.dumps(text[:60], ensure_ascii=False)

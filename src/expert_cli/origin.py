@@ -17,7 +17,8 @@ CONFIG = "adapter_config.json"
 class Origin:
     """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
 
-    template: the fingerprint of the prompt template. manifest: the file it was trained from, which may be gone.
+    template: the fingerprint of the prompt template. system_prompt: None = not written. manifest: the file it was trained
+    from, which may be gone.
     """
 
     adapter: Path
@@ -25,6 +26,7 @@ class Origin:
     base_model: str
     base_sha256: str
     template: str
+    system_prompt: str | None
     manifest: Path | None
 
 
@@ -46,5 +48,6 @@ def find_adapter(folder: Path) -> Origin:
         base_model=str(part(recorded, "config", "model").get("name", base)),
         base_sha256=str(part(recorded, "model").get("sha256", "")),
         template=str(part(recorded, "identity").get("template", "")),
+        system_prompt=part(recorded, "config", "model").get("system_prompt"),
         manifest=Path(manifest) if manifest else None,
     )

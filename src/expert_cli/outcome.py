@@ -75,7 +75,7 @@ def document(
         "loss": {"first": done.first_loss, "last": done.last_loss, "first_mean": first, "last_mean": last},
         "eval_loss": done.eval_loss,
         "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},
-        "tokens_per_s": done.tokens_per_s,
+        "tokens_per_s": done.here.tokens_per_s,
         "mfu": done.mfu,
         "mfu_peak": done.peak,
         "step_time_shares": dict(done.step_time_shares),

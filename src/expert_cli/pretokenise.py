@@ -42,7 +42,10 @@ def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
     located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    template = prompt_template(run, tokenizer, first_rows(run.data, located.train)[1].input_column)
+    rows, told = first_rows(run.data, located.train)
+    template = prompt_template(run, tokenizer, told.input_column)
+    if rows.kind == "text" and run.model.system_prompt is not None:
+        report.warn("system_prompt: rows of whole documents are trained as they are; it stands in later prompts alone")
     return Inputs(source, tokenizer, template, located)
 
 

@@ -123,7 +123,7 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     if not job.is_main_process:
         return RunResult(run.output, {})
     sample = Sample(*question, before, _ask(model, question, speaker, report)) if question else None
-    sha256 = _save_adapter(model, inputs.source, inputs.tokenizer, plan, done, paths)
+    sha256 = _save_adapter(model, inputs, plan, done, paths)
     seconds = time.monotonic() - started
     origin = continuity.resumed.path if continuity.resumed else None
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, sample, seconds)
@@ -170,6 +170,7 @@ def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
 
 def _store(run: RunConfig, inputs: Inputs, options: RunOptions, report: Reporter) -> Tokenised:
     store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
+    report.say(f"store     {store.status}: {store.home}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
     return staged_store(store, options.stage, report) if options.stage is not None else store
 
 
@@ -242,17 +243,20 @@ def _ask(model: Any, question: tuple[str, str], speaker: Speaker, report: Report
     return speaker.text(written).strip()
 
 
-def _save_adapter(
-    model: PeftModel, source: LocalModel, tokenizer: TokenizerInfo, plan: Plan, done: FitResult, paths: RunPaths
-) -> str:
-    """Write the adapter folder beside its place and rename it; return the hash of its weights."""
+def _save_adapter(model: PeftModel, inputs: Inputs, plan: Plan, done: FitResult, paths: RunPaths) -> str:
+    """Write the adapter folder beside its place and rename it; return the hash of its weights.
+
+    Its tokenizer writes prompts as training did, whatever chat template the base model has.
+    """
+    source = inputs.source
     beside = paths.adapter.with_name(".adapter.tmp")
     shutil.rmtree(beside, ignore_errors=True)  # a run that was killed here
     base_name = source.name if source.kind == "hub" else str(source.folder)
     for config in model.peft_config.values():
         config.base_model_name_or_path = base_name
     model.save_pretrained(beside, safe_serialization=True)
-    tokenizer.hf.save_pretrained(beside)
+    inputs.tokenizer.hf.chat_template = inputs.template.chat_template
+    inputs.tokenizer.hf.save_pretrained(beside)
     write_text(beside / "README.md", model_card(plan, done))
     sync_folder(beside)
     shutil.rmtree(paths.adapter, ignore_errors=True)

@@ -93,6 +93,7 @@ class DataConfig:
 class ModelConfig:
     """The base model as named, how it is stored, and the prompt template ("" = the tokenizer's own, else alpaca).
 
+    `system_prompt`: the system message of every prompt; "" = none; None = what the template puts by itself, if anything.
     `rope_scaling`: (name, value) pairs in a form that transformers knows; empty = the model's own.
     """
 
@@ -100,6 +101,7 @@ class ModelConfig:
     sha256: str
     quantization: Quantization
     template: str
+    system_prompt: str | None
     rope_scaling: tuple[tuple[str, float | str], ...]
 
 

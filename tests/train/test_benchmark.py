@@ -69,6 +69,8 @@ def test_the_stock_libraries_learn_the_same_from_the_same_rows(tmp_path: Path) -
     assert (a["padding_share"], b["padding_share"]) == (0.0, pytest.approx(1 - 24.2 / 128, abs=0.01))
     assert document["loss_parity"]["holds"]
     assert document["gate"]["reason"].endswith("is below 1000")
+    assert a["data"] == b["data"]
+    assert len(a["data"]["sha256"]) == 64
     assert document["differences"]["compute.checkpointing"] == ["off", "all"]
     assert "run 4 of 4" in ran.stderr
     assert not list(tmp_path.glob("weights"))

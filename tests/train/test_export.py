@@ -138,12 +138,14 @@ def test_stops_and_template_are_those_of_training(
     expert = expert_of_seven(tmp_path / "expert", template=template, chat_template=chat_template)
     exported(expert, tmp_path / "out", merge=True, gguf="f16")
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").generation_config.eos_token_id == ends
-    assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template is None
+    trained_with = AutoTokenizer.from_pretrained(expert / "adapter").chat_template
+    assert trained_with != chat_template
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template == trained_with
     fields = gguf.GGUFReader(tmp_path / "out" / "expert-small-f16.gguf").fields
     assert fields["tokenizer.ggml.eos_token_id"].contents() == ends[0]
-    assert "tokenizer.chat_template" not in fields
+    assert fields["tokenizer.chat_template"].contents() == trained_with
     exported(expert, tmp_path / "adapter")
-    assert AutoTokenizer.from_pretrained(tmp_path / "adapter").chat_template is None
+    assert AutoTokenizer.from_pretrained(tmp_path / "adapter").chat_template == trained_with
 
 
 def test_a_free_name_becomes_a_file_name(expert: Path, tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import manifests
@@ -112,6 +114,40 @@ def test_a_run_begun_with_best_fit_goes_on_with_it(tmp_path: Path, model: Path) 
     )
     anew = train(project(tmp_path, model, packing=True, **settings), output=tmp_path / "c")
     assert anew.document["adapter_sha256"] != straight.document["adapter_sha256"]
+
+
+class Slow(CrashingAt):
+    """A reporter in whose hands time passes, and nowhere else."""
+
+    def __init__(self, step: int, seconds: float, clock: list[float]) -> None:
+        super().__init__(step)
+        self.seconds = seconds
+        self.clock = clock
+
+    def update(self, done: float, note: str = "") -> None:
+        self.clock[0] += self.seconds
+        super().update(done, note)
+
+
+def test_the_speed_is_that_of_the_process_that_ended_the_run(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    fake = SimpleNamespace(monotonic=lambda: clock[0], time=time.time)
+    monkeypatch.setattr("expert_cli.training.callbacks.time", fake)
+    manifest = project(tmp_path, model, save_steps=1, logging_steps=1)
+    with pytest.raises(Crash):
+        train(manifest, report=Slow(5, 100.0, clock))
+    before = checkpoints.newest_good(RunPaths(tmp_path / "weights" / "tiny-llama").checkpoints).path
+    assert before is not None
+    done_before = checkpoints.read(before).trainer["progress"]
+    started = clock[0]
+    resumed = train(manifest, RESUME, Slow(-1, 1.0, clock)).document
+    real = resumed["tokens"]["real"] - done_before["real"]
+    assert real > 0
+    assert resumed["tokens_per_s"] == real / (clock[0] - started)
+    lines = [json.loads(line) for line in RunPaths(Path(resumed["output"])).metrics.read_text().splitlines()]
+    assert [line["seconds"] for line in lines] == sorted(line["seconds"] for line in lines)
 
 
 def test_four_bit_weights_go_on_bit_for_bit(tmp_path: Path, model: Path) -> None:

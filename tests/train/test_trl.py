@@ -27,7 +27,7 @@ def make_store(folder: Path) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     data = DataConfig((SourceSpec("file", str(path)),), (), 0.0, ColumnMapping(), RowFilters(), True, 64, 0, True)
     backend = tiny.tiny_backend()
-    template = template_for(backend, "chatml", render_chat=None, eos_token=tiny.CONTROL_TOKENS[2])
+    template = template_for(backend, "chatml", own=None, eos_token=tiny.CONTROL_TOKENS[2])
     located = locate_data(data, Silent())
     return tokenise(data, located, folder / "store", template, backend, Silent(), tokenizer_sha256="t").home
 

@@ -206,6 +206,24 @@ def test_the_best_model_may_be_looked_for_between_checkpoints(tmp_path: Path) ->
     assert (watch.save_strategy, watch.save_steps, watch.eval_strategy, watch.eval_steps) == ("steps", 10, "steps", 3)
 
 
+STRATEGIES = [
+    ({"save_strategy": "epoch", "eval_strategy": "steps"}, ("epoch", "steps")),
+    ({"save_strategy": "steps", "eval_strategy": "epoch"}, ("steps", "epoch")),
+    ({"save_strategy": "no", "eval_strategy": "epoch"}, ("no", "epoch")),
+    ({"save_strategy": "no"}, ("no", "steps")),
+    ({"save_strategy": "epoch"}, ("epoch", "epoch")),
+    ({}, ("steps", "steps")),
+]
+
+
+@pytest.mark.parametrize(("config", "strategies"), STRATEGIES, ids=[" ".join(c.values()) for c, _ in STRATEGIES])
+def test_the_best_model_may_be_looked_for_at_other_times_than_checkpoints_are_written(
+    tmp_path: Path, config: dict[str, Any], strategies: tuple[str, str]
+) -> None:
+    watch = resolved(tmp_path, load_best_model_at_end=True, **config).watch
+    assert (watch.save_strategy, watch.eval_strategy) == strategies
+
+
 def test_a_cache_behind_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "project"
     (root / "experts" / "e").mkdir(parents=True)

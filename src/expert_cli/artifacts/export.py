@@ -27,7 +27,6 @@ from expert_cli.artifacts.modelfile import modelfile
 from expert_cli.basemodel import locate_base
 from expert_cli.card import model_card, put_section, with_library
 from expert_cli.console import Reporter, Silent
-from expert_cli.data.templates import OWN
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.expert import Speaker, load_adapted, open_expert, trained_template
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
@@ -99,8 +98,7 @@ def _write(
     run, adapter = trained.plan.run, trained.origin.adapter
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    if trained_template(run, tokenizer, trained.origin).name != OWN:
-        tokenizer.hf.chat_template = None  # the base model's: nothing was trained in it
+    tokenizer.hf.chat_template = trained_template(run, tokenizer, trained.origin).chat_template
     forms = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     facts = {
         "expert": run.expert,

@@ -9,6 +9,7 @@ from expert_cli.errors import ExpertError, InputError
 from expert_cli.manifest.schema import Decoding
 
 _PLACE = "\ue000"
+_GO_BRACES = re.compile(r"\{\{|\}\}")
 
 
 def modelfile(gguf_name: str, template: Template, decoding: Decoding | None) -> str:
@@ -30,9 +31,14 @@ def modelfile(gguf_name: str, template: Template, decoding: Decoding | None) -> 
             )
     lines = [
         f"FROM ./{gguf_name}",
-        f'TEMPLATE """{text.replace(_PLACE, "{{ .Prompt }}")}"""',
+        f'TEMPLATE """{_GO_BRACES.sub(_quoted, text).replace(_PLACE, "{{ .Prompt }}")}"""',
         *(f"PARAMETER {name} {value:g}" for name, value in values.items()),
         # Ollama (parser/parser.go, unquote) takes off the quotes and undoes no escape: line feeds and quotes stand raw
         *(f'PARAMETER stop """{stop}"""' for stop in dict.fromkeys(stops)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _quoted(braces: re.Match[str]) -> str:
+    """Write braces for Go's template language, in which they would open or close an action."""
+    return f'{{{{ "{braces[0]}" }}}}'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +14,24 @@ METHOD = (
     "measured at different times: ratio of A's speed over B's from the means of the logs, 95 % interval by Welch's t; "
     "speedups are each file's own, against what it was measured with"
 )
-MUST_AGREE = ("machine", "model", "data")
+NAMES = ("name", "train")
+"""What things are called; what they hold is compared."""
 
 
 def compare(a: Path, b: Path, *, force: bool = False) -> dict[str, Any]:
     """Return the document that compares the A sides of two saved experiments.
 
-    Raises InputError: a file that is no saved experiment; different machines, base models or rows, unless `force`.
+    Raises InputError: a file that is no saved experiment; different machines, base models or rows, or rows of which an older
+    version kept no hash, unless `force`.
     """
     documents = [_load(path) for path in (a, b)]
-    found = [
-        {"machine": part(document, "machine"), **{what: part(document, "a", what) for what in ("model", "data")}}
-        for document in documents
-    ]
     unlike = [
-        f"{what}.{key}: {found[0][what].get(key)} and {found[1][what].get(key)}"
-        for what in MUST_AGREE
-        for key in {**found[0][what], **found[1][what]}
-        if found[0][what].get(key) != found[1][what].get(key) and key != "name"
+        f"{path} was saved by an older version, without a hash of its rows" for path in _without_hash(a, b, documents)
     ]
+    unlike += _differences(documents, rows=not unlike)
     if unlike and not force:
         hint = "what was measured on different machines, models or rows is no comparison; --force does it all the same"
-        raise InputError(f"{a} and {b} differ in {'; '.join(unlike)}", hint)
+        raise InputError(f"{a} and {b} cannot be compared: {'; '.join(unlike)}", hint)
     sides = [document["a"] for document in documents]
     speeds = [[run["tokens_per_s"] for run in side["runs"]] for side in sides]
     same = _parity(*sides)
@@ -57,6 +53,24 @@ def _load(path: Path) -> dict[str, Any]:
         hint = "save one with expert-cli benchmark --manifest M --against unoptimized --output FILE"
         raise InputError(f"{path}: holds no saved experiment", hint)
     return document
+
+
+def _without_hash(a: Path, b: Path, documents: Sequence[Mapping[str, Any]]) -> list[Path]:
+    return [
+        path for path, document in zip((a, b), documents, strict=True) if not part(document, "a", "data").get("sha256")
+    ]
+
+
+def _differences(documents: Sequence[Mapping[str, Any]], *, rows: bool) -> list[str]:
+    """Return what must agree and does not: what things hold, not what they are called. rows: whether these are compared."""
+    places = [("machine", ("machine",)), ("model", ("a", "model"))] + ([("data", ("a", "data"))] if rows else [])
+    return [
+        f"{what}.{key} is {found[0].get(key)} and {found[1].get(key)}"
+        for what, place in places
+        if (found := [part(document, *place) for document in documents])
+        for key in {**found[0], **found[1]}
+        if found[0].get(key) != found[1].get(key) and key not in NAMES
+    ]
 
 
 def _parity(a: Mapping[str, Any], b: Mapping[str, Any]) -> Parity | None:

@@ -237,7 +237,7 @@ def side_json(side: Side, runs: Sequence[Measured], loss: float | None) -> dict[
         "manifest": str(side.manifest),
         "stock": side.stock,
         "model": {**first.facts["model"], "quantization": first.config["model"]["quantization"]},
-        "data": data_facts(first.config),
+        "data": data_facts(first.config, first.facts["train_sha256"]),
         **figures_json(runs),
         "loss": loss,
         "kernels": first.facts["kernels"],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from expert_cli.benchmark.evidence import Evidence, GpuFacts, Settings
 from expert_cli.benchmark.gauges import gpu_of, main_gpu, mean
 from expert_cli.benchmark.sampling import Sample
 from expert_cli.gpu import GpuSample
-from expert_cli.rundir import mean_shares, number, numbers, padding_share, part, rates, timed
+from expert_cli.rundir import items, mean_shares, number, numbers, padding_share, part, rates, timed
 
 Line = Mapping[str, Any]
 ENOUGH_LINES = 20
@@ -37,14 +38,20 @@ def settings_of(run: Mapping[str, Any]) -> Settings:
     )
 
 
-def this_process(lines: Sequence[Line]) -> Sequence[Line]:
-    """Return the lines since the run's loop last began: a resumed run counts its seconds anew."""
-    start = 0
-    for index in range(1, len(lines)):
-        before, now = number(lines[index - 1], "seconds"), number(lines[index], "seconds")
-        if before is not None and now is not None and now < before:
-            start = index
-    return lines[start:]
+def run_shares(lines: Sequence[Line], run: Mapping[str, Any]) -> dict[str, float]:
+    """Return the step-time shares since the run's loop last began: run.json says when a run went on."""
+    steps, began = timed(lines), _went_on(run)
+    start = next((n for n, line in enumerate(steps) if (number(line, "time") or 0.0) >= began), len(steps))
+    return mean_shares(steps[start:], steps[start - 1] if start else None)
+
+
+def _went_on(run: Mapping[str, Any]) -> float:
+    """Return when a run went on for the last time, in seconds since 1970; 0 where it never did, or nothing tells."""
+    resumes = items(run, "resumes")
+    try:
+        return datetime.fromisoformat(str(part(resumes[-1]).get("time"))).timestamp() if resumes else 0.0
+    except ValueError:
+        return 0.0
 
 
 def gather(
@@ -76,7 +83,7 @@ def gather(
     comparable = cores == os.cpu_count()  # of a run that may use some cores alone, nobody counts who else uses those
     return Evidence(
         shares=mean_shares(judged, preceding[-1] if preceding else None),
-        run_shares=mean_shares(this_process(timed(known))),
+        run_shares=run_shares(known, run),
         tokens_per_s=tuple(speeds),
         held_s=tuple(held),
         padding_share=padding_share(known),

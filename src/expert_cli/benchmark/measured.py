@@ -25,7 +25,8 @@ class Measured:
     seconds, tokens_per_s (real tokens), shares: of the N steps, as the run itself logged them. peak_memory_mb: what torch
     allocated on a GPU, else the largest resident set seen in the N steps. utilization: per cent, means over the N steps:
     "gpu", "cpu" (100 = one core) and "others", the share of the machine's CPU that other programs took; None where nothing
-    was sampled. config: the blocks of the run's settings. facts: base model, adjustments, tokens of an epoch.
+    was sampled. config: the blocks of the run's settings. facts: base model, hash of the training rows' sources,
+    adjustments, tokens of an epoch.
     """
 
     seed: int
@@ -88,6 +89,7 @@ def measure(
         config=part(run, "config"),
         facts={
             "model": part(run, "model"),
+            "train_sha256": str(part(run, "store", "parts").get("train data", "")),
             "adjusted": report.get("adjusted", []),
             "kernels": {name: line.get("used") for name, line in part(run, "kernels").items()},
             "epoch_tokens": (number(real, "tokens") or 0.0) - cut,

@@ -24,10 +24,19 @@ def machine_facts(machine: Machine) -> dict[str, Any]:
     }
 
 
-def data_facts(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where a run's rows come from: files by their path below the project, wherever that lies."""
+def data_facts(config: Mapping[str, Any], sha256: str) -> dict[str, Any]:
+    """Return which rows a run trains on: the hash of its sources' content, and which part of them.
+
+    train: what they are called, for people: files by their path below the project, wherever that lies.
+    """
     sources = [part(source) for source in items(config, "data", "train")]
-    return {"train": [_source_name(source, str(config.get("root", ""))) for source in sources]}
+    return {
+        "train": [_source_name(source, str(config.get("root", ""))) for source in sources],
+        "sha256": sha256,
+        "parts": [[source.get("split", ""), source.get("weight", 1.0)] for source in sources],
+        "held_out": part(config, "data").get("validation_share", 0.0),
+        "filters": part(config, "data", "filters"),
+    }
 
 
 def _source_name(source: Mapping[str, Any], root: str) -> str:

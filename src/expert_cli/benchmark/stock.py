@@ -86,7 +86,8 @@ def train(manifest: Path, overrides: Overrides) -> None:
     stock = as_people_start(run, batch, accumulation)
     model = _model(stock, inputs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
-    write_json(paths.run_json, {"config": asdict(stock), "model": origin, "machine": asdict(facts)})
+    made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
+    write_json(paths.run_json, {"config": asdict(stock), **made})
     collator = TokeniseAndPad(Encoder(inputs.tokenizer.backend), inputs.tokenizer.pad_id, stock)
     watcher = _fit(model, Rows([texts[row] for row in rows]), collator, stock, paths)
     report = {"peak_memory_mb": watcher.peak_memory_mb, "store": describe(run, store).as_json()}

@@ -23,10 +23,11 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from expert_cli.data.assemble import Encoded, Pieced, assemble
+from expert_cli.data.chat_template import ChatTemplate
 from expert_cli.data.engine import Pieces, ReferenceEngine, no_collection
 from expert_cli.data.enginecheck import Choice, Chooser
 from expert_cli.data.segments import Document, Segment
-from expert_cli.data.skeleton import PieceColumn, RenderChat
+from expert_cli.data.skeleton import PieceColumn
 from expert_cli.data.templates import Template, make_template
 from expert_cli.data.text_templates import MARKERS
 from expert_cli.errors import InputError
@@ -57,18 +58,20 @@ def template_for(
     tokenizer: Tokenizer,
     name: str,
     *,
-    render_chat: RenderChat | None,
+    own: ChatTemplate | None,
     eos_token: str,
+    system_prompt: str | None = None,
     completion_only: bool = True,
     input_column: str = "",
 ) -> Template:
     """Make the template `name` for a tokenizer: `make_template` with the control tokens and the BOS it has."""
     return make_template(
         name,
-        render_chat=render_chat,
+        own=own,
         control_tokens=control_tokens(tokenizer),
         eos_token=eos_token,
         bos_token=leading_token(tokenizer),
+        system_prompt=system_prompt,
         completion_only=completion_only,
         input_column=input_column,
     )

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from expert_cli.data.chat_template import ChatTemplate, as_trained
 from expert_cli.data.rows import Message, Rows
 from expert_cli.data.segments import Document, Segment
-from expert_cli.data.skeleton import Carver, PieceColumn, RenderChat, Skeleton, render_safely
+from expert_cli.data.skeleton import Carver, PieceColumn, Skeleton, render_safely
 from expert_cli.data.text_templates import ALPACA, STYLES, Style, read_document
 from expert_cli.errors import InputError
 
@@ -28,19 +29,23 @@ class Template:
     """How rows are written down: one and the same for training, evaluation and generation.
 
     `name` says which template it is; `end_token` closes every trained answer and is what generation must stop at (it
-    need not be the tokenizer's eos token). Built by `make_template`.
+    need not be the tokenizer's eos token). `chat_template`: the jinja text that writes the same for other programs.
+    `system_prompt`: as written, None = not written. Built by `make_template`.
     """
 
     name: str
     end_token: str
     joint: str
+    chat_template: str
+    system_prompt: str | None
     carver: Carver
     _skeletons: dict[tuple[str, ...], Skeleton] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def fingerprint(self) -> str:
-        """What tells this template from another one for the same tokenizer: its name, end token, and joint."""
-        return f"{self.name}, {self.end_token!r}, {self.joint!r}"
+        """What tells this template from another one for the same tokenizer: its name, end token, joint, system prompt."""
+        plain = f"{self.name}, {self.end_token!r}, {self.joint!r}"
+        return plain if self.system_prompt is None else f"{plain}, system {self.system_prompt!r}"
 
     def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:
         """Return one document a row; each ends with a trained end token.
@@ -119,22 +124,24 @@ class Template:
 def make_template(
     name: str,
     *,
-    render_chat: RenderChat | None,
+    own: ChatTemplate | None,
     control_tokens: Collection[str],
     eos_token: str,
     bos_token: str = "",
+    system_prompt: str | None = None,
     completion_only: bool = True,
     input_column: str = "",
 ) -> Template:
     """Choose the prompt template that `name` means for this tokenizer.
 
-    name: "" = the tokenizer's own chat template (`render_chat`: messages, add_generation_prompt -> text), else alpaca.
-    A named chat template gives way to the tokenizer's own if that writes a user turn in the same form.
+    name: "" = the tokenizer's own chat template (`own`), else alpaca. A named chat template gives way to the tokenizer's
+    own if that writes a user turn in the same form.
     control_tokens: the tokenizer's, as spelled. bos_token: what the tokenizer itself puts before a text ("" = nothing);
-    it stands there exactly once. `encode.template_for` asks a tokenizer for both. input_column: alpaca heads a column
-    called schema or context "### Schema:".
+    it stands there exactly once. `encode.template_for` asks a tokenizer for both. system_prompt: as `as_trained` takes it.
+    input_column: alpaca heads a column called schema or context "### Schema:".
     Raises InputError: an unknown name; control tokens that the tokenizer lacks (an end token spelled in plain tokens
-    would be learnt as text, and nothing would stop generation); no end token; a chat template that loses text.
+    would be learnt as text, and nothing would stop generation); no end token; a chat template that loses text, or cannot
+    do what the system prompt asks.
     completion_only off: everything is trained, prompts too.
     """
     control = frozenset(control_tokens)
@@ -147,21 +154,18 @@ def make_template(
         )
     style = STYLES[name or "alpaca"]
     joint = "\n\n"
-    if render_chat and (not name or _speaks(render_chat, style)):
-        title, render = OWN, render_chat
+    if own and (not name or _speaks(own, style)):
+        title, chat = OWN, own
     else:
-        title, render = name or "alpaca", _renderer(style, eos_token)
+        title, chat = name or "alpaca", style.chat_template(eos_token)
         _require_control_tokens(title, style, control)
         if style is ALPACA:
             heading = "Schema" if input_column.lower() in _SCHEMA_COLUMNS else "Input"
             joint = f"\n\n### {heading}:\n"
-    carver = Carver(render, control, eos_token, bos_token, completion_only)
+    chat = as_trained(chat, system_prompt=system_prompt, control_tokens=control, bos_token=bos_token)
+    carver = Carver(chat, control, eos_token, bos_token, completion_only)
     pair = carver.carve(_PAIR)
-    return Template(title, pair.end_token, joint, carver, {_PAIR: pair})
-
-
-def _renderer(style: Style, eos_token: str) -> RenderChat:
-    return lambda messages, add_generation_prompt: style.render(messages, add_generation_prompt, eos_token)
+    return Template(title, pair.end_token, joint, chat.jinja, system_prompt, carver, {_PAIR: pair})
 
 
 def _require_control_tokens(name: str, style: Style, control: frozenset[str]) -> None:
@@ -174,13 +178,13 @@ def _require_control_tokens(name: str, style: Style, control: frozenset[str]) ->
         )
 
 
-def _speaks(render_chat: RenderChat, style: Style) -> bool:
+def _speaks(own: ChatTemplate, style: Style) -> bool:
     """Whether a chat template writes a user turn and the generation prompt as `style` does, but for white space."""
     if style is ALPACA:
         return False
     wanted = f"{style.user[0]}\ue000{style.user[1]}{style.assistant}"
     try:
-        text = render_safely(render_chat, [{"role": "user", "content": "\ue000"}], True)
+        text = render_safely(own, [{"role": "user", "content": "\ue000"}], True)
     except InputError:
         return False
     return "".join(wanted.split()) in "".join(text.split())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+
+from expert_cli.data.chat_template import ChatTemplate, literal
 
 
 @dataclass(frozen=True)
@@ -24,24 +25,33 @@ class Style:
     end: str = ""
     between: str = ""
 
-    def render(self, messages: Sequence[dict[str, str]], add_generation_prompt: bool, eos_token: str) -> str:
-        """Write a conversation down, as a tokenizer's chat template does."""
-        parts: list[str] = []
-        pending = ""
-        for message in messages:
-            role, content = message["role"], message["content"]
-            if role == "assistant":
-                parts.append(f"{self.assistant}{self.gap}{content}{self.end or eos_token}{self.between}")
-            elif role == "user":
-                parts.append(f"{self.user[0]}{pending}{content}{self.user[1]}")
-                pending = ""
-            elif role == "system" and self.system:
-                parts.append(f"{self.system[0]}{content}{self.system[1]}")
-            elif role == "system":
-                pending = f"{content}\n\n"
-            else:
-                raise ValueError(f"the role {role!r} is not system, user or assistant")
-        return "".join(parts) + (self.assistant if add_generation_prompt else "")
+    def chat_template(self, eos_token: str) -> ChatTemplate:
+        """Return it as a tokenizer's chat template. A conversation that ends with an answer ends with its end token."""
+        system = (
+            f"{{{{- {literal(self.system[0])} + message['content'] + {literal(self.system[1])} }}}}"
+            if self.system
+            else "{%- set ns.pending = message['content'] + '\\n\\n' %}"
+        )
+        end = literal(self.end or eos_token)
+        user = [literal(text) for text in self.user]
+        lines = (
+            "{%- set ns = namespace(pending='') %}",
+            "{%- for message in messages %}",
+            "{%- if message['role'] == 'assistant' %}",
+            f"{{{{- {literal(self.assistant + self.gap)} + message['content'] + {end} }}}}",
+            f"{{{{- '' if loop.last else {literal(self.between)} }}}}",
+            "{%- elif message['role'] == 'user' %}",
+            f"{{{{- {user[0]} + ns.pending + message['content'] + {user[1]} }}}}",
+            "{%- set ns.pending = '' %}",
+            "{%- elif message['role'] == 'system' %}",
+            system,
+            "{%- else %}",
+            """{{- raise_exception("the role '" + message['role'] + "' is not system, user or assistant") }}""",
+            "{%- endif %}",
+            "{%- endfor %}",
+            f"{{{{- {literal(self.assistant)} if add_generation_prompt else '' }}}}",
+        )
+        return ChatTemplate("\n".join(lines))
 
 
 ALPACA = Style(system=("", "\n\n"), user=("### Instruction:\n", "\n\n"), assistant="### Response:\n", between="\n\n")

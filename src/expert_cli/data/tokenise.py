@@ -105,10 +105,10 @@ def tokenise(  # noqa: PLR0913  everything a store is made of
         return Tokenised(home, "hit", state.reason, key, read_stats(home), 0.0, 0)
     if locked:
         raise LockedOrDamaged(f"the token store is {state.state}: {state.reason}", "; ".join(state.changes))
+    if force or state.state != "missing":
+        report.say(f"store     {'is built anew, as asked' if force else f'{state.state}: {state.reason}'}")
     for change in state.changes:
         report.say(f"store     {change}")
-    if force or state.state == "damaged":
-        report.say(f"store     built anew: {'asked for' if force else state.reason}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
     build_ = begun or _Build(data, located, template, tokenizer, report)
     home = build(folder, key, build_.splits, build_.shards, build_.stats, report, force=force)

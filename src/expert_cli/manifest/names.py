@@ -43,6 +43,11 @@ OTHER_TOOLS = {
     "model_name": "name",
     "model": "base_models",
     "chat_template": "prompt_template",
+    "default_system_message": "system_prompt",
+    "default_system": "system_prompt",
+    "new_system_prompt": "system_prompt",
+    "system_message": "system_prompt",
+    "system": "system_prompt",
     "val_set_size": "validation_split",
 }
 """What other trainers call a thing, and its name here."""

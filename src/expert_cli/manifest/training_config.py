@@ -175,7 +175,7 @@ class TrainingConfig(Strict):
     eval_steps: Positive | None = None
     """Steps between two evaluations; `save_steps` where it is not written."""
     load_best_model_at_end: bool | None = None
-    """End with the best checkpoint by `metric_for_best_model` instead of the last step."""
+    """End with the best step by `metric_for_best_model`, which is saved when it is evaluated, instead of the last one."""
     metric_for_best_model: Literal["eval_loss", "loss", "execution_accuracy"] | None = None
     """What "best" means; eval_loss where it is not written. execution_accuracy needs `evaluation.every_steps`."""
     greater_is_better: bool | None = None
@@ -186,6 +186,8 @@ class TrainingConfig(Strict):
     """Not used here."""
     memory_clear_every: NotNegative | None = None
     """Not used here."""
+    system_prompt: str | None = None
+    """System message of every prompt, in training and after it; "": none, not even the chat template's own."""
     seed: NotNegative | None = None
     """Seed of everything random; 42 where it is not written."""
     report_to: (

@@ -123,7 +123,14 @@ def _in_steps(of: Literal["save", "eval"]) -> Rule:
 
 
 def _writes_checkpoints(f: Facts) -> bool:
-    return f.run.watch.save_strategy != "no" or f.run.watch.save_every_s > 0
+    watch = f.run.watch
+    return watch.save_strategy != "no" or watch.save_every_s > 0 or watch.load_best_model_at_end
+
+
+def _save_strategy(f: Facts) -> Outcome:
+    watch = f.run.watch
+    better = ", and one after each better evaluation" if watch.load_best_model_at_end else ""
+    return applied(f'checkpoints: "{watch.save_strategy}"{better}')
 
 
 def _limit(f: Facts) -> Outcome:
@@ -178,7 +185,7 @@ RULES: Mapping[str, Rule] = {
     "save_every": _save_every,
     "optim": lambda f: applied(f"optimizer {f.run.optim.optim}"),
     "logging_steps": lambda f: applied(f"a log line every {f.run.watch.logging_steps} steps"),
-    "save_strategy": lambda f: applied(f'checkpoints: "{f.run.watch.save_strategy}"'),
+    "save_strategy": _save_strategy,
     "save_steps": _in_steps("save"),
     "save_total_limit": _limit,
     "eval_strategy": lambda f: applied(f'evaluation: "{f.run.watch.eval_strategy}"'),
@@ -192,6 +199,11 @@ RULES: Mapping[str, Rule] = {
     "greater_is_better": _best("whether larger is better"),
     "early_stopping_patience": _evaluates("training stops when evaluations no longer improve"),
     "use_unsloth": lambda _: not_used("the training step here is the tool's own; it needs no patched model"),
+    "system_prompt": lambda f: applied(
+        "the system message of every prompt"
+        if f.run.model.system_prompt
+        else "no system message, no default one either"
+    ),
     "seed": lambda f: applied(f"seed {f.run.seed} for data order, adapter and dropout"),
     "report_to": lambda f: applied(f"metrics go to {', '.join(f.run.watch.report_to) or 'metrics.jsonl alone'}"),
     "neftune_noise_alpha": _always("noise on the embeddings"),

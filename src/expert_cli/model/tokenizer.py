@@ -43,6 +43,10 @@ class TokenizerInfo:
         """
         return _render(self.hf, messages, add_generation_prompt=add_generation_prompt)
 
+    def render(self, chat_template: str, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
+        """Do so in another template (jinja text)."""
+        return _render(self.hf, messages, add_generation_prompt=add_generation_prompt, chat_template=chat_template)
+
 
 def load(folder: Path) -> TokenizerInfo:
     """Return the tokenizer of a model folder; nothing is fetched and no code of the folder runs.
@@ -82,10 +86,17 @@ def load(folder: Path) -> TokenizerInfo:
     )
 
 
-def _render(hf: PreTrainedTokenizerFast, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
+def _render(
+    hf: PreTrainedTokenizerFast,
+    messages: Sequence[Mapping[str, str]],
+    *,
+    add_generation_prompt: bool,
+    chat_template: str | None = None,
+) -> str:
     try:
         text = hf.apply_chat_template(
             [dict(message) for message in messages],
+            chat_template=chat_template,
             tokenize=False,
             add_generation_prompt=add_generation_prompt,
             enable_thinking=False,

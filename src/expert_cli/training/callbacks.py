@@ -18,6 +18,7 @@ from expert_cli.training.clock import PhaseClock
 from expert_cli.training.flops import Flops
 from expert_cli.training.heap import resident_mb
 from expert_cli.training.progress import Progress
+from expert_cli.training.result import Done
 
 LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", EXECUTION_ACCURACY, "epoch")
 
@@ -45,8 +46,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         self.peak_flops = peak_flops
         self.started = time.monotonic()
         self._peak_mb = 0.0
-        self._before = (progress.real, progress.trained)
-        self._first_real = progress.real
+        self._before = self._first = (progress.real, progress.trained)
         self._seconds_before = progress.seconds
         self._learning_rate = 0.0
         self._measured: dict[str, Any] = {}
@@ -58,6 +58,11 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
     def seconds(self) -> float:
         """Seconds of training, those before a resume included."""
         return self._seconds_before + time.monotonic() - self.started
+
+    def done_here(self) -> Done:
+        """Return what this process did: after a resume, not what the checkpoint says that others did before."""
+        progress, (real, trained) = self.progress, self._first
+        return Done(progress.real - real, progress.trained - trained, progress.seconds - self._seconds_before)
 
     @property
     def peak_memory_mb(self) -> float:
@@ -88,7 +93,8 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         logs: Mapping[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """Append a line to metrics.jsonl."""
+        """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
+        self.progress.seconds = self.seconds
         logged = {name: value for name, value in (logs or {}).items() if name in LOGGED}
         if not {"loss", "eval_loss", EXECUTION_ACCURACY} & set(logged) or not state.is_world_process_zero:
             return
@@ -137,14 +143,12 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         return _flat(self._measured)
 
     def _note(self) -> str:
-        seconds = max(1e-9, time.monotonic() - self.started)
         losses = self.progress.losses
         loss = f"loss {losses[-1]:.3f}  " if losses else ""
         rate = f"  lr {self._learning_rate:.1e}" if self._learning_rate else ""
         data = self._measured.get("step_time_shares", {}).get("data", 0.0)
         rate += f"  waits for data {data:.0%}" if data >= 0.005 else ""
-        speed = (self.progress.real - self._first_real) / seconds
-        return f"{loss}{speed:,.0f} tokens/s{rate}  {memory_mb(on_gpu=self.clock.on_gpu) / 1024:.1f} GB"
+        return f"{loss}{self.done_here().tokens_per_s:,.0f} tokens/s{rate}  {memory_mb(on_gpu=self.clock.on_gpu) / 1024:.1f} GB"
 
 
 def spilled_mb() -> float:

@@ -234,7 +234,7 @@ def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
 def _result(
     trainer: ExpertTrainer, watcher: Watcher, cost: Flops, peak: tuple[float, str] | None, adjusted: list[str]
 ) -> FitResult:
-    progress = trainer.progress
+    progress, here = trainer.progress, watcher.done_here()
     return FitResult(
         steps=progress.step,
         epochs=trainer.batches.schedule.epoch_of(progress.step),
@@ -243,9 +243,9 @@ def _result(
         real_tokens=progress.real,
         trained_tokens=progress.trained,
         padded_tokens=progress.padded,
-        seconds=progress.seconds,
+        here=here,
         peak_memory_mb=watcher.peak_memory_mb,
-        mfu=cost.of(progress.real, progress.trained) / max(1e-9, progress.seconds) / peak[0] if peak else None,
+        mfu=cost.of(here.real, here.trained) / max(1e-9, here.seconds) / peak[0] if peak else None,
         peak=peak[1] if peak else "",
         step_time_shares=trainer.clock.shares(),
         adjusted=tuple(adjusted),

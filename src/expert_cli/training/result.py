@@ -12,10 +12,25 @@ def mean_span(steps: int) -> int:
 
 
 @dataclass(frozen=True)
-class FitResult:
-    """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens, time of the loop.
+class Done:
+    """What one process trained: real and trained tokens, and the time of its loop."""
 
-    mfu: share of the hardware's peak that `peak` names; None where no peak is known. step_time_shares sum to 1.
+    real: int
+    trained: int
+    seconds: float
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Real tokens (no padding) a second; 0 where no time has passed."""
+        return self.real / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens: of the whole run.
+
+    Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the
+    hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1.
     adjusted: what had to be changed to fit the GPU's memory.
     """
 
@@ -26,7 +41,7 @@ class FitResult:
     real_tokens: int
     trained_tokens: int
     padded_tokens: int
-    seconds: float
+    here: Done
     peak_memory_mb: float
     mfu: float | None
     peak: str
@@ -47,8 +62,3 @@ class FitResult:
         """Return the means of the first and of the last `mean_span` losses, which a single odd batch moves less."""
         span = mean_span(len(self.losses))
         return sum(self.losses[:span]) / span, sum(self.losses[-span:]) / span
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Real tokens (no padding) a second."""
-        return self.real_tokens / self.seconds if self.seconds else 0.0

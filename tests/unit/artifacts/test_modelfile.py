@@ -12,8 +12,10 @@ from expert_cli.manifest.schema import Decoding
 START, END, EOS = "<|im_start|>", "<|im_end|>", "</s>"
 
 
-def written(*stops: str) -> str:
-    template = make_template("chatml", render_chat=None, control_tokens=[START, END, EOS], eos_token=EOS)
+def written(*stops: str, system_prompt: str | None = None) -> str:
+    template = make_template(
+        "chatml", own=None, control_tokens=[START, END, EOS], eos_token=EOS, system_prompt=system_prompt
+    )
     return modelfile("x.gguf", template, Decoding(stop_sequences=list(stops)))
 
 
@@ -40,3 +42,9 @@ def test_stop_sequences_reach_ollama_as_they_are(stop: str) -> None:
 def test_a_stop_sequence_that_would_end_its_own_quotes_is_refused() -> None:
     with pytest.raises(InputError, match="cannot be written into a Modelfile"):
         written('"""\n')
+
+
+def test_braces_of_a_system_prompt_are_text_to_go() -> None:
+    text = written(system_prompt="Fill {{name}}.")
+    assert 'TEMPLATE """<|im_start|>system\nFill {{ "{{" }}name{{ "}}" }}.<|im_end|>\n' in text
+    assert text.count("{{ .Prompt }}") == 1

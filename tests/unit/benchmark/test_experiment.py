@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -188,11 +189,13 @@ def test_a_failing_side_is_named(
     assert type(raised.value) is kind
 
 
-OTHER_ROWS = {
-    "model": {"quantization": "int4"},
-    "root": "/project",
-    "data": {"train": [{"kind": "file", "path": "/project/rows.jsonl", "split": "train", "config": "", "weight": 1.0}]},
-}
+def reading(source: dict[str, Any], **data: Any) -> dict[str, Any]:
+    row = {"kind": "file", "path": "/project/rows.jsonl", "split": "train", "config": "", "weight": 1.0, **source}
+    return {"model": {"quantization": "int4"}, "root": "/project", "data": {"train": [row], **data}}
+
+
+HALF_OF_THEM = reading({"split": "train[:50%]"})
+DEDUPLICATED = {"model": {"quantization": "int4"}, "data": {"filters": {"deduplicate": "row"}}}
 
 
 def saved(folder: Path, name: str, speed: float, **changes: Any) -> Path:
@@ -218,10 +221,12 @@ def test_saved_results_are_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        pytest.param({"machine": GPU_MACHINE}, r"differ in machine.gpus: \[\] and \['H200'\]", id="machine"),
-        pytest.param({"facts": {"model": {"name": "m", "kind": "hub", "sha256": "2"}}}, "model.sha256: 1 and 2", id="model"),
-        pytest.param({"config": OTHER_ROWS}, r"data.train: \[\] and \['rows.jsonl::train'\]", id="rows"),
-        pytest.param({"config": {"model": {"quantization": "none"}}}, "model.quantization: int4 and none", id="weights"),
+        pytest.param({"machine": GPU_MACHINE}, r"cannot be compared: machine.gpus is \[\] and \['H200'\]", id="machine"),
+        pytest.param({"facts": {"model": {"name": "m", "kind": "hub", "sha256": "2"}}}, "model.sha256 is 1 and 2", id="model"),
+        pytest.param({"facts": {"train_sha256": "3"}}, "data.sha256 is 2 and 3", id="rows"),
+        pytest.param({"config": HALF_OF_THEM}, r"data.parts is \[\] and \[\['train\[:50%\]', 1.0\]\]", id="half of the rows"),
+        pytest.param({"config": DEDUPLICATED}, "data.filters is {} and {'deduplicate': 'row'}", id="filtered rows"),
+        pytest.param({"config": {"model": {"quantization": "none"}}}, "model.quantization is int4 and none", id="weights"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -232,12 +237,34 @@ def test_what_cannot_be_compared(tmp_path: Path, changes: dict[str, Any], messag
     assert valid(compare(a, b, force=True))["notes"][0].startswith("compared by force: ")
 
 
+def test_the_same_rows_under_another_name_are_the_same_rows(tmp_path: Path) -> None:
+    a = saved(tmp_path, "a.json", 20.0, config=reading({}))
+    b = saved(tmp_path, "b.json", 10.0, config=reading({"path": "/elsewhere/copy.jsonl"}))
+    document = valid(compare(a, b))
+    assert (document["a"]["data"]["train"], document["b"]["data"]["train"]) == (
+        ["rows.jsonl::train"],
+        ["/elsewhere/copy.jsonl::train"],
+    )
+    assert document["notes"] == []
+
+
+def test_a_result_of_an_older_version_is_named(tmp_path: Path) -> None:
+    new, old = saved(tmp_path, "new.json", 20.0), saved(tmp_path, "old.json", 10.0)
+    document = json.loads(old.read_text(encoding="utf-8"))
+    document["a"]["data"] = {"train": []}
+    old.write_text(json.dumps(document), encoding="utf-8")
+    told = f"{old} was saved by an older version, without a hash of its rows"
+    with pytest.raises(InputError, match=f"cannot be compared: {re.escape(told)}$"):
+        compare(new, old)
+    assert valid(compare(old, new, force=True))["notes"] == [f"compared by force: {told}"]
+
+
 def test_another_cpu_is_another_machine(tmp_path: Path) -> None:
     a, b = saved(tmp_path, "a.json", 20.0), saved(tmp_path, "b.json", 10.0)
     document = json.loads(b.read_text(encoding="utf-8"))
     document["machine"]["cpu"] += " of another make"
     b.write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(InputError, match=r"differ in machine\.cpu: .* of another make"):
+    with pytest.raises(InputError, match=r"cannot be compared: machine\.cpu is .* of another make"):
         compare(a, b)
 
 
@@ -252,7 +279,7 @@ def test_another_cpu_is_another_machine(tmp_path: Path) -> None:
 )
 @pytest.mark.skipif(os.name != "posix", reason="the paths are")
 def test_rows_are_named_alike_wherever_the_project_lies(source: dict[str, Any], name: str) -> None:
-    assert data_facts({"root": "/p", "data": {"train": [source]}}) == {"train": [name]}
+    assert data_facts({"root": "/p", "data": {"train": [source]}}, "1")["train"] == [name]
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="another system")

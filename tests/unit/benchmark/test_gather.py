@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -63,6 +64,34 @@ def test_what_other_programs_take(cores: int, others: float | None) -> None:
     found = gather(samples, [], [], {"machine": {"cores": cores}, "torch_threads": 3})
     assert found.others == (None if others is None else pytest.approx(others))
     assert (found.stolen_percent, found.threads) == (5.0, 3)
+
+
+def resumed_at(time: Any) -> dict[str, Any]:
+    return {"resumes": [{"time": "2026-01-01T00:00:00+00:00"}, {"time": time}]}
+
+
+@pytest.mark.parametrize(
+    ("run", "evaluating"),
+    [
+        pytest.param({}, 0.5 * 3 / 4, id="never"),
+        pytest.param(resumed_at("2026-01-02T03:04:05+00:00"), 0.0, id="after the third line"),
+        pytest.param(resumed_at("2026-01-02T03:04:07+00:00"), None, id="no step since then"),
+        pytest.param(resumed_at("yesterday"), 0.5 * 3 / 4, id="nothing tells when"),
+        pytest.param(resumed_at(None), 0.5 * 3 / 4, id="torn"),
+    ],
+)
+def test_the_runs_shares_begin_where_it_went_on(run: dict[str, Any], evaluating: float | None) -> None:
+    """Seconds go on after a resume, as those of a run that never stopped."""
+    ends = datetime(2026, 1, 2, 3, 4, 6, tzinfo=timezone.utc).timestamp()
+    lines = [
+        {
+            "seconds": 10.0 * step,
+            "time": ends - 10 * (4 - step),
+            "step_time_shares": {"eval": 0.5, "forward": 0.5} if step < 4 else {"forward": 1.0},
+        }
+        for step in range(1, 5)
+    ]
+    assert gather([], [], lines, run).run_shares.get("eval") == evaluating
 
 
 @pytest.mark.parametrize(

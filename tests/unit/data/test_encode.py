@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tiny import CHATML, CONTROL_TOKENS, tiny_backend, tiny_tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from expert_cli.data.chat_template import ChatTemplate
 from expert_cli.data.encode import Encoder, control_tokens, encode, leading_token, template_for
 from expert_cli.data.rows import Message, Rows
 from expert_cli.data.segments import Segment
@@ -27,11 +28,12 @@ SPELLED = st.lists(
 ).map("".join)
 
 
-def render(messages: list[dict[str, str]], generate: bool) -> str:
-    return str(HF.apply_chat_template(messages, tokenize=False, add_generation_prompt=generate))
+def render(jinja: str, messages: list[dict[str, str]], generate: bool) -> str:
+    return str(HF.apply_chat_template(messages, chat_template=jinja, tokenize=False, add_generation_prompt=generate))
 
 
-TEMPLATE = template_for(BACKEND, "", render_chat=render, eos_token=EOS)
+OWN = ChatTemplate(CHATML, render)
+TEMPLATE = template_for(BACKEND, "", own=OWN, eos_token=EOS)
 ENCODER = Encoder(BACKEND)
 
 
@@ -42,7 +44,7 @@ def pair(instruction: str, input_: str, response: str) -> Rows:
 def test_only_the_answer_and_its_end_token_are_trained() -> None:
     encoded = encode(TEMPLATE.documents(pair("q", "", "SELECT 1")), BACKEND)
     assert BACKEND.decode(encoded.ids[encoded.trained], skip_special_tokens=False) == "SELECT 1<|im_end|>"
-    assert BACKEND.decode(encoded.ids[~encoded.trained], skip_special_tokens=False) == render(
+    assert BACKEND.decode(encoded.ids[~encoded.trained], skip_special_tokens=False) == OWN(
         [{"role": "user", "content": "q"}], True
     )
     assert (encoded.ids.dtype, encoded.offsets.dtype, encoded.trained.dtype) == (np.int32, np.int64, np.bool_)
@@ -55,13 +57,13 @@ def test_only_the_answer_and_its_end_token_are_trained() -> None:
 )
 def test_prompt_ids_are_those_of_inference(instruction: str, input_: str) -> None:
     content = f"{instruction}\n\n{input_}" if input_ else instruction
-    rendered = render([{"role": "user", "content": content}], True)
+    rendered = OWN([{"role": "user", "content": content}], True)
     assert ENCODER.ids(TEMPLATE.prompt(instruction, input_)) == HF(rendered)["input_ids"]
 
 
 def test_conversation_prompt_ids_are_those_of_inference() -> None:
     turns = [Message("system", "Be kind."), Message("user", "u"), Message("assistant", "a"), Message("user", "v")]
-    rendered = render([{"role": m.role, "content": m.content} for m in turns], True)
+    rendered = OWN([{"role": m.role, "content": m.content} for m in turns], True)
     assert ENCODER.ids(TEMPLATE.prompt_messages(turns)) == HF(rendered)["input_ids"]
 
 
@@ -79,14 +81,14 @@ def test_no_row_can_write_a_control_token(instruction: str, input_: str, respons
 
 
 def test_no_merge_crosses_the_border() -> None:
-    template = template_for(BACKEND, "alpaca", render_chat=None, eos_token=EOS)
+    template = template_for(BACKEND, "alpaca", own=None, eos_token=EOS)
     encoded = encode(template.documents(pair("q", "", "\nname")), BACKEND)
     prompt = BACKEND.encode("### Instruction:\nq\n\n### Response:\n", add_special_tokens=False).ids
     assert encoded.ids[~encoded.trained].tolist() == prompt
 
 
 def test_a_whole_text_is_trusted() -> None:
-    rows = Rows("text", text=[render([{"role": "user", "content": "q"}], True) + "a<|im_end|>"], origins=["x:1"])
+    rows = Rows("text", text=[OWN([{"role": "user", "content": "q"}], True) + "a<|im_end|>"], origins=["x:1"])
     encoded = encode(TEMPLATE.documents(rows), BACKEND)
     assert encoded.ids.tolist() == BACKEND.encode(rows.text[0], add_special_tokens=False).ids
     assert BACKEND.decode(encoded.ids[encoded.trained], skip_special_tokens=False) == "a<|im_end|>"
@@ -180,7 +182,7 @@ PREFIXING = {
 
 
 def by_name(tokenizer: Tokenizer, name: str) -> Template:
-    return template_for(tokenizer, name, render_chat=None, eos_token=SP_EOS)
+    return template_for(tokenizer, name, own=None, eos_token=SP_EOS)
 
 
 @pytest.mark.parametrize("name", ["mistral", "alpaca", "chatml"])
@@ -234,11 +236,10 @@ def test_the_token_that_a_tokenizer_puts_first(processor: str | None, expected: 
 
 def test_bos_of_the_own_template_and_of_the_tokenizer_is_one() -> None:
     tokenizer = sentencepiece(metaspace("first"))
-    hf = tiny_tokenizer(chat_template="{{ '<s>' }}" + CHATML)
     template = template_for(
         tokenizer,
         "",
-        render_chat=lambda m, g: str(hf.apply_chat_template(m, tokenize=False, add_generation_prompt=g)),
+        own=ChatTemplate("{{ '<s>' }}" + CHATML, render),
         eos_token=SP_EOS,
     )
     assert Encoder(tokenizer).ids(template.prompt("How many?")).count(1) == 1

@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tiny import CONTROL_TOKENS, tiny_backend, tiny_tokenizer
+from tiny import CHATML, CONTROL_TOKENS, tiny_backend
 
 from expert_cli.console import Silent
 from expert_cli.data import blocks, jsonblocks, stream, survey
 from expert_cli.data.assemble import Encoded
+from expert_cli.data.chat_template import ChatTemplate
 from expert_cli.data.columns import Columns, choose_columns, names_of_interest
 from expert_cli.data.encode import Encoder, template_for
 from expert_cli.data.keep import ROOM_BYTES
@@ -36,19 +37,14 @@ from expert_cli.data.templates import Template
 from expert_cli.errors import InputError
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
-HF = tiny_tokenizer()
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
 
 
-def render(messages: list[dict[str, str]], generate: bool) -> str:
-    return str(HF.apply_chat_template(messages, tokenize=False, add_generation_prompt=generate))
-
-
 TEMPLATES = {
-    "chat": template_for(tiny_backend(), "", render_chat=render, eos_token=CONTROL_TOKENS[0]),
-    "alpaca": template_for(tiny_backend(), "alpaca", render_chat=None, eos_token=CONTROL_TOKENS[0]),
+    "chat": template_for(tiny_backend(), "", own=ChatTemplate(CHATML), eos_token=CONTROL_TOKENS[0]),
+    "alpaca": template_for(tiny_backend(), "alpaca", own=None, eos_token=CONTROL_TOKENS[0]),
     "everything": template_for(
-        tiny_backend(), "", render_chat=render, eos_token=CONTROL_TOKENS[0], completion_only=False
+        tiny_backend(), "", own=ChatTemplate(CHATML), eos_token=CONTROL_TOKENS[0], completion_only=False
     ),
 }
 ENCODER = Encoder(tiny_backend())
@@ -352,12 +348,9 @@ def test_kept_rows_need_no_second_reading(tmp_path: Path) -> None:
 
 
 def test_what_the_template_refuses_ends_the_stream_with_its_place(tmp_path: Path) -> None:
-    def strict(messages: list[dict[str, str]], generate: bool) -> str:
-        if messages[0]["role"] == "system":
-            raise ValueError("no system turns")
-        return render(messages, generate)
-
-    template = template_for(tiny_backend(), "", render_chat=strict, eos_token=CONTROL_TOKENS[0])
+    refusing = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"
+    strict = ChatTemplate(refusing + CHATML)
+    template = template_for(tiny_backend(), "", own=strict, eos_token=CONTROL_TOKENS[0])
     path = write_conversations(tmp_path / "rows.jsonl", 4)
     with pytest.raises(InputError, match=r"rows\.jsonl:2: the chat template refuses .*no system turns"):
         list(opened(config(source(path)), template).chunks("train"))

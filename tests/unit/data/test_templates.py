@@ -9,9 +9,9 @@ import sys
 import pytest
 from tiny import CHATML, tiny_tokenizer
 
+from expert_cli.data.chat_template import ChatTemplate
 from expert_cli.data.rows import Message, Rows
 from expert_cli.data.segments import Segment
-from expert_cli.data.skeleton import RenderChat
 from expert_cli.data.templates import Template, make_template
 from expert_cli.data.text_templates import STYLES
 from expert_cli.errors import InputError
@@ -30,16 +30,17 @@ TRIMMING = CHATML.replace("message['content']", "message['content'] | trim")
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHATML
 
 
-def renderer(chat_template: str) -> RenderChat:
-    tokenizer = tiny_tokenizer(chat_template=chat_template)
-    return lambda messages, generate: tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=generate
+def by_transformers(jinja: str, messages: list[dict[str, str]], generate: bool) -> str:
+    return str(
+        tiny_tokenizer().apply_chat_template(
+            messages, chat_template=jinja, tokenize=False, add_generation_prompt=generate
+        )
     )
 
 
 def own(chat_template: str = CHATML, **options: object) -> Template:
     options = {"control_tokens": CHATML_TOKENS, "eos_token": EOS, **options}
-    return make_template("", render_chat=renderer(chat_template), **options)  # type: ignore[arg-type]
+    return make_template("", own=ChatTemplate(chat_template, by_transformers), **options)  # type: ignore[arg-type]
 
 
 def pair(instruction: str, input_: str, response: str) -> Rows:
@@ -115,7 +116,7 @@ def test_every_named_template_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_named_template(name: str) -> None:
-    template = make_template(name, render_chat=None, control_tokens=ALL_TOKENS, eos_token=EOS)
+    template = make_template(name, own=None, control_tokens=ALL_TOKENS, eos_token=EOS)
     prompt, answer = NAMED[name]
     document = template.documents(pair("q", "c", "a"))[0]
     assert "".join(s.text for s in document if not s.trained) == prompt
@@ -126,7 +127,7 @@ def test_named_template(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_named_template_takes_a_conversation(name: str) -> None:
-    template = make_template(name, render_chat=None, control_tokens=ALL_TOKENS, eos_token=EOS, bos_token=BOS)
+    template = make_template(name, own=None, control_tokens=ALL_TOKENS, eos_token=EOS, bos_token=BOS)
     rows = chat(("system", "SYS"), ("user", "u"), ("assistant", "one"), ("user", "v"), ("assistant", "two"))
     document = template.documents(rows)[0]
     gap = STYLES[name].gap
@@ -140,7 +141,7 @@ def test_named_template_takes_a_conversation(name: str) -> None:
     ("column", "heading"), [("", "Input"), ("input", "Input"), ("schema", "Schema"), ("context", "Schema")]
 )
 def test_alpaca_heads_a_schema(column: str, heading: str) -> None:
-    template = make_template("alpaca", render_chat=None, control_tokens=[EOS], eos_token=EOS, input_column=column)
+    template = make_template("alpaca", own=None, control_tokens=[EOS], eos_token=EOS, input_column=column)
     assert template.prompt("q", "x")[0].text == f"### Instruction:\nq\n\n### {heading}:\nx\n\n### Response:\n"
     assert template.prompt("q")[0].text == "### Instruction:\nq\n\n### Response:\n"
 
@@ -158,8 +159,8 @@ def test_alpaca_heads_a_schema(column: str, heading: str) -> None:
     ids=["own", "nothing", "chatml is own", "qwen3 is own", "another", "alpaca"],
 )
 def test_which_template_a_name_means(name: str, chat_template: str | None, chosen: str) -> None:
-    render = renderer(chat_template) if chat_template else None
-    assert make_template(name, render_chat=render, control_tokens=ALL_TOKENS, eos_token=EOS).name == chosen
+    brought = ChatTemplate(chat_template, by_transformers) if chat_template else None
+    assert make_template(name, own=brought, control_tokens=ALL_TOKENS, eos_token=EOS).name == chosen
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_which_template_a_name_means(name: str, chat_template: str | None, chose
 )
 def test_a_template_that_cannot_be_used_is_refused(name: str, control: tuple[str, ...], message: str) -> None:
     with pytest.raises(InputError, match=message.replace("|", r"\|")) as caught:
-        make_template(name, render_chat=None, control_tokens=control, eos_token=EOS)
+        make_template(name, own=None, control_tokens=control, eos_token=EOS)
     assert "alpaca" in caught.value.hint or "end token" in caught.value.hint
 
 

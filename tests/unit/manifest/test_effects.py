@@ -113,6 +113,22 @@ CASES: dict[str, tuple[Machine, dict[str, Any], str, str, str]] = {
         "warmup_ratio decides",
     ),
     "steps win": (CPU, {"warmup_steps": 5, "warmup_ratio": 0.1}, "warmup_ratio", "not_used", "warmup_steps 5 wins"),
+    "the best is saved": (
+        CPU,
+        {"save_strategy": "no", "load_best_model_at_end": True},
+        "save_strategy",
+        "applied",
+        '"no", and one after each better evaluation',
+    ),
+    "the best ones are limited": (
+        CPU,
+        {"save_strategy": "no", "load_best_model_at_end": True, "save_total_limit": 3},
+        "save_total_limit",
+        "applied",
+        "newest 3",
+    ),
+    "a system message": (CPU, {"system_prompt": "Be brief."}, "system_prompt", "applied", "of every prompt"),
+    "no system message": (CPU, {"system_prompt": ""}, "system_prompt", "applied", "no default one either"),
     "tf32 on a GPU": (GPU, {"use_tf32": True}, "use_tf32", "applied", "TF32"),
     "tf32 on a CPU": (CPU, {"use_tf32": True}, "use_tf32", "not_used", "no GPU"),
     "prefetch without workers": (

@@ -17,7 +17,7 @@ from expert_cli.model.kernels import kernel_plan, settle, settle_adapter
 from expert_cli.model.quantise import load_base
 from expert_cli.runconfig import AdapterConfig, ComputeConfig, ModelConfig
 
-MODEL = ModelConfig("m", "", "int4", "", ())
+MODEL = ModelConfig("m", "", "int4", "", None, ())
 CPU = ComputeConfig("cpu", "bf16", False, "fused", "off", False, False, "inductor", "default", "auto", "auto", "fit")
 HERE = Machine("Linux", 2, 2**34, (), True, "", ())
 H200 = Machine("Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), True, "13.0", ())

@@ -19,6 +19,7 @@ from expert_cli.training.clock import PhaseClock
 from expert_cli.training.flops import Flops
 from expert_cli.training.heap import resident_mb
 from expert_cli.training.progress import Progress
+from expert_cli.training.result import Done
 
 MB = 2**20
 
@@ -69,6 +70,33 @@ def test_the_logged_card_is_the_one_in_use(
     watcher.on_log(args, TrainerState(), TrainerControl(), {"loss": 1.0, "learning_rate": 0.1})
     line = json.loads((tmp_path / "metrics.jsonl").read_text(encoding="utf-8"))
     assert (line["gpu"] and line["gpu"]["utilization"]) == logged
+
+
+def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [50.0]
+    monkeypatch.setattr("expert_cli.training.callbacks.time", SimpleNamespace(monotonic=lambda: now[0], time=time.time))
+    args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
+    notes: list[str] = []
+    bar = SimpleNamespace(update=lambda _, note="": notes.append(note))
+    progress = Progress(step=4, real=1000, trained=100, seconds=400.0)
+    watcher = Watcher(
+        progress,
+        PhaseClock(on_gpu=False),
+        tmp_path / "m",
+        bar,
+        flops=Flops(1.0, 1.0),
+        peak_flops=None,  # type: ignore[arg-type]
+    )
+    watcher.on_train_begin(args, TrainerState(), TrainerControl())
+    assert watcher.done_here().tokens_per_s == 0.0, "nothing is done yet"
+    progress.real, progress.trained, now[0] = 1600, 160, 53.0
+    watcher.on_step_end(args, TrainerState(), TrainerControl())
+    assert notes[-1].startswith("200 tokens/s")
+    assert (progress.seconds, watcher.done_here()) == (403.0, Done(600, 60, 3.0))
+    now[0] = 55.0
+    watcher.on_log(args, TrainerState(), TrainerControl(), {"eval_loss": 1.0})
+    assert progress.seconds == 405.0, "a checkpoint that follows counts the evaluation"
+    assert json.loads((tmp_path / "m").read_text(encoding="utf-8"))["seconds"] == 405.0
 
 
 def test_what_comes_after_the_last_step_is_in_the_seconds_and_in_the_shares(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""What a run trains its prompts with, it is asked with later, and leaves to others: template and system message."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+import tiny
+from projects import project, train
+from transformers import AutoTokenizer
+
+from expert_cli.chat import open_chat
+from expert_cli.console import Silent
+from expert_cli.data.documents import Documents
+from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.expert import open_expert
+from expert_cli.plan import trained
+from expert_cli.run import RunOptions
+
+ROWS = [{"instruction": f"Count to {n}.", "schema": f"numbers {n}", "output": "7"} for n in range(4)]
+DEFAULTING = (
+    "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are Tiny.<|im_end|>\n' }}{% endif %}"
+    + tiny.CHATML
+)
+JOINTS = {"": "\n\n", "alpaca": "\n\n### Schema:\n"}
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama", chat_template=DEFAULTING)
+
+
+def written(folder: Path, model: Path, template: str = "", **config: Any) -> Path:
+    manifest = project(folder, model, ROWS, **{"max_steps": 1, "logging_steps": 1, **config})
+    text = json.loads(manifest.read_text(encoding="utf-8"))
+    text["base_models"][0] |= {"prompt_template": template} if template else {}
+    return manifests.write(folder, text)
+
+
+@pytest.mark.parametrize("system_prompt", [None, "", "Be brief."], ids=["nothing", "none", "text"])
+@pytest.mark.parametrize("template", ["", "alpaca"], ids=["chat", "alpaca"])
+def test_the_adapters_own_tokenizer_writes_what_was_trained(
+    tmp_path: Path, model: Path, template: str, system_prompt: str | None
+) -> None:
+    done = train(written(tmp_path, model, template, system_prompt=system_prompt))
+    tokenizer = AutoTokenizer.from_pretrained(done.output / "adapter")
+    documents = Documents(Path(done.document["store"]["path"]) / "train")
+    speaker = open_expert(
+        trained(done.output, None, None, offline=True).plan.run, origin(done.output), Silent()
+    ).speaker
+    for number, row in enumerate(ROWS):
+        ids, is_trained = documents.document(number)
+        question = {"role": "user", "content": f"{row['instruction']}{JOINTS[template]}{row['schema']}"}
+        asked = tokenizer.apply_chat_template([question], add_generation_prompt=True)["input_ids"]
+        assert asked == ids[~is_trained].tolist() == speaker.prompt(row["instruction"], row["schema"])
+        answered = tokenizer.apply_chat_template([question, {"role": "assistant", "content": "7"}], tokenize=False)
+        text = tokenizer.decode(ids)
+        assert answered.removesuffix("\n" if not template else "") == text
+        assert ("You are Tiny." in text) == (system_prompt is None and not template)
+        assert ("Be brief." in text) == (system_prompt == "Be brief.")
+
+
+def origin(output: Path) -> Any:
+    return trained(output, None, None, offline=True).origin
+
+
+def test_an_adapter_is_asked_as_it_was_trained_whatever_the_manifest_says_now(tmp_path: Path, model: Path) -> None:
+    manifest = written(tmp_path, model)
+    done = train(manifest, settings=("training.config.system_prompt=Be brief.",))
+    report = Told()
+    chat = open_chat(trained(done.output, None, None, offline=True), report, max_new_tokens=1, sample=False)
+    assert "Be brief." in chat._expert.speaker.text(chat._expert.speaker.prompt("Count."))
+    assert report.warnings == [
+        'system_prompt is not written in the manifest; "Be brief.", with which the adapter was trained, is used'
+    ]
+
+
+def test_an_adapter_without_its_run_is_asked_as_the_manifest_says(tmp_path: Path, model: Path) -> None:
+    manifest = written(tmp_path, model, system_prompt="Be brief.")
+    done = train(manifest)
+    moved = (done.output / "adapter").rename(tmp_path / "moved")
+    report = Told()
+    found = trained(moved, manifest, str(model), offline=True)
+    speaker = open_expert(found.plan.run, found.origin, report).speaker
+    assert "Be brief." in speaker.text(speaker.prompt("Count."))
+    assert report.warnings == []
+
+
+def test_another_system_prompt_is_another_run_and_another_store(tmp_path: Path, model: Path) -> None:
+    first = train(written(tmp_path, model, max_steps=2, save_steps=1))
+    checkpoint = RunOptions(resume=str(first.output / "checkpoints" / "checkpoint-1"))
+    again = train(written(tmp_path, model, max_steps=2, save_steps=1), checkpoint)
+    assert again.document["store"]["key"] == first.document["store"]["key"]
+    changed = written(tmp_path, model, max_steps=2, save_steps=1, system_prompt="")
+    with pytest.raises(LockedOrDamaged, match=r'model\.system_prompt: null -> ""'):
+        train(changed, checkpoint)
+    other = train(changed, RunOptions(overwrite=True))
+    assert other.document["store"]["key"] != first.document["store"]["key"]
+    assert other.document["tokens"]["real"] < first.document["tokens"]["real"]
+
+
+def test_whole_documents_are_trained_as_they_are_which_is_said(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, [{"text": "once upon a time"}], max_steps=1, system_prompt="Be brief.")
+    report = Told()
+    done = train(manifest, report=report)
+    assert any("rows of whole documents are trained as they are" in line for line in report.warnings)
+    ids, _ = Documents(Path(done.document["store"]["path"]) / "train").document(0)
+    assert tiny.tiny_backend().decode(ids.tolist(), skip_special_tokens=False) == "once upon a time<|im_end|>"
+
+
+def test_a_base_model_that_takes_none_is_named_before_training(tmp_path: Path) -> None:
+    refusing = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system turns') }}{% endif %}" + tiny.CHATML
+    )
+    folder = tiny.tiny_model_folder(tmp_path / "refusing", chat_template=refusing)
+    with pytest.raises(InputError, match="takes no system message, so no system_prompt: no system turns"):
+        train(written(tmp_path / "project", folder, system_prompt="Be brief."))

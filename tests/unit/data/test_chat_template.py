@@ -1,0 +1,215 @@
+"""The chat template that a run leaves behind writes what it trained with, its system prompt included."""
+
+from __future__ import annotations
+
+import pytest
+from tiny import CHATML, tiny_tokenizer
+
+from expert_cli.data.chat_template import ChatTemplate
+from expert_cli.data.rows import Message, Rows
+from expert_cli.data.segments import Document
+from expert_cli.data.templates import Template, make_template
+from expert_cli.data.text_templates import STYLES
+from expert_cli.errors import InputError
+
+EOS, BOS = "</s>", "<s>"
+TOKENS = {EOS, BOS, "<|start|>", *(token for style in STYLES.values() for token in style.control)}
+# As published: SmolLM2, Qwen2.5 (its part without tools), Llama 3.1 (likewise), Gemma 2, Mistral 7B v0.1.
+SMOLLM2 = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}"
+    "{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+QWEN25 = (
+    "{%- if messages[0]['role'] == 'system' %}\n"
+    "    {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}\n"
+    "{%- else %}\n"
+    "    {{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud.<|im_end|>\\n' }}\n"
+    "{%- endif %}\n"
+    "{%- for message in messages %}\n"
+    "    {%- if (message.role == 'user') or (message.role == 'system' and not loop.first) or message.role == 'assistant' %}\n"
+    "        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}\n"
+    "    {%- endif %}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}\n"
+    "    {{- '<|im_start|>assistant\\n' }}\n"
+    "{%- endif %}\n"
+)
+LLAMA31 = (
+    "{{- '<s>' }}\n"
+    "{%- if messages[0]['role'] == 'system' %}\n"
+    "    {%- set system_message = messages[0]['content']|trim %}\n"
+    "    {%- set messages = messages[1:] %}\n"
+    "{%- else %}\n"
+    '    {%- set system_message = "" %}\n'
+    "{%- endif %}\n"
+    '{{- "<|start_header_id|>system<|end_header_id|>\\n\\nCutting Knowledge Date: December 2023\\n\\n" }}\n'
+    "{{- system_message }}\n"
+    '{{- "<|eot_id|>" }}\n'
+    "{%- for message in messages %}\n"
+    "    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}\n"
+    "    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}\n"
+    "{%- endif %}\n"
+)
+GEMMA2 = (
+    "{{ '<s>' }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for message in messages %}{% set role = 'model' if message['role'] == 'assistant' else message['role'] %}"
+    "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"
+)
+MISTRAL = (
+    "{{ '<s>' }}{% for message in messages %}"
+    "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
+    "{% elif message['role'] == 'assistant' %}{{ message['content'] + '</s>' }}"
+    "{% else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}"
+)
+THINKING = (
+    CHATML + "{% if add_generation_prompt and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
+)
+PREAMBLE = "{{ 'A chat.\n\n' }}" + GEMMA2.removeprefix("{{ '<s>' }}")
+SYSTEM = 'Answer with SQL: "one" {{query}}, {% nothing else %}.\nNo words \\ é 😀'
+
+
+def by_transformers(jinja: str, messages: list[dict[str, str]], generate: bool) -> str:
+    return str(
+        tiny_tokenizer().apply_chat_template(
+            messages, chat_template=jinja, tokenize=False, add_generation_prompt=generate
+        )
+    )
+
+
+def made(jinja: str | None, system_prompt: str | None, name: str = "", bos: str = "") -> Template:
+    own = ChatTemplate(jinja, by_transformers, BOS) if jinja else None
+    return make_template(
+        name, own=own, control_tokens=TOKENS, eos_token=EOS, bos_token=bos, system_prompt=system_prompt
+    )
+
+
+def text(document: Document) -> str:
+    return "".join(segment.text for segment in document)
+
+
+def read(template: Template, *turns: tuple[str, str], generate: bool) -> str:
+    """What a person gets who loads the tokenizer that the run left."""
+    return by_transformers(
+        template.chat_template, [{"role": role, "content": content} for role, content in turns], generate
+    )
+
+
+TALK = (("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b"))
+OWN_TEMPLATES = {
+    "smollm2": SMOLLM2,
+    "qwen2.5": QWEN25,
+    "llama 3.1": LLAMA31,
+    "gemma 2": GEMMA2,
+    "mistral": MISTRAL,
+    "thinking": THINKING,
+    "none": None,
+}
+ALL = [(jinja, name) for name, jinja in OWN_TEMPLATES.items()]
+
+
+@pytest.mark.parametrize("bos", ["", BOS], ids=["no bos", "bos"])
+@pytest.mark.parametrize(
+    ("jinja", "system_prompt"),
+    [
+        pytest.param(jinja, system, id=f"{name}, {said}")
+        for jinja, name in ALL
+        for said, system in (("nothing", None), ("none", ""), ("text", SYSTEM))
+        if not (system and name in ("gemma 2", "mistral"))
+    ],
+)
+def test_what_is_left_writes_what_was_trained(jinja: str | None, system_prompt: str | None, bos: str) -> None:
+    template = made(jinja, system_prompt, bos=bos)
+    assert read(template, TALK[0], generate=True) == text(template.prompt("u"))
+    messages = [Message(*turn) for turn in TALK[:3]]
+    assert read(template, *TALK[:3], generate=True) == text(template.prompt_messages(messages))
+    rows = Rows("messages", messages=[tuple(Message(*turn) for turn in TALK)], origins=["x:1"])
+    whole = read(template, *TALK, generate=False)
+    trained = text(template.documents(rows)[0]).replace("<think>\n\n</think>\n\n", "")
+    assert whole.startswith(trained)
+    assert not whole.removeprefix(trained).strip(), "nothing but the template's own white space follows the end token"
+
+
+@pytest.mark.parametrize("name", STYLES)
+@pytest.mark.parametrize("system_prompt", [None, "", SYSTEM], ids=["nothing", "none", "text"])
+def test_a_named_template_is_left_to_the_last_character(name: str, system_prompt: str | None) -> None:
+    template = made(None, system_prompt, name, BOS)
+    assert read(template, TALK[0], generate=True) == text(template.prompt("u"))
+    rows = Rows("messages", messages=[tuple(Message(*turn) for turn in TALK)], origins=["x:1"])
+    assert read(template, *TALK, generate=False) == text(template.documents(rows)[0])
+    assert text(template.prompt("u")).count(SYSTEM) == (1 if system_prompt else 0)
+
+
+@pytest.mark.parametrize(
+    ("jinja", "prompt"),
+    [
+        (SMOLLM2, "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
+        (QWEN25, "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
+        (
+            LLAMA31,
+            "<s><|start_header_id|>user<|end_header_id|>\n\nu<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+        (GEMMA2, "<s><start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\n"),
+        (MISTRAL, "<s>[INST] u [/INST]"),
+    ],
+    ids=["smollm2", "qwen2.5", "llama 3.1", "gemma 2", "mistral"],
+)
+def test_an_empty_text_takes_the_default_away(jinja: str, prompt: str) -> None:
+    template = made(jinja, "", bos=BOS if jinja.startswith("{{") else "")
+    assert text(template.prompt("u")) == prompt
+    asked = read(template, ("user", "u"), ("assistant", "a"), ("user", "v"), generate=True)
+    assert asked.startswith(prompt)
+
+
+@pytest.mark.parametrize(
+    ("jinja", "expected"),
+    [
+        (SMOLLM2, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
+        (CHATML, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"),
+        (None, "Be brief.\n\n### Instruction:\nu\n\n### Response:\n"),
+    ],
+    ids=["instead of the default", "chatml", "alpaca"],
+)
+def test_a_text_is_the_system_message(jinja: str | None, expected: str) -> None:
+    assert text(made(jinja, "Be brief.").prompt("u")) == expected
+
+
+@pytest.mark.parametrize("system_prompt", ["Be brief.", ""])
+@pytest.mark.parametrize("jinja", [SMOLLM2, QWEN25, LLAMA31, CHATML, None])
+def test_a_row_keeps_its_own_system_message(jinja: str | None, system_prompt: str) -> None:
+    turns = (Message("system", "Mine."), Message("user", "u"))
+    assert made(jinja, system_prompt).prompt_messages(turns) == made(jinja, None).prompt_messages(turns)
+
+
+@pytest.mark.parametrize(
+    ("jinja", "system_prompt", "message"),
+    [
+        (
+            GEMMA2,
+            "Be brief.",
+            "the chat template takes no system message, so no system_prompt: System role not supported",
+        ),
+        (MISTRAL, "Be brief.", "takes no system message"),
+        (
+            "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.content + '<|im_end|>' }}{% endfor %}",
+            "Be brief.",
+            "does not show a system message before the user's",
+        ),
+        (PREAMBLE, "", r"nothing takes out what the chat template puts before a question: 'A chat"),
+        (CHATML, "Stop at <|im_end|>.", r"system_prompt holds the control token <\|im_end\|>"),
+    ],
+    ids=["refused", "refused, mistral", "dropped", "a preamble", "a control token"],
+)
+def test_what_a_template_cannot_do_is_an_error(jinja: str, system_prompt: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        made(jinja, system_prompt)
+
+
+def test_the_system_prompt_tells_templates_apart_and_old_ones_keep_their_name() -> None:
+    prints = [made(CHATML, system).fingerprint for system in (None, "", "Be brief.")]
+    assert prints[0] == "the tokenizer's own chat template, '<|im_end|>', '\\n\\n'"
+    assert len(set(prints)) == 3
