@@ -83,7 +83,7 @@ def test_a_run_that_ends_while_it_is_watched(tmp_path: Path, writer: Callable[..
     assert document["ended"]
     assert document["seconds"] < 20
     assert len(seen.earlier) + len(seen.lines) == 12
-    assert document["tokens_per_s"] == {"mean": 1000.0, "min": 1000.0, "max": 1000.0}
+    assert document["tokens_per_s"] == pytest.approx({"mean": 1000.0, "min": 1000.0, "max": 1000.0}, rel=1e-12)
     assert document["step_time_shares"]["data"] == pytest.approx(0.7)
     assert document["verdict"] == "waiting for data"
     assert document["advice"][0]["changes"] == {"training.config.dataloader_num_workers": "2"}
