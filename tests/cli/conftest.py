@@ -47,7 +47,7 @@ def cli(tmp_path: Path) -> Callable[..., Done]:
             env=environment(**env),
             capture_output=True,
             encoding="utf-8",
-            timeout=120,
+            timeout=600,  # on a machine that ten others compute on
             check=False,
         )
         assert "\x1b" not in ran.stdout + ran.stderr

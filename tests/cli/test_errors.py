@@ -98,7 +98,7 @@ def test_no_arguments_print_the_help(cli: Cli) -> None:
 
 def test_debug_shows_the_traceback(folder: Path) -> None:
     command = [sys.executable, "-m", "expert_cli", "train", "-m", "no.json", "--debug"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=600, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("Traceback (most recent call last):")
     assert done.stderr.rstrip().splitlines()[-2] == "error: no.json:1:1: no such file"
@@ -168,7 +168,7 @@ def test_a_full_disk_is_no_bug(folder: Path) -> None:
     command = [sys.executable, "-m", "expert_cli", "schema"]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            command, cwd=folder, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False
+            command, cwd=folder, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", timeout=600, check=False
         )
     assert done.returncode == 3
     assert done.stderr == "error: No space left on device\n  make room, or give another folder\n"
@@ -207,5 +207,5 @@ def test_ctrl_c_while_the_libraries_load(folder: Path) -> None:
         while "loading the training libraries" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (130, "", "error: interrupted\n")

@@ -89,7 +89,7 @@ def test_the_light_side_stays_light(tmp_path: Path, args: list[str], absent: set
     row = '{"verifier": "json", "schema": null, "expected": 1, "rule": "exact", "answer": "1"}'
     (tmp_path / "answers.jsonl").write_text(row, encoding="utf-8")
     command = [sys.executable, "-c", LOADED, *args]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=600, check=False)
     loaded = set(json.loads(ran.stderr.splitlines()[-1]))
     assert "expert_cli" in loaded
     assert loaded & absent == set()

@@ -20,7 +20,7 @@ def make_docs(*args: str | Path) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
     command = [sys.executable, str(ROOT / "scripts" / "make_docs.py"), *map(str, args)]
     environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=600, check=False)
 
 
 def test_the_committed_documents_are_fresh() -> None:

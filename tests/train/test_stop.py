@@ -45,7 +45,7 @@ def started(manifest: Path, output: Path) -> subprocess.Popen[str]:
 
 def wait_for_steps(process: subprocess.Popen[str], output: Path, lines: int) -> None:
     metrics = output / "metrics.jsonl"
-    for _ in range(2400):
+    for _ in range(12_000):
         if metrics.is_file() and len(metrics.read_text(encoding="utf-8").splitlines()) >= lines:
             return
         if process.poll() is not None:
@@ -70,7 +70,7 @@ def test_a_stopped_run_is_saved_and_says_how_to_go_on(tmp_path: Path, model: Pat
     process = started(manifest, output)
     wait_for_steps(process, output, 3)
     stop(process, output)
-    _, told = process.communicate(timeout=120)
+    _, told = process.communicate(timeout=600)
     assert process.returncode == code, told
     assert not (output / "COMPLETE").exists()
     assert not (output / STOP_FILE).exists()

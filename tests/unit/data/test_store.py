@@ -230,7 +230,7 @@ try:
 except ExpertError as error:
     print(error.exit_code, error.message)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout.startswith("3 cannot write the token store")
     assert not list(tmp_path.glob(".building*"))
 
@@ -284,7 +284,7 @@ def start_builder(folder: Path, log: Path, pause: float) -> subprocess.Popen[byt
 def test_eight_builders_at_once_build_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     running = [start_builder(tmp_path / "store", log, 0.1) for _ in range(8)]
-    assert [process.wait(timeout=120) for process in running] == [0] * 8
+    assert [process.wait(timeout=600) for process in running] == [0] * 8
     assert log.read_text(encoding="utf-8").split() == ["train", "validation"]
 
 
