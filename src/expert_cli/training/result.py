@@ -16,7 +16,7 @@ class FitResult:
     """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens, time of the loop.
 
     mfu: share of the hardware's peak that `peak` names; None where no peak is known. step_time_shares sum to 1.
-    adjusted: what had to be changed to fit the GPU's memory.
+    adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
     """
 
     steps: int
@@ -32,6 +32,7 @@ class FitResult:
     peak: str
     step_time_shares: Mapping[str, float]
     adjusted: tuple[str, ...]
+    stop_reason: str
 
     @property
     def first_loss(self) -> float:
