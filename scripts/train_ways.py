@@ -62,6 +62,7 @@ def ours(job: Job) -> tuple[list[float], Any]:
     """Train as `expert-cli train` does."""
     from expert_cli.console import Silent
     from expert_cli.paths import RunPaths
+    from expert_cli.status import RunStatus
     from expert_cli.training import fit
 
     model, kernels = our_model(job)
@@ -75,7 +76,7 @@ def ours(job: Job) -> tuple[list[float], Any]:
             run=job.run,
             kernels=kernels,
             paths=RunPaths(job.run.output),
-            continuity=fit.Continuity({}, None, ""),
+            continuity=fit.Continuity({}, None, RunStatus()),
             report=Silent(),
         )
     finally:

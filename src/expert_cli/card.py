@@ -13,6 +13,17 @@ from expert_cli.manifest.effects import CARD
 from expert_cli.plan import Plan
 from expert_cli.training.result import FitResult
 
+HUB_LICENSES = (
+    "apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0 bigcode-openrail-m "
+    "afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda cc cc0-1.0 cc-by-2.0 cc-by-2.5 "
+    "cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0 "
+    "cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0 "
+    "cdla-permissive-2.0 wtfpl ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 eupl-1.2 agpl-3.0 gfdl gpl gpl-2.0 gpl-3.0 lgpl "
+    "lgpl-2.1 lgpl-3.0 isc lppl-1.3c ms-pl apple-ascl mpl-2.0 odc-by odbl openrail++ osl-3.0 postgresql ofl-1.1 ncsa "
+    "unlicense zlib pddl lgpl-lr deepfloyd-if-license llama2 llama3 llama3.1 llama3.2 llama3.3 llama4 gemma unknown other"
+)
+"""What the hub takes as a license, in its own spelling: huggingface.co/docs/hub/repositories-licenses."""
+
 
 def model_card(plan: Plan, done: FitResult | None) -> str:
     """Return the card: front matter for the hub, what was trained on what, and what the manifest carries along.
@@ -21,7 +32,7 @@ def model_card(plan: Plan, done: FitResult | None) -> str:
     """
     manifest = plan.loaded.manifest
     run = plan.run
-    front = {"library_name": "peft", "base_model": run.model.name, "license": manifest.license, "tags": manifest.tags}
+    front = {"library_name": "peft", "base_model": run.model.name, **_license(manifest.license), "tags": manifest.tags}
     lines = [
         "---",
         *(f"{key}: {json.dumps(value)}" for key, value in front.items() if value),
@@ -78,6 +89,15 @@ def _carried(plan: Plan) -> dict[str, Any]:
     shown = {*keys, "description", "license", "tags"}
     rest = {row.key: row.value for row in plan.effects if row.reason == CARD.reason and _root(row.key) not in shown}
     return {key: getattr(plan.loaded.manifest, key) for key in keys} | rest
+
+
+def _license(written: Any) -> dict[str, str]:
+    """Return a license as the hub spells it: its own identifiers are in lower case; others it calls "other", with a name."""
+    name = str(written or "").strip()
+    spelled = re.sub(r"-(only|or-later)$", "", name.lower())
+    if not name:
+        return {}
+    return {"license": spelled} if spelled in HUB_LICENSES.split() else {"license": "other", "license_name": name}
 
 
 def _root(key: str) -> str:

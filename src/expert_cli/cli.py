@@ -24,8 +24,7 @@ from expert_cli.commands.schema import schema
 from expert_cli.commands.train import train
 from expert_cli.commands.validate import validate
 from expert_cli.console import Console, wants_style
-from expert_cli.errors import CTRL_C, EnvironmentProblem, ExpertError
-from expert_cli.files import CANNOT_WRITE
+from expert_cli.errors import CTRL_C, ExpertError
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
@@ -126,9 +125,10 @@ def main() -> None:
         code = CTRL_C
         console.fail("interrupted", "", code)
     except Exception as error:  # noqa: BLE001  the outermost boundary: a bug is reported as one
-        if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
-            where = f"{error.filename}: " if error.filename else ""
-            code = _failed(console, EnvironmentProblem(f"{where}{error.strerror}", "make room, or give another folder"))
+        from expert_cli.status import known
+
+        if met := known(error):
+            code = _failed(console, met)
         else:
             console.trace()
             hint = f"this is a bug in expert-cli {__version__}: report the lines above with the manifest"

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TextIO
@@ -23,10 +24,12 @@ from rich.table import Table
 from rich.text import Text
 
 from expert_cli.files import redact
-from expert_cli.typesetting import clean, count, grouped, justified, one_line
+from expert_cli.typesetting import aligned, clean, count, failure_lines, grouped
 
 SCHEMA_VERSION = 1
 PLAIN_INTERVAL_S = 5.0
+TOLD = 1000
+"""Texts that a console remembers: what was told before a run had a folder belongs into its log too."""
 
 
 class Bar(Protocol):
@@ -105,7 +108,8 @@ class _Stream(rich.console.Console):
 class Console:
     """Writes to the terminal: live bars where there is one, plain lines where there is none.
 
-    as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results.
+    as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results. `told` holds the last
+    words, with their times.
     """
 
     def __init__(self, command: str, *, as_json: bool = False, quiet: bool = False) -> None:
@@ -118,24 +122,26 @@ class Console:
         self.quiet = quiet
         self._out = _Stream(stderr=False)
         self._err = _Stream(stderr=True)
+        self.told: deque[tuple[float, str]] = deque(maxlen=TOLD)
 
     def say(self, text: str) -> None:
         """Write one line of what happens."""
         if not self.quiet:
-            self._err.words(clean(text))
+            self._tell(clean(text))
 
     def warn(self, text: str) -> None:
         """Write a warning."""
-        self._err.words(f"warning: {clean(text)}", "yellow")
+        self._tell(f"warning: {clean(text)}", "yellow")
 
     def fail(self, message: str, hint: str, exit_code: int) -> None:
         """Write an error: a line of what and where, a line of what to do; with --json the document of the failure."""
         if self.as_json:
             self.document({"error": {"exit_code": exit_code, "message": message, "hint": hint}})
             return
-        self._err.words(f"error: {one_line(message)}", "red")
-        if hint:
-            self._err.words(f"  {one_line(hint)}")
+        first, *rest = failure_lines(message, hint)
+        self._err.words(first, "red")
+        for line in rest:
+            self._err.words(line)
 
     def trace(self) -> None:
         """Write the traceback of the exception that is being handled."""
@@ -188,14 +194,18 @@ class Console:
         """
         stream = self._out if to_stdout else self._err
         rows = [[clean(cell) for cell in row] for row in rows]
-        stream.words(clean(title))
+        lines = [clean(title), *aligned(columns, rows)]
+        if not to_stdout:
+            self.told.append((time.time(), "\n".join(lines)))
         if stream.is_terminal and rows:
+            stream.words(lines[0])
             stream.print(grouped(columns, rows))
-        elif rows:
-            head = [columns] if any(columns) else []
-            cells = [justified(column, len(head)) for column in zip(*head, *rows, strict=True)]
-            lines = ["  ".join(line) for line in zip(*cells, strict=True)]
-            stream.words("\n".join(line.rstrip() for line in lines))
+        else:
+            stream.words("\n".join(lines))
+
+    def _tell(self, text: str, style: str = "") -> None:
+        self.told.append((time.time(), text))
+        self._err.words(text, style)
 
     @contextmanager
     def live(self) -> Iterator[Callable[[str, str, list[list[str]]], None]]:
@@ -235,7 +245,7 @@ class Console:
                 task = progress.add_task(title, total=total, count="", note="")
                 yield _LiveBar(progress, task, total, unit)
         else:
-            bar = _PlainBar(self, title, total, unit)
+            bar = PlainBar(self.say, title, total, unit)
             yield bar
             bar.finish()
 
@@ -251,11 +261,12 @@ class _LiveBar:
         self.progress.update(self.task, completed=done, count=count(done, self.total, self.unit), note=note)
 
 
-class _PlainBar:
+class PlainBar:
     """One line at most every few seconds, and at the end the last state, if its count was not shown yet."""
 
-    def __init__(self, console: Console, title: str, total: float | None, unit: str) -> None:
-        self.console = console
+    def __init__(self, say: Callable[[str], None], title: str, total: float | None, unit: str) -> None:
+        """say: takes a line."""
+        self.say = say
         self.title = title
         self.total = total
         self.unit = unit
@@ -264,15 +275,17 @@ class _PlainBar:
         self.pending = ""
 
     def update(self, done: float, note: str = "") -> None:
+        """Take the present state, and say it if it is time."""
         counted, now = count(done, self.total, self.unit), time.monotonic()
         line = f"{self.title}  {counted}  {note}".rstrip()
         # Training moves its bar after a step and again when it has logged it: the same count is no later state.
         self.pending = "" if counted == self.counted else line
         if now - self.shown >= PLAIN_INTERVAL_S:
             left = (self.total - done) / done * (now - self.started) if self.total and done else None
-            self.console.say(line + (f"  {left:,.0f} s left" if left else ""))
+            self.say(line + (f"  {left:,.0f} s left" if left else ""))
             self.shown, self.counted, self.pending = now, counted, ""
 
     def finish(self) -> None:
+        """Say the last state."""
         if self.pending:
-            self.console.say(self.pending)
+            self.say(self.pending)

@@ -67,10 +67,11 @@ CTRL_C, TERMINATED = 130, 143
 class Interrupted(ExpertError):
     """A run that was asked to stop and has saved; the message says what, the hint is the command that goes on."""
 
-    def __init__(self, message: str, hint: str, exit_code: int) -> None:
+    def __init__(self, message: str, hint: str, exit_code: int, *, by_signal: bool = True) -> None:
         """Take the exit code as well: CTRL_C, for a STOP file too, or TERMINATED."""
         super().__init__(message, hint)
         self.exit_code = exit_code
+        self.by_signal = by_signal
 
 
 @dataclass(frozen=True, order=True)

@@ -13,6 +13,10 @@ from expert_cli.files import sha256_of
 from expert_cli.model.kernels import KernelPlan
 from expert_cli.paths import RunPaths
 from expert_cli.training.result import FitResult, mean_span
+from expert_cli.typesetting import duration
+
+NOT_KEPT = "not recorded by the version that trained it"
+"""The reason of a run that was made before reasons were kept."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class RunResult:
         lines = [
             f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} "
             f"({f'means of the first and last {span}' if span > 1 else 'first and last'} of {done['steps']} steps), "
-            f"{done['seconds']:.0f} s, {done['tokens_per_s']:,.0f} real tokens/s, peak memory "
+            f"{duration(done['seconds'])}, {done['tokens_per_s']:,.0f} real tokens/s, peak memory "
             f"{done['peak_memory_mb'] / 1024:.1f} GB",
             "time      "
             + ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005),
@@ -53,7 +57,7 @@ class RunResult:
             lines.append(f"evaluation loss {done['eval_loss']:.3f}")
         if done["sample"]:
             lines += Sample(**done["sample"]).lines()
-        return "\n".join([*lines, f"adapter   {self.output / 'adapter'}"])
+        return "\n".join([*lines, f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}"])
 
 
 def document(
@@ -87,6 +91,7 @@ def document(
         "seconds": seconds,
         "peak_memory_mb": done.peak_memory_mb,
         "sample": asdict(sample) if sample else None,
+        "stop_reason": done.stop_reason,
     }
 
 
@@ -102,7 +107,7 @@ def finished(output: Path) -> RunResult | None:
             f"{weights} is not the adapter that this run wrote ({document['adapter_sha256'][:12]})",
             "train again with --overwrite",
         )
-    return RunResult(output, document)
+    return RunResult(output, {**document, "stop_reason": document.get("stop_reason", NOT_KEPT)})
 
 
 def _one_line(text: str, limit: int = 220) -> str:

@@ -72,6 +72,16 @@ class RunPaths:
         return self.output / "metrics.jsonl"
 
     @property
+    def status(self) -> Path:
+        """What the run is doing, or why it ended."""
+        return self.output / "status.json"
+
+    @property
+    def log(self) -> Path:
+        """Every line that the run told, with its time."""
+        return self.output / "log.txt"
+
+    @property
     def report_json(self) -> Path:
         """What `train --json` prints."""
         return self.output / "report.json"

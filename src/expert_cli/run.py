@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
 
 from expert_cli.artifacts.report import write_report
+from expert_cli.artifacts.runjson import write_run_json
 from expert_cli.card import model_card
 from expert_cli.console import Reporter, Silent
 from expert_cli.data.loader import PackedDataset, plan_packs
 from expert_cli.data.sources import first_rows
 from expert_cli.data.tokenise import Tokenised
+from expert_cli.ending import recorded
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import Asked
 from expert_cli.evaluation.experts import accuracy_of, sample_cases, try_out
@@ -43,6 +43,8 @@ from expert_cli.plan import Plan, require_free
 from expert_cli.pretokenise import Inputs, describe, find_inputs, staged_store, store_for
 from expert_cli.runconfig import AUTO, EXECUTION_ACCURACY, RunConfig
 from expert_cli.runlock import contents, hold
+from expert_cli.runlog import Logged, RunLog
+from expert_cli.status import RunStatus
 from expert_cli.training.fit import Continuity, TrainingData, fit
 from expert_cli.training.result import FitResult
 from expert_cli.training.resume import find
@@ -59,7 +61,8 @@ class RunOptions:
     this run must agree with in data, tokenizer, base model, settings and code. trust_store: use a data set that another
     program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied to, and
     read from. command: what the user typed, --resume and --overwrite left out.
-    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never.
+    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. told: (seconds since 1970, text) of
+    what the command said before, for the log.
     """
 
     overwrite: bool = False
@@ -70,13 +73,15 @@ class RunOptions:
     stage: Path | None = None
     command: str = "expert-cli train"
     max_loss_spike: float = 0.0
+    told: tuple[tuple[float, str], ...] = ()
 
 
 def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = RunOptions()) -> RunResult:
     """Train one expert and leave its run directory; `COMPLETE` in it is written last.
 
     Raises ExpertErrors: data or settings that cannot be used, a model that is not to be had, training that went wrong,
-    an output folder that another run owns. In a job of several processes each calls this; the first one alone writes.
+    an output folder that another run owns, a signal or a STOP file. status.json says which, and log.txt what was told. In a
+    job of several processes each calls this; the first one alone writes.
     """
     job = PartialState(cpu=plan.run.compute.device == "cpu")
     with hold(plan.run.output) if job.is_main_process else nullcontext():
@@ -84,21 +89,44 @@ def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = 
         if done is not None:
             report.say(f"the run in {plan.run.output} is complete: nothing is left to do")
             return done
-        done = _train(plan, machine, report if job.is_main_process else Silent(), options, job)
+        if job.is_main_process:
+            done = _recorded(plan, machine, report, options, job)
+        else:
+            done = _train(plan, machine, Silent(), options, job, RunStatus(), RunLog())
         if job.num_processes > 1:
             job.wait_for_everyone()  # one that left early would be taken for one that failed
             job.destroy_process_group()
         return done
 
 
-def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState) -> RunResult:
+def _recorded(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState) -> RunResult:
+    """Train, and leave on disk what was told and why it ended."""
+    paths, log = RunPaths(plan.run.output), RunLog(options.told)
+    status = RunStatus(paths.status, options.command, job.num_processes)
+    with recorded(status, log):
+        done = _train(plan, machine, Logged(report, log), options, job, status, log)
+        log.write(done.summary())
+    return done
+
+
+def _train(
+    plan: Plan,
+    machine: Machine,
+    report: Reporter,
+    options: RunOptions,
+    job: PartialState,
+    status: RunStatus,
+    log: RunLog,
+) -> RunResult:
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
     inputs = find_inputs(run, report)
-    continuity = _continuity(run, inputs, job.num_processes, options, report)
+    continuity = _continuity(run, inputs, job.num_processes, options, report, status)
     speaker, cases = Speaker(inputs.tokenizer, inputs.template), _cases(plan, report)
     if job.is_main_process:
         _make_room(run.output, report, options)
+        status.begin()
+        log.begin(paths.log)
     with job.main_process_first():
         store = _store(run, inputs, options, report)
     data = _data(store, inputs.tokenizer, run, report)
@@ -106,7 +134,7 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     switch_on(run.compute)
     model, kernels = _model(inputs.source, run, kernel_plan(run.compute, run.model, machine), report)
     if job.is_main_process:
-        _write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
+        write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
     question = _question(run, inputs) if job.is_main_process else None
     before = _ask(model, question, speaker, report) if question else ""
     set_seed(run.seed)
@@ -128,12 +156,15 @@ def _train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, 
     origin = continuity.resumed.path if continuity.resumed else None
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, sample, seconds)
     write_json(paths.report_json, found)
+    status.complete(done.stop_reason)
     write_report([run.output], paths.report_html)
     write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
     return RunResult(run.output, found)
 
 
-def _continuity(run: RunConfig, inputs: Inputs, processes: int, options: RunOptions, report: Reporter) -> Continuity:
+def _continuity(
+    run: RunConfig, inputs: Inputs, processes: int, options: RunOptions, report: Reporter, status: RunStatus
+) -> Continuity:
     """Return what the run is, held against the one it must agree with, and the checkpoint that it goes on from."""
     what = identity(
         run,
@@ -147,7 +178,7 @@ def _continuity(run: RunConfig, inputs: Inputs, processes: int, options: RunOpti
         require_same(options.locked, what)
     checkpoints = RunPaths(run.output).checkpoints
     resumed = find(checkpoints, options.resume, what, options.drift, report) if options.resume else None
-    return Continuity(what, resumed, options.command)
+    return Continuity(what, resumed, status)
 
 
 def _cases(plan: Plan, report: Reporter) -> list[Asked]:
@@ -262,39 +293,3 @@ def _save_adapter(model: PeftModel, inputs: Inputs, plan: Plan, done: FitResult,
     shutil.rmtree(paths.adapter, ignore_errors=True)
     beside.rename(paths.adapter)
     return sha256_of(paths.adapter / "adapter_model.safetensors")
-
-
-def _write_run_json(
-    paths: RunPaths,
-    plan: Plan,
-    machine: Machine,
-    inputs: Inputs,
-    store: Tokenised,
-    kernels: KernelPlan,
-    continuity: Continuity,
-) -> None:
-    """Write what the run is; one that goes on keeps its start and adds where it went on."""
-    resumed = continuity.resumed
-    files = [str(path) for path in inputs.located.files()]
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    earlier = json.loads(paths.run_json.read_text(encoding="utf-8")) if resumed and paths.run_json.is_file() else {}
-    resumes = [*earlier.get("resumes", []), {"time": now, "from": str(resumed.path)}] if resumed is not None else []
-    write_json(
-        paths.run_json,
-        {
-            "schema_version": 1,
-            "started": earlier.get("started", now),
-            "resumes": resumes,
-            "command": continuity.command,
-            "identity": dict(continuity.identity),
-            "config": asdict(plan.run),
-            "effects": [effect.as_json() for effect in plan.effects],
-            "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
-            "template": inputs.template.name,
-            "data": {"files": dict(zip(files, continuity.identity["data"], strict=True)), **store.stats},
-            "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
-            "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
-            "machine": asdict(machine),
-            "torch_threads": torch.get_num_threads(),
-        },
-    )

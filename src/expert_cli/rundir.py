@@ -145,6 +145,8 @@ def require_run(folder: Path) -> RunPaths:
     paths = RunPaths(folder.resolve())
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder", "name the folder of a run: what `train --output` was given")
-    if not (paths.run_json.is_file() or paths.metrics.is_file()):
-        raise InputError(f"{folder}: holds neither run.json nor metrics.jsonl", "name the folder of a run")
+    if not any(path.is_file() for path in (paths.run_json, paths.metrics, paths.status)):
+        raise InputError(
+            f"{folder}: holds neither run.json nor metrics.jsonl nor status.json", "name the folder of a run"
+        )
     return paths

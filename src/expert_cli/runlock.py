@@ -19,7 +19,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -55,7 +55,7 @@ def hold(output: Path) -> Iterator[None]:
     owner_file = base.with_name(f"{base.name}.owner.json")
     lock = FileLock(base.with_name(f"{base.name}.lock"))
     _acquire(lock, owner_file, output)
-    me = {"pid": os.getpid(), "birth": _birth(os.getpid()), "started": time.time()}
+    me = {"pid": os.getpid(), "birth": birth(os.getpid()), "started": time.time()}
     entry = _registry() / f"{os.getpid()}.json"
     try:
         write_json(owner_file, {**me, "host": platform.node()})
@@ -97,7 +97,7 @@ def running() -> list[RunningRun]:
     found: list[RunningRun] = []
     for entry in _registry().glob("*.json"):
         facts = _read(entry)
-        if not _lives(facts):
+        if not lives(facts):
             with suppress(OSError):
                 entry.unlink(missing_ok=True)
             continue
@@ -127,7 +127,7 @@ def _acquire(lock: FileLock, owner_file: Path, output: Path) -> None:
         except Timeout:
             owner = _read(owner_file)
             here = owner.get("host") in (None, platform.node())
-            if not here or _lives(owner) or time.monotonic() > deadline:
+            if not here or lives(owner) or time.monotonic() > deadline:
                 hint = "wait for that run, end it, or give another folder with --output"
                 raise LockedOrDamaged(f"{output} belongs to {_words(owner)}", hint) from None
             time.sleep(0.1)
@@ -151,15 +151,15 @@ def _read(note: Path) -> dict[str, Any]:
         return {}
 
 
-def _lives(facts: dict[str, Any]) -> bool:
+def lives(facts: Mapping[str, Any]) -> bool:
     """Whether the process that wrote these facts still runs: process ids are used again, so its start counts too."""
     try:
-        return _birth(facts["pid"]) == float(facts["birth"])
+        return birth(facts["pid"]) == float(facts["birth"])
     except (psutil.Error, OSError, KeyError, TypeError, ValueError):
         return False
 
 
-def _birth(pid: int) -> float:
+def birth(pid: int) -> float:
     """Return when a process began, as a figure that stays the same when the clock is set.
 
     On Linux psutil counts from a boot time that moves with the clock: there, clock ticks since boot (proc_pid_stat(5)).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 from rich.table import Table
 from rich.text import Text
@@ -30,6 +31,27 @@ def one_line(text: str) -> str:
     return " ".join(line.strip() for line in clean(text).splitlines() if line.strip())
 
 
+def failure_lines(message: str, hint: str) -> list[str]:
+    """Return an error as it is told: a line of what and where, a line of what to do."""
+    return [f"error: {one_line(message)}", *([f"  {one_line(hint)}"] if hint else [])]
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in words: "52 s", "14 min", "2 h 05 min"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def moment(iso: str) -> str:
+    """Return an ISO time for people; a text that is none as it is."""
+    try:
+        return datetime.fromisoformat(iso).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    except ValueError:
+        return iso
+
+
 def _is_figures(column: Sequence[str]) -> bool:
     """Whether a column holds nothing but figures, which stand on the right."""
     return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
@@ -39,6 +61,13 @@ def justified(column: Sequence[str], heads: int) -> list[str]:
     """Return the cells of a column in one width, figures on the right; the first `heads` cells are headings."""
     right, width = _is_figures(column[heads:]), max(map(len, column))
     return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
+
+
+def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
+    """Return a table as lines to search: the heads, where there are any, and every row, cells two blanks apart."""
+    head = [columns] if any(columns) and rows else []
+    cells = [justified(column, len(head)) for column in zip(*head, *rows, strict=True)]
+    return ["  ".join(line).rstrip() for line in zip(*cells, strict=True)]
 
 
 def grouped(columns: list[str], rows: list[list[str]]) -> Table:

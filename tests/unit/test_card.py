@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import manifests
+import pytest
+import yaml
 
 from expert_cli.card import model_card
 from expert_cli.config import Overrides
@@ -35,3 +37,24 @@ def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> N
     assert carried["training.dataset.sources"] == [{"name": "rows", "rows": 40}]
     assert "Says yes." in card
     assert "description" not in carried
+
+
+LICENSES = {
+    "Apache-2.0": {"license": "apache-2.0"},
+    "mit": {"license": "mit"},
+    "GPL-3.0-or-later": {"license": "gpl-3.0"},
+    "Our own terms": {"license": "other", "license_name": "Our own terms"},
+}
+
+
+@pytest.mark.parametrize(("written", "front"), LICENSES.items(), ids=LICENSES.keys())
+def test_the_license_is_spelled_as_the_hub_takes_it(tmp_path: Path, written: str, front: dict[str, str]) -> None:
+    manifest = manifests.write(tmp_path, manifests.small() | {"license": written})
+    card = model_card(make_plan(manifest, inspect(), Overrides()), None)
+    data = yaml.safe_load(card.split("---\n")[1])
+    assert {key: value for key, value in data.items() if key.startswith("license")} == front
+
+
+def test_a_manifest_without_a_license_names_none(tmp_path: Path) -> None:
+    card = model_card(make_plan(manifests.write(tmp_path, manifests.small()), inspect(), Overrides()), None)
+    assert "license" not in card.split("---\n")[1]

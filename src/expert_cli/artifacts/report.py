@@ -18,6 +18,7 @@ from expert_cli.artifacts.evaluated import accuracies
 from expert_cli.artifacts.rundata import RunData, read_run
 from expert_cli.errors import InputError
 from expert_cli.files import redact, write_text
+from expert_cli.status import Ending
 
 MAX_RUNS = 6
 COLOURS = tuple(f"--s{number}" for number in range(1, MAX_RUNS + 1))
@@ -37,11 +38,16 @@ CHARTS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
 )
 
 
-def write_report(run_dirs: Sequence[Path], to: Path) -> None:
-    """Draw the runs side by side into the file `to`. Raises InputError: no run in a folder, more than MAX_RUNS of them."""
+def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
+    """Draw the runs side by side into the file `to`; return how each stands.
+
+    Raises InputError: no run in a folder, more than MAX_RUNS of them.
+    """
     if not 1 <= len(run_dirs) <= MAX_RUNS:
         raise InputError(f"{len(run_dirs)} runs: a report shows 1 to {MAX_RUNS}", "name fewer folders")
-    write_text(to, page([read_run(folder) for folder in run_dirs]))
+    runs = [read_run(folder) for folder in run_dirs]
+    write_text(to, page(runs))
+    return [run.ending for run in runs]
 
 
 def page(runs: Sequence[RunData]) -> str:

@@ -20,6 +20,8 @@ from expert_cli.rundir import (
     read_json,
     require_run,
 )
+from expert_cli.status import Ending, standing
+from expert_cli.typesetting import duration, moment
 
 CELL = 300
 SHARE_COLOURS = {
@@ -43,7 +45,7 @@ class RunData:
     run: dict[str, Any]
     report: dict[str, Any]
     evaluation: dict[str, Any]
-    complete: bool
+    ending: Ending
 
     @property
     def judged(self) -> dict[str, Any]:
@@ -78,6 +80,8 @@ class RunData:
             "colour": colour,
             "model": self.base_model,
             "state": self._state(),
+            "ended": self.ending.words,
+            "go_on": self.ending.go_on,
             "facts": self._facts(),
             "shares": self._shares(),
             "lengths": _bars(part(stats, "histogram")),
@@ -98,12 +102,7 @@ class RunData:
 
     def _state(self) -> str:
         started = str(self.run.get("started") or "")
-        words = [
-            f"started {started}" if started else "",
-            "finished" if self.complete else "not finished",
-            str(self.folder),
-        ]
-        return " · ".join(filter(None, words))
+        return " · ".join(filter(None, [f"started {moment(started)}" if started else "", str(self.folder)]))
 
     def _facts(self) -> list[tuple[str, str]]:
         report = self.report
@@ -113,7 +112,11 @@ class RunData:
             losses if all(v is not None for v in losses) else (logged[0], logged[-1]) if logged else (None, None)
         )
         steps = number(report, "steps") or max((number(line, "step") or 0 for line in self.lines), default=0)
-        padding = padding_share(self.lines)
+        padding, seconds, memory = (
+            padding_share(self.lines),
+            number(report, "seconds"),
+            number(report, "peak_memory_mb"),
+        )
         known = [
             ("steps", f"{steps:,.0f}" if steps else None),
             ("epochs", _text(number(report, "epochs"), "{:,.2f}")),
@@ -122,9 +125,9 @@ class RunData:
             ("evaluation loss", _text(number(report, "eval_loss"), "{:.3f}")),
             ("real tokens a second", _text(number(report, "tokens_per_s"), "{:,.0f}")),
             ("model FLOPs utilisation", _text(number(report, "mfu"), "{:.1%}")),
-            ("peak memory", _text(number(report, "peak_memory_mb"), "{:,.0f} MB")),
+            ("peak memory", None if memory is None else f"{memory / 1024:,.1f} GB"),
             ("padding", _text(padding, "{:.1%}")),
-            ("time", _text(number(report, "seconds"), "{:,.0f} s")),
+            ("time", None if seconds is None else duration(seconds)),
         ]
         return [(name, value) for name, value in known if value is not None]
 
@@ -230,7 +233,9 @@ def read_run(folder: Path) -> RunData:
     paths = require_run(folder)
     lines = tuple(MetricsTail(paths.metrics).read())
     run, report, evaluation = (read_json(path) for path in (paths.run_json, paths.report_json, paths.evaluation))
-    return RunData(paths.output, lines, run, report, evaluation, complete=paths.complete.exists())
+    command = str(run.get("command") or "")
+    ending = standing(paths.status, is_complete=paths.complete.exists(), command=command)
+    return RunData(paths.output, lines, run, report, evaluation, ending)
 
 
 def _effect(row: dict[str, Any]) -> list[str]:
@@ -264,7 +269,9 @@ def _documents(stats: dict[str, Any]) -> str:
 
 def _packing(packing: dict[str, Any], fill: float) -> str:
     rows, length, cut = (number(packing, key) or 0 for key in ("sequences", "max_seq_length", "truncated_tokens"))
-    return f"{rows:,.0f} rows of {length:,.0f} tokens, {fill:.2%} full; {cut:,.0f} tokens cut"
+    return (
+        f"{rows:,.0f} rows, {fill:.2%} full: at most {length:,.0f} tokens a row (max_seq_length); {cut:,.0f} tokens cut"
+    )
 
 
 def _text(value: float | None, form: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from expert_cli.console import Console
+from expert_cli.typesetting import duration
 
 WORDS = {
     "base_weights": "base weights, as stored",
@@ -27,14 +28,6 @@ def show_outlook(console: Console, found: dict[str, Any], *, device: str) -> Non
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)
     console.table("on other cards", ["card", "", "needs", "setting"], [_card(card) for card in found["cards"]])
-
-
-def duration(seconds: float) -> str:
-    """Return seconds in words: "52 s", "14 min", "2 h 05 min"."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _needs(found: dict[str, Any], device: str) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -34,8 +35,13 @@ def report(
 
     console = Console("report", as_json=as_json, quiet=quiet)
     to = output or (RunPaths(runs[0]).report_html if len(runs) == 1 else Path("report.html"))
-    write_report(runs, to)
+    endings = write_report(runs, to)
+    for run, ending in zip(runs, endings, strict=True):
+        console.say(f"{run}: {ending.words}")
+        if ending.go_on:
+            console.say(f"  go on: {ending.go_on}")
     if as_json:
-        console.document({"report": str(to.resolve()), "runs": [str(run.resolve()) for run in runs]})
+        document = {"report": str(to.resolve()), "runs": [str(run.resolve()) for run in runs]}
+        console.document({**document, "endings": [asdict(ending) for ending in endings]})
     else:
         console.text(str(to))

@@ -103,7 +103,9 @@ def train(
 
     drift, resumed = tuple(allow_drift or ()), resume or ""
     command = typed(sys.argv[1:])
-    options = run.RunOptions(overwrite, resumed, drift, locked, trust_store, stage, command, max_loss_spike)
+    options = run.RunOptions(
+        overwrite, resumed, drift, locked, trust_store, stage, command, max_loss_spike, tuple(console.told)
+    )
     result = run.train(plan, facts, console, options)
     if os.environ.get("RANK", "0") != "0":
         return

@@ -48,8 +48,10 @@ class Chooser:
         self._control = control
         self._file = cache / _FILE
         with_thread = ThreadPoolExecutor(1)
-        self._fast = with_thread.submit(FastEngine, reference)
-        with_thread.shutdown(wait=False)
+        try:
+            self._fast = with_thread.submit(FastEngine, reference)
+        finally:  # Ctrl-C while the thread starts would leave one that waits for work, and a process that never ends
+            with_thread.shutdown(wait=False)
 
     def choose(self, sample: Sequence[str]) -> Choice:
         """Choose by what is remembered, else by a comparison on at most 256 kB of `sample`, texts of the rows."""

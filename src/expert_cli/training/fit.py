@@ -23,7 +23,8 @@ from expert_cli.model.adapter import magnitudes
 from expert_cli.model.kernels import KernelPlan
 from expert_cli.model.loss import CausalLoss
 from expert_cli.paths import RunPaths
-from expert_cli.runconfig import RunConfig
+from expert_cli.runconfig import EXECUTION_ACCURACY, RunConfig
+from expert_cli.status import RunStatus
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import Watcher
 from expert_cli.training.flops import Flops, flops, peak_flops
@@ -50,11 +51,11 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class Continuity:
-    """What ties a run to its checkpoints: what they must have in common, where it goes on, the command that goes on."""
+    """What ties a run to its checkpoints: what they must have in common, where it goes on, who is told how far it is."""
 
     identity: Mapping[str, Any]
     resumed: Resumed | None
-    command: str
+    status: RunStatus
 
 
 def fit(
@@ -166,8 +167,14 @@ def _start(
         saves = trainer.batches.schedule.steps // run.watch.save_steps + 1 if run.watch.save_strategy == "steps" else 2
         paths.checkpoints.mkdir(exist_ok=True)
         require_room(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
-        trainer.save = lambda: save(trainer, model, paths.checkpoints, continuity.identity)
+        trainer.save = partial(_save, trainer, model, paths, continuity)
+    continuity.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
     return adjusted
+
+
+def _save(trainer: ExpertTrainer, model: PeftModel, paths: RunPaths, continuity: Continuity) -> None:
+    save(trainer, model, paths.checkpoints, continuity.identity)
+    continuity.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
 
 
 def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
@@ -195,11 +202,14 @@ def _watched(
         trainer.add_callback(watcher)
         trainer.measure = watcher.measure
         trainer.stop_asked = stop.asked
-        _train(trainer, paths, continuity)
+        try:
+            _train(trainer, paths, continuity)
+        finally:
+            continuity.status.step = trainer.progress.step
     if stop.exit_code and trainer.progress.step < steps:
         step = trainer.progress.step
         done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"
-        raise Interrupted(done, f"go on: {continuity.command} --resume auto", stop.exit_code)
+        raise Interrupted(done, f"go on: {continuity.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
     return watcher
 
 
@@ -218,7 +228,7 @@ def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: Continuity) -> N
         )
         raise TrainingFailed(
             f"out of GPU memory at step {trainer.progress.step + 1}{kept}",
-            f"{fits} would fit; go on: {continuity.command} --resume auto",
+            f"{fits} would fit; go on: {continuity.status.go_on}",
         ) from error
 
 
@@ -249,4 +259,16 @@ def _result(
         peak=peak[1] if peak else "",
         step_time_shares=trainer.clock.shares(),
         adjusted=tuple(adjusted),
+        stop_reason=_stop_reason(trainer),
+    )
+
+
+def _stop_reason(trainer: ExpertTrainer) -> str:
+    progress, watch, steps = trainer.progress, trainer.watch, trainer.batches.schedule.steps
+    if progress.step == steps:
+        return f"all {steps} steps of the schedule are done"
+    metric = EXECUTION_ACCURACY if watch.metric_for_best_model == EXECUTION_ACCURACY else "eval_loss"
+    return (
+        f"early stopping after step {progress.step} of {steps}: {metric} was best at step {progress.best_step} "
+        f"({progress.best:.4g}), and early_stopping_patience is {watch.early_stopping_patience}"
     )

@@ -33,6 +33,10 @@ class Progress:
         self.stale = 0 if better else self.stale + 1
         return better
 
+    def is_stale(self, patience: int | None) -> bool:
+        """Whether so many evaluations in a row were no better that early stopping ends the run; None or 0: never."""
+        return bool(patience) and self.stale >= (patience or 0)
+
     def as_json(self) -> dict[str, Any]:
         """Return the values; floats survive JSON exactly."""
         return asdict(self)

@@ -31,7 +31,7 @@ class FitResult:
 
     Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the
     hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1.
-    adjusted: what had to be changed to fit the GPU's memory.
+    adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
     """
 
     steps: int
@@ -47,6 +47,7 @@ class FitResult:
     peak: str
     step_time_shares: Mapping[str, float]
     adjusted: tuple[str, ...]
+    stop_reason: str
 
     @property
     def first_loss(self) -> float:

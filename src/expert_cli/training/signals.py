@@ -9,8 +9,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -32,6 +32,7 @@ class StopRequest:
         """Look for the file STOP in `run_folder`."""
         self.exit_code = 0
         self.reason = ""
+        self.by_signal = False
         self._file = run_folder / STOP_FILE
         self._next_look = 0.0
         self._pid = os.getpid()
@@ -68,8 +69,32 @@ class StopRequest:
         elif self.exit_code:
             _end(number)
         else:
-            self.reason = signal.Signals(number).name
+            self.reason, self.by_signal = signal.Signals(number).name, True
             self.exit_code = TERMINATED if number == signal.SIGTERM else CTRL_C
+
+
+class Terminated(BaseException):
+    """SIGTERM, where no loop asks for it: like KeyboardInterrupt, no error that anyone handles by the way."""
+
+
+@contextmanager
+def raising_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise Terminated, so that what is open is closed; processes forked meanwhile end. For the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    mine = os.getpid()
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if os.getpid() != mine:
+            _end(number)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
 def _signals() -> list[int]:

@@ -117,7 +117,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.batches.first_step = self._logged = self.progress.step
         self.clock.lap()
         batches = iter(self.loader(self.train_dataset, self.batches))
-        while self.progress.step < schedule.steps:
+        while self.progress.step < schedule.steps and not self.progress.is_stale(self.watch.early_stopping_patience):
             self._step(batches)
             self.state.global_step = self.progress.step
             self.state.epoch = schedule.epoch_of(self.progress.step)
@@ -226,7 +226,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             with self.clock.phase("eval"):
                 self._take(EXECUTION_ACCURACY, self.extra_evaluation())
         improved = watch.load_best_model_at_end and self.progress.best_step == step
-        stops = bool(watch.early_stopping_patience) and self.progress.stale >= watch.early_stopping_patience
+        stops = self.progress.is_stale(watch.early_stopping_patience)
         asked, in_time = self._agreed(self.stop_asked(), self._saves.due())
         writes = watch.save_strategy != "no" or watch.save_every_s > 0
         due = last or stops or in_time or is_due(watch.save_strategy, step, watch.save_steps, epoch_ends=epoch_ends)

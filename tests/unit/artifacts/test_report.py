@@ -124,7 +124,9 @@ def page(to: Path, *runs: Path) -> Page:
 
 def test_one_run(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run")
-    report = {"steps": 20, "loss": {"first": 2.0, "last": 0.1}, "store": {"packing": {"fill": 0.987, "sequences": 3}}}
+    packing = {"fill": 0.987, "sequences": 3, "max_seq_length": 1024, "truncated_tokens": 5}
+    report = {"steps": 20, "loss": {"first": 2.0, "last": 0.1}, "store": {"packing": packing}}
+    report |= {"seconds": 7512.4, "peak_memory_mb": 2662.4}
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
     (folder / "COMPLETE").touch()
     shown = page(tmp_path / "r.html", folder)
@@ -141,7 +143,10 @@ def test_one_run(tmp_path: Path) -> None:
         "data 25.0%",
         "backward 50.0%",
         "10 documents, 100 tokens, 40 trained; length p50 9, max 20",
-        "98.70% full",
+        "3 rows, 98.70% full: at most 1,024 tokens a row (max_seq_length); 5 tokens cut",
+        "started 2026-11-21 08:00 UTC",
+        "time 2 h 05 min",
+        "peak memory 2.6 GB",
         "PyTorch's fused kernels",
         "/d/rows.jsonl cc33",
         "torch 2.13.0",
@@ -214,7 +219,7 @@ def test_the_evaluation_of_a_runs_adapter(tmp_path: Path) -> None:
         "at most 30.0% may be lost: held",
         "wrong 1 shop-2: row 1 is (5) SELECT 2 < 3",
         "file of the cases tests/cases.jsonl tokens chosen greedy",
-        "tokens chosen greedy longest answer 256 tokens cut off there 1 tokens written 1,234 tokens a second 70",
+        "tokens chosen greedy an answer may have 256 tokens answers cut off there 1 tokens written 1,234 tokens a second 70",
         "base model's weights int4 bf16 prompt template alpaca",
         "How an answer is taken out of a text: the last fenced block",
     ):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -358,3 +359,23 @@ def test_ids_do_not_depend_on_threads_and_a_fresh_process_keeps_to_them(threads:
     rows = [(Segment(f"row {n} " * 50, False, True),) for n in range(3000)]
     right = Encoder(tiny_backend()).encode(rows).ids
     assert answer.split() == ["fastokens", "0.3.5", hashlib.sha256(right.tobytes()).hexdigest()]
+
+
+def test_ctrl_c_while_the_engine_begins_to_load_leaves_no_thread_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        begun.append(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        Encoder(tiny_backend(), cache=tmp_path)
+    (thread,) = begun
+    thread.join(30)
+    assert caught.traceback  # what was raised keeps the executor: nothing but its end lets the thread go
+    assert not thread.is_alive()

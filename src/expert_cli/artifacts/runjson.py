@@ -1,0 +1,54 @@
+"""run.json of a run directory: what the run is, before it trains."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime, timezone
+
+import torch
+
+from expert_cli.data.tokenise import Tokenised
+from expert_cli.files import write_json
+from expert_cli.machine import Machine
+from expert_cli.model.kernels import KernelPlan
+from expert_cli.paths import RunPaths
+from expert_cli.plan import Plan
+from expert_cli.pretokenise import Inputs
+from expert_cli.training.fit import Continuity
+
+
+def write_run_json(
+    paths: RunPaths,
+    plan: Plan,
+    machine: Machine,
+    inputs: Inputs,
+    store: Tokenised,
+    kernels: KernelPlan,
+    continuity: Continuity,
+) -> None:
+    """Write what the run is; one that goes on keeps its start and adds where it went on."""
+    resumed = continuity.resumed
+    files = [str(path) for path in inputs.located.files()]
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    earlier = json.loads(paths.run_json.read_text(encoding="utf-8")) if resumed and paths.run_json.is_file() else {}
+    resumes = [*earlier.get("resumes", []), {"time": now, "from": str(resumed.path)}] if resumed is not None else []
+    write_json(
+        paths.run_json,
+        {
+            "schema_version": 1,
+            "started": earlier.get("started", now),
+            "resumes": resumes,
+            "command": continuity.status.command,
+            "identity": dict(continuity.identity),
+            "config": asdict(plan.run),
+            "effects": [effect.as_json() for effect in plan.effects],
+            "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
+            "template": inputs.template.name,
+            "data": {"files": dict(zip(files, continuity.identity["data"], strict=True)), **store.stats},
+            "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
+            "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
+            "machine": asdict(machine),
+            "torch_threads": torch.get_num_threads(),
+        },
+    )

@@ -1,0 +1,280 @@
+"""Why a run ended: status.json, log.txt, report and last line of real runs that end in every way."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import tiny
+from projects import project, train
+from test_stop import STEPS, started, wait_for_steps
+
+from expert_cli.artifacts.report import write_report
+from expert_cli.console import Console
+from expert_cli.errors import InputError, TrainingFailed
+from expert_cli.outcome import NOT_KEPT, RunResult
+from expert_cli.paths import RunPaths
+from expert_cli.run import RunOptions
+from expert_cli.training.signals import STOP_FILE
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+posix = pytest.mark.skipif(os.name != "posix", reason="signals cannot be sent to one process on Windows")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def status(output: Path) -> dict[str, Any]:
+    found = json.loads(RunPaths(output).status.read_text(encoding="utf-8"))
+    jsonschema_rs.validator_for(schema("status")).validate(found)
+    assert datetime.fromisoformat(found["started"]) <= datetime.fromisoformat(found["updated"])
+    return found  # type: ignore[no-any-return]
+
+
+def schema(name: str) -> Any:
+    return json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
+
+
+def short(output: Path) -> tuple[Any, ...]:
+    found = status(output)
+    return tuple(found[key] for key in ("state", "reason", "step", "steps", "exit_code"))
+
+
+def log(output: Path) -> list[str]:
+    """The lines of a log without their times, which must be there and in order."""
+    lines = RunPaths(output).log.read_text(encoding="utf-8").splitlines()
+    times = [datetime.fromisoformat(line[:25]) for line in lines]
+    assert times == sorted(times)
+    return [line[26:] for line in lines]
+
+
+def page(output: Path) -> str:
+    return RunPaths(output).report_html.read_text(encoding="utf-8")
+
+
+def test_a_run_that_does_its_schedule(tmp_path: Path, model: Path) -> None:
+    result = train(project(tmp_path, model))
+    reason = "all 6 steps of the schedule are done"
+    assert short(result.output) == ("complete", reason, 6, 6, 0)
+    found = status(result.output)
+    assert (found["pid"], found["host"], found["world_size"]) == (os.getpid(), os.uname().nodename, 1)
+    assert result.document["stop_reason"] == reason
+    jsonschema_rs.validator_for(schema("train")).validate({"schema_version": 1, "command": "train", **result.document})
+    assert result.summary().splitlines()[-1] == f"ended     {reason}"
+    assert log(result.output)[-1] == f"ended     {reason}"
+    assert f"<p>finished: {reason}</p>" in page(result.output)
+    assert "Go on with it" not in page(result.output)
+
+
+def test_early_stopping_is_told(tmp_path: Path, model: Path) -> None:
+    config = {"eval_steps": 2, "early_stopping_patience": 2, "learning_rate": 5.0, "max_steps": 40}
+    result = train(project(tmp_path, model, logging_steps=1, **config))
+    lines = [json.loads(line) for line in RunPaths(result.output).metrics.read_text(encoding="utf-8").splitlines()]
+    losses = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
+    best = min(losses, key=lambda step: losses[step])
+    reason = (
+        f"early stopping after step {best + 4} of 40: eval_loss was best at step {best} ({losses[best]:.4g}), "
+        "and early_stopping_patience is 2"
+    )
+    assert short(result.output) == ("complete", reason, best + 4, 40, 0)
+    assert result.document["stop_reason"] == reason
+    assert result.summary().splitlines()[-1] == f"ended     {reason}"
+    assert f"finished: {reason}" in page(result.output)
+
+
+def test_early_stopping_that_was_killed_before_its_end_is_not_trained_on(tmp_path: Path, model: Path) -> None:
+    config = {"eval_steps": 2, "early_stopping_patience": 2, "learning_rate": 5.0, "max_steps": 40}
+    manifest = project(tmp_path, model, **config)
+    whole = train(manifest)
+    RunPaths(whole.output).complete.unlink()
+    resumed = train(manifest, RunOptions(resume="auto"))
+    assert resumed.document["resumed_from"] is not None
+    for key in ("steps", "stop_reason", "adapter_sha256"):
+        assert resumed.document[key] == whole.document[key]
+
+
+def test_a_complete_run_keeps_its_status(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    paths = RunPaths(train(manifest).output)
+    before = paths.status.read_bytes(), paths.log.read_bytes()
+    again = train(manifest, RunOptions(resume="auto"))
+    assert (paths.status.read_bytes(), paths.log.read_bytes()) == before
+    assert again.document["stop_reason"] == "all 6 steps of the schedule are done"
+
+
+def test_a_run_of_an_earlier_version(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    done = train(manifest)
+    paths = RunPaths(done.output)
+    paths.status.unlink()
+    document = {key: value for key, value in done.document.items() if key != "stop_reason"}
+    paths.report_json.write_text(json.dumps(document), encoding="utf-8")
+    assert train(manifest, RunOptions(resume="auto")).summary().splitlines()[-1] == f"ended     {NOT_KEPT}"
+    write_report([done.output], paths.report_html)
+    assert "<p>finished</p>" in page(done.output)
+
+
+def test_a_failure(tmp_path: Path, model: Path) -> None:
+    output = tmp_path / "weights" / "tiny-llama"
+    with pytest.raises(TrainingFailed) as caught:
+        train(
+            project(tmp_path, model, learning_rate=1e30, max_grad_norm=0.0), RunOptions(command="expert-cli train -m M")
+        )
+    found = status(output)
+    assert (found["state"], found["reason"], found["exit_code"]) == ("failed", caught.value.message, 4)
+    assert (found["steps"], found["command"]) == (6, "expert-cli train -m M")
+    assert f"error: {caught.value.message}" in log(output)
+    (ending,) = write_report([output], RunPaths(output).report_html)
+    assert ending.words == f"failed after step {found['step']} of 6: {caught.value.message}"
+    assert ending.go_on == "expert-cli train -m M --resume auto"
+    assert f"<pre>{ending.go_on}</pre>" in page(output)
+
+
+def test_a_failure_before_the_first_step(tmp_path: Path, model: Path) -> None:
+    rows = [{"instruction": "a", "input": "", "output": ""}] * 4
+    with pytest.raises(InputError) as caught:
+        train(project(tmp_path, model, rows))
+    output = tmp_path / "weights" / "tiny-llama"
+    assert short(output) == ("failed", caught.value.message, 0, None, 2)
+    (ending,) = write_report([output], RunPaths(output).report_html)
+    assert ending.words == f"failed before the first step: {caught.value.message}"
+
+
+class Bug(Console):
+    """A console with a fault."""
+
+    def say(self, text: str) -> None:
+        if text.startswith("model "):
+            raise ZeroDivisionError("no such thing: hf_abcdefghijklmnop1234\nmore")
+
+
+def test_a_bug_is_recorded_with_its_traceback_and_without_secrets(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        train(project(tmp_path, model), report=Bug("train"))
+    output = tmp_path / "weights" / "tiny-llama"
+    assert short(output) == ("failed", "ZeroDivisionError: no such thing: ***", 0, None, 1)
+    assert "Traceback (most recent call last):" in log(output)
+    assert "hf_abc" not in RunPaths(output).log.read_text(encoding="utf-8")
+
+
+class FullDisk(Console):
+    """A console on whose line a disk is found full, as a write would find it."""
+
+    def say(self, text: str) -> None:
+        if text.startswith("model "):
+            raise OSError(28, "No space left on device", "/data/x")
+
+
+def test_a_full_disk_is_no_bug(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(OSError, match="No space"):
+        train(project(tmp_path, model), report=FullDisk("train"))
+    assert short(tmp_path / "weights" / "tiny-llama") == ("failed", "/data/x: No space left on device", 0, None, 3)
+
+
+STOPS: dict[str, tuple[Any, str, str, int]] = {
+    "Ctrl-C": (lambda process, output: process.send_signal(signal.SIGINT), "interrupted", "SIGINT", 130),
+    "SIGTERM": (lambda process, output: process.send_signal(signal.SIGTERM), "interrupted", "SIGTERM", 143),
+    "a STOP file": (lambda process, output: (output / STOP_FILE).touch(), "stopped", "the file {}/STOP", 130),
+}
+
+
+@posix
+@pytest.mark.parametrize(("stop", "state", "by", "code"), STOPS.values(), ids=STOPS.keys())
+def test_a_stopped_run(tmp_path: Path, model: Path, stop: Any, state: str, by: str, code: int) -> None:
+    manifest = project(tmp_path, model, max_steps=STEPS, logging_steps=1, save_strategy="no", batch_size=1)
+    output = tmp_path / "run"
+    process = started(manifest, output)
+    wait_for_steps(process, output, 3)
+    assert status(output)["state"] == "running"
+    (ending,) = write_report([output], tmp_path / "running.html")
+    assert (ending.state, ending.go_on) == ("running", "")
+    stop(process, output)
+    _, told = process.communicate(timeout=120)
+    found = status(output)
+    step = found["step"]
+    reason = f"stopped by {by.format(output)} after step {step} of {STEPS}; checkpoint-{step} is written"
+    assert short(output) == (state, reason, step, STEPS, code)
+    assert found["pid"] == process.pid
+    assert log(output) == [line for line in told.splitlines() if not line.startswith("Writing model")]
+    (ending,) = write_report([output], RunPaths(output).report_html)
+    assert ending.words == f"{state}: {reason}"
+    assert f"go on: {ending.go_on}" in told
+
+
+@posix
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_training(tmp_path: Path, model: Path, number: signal.Signals, code: int) -> None:
+    output = tmp_path / "run"
+    process = started(project(tmp_path, model, max_steps=STEPS), output)
+    while not (output / "status.json").is_file():
+        assert process.poll() is None
+    process.send_signal(number)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == code
+    state, reason, *_, exit_code = short(output)
+    assert (state, exit_code) == ("interrupted", code)
+    assert re.match(rf"(interrupted|stopped) by {number.name} ", reason)
+    assert told.rstrip().endswith("--resume auto")
+
+
+@posix
+def test_a_killed_run_is_found_dead_and_goes_on(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=STEPS, logging_steps=1, save_steps=2, batch_size=1)
+    output = tmp_path / "run"
+    process = started(manifest, output)
+    wait_for_steps(process, output, 4)
+    process.kill()
+    process.communicate()
+    found = status(output)
+    assert (found["state"], found["exit_code"], found["pid"]) == ("running", None, process.pid)
+    assert 2 <= found["step"] < STEPS
+    (ending,) = write_report([output], RunPaths(output).report_html)
+    assert ending.state == "killed"
+    assert ending.words.startswith(f"killed: process {process.pid} is gone")
+    assert f"after step {found['step']} of {STEPS}" in ending.words
+    assert ending.go_on == f"expert-cli train --manifest {manifest} --output {output} --offline --resume auto"
+    assert ending.words in page(output)
+    before = log(output)
+    shorter = found["step"] + 40
+    done = train(
+        project(tmp_path, model, max_steps=shorter, logging_steps=1, save_steps=2, batch_size=1),
+        RunOptions(resume="auto", drift=("optim.max_steps",)),
+        output=output,
+    )
+    assert short(output) == ("complete", f"all {shorter} steps of the schedule are done", shorter, shorter, 0)
+    assert log(output)[: len(before)] == before
+    assert log(output)[len(before) :][-1] == done.summary().splitlines()[-1]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rich writes to the console itself")
+def test_behind_a_live_bar_the_log_has_its_states(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = Terminal()
+    with redirect_stderr(shown), redirect_stdout(Terminal()):
+        console = Console("train")
+        console.warn("before")
+        console.table("effects", ["key", "value"], [["training.rank", "8"]], to_stdout=False)
+        result: RunResult = train(project(tmp_path, model), RunOptions(told=tuple(console.told)), console)
+    assert "\x1b[" in shown.getvalue()
+    lines = log(result.output)
+    assert lines[:4] == ["warning: before", "effects", "key            value", "training.rank      8"]
+    assert len([line for line in lines if line.startswith("training  6/6 steps  loss ")]) == 1
+    assert not [line for line in lines if "\x1b" in line]

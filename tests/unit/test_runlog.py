@@ -1,0 +1,56 @@
+"""log.txt: what was told before there was a file, what comes, and a bar's states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from expert_cli.console import Console, Silent
+from expert_cli.runlog import Logged, RunLog
+
+
+def test_lines_wait_for_their_file_and_are_appended(tmp_path: Path) -> None:
+    file = tmp_path / "log.txt"
+    file.write_text("of the run before\n", encoding="utf-8")
+    log = RunLog([(0.0, "one\ntwo\n"), (1.0, "warning: three")])
+    log.write("four hf_abcdefghijklmnop1234")
+    assert file.read_text(encoding="utf-8") == "of the run before\n"
+    log.begin(file)
+    log.write("five\x1b[0m")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines[:4] == [
+        "of the run before",
+        "1970-01-01T00:00:00+00:00 one",
+        "1970-01-01T00:00:00+00:00 two",
+        "1970-01-01T00:00:01+00:00 warning: three",
+    ]
+    assert [line[26:] for line in lines[4:]] == ["four ***", "five\\x1b[0m"]
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    log = RunLog()
+    log.begin(tmp_path)
+    log.write("a line")
+
+
+def test_what_a_quiet_console_does_not_show_is_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = RunLog()
+    report = Logged(Console("train", quiet=True), log)
+    report.say("words")
+    report.warn("look")
+    with report.progress("training", 4, "steps") as bar:
+        bar.update(4, "loss 1")
+    log.begin(tmp_path / "log.txt")
+    lines = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
+    assert [line[26:] for line in lines] == ["words", "warning: look", "training  4/4 steps  loss 1"]
+    assert capsys.readouterr().err == "warning: look\n"
+
+
+def test_the_last_state_before_a_failure_is_logged(tmp_path: Path) -> None:
+    log = RunLog()
+    log.begin(tmp_path / "log.txt")
+    with pytest.raises(ZeroDivisionError), Logged(Silent(), log).progress("training", 4) as bar:  # noqa: PT012
+        bar.update(2)
+        raise ZeroDivisionError
+    assert (tmp_path / "log.txt").read_text(encoding="utf-8").endswith(" training  2/4\n")

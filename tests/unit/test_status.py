@@ -1,0 +1,105 @@
+"""How a run stands, by its status.json and the process that it names."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.runlock import birth
+from expert_cli.status import RunStatus, known, standing
+
+GO_ON = "expert-cli train -m M --resume auto"
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    """Write what a run of this process writes after its checkpoint-3, with changes."""
+    file = folder / "status.json"
+    status = RunStatus(file, "expert-cli train -m M")
+    status.begin()
+    status.reached(3, 10)
+    told = json.loads(file.read_text(encoding="utf-8")) | {"updated": "2026-11-22T08:00:00+00:00"} | changes
+    file.write_text(json.dumps(told), encoding="utf-8")
+    return file
+
+
+def dead() -> int:
+    """Return the id of a process that is gone."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait()
+    return child.pid
+
+
+HERE = platform.node()
+STANDINGS: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "alive": ({}, "running", f"running as process {os.getpid()}; after step 3 of 10 at 2026-11-22 08:00 UTC", ""),
+    "before the first step": (
+        {"steps": None},
+        "running",
+        f"running as process {os.getpid()}; before the first step at 2026-11-22 08:00 UTC",
+        "",
+    ),
+    "its id used again": (
+        {"birth": birth(os.getpid()) - 1},
+        "killed",
+        f"killed: process {os.getpid()} is gone without a word; last heard of after step 3 of 10, at 2026-11-22 08:00 UTC",
+        GO_ON,
+    ),
+    "another machine": (
+        {"host": "far", "pid": 1},
+        "elsewhere",
+        "running on far, after step 3 of 10, at 2026-11-22 08:00 UTC; whether it still does cannot be told from "
+        + HERE,
+        GO_ON,
+    ),
+    "stopped": ({"state": "stopped", "reason": "R"}, "stopped", "stopped: R", GO_ON),
+    "interrupted": ({"state": "interrupted", "reason": "R"}, "interrupted", "interrupted: R", GO_ON),
+    "failed": ({"state": "failed", "reason": "R"}, "failed", "failed after step 3 of 10: R", GO_ON),
+    "complete": ({"state": "complete", "reason": "R"}, "complete", "finished: R", ""),
+    "torn": ({"state": ["x"], "step": "y", "command": None}, "unknown", "not finished", "of run.json --resume auto"),
+}
+
+
+@pytest.mark.parametrize(("changes", "state", "words", "go_on"), STANDINGS.values(), ids=STANDINGS.keys())
+def test_standing(tmp_path: Path, changes: dict[str, Any], state: str, words: str, go_on: str) -> None:
+    found = standing(written(tmp_path, **changes), is_complete=False, command="of run.json")
+    assert (found.state, found.words, found.go_on) == (state, words, go_on)
+
+
+def test_a_dead_process(tmp_path: Path) -> None:
+    pid = dead()
+    found = standing(written(tmp_path, pid=pid), is_complete=False)
+    assert (found.state, found.go_on) == ("killed", GO_ON)
+    assert found.words.startswith(f"killed: process {pid} is gone")
+
+
+def test_a_run_without_a_status(tmp_path: Path) -> None:
+    none = tmp_path / "status.json"
+    assert standing(none, is_complete=True).words == "finished"
+    found = standing(none, is_complete=False, command="expert-cli train -m M")
+    assert (found.state, found.words, found.go_on) == ("unknown", "not finished", GO_ON)
+    assert standing(none, is_complete=False).go_on == ""
+
+
+def test_nothing_is_written_before_the_folder_is_the_runs_own(tmp_path: Path) -> None:
+    file = tmp_path / "status.json"
+    status = RunStatus(file, "expert-cli train")
+    status.broken_off(InputError("no"))
+    assert not file.exists()
+
+
+def test_what_a_user_can_meet() -> None:
+    refused = InputError("no")
+    assert known(refused) is refused
+    assert known(ValueError("a bug")) is None
+    assert known(OSError(2, "No such file", "x")) is None
+    full = known(OSError(28, "No space left on device", "/data/x"))
+    assert isinstance(full, EnvironmentProblem)
+    assert full.message == "/data/x: No space left on device"
