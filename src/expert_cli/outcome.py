@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,24 @@ NOT_KEPT = "not recorded by the version that trained it"
 
 @dataclass(frozen=True)
 class Sample:
-    """One prompt, answered by the base model and by the expert."""
+    """One prompt, answered by the base model and by the expert. right_*: None where the answers were not run."""
 
     prompt: str
     expected: str
     before: str
     after: str
+    right_before: bool | None
+    right_after: bool | None
 
     def lines(self) -> list[str]:
         """Return a line for each text, long ones cut."""
-        return [f"{name:9} {_one_line(text)}" for name, text in asdict(self).items()]
+        shown = {
+            "prompt": self.prompt,
+            "expected": self.expected,
+            "before": _marked(self.before, self.right_before),
+            "after": _marked(self.after, self.right_after),
+        }
+        return [f"{name:9} {_one_line(text)}" for name, text in shown.items()]
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,7 @@ class RunResult:
         ]
         if done["eval_loss"] is not None:
             lines.append(f"evaluation loss {done['eval_loss']:.3f}")
-        if done["sample"]:
-            lines += Sample(**done["sample"]).lines()
+        lines += _sample_lines([Sample(**sample) for sample in done.get("samples", ())])
         return "\n".join([*lines, f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}"])
 
 
@@ -67,7 +74,7 @@ def document(
     kernels: KernelPlan,
     sha256: str,
     resumed_from: Path | None,
-    sample: Sample | None,
+    samples: Sequence[Sample],
     seconds: float,
 ) -> dict[str, Any]:
     """Return what `train --json` prints."""
@@ -90,7 +97,7 @@ def document(
         "adapter_sha256": sha256,
         "seconds": seconds,
         "peak_memory_mb": done.peak_memory_mb,
-        "sample": asdict(sample) if sample else None,
+        "samples": [asdict(sample) for sample in samples],
         "stop_reason": done.stop_reason,
     }
 
@@ -108,6 +115,22 @@ def finished(output: Path) -> RunResult | None:
             "train again with --overwrite",
         )
     return RunResult(output, {**document, "stop_reason": document.get("stop_reason", NOT_KEPT)})
+
+
+def _sample_lines(samples: Sequence[Sample]) -> list[str]:
+    run = [sample for sample in samples if sample.right_before is not None and sample.right_after is not None]
+    lines = [line for sample in samples for line in sample.lines()]
+    if not run:
+        return lines
+    before, after = (sum(bool(getattr(sample, f"right_{when}")) for sample in run) for when in ("before", "after"))
+    return [
+        *lines,
+        f"answers   to {len(run)} held-out cases, drawn by the seed and run: {before} right before training, {after} after",
+    ]
+
+
+def _marked(text: str, is_right: bool | None) -> str:
+    return text if is_right is None else f"{'right' if is_right else 'wrong'}: {text}"
 
 
 def _one_line(text: str, limit: int = 220) -> str:

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from accelerate import PartialState
 from peft import PeftModel
@@ -19,25 +18,24 @@ from expert_cli.artifacts.runjson import write_run_json
 from expert_cli.card import model_card
 from expert_cli.console import Reporter, Silent
 from expert_cli.data.loader import PackedDataset, plan_packs
-from expert_cli.data.sources import first_rows
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.ending import recorded
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import Asked
 from expert_cli.evaluation.experts import accuracy_of, sample_cases, try_out
+from expert_cli.evaluation.samples import ask, choose, samples
 from expert_cli.expert import Speaker
 from expert_cli.files import sha256_of, sync_folder, write_json, write_text
 from expert_cli.locked import identity, require_same
 from expert_cli.machine import Machine
 from expert_cli.model import isolation
 from expert_cli.model.adapter import attach
-from expert_cli.model.generate import answers
 from expert_cli.model.kernels import KernelPlan, kernel_plan, settle, settle_adapter, switch_on
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import decoder_layers, recompute
 from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
-from expert_cli.outcome import RunResult, Sample, document, finished
+from expert_cli.outcome import RunResult, document, finished
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, require_free
 from expert_cli.pretokenise import Inputs, describe, find_inputs, staged_store, store_for
@@ -48,8 +46,6 @@ from expert_cli.status import RunStatus
 from expert_cli.training.fit import Continuity, TrainingData, fit
 from expert_cli.training.result import FitResult
 from expert_cli.training.resume import find
-
-SAMPLE_TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -135,8 +131,8 @@ def _train(
     model, kernels = _model(inputs.source, run, kernel_plan(run.compute, run.model, machine), report)
     if job.is_main_process:
         write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
-    question = _question(run, inputs) if job.is_main_process else None
-    before = _ask(model, question, speaker, report) if question else ""
+    questions = choose(plan, inputs, report) if job.is_main_process else []
+    before = ask(model, questions, speaker, plan, report)
     set_seed(run.seed)
     done = fit(
         model,
@@ -150,11 +146,11 @@ def _train(
     )
     if not job.is_main_process:
         return RunResult(run.output, {})
-    sample = Sample(*question, before, _ask(model, question, speaker, report)) if question else None
+    asked = samples(questions, before, ask(model, questions, speaker, plan, report))
     sha256 = _save_adapter(model, inputs, plan, done, paths)
     seconds = time.monotonic() - started
     origin = continuity.resumed.path if continuity.resumed else None
-    found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, sample, seconds)
+    found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
     write_json(paths.report_json, found)
     status.complete(done.stop_reason)
     write_report([run.output], paths.report_html)
@@ -255,23 +251,6 @@ def _model(source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Repo
     for name, kernel in kernels.lines.items():
         report.say(f"{name:9} {kernel.used}: {kernel.reason}")
     return model, kernels
-
-
-def _question(run: RunConfig, inputs: Inputs) -> tuple[str, str] | None:
-    """Return (prompt, expected answer) of the shortest of the first held-out rows, or training rows without others."""
-    rows, _ = first_rows(run.data, inputs.located.validation or inputs.located.train)
-    if rows.kind != "pair" or not len(rows):
-        return None
-    row = min(range(len(rows)), key=rows.characters)
-    prompt = rows.instruction[row] + (f"{inputs.template.joint}{rows.input[row]}" if rows.input[row] else "")
-    return prompt, rows.response[row]
-
-
-def _ask(model: Any, question: tuple[str, str], speaker: Speaker, report: Reporter) -> str:
-    report.say("answering one prompt")
-    prompts = [speaker.prompt(question[0])]
-    (written,) = answers(model, prompts, end_ids=speaker.end_ids, max_new_tokens=SAMPLE_TOKENS, batch_size=1)
-    return speaker.text(written).strip()
 
 
 def _save_adapter(model: PeftModel, inputs: Inputs, plan: Plan, done: FitResult, paths: RunPaths) -> str:

@@ -199,9 +199,10 @@ def test_fractional_epochs_and_groups_by_length(tmp_path: Path, model: Path) -> 
 def test_the_sample_is_answered_before_and_after(tmp_path: Path, model: Path) -> None:
     rows = [{"instruction": "Say it.", "input": "", "output": "yes"}] * 16
     result = train(project(tmp_path, model, rows, max_steps=40, lr_scheduler="linear"))
-    assert result.document["sample"] is not None
-    assert result.document["sample"]["after"] == "yes" == result.document["sample"]["expected"]
-    assert result.document["sample"]["before"] != "yes"
+    (sample,) = result.document["samples"]
+    assert sample["after"] == "yes" == sample["expected"]
+    assert sample["before"] != "yes"
+    assert sample["right_before"] is sample["right_after"] is None
 
 
 def test_schema_one_trains(tmp_path: Path, model: Path) -> None:
