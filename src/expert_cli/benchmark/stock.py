@@ -162,8 +162,8 @@ def rows_of_steps(run: RunConfig, packs: PackedDataset) -> tuple[list[int], int,
 
 def _documents(data: PackedDataset, epoch: int, chosen: NDArray[np.int64]) -> list[int]:
     packs = data.packs.of(epoch)
-    pieces = [piece for pack in chosen for piece in range(int(packs.offsets[pack]), int(packs.offsets[pack + 1]))]
-    return [int(packs.documents[piece]) for piece in pieces if packs.starts[piece] == 0]
+    pieces = packs.pieces_of(chosen)
+    return packs.documents[pieces[packs.starts[pieces] == 0]].tolist()  # type: ignore[no-any-return]
 
 
 def texts_of(run: RunConfig, inputs: Inputs, wanted: Collection[int], documents: int) -> Mapping[int, Document]:

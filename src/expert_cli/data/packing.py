@@ -79,6 +79,10 @@ class Packs:
         total = np.concatenate([[0], np.cumsum(self.stops - self.starts)])
         return np.diff(total[self.offsets])
 
+    def pieces_of(self, packs: Ints) -> Ints:
+        """Return the numbers of the pieces of some packs, pack by pack, int64 [pieces of them]."""
+        return np.concatenate([np.arange(*self.offsets[pack : pack + 2]) for pack in packs])
+
     def within(self, fitted: Fitted) -> Packs:
         """Return these packs of `fitted.lengths` in terms of the documents that `fitted` has the pieces of."""
         begin = fitted.starts[self.documents]

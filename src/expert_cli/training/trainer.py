@@ -208,7 +208,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         dataset: Any = self.train_dataset
         epoch, taken = self.batches.packs_of(step)
         packs = dataset.packs.of(epoch)
-        rows = sorted({int(d) for p in taken for d in packs.documents[packs.offsets[p] : packs.offsets[p + 1]]})
+        rows = np.unique(packs.documents[packs.pieces_of(taken)]).tolist()
         shown = ", ".join(map(str, rows[:12]))
         return f"its documents (counted from 0): {shown}{f' and {len(rows) - 12} more' if len(rows) > 12 else ''}"
 
