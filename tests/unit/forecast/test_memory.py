@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from expert_cli.model.loss import CausalLoss
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import recompute
 from expert_cli.runconfig import AdapterConfig, Quantization
+from expert_cli.training.heap import GROWN
 from expert_cli.training.modelstate import optimizer_bytes
 
 TOKENS = 256
@@ -50,6 +52,7 @@ def setting(**changes: Any) -> Setting:
         "tokens": TOKENS,
         "longest": TOKENS // 2,
         "trained": TOKENS - 1,
+        "steps": 1,
     }
     return Setting(**{**values, **changes})
 
@@ -178,3 +181,15 @@ def test_a_copy_takes_the_place_of_the_quantised_weights(folder: Path) -> None:
     assert plain["base_weights"] == stored_bytes(shape, "int4", 2)
     assert plain["dequantised_copy"] == 0
     assert copied["base_weights"] + copied["dequantised_copy"] == stored_bytes(shape, "bf16", 2)
+
+
+def test_a_longer_run_keeps_more_until_pages_are_given_back(folder: Path) -> None:
+    if platform.system() != "Linux":
+        pytest.skip("glibc's heap")
+    shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
+    process = 600 << 20
+    totals = [sum(components(shape, setting(steps=steps), process).values()) for steps in (1, 8, 40, 400, 10**6)]
+    assert totals == sorted(totals)
+    assert totals[1] > totals[0] + (150 << 20)
+    assert totals[-1] == totals[-2] == pytest.approx(GROWN * totals[0])
+    assert components(shape, setting(device="cuda", steps=8), 0)["heap"] == 0
