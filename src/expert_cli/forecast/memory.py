@@ -140,12 +140,23 @@ def _heap_bytes(shape: Shape, setting: Setting, used: int) -> int:
     to 8 a model of a few MB grew by 134 MB, and by 15 MB with ONEDNN_PRIMITIVE_CACHE_CAPACITY=32. It ends where
     `HeapKeeper` gives pages back.
     """
-    if setting.device == "cuda" or platform.system() != "Linux":
+    if not _has_heap(setting):
         return 0
     outputs = sum(sum(layer.attention.outputs) + sum(layer.rest.outputs) for layer in shape.layers)
     first = int(HOLES * setting.tokens * setting.element * outputs)
-    grown = int(NEW_SHAPES[setting.dtype] * (setting.steps**0.5 - 1))
-    return first + min(grown, int((GROWN - 1) * (used + first)))
+    return first + growth_bytes(setting, used + first)
+
+
+def growth_bytes(setting: Setting, first: int) -> int:
+    """Return by how much a process that takes `first` bytes in its first step has grown after `setting.steps`."""
+    if not _has_heap(setting):
+        return 0
+    return min(int(NEW_SHAPES[setting.dtype] * (setting.steps**0.5 - 1)), int((GROWN - 1) * first))
+
+
+def _has_heap(setting: Setting) -> bool:
+    """Whether memory is glibc's to keep."""
+    return setting.device == "cpu" and platform.system() == "Linux"
 
 
 def _is_mixed(setting: Setting) -> bool:

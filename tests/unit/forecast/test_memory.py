@@ -10,7 +10,9 @@ import pytest
 import tiny
 import torch
 
-from expert_cli.forecast.memory import Setting, activation_bytes, components
+from expert_cli.forecast.memory import Setting, activation_bytes, components, growth_bytes
+from expert_cli.forecast.outlook import _total
+from expert_cli.forecast.probe import Measured
 from expert_cli.forecast.shape import linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.model import attention
 from expert_cli.model.adapter import attach
@@ -193,3 +195,6 @@ def test_a_longer_run_keeps_more_until_pages_are_given_back(folder: Path) -> Non
     assert totals[1] > totals[0] + (150 << 20)
     assert totals[-1] == totals[-2] == pytest.approx(GROWN * totals[0])
     assert components(shape, setting(device="cuda", steps=8), 0)["heap"] == 0
+    probed = Measured(1.0, 0.0, 2**30, 0.0)
+    assert _total({}, probed, setting(steps=4))[0] == 2**30
+    assert _total({}, probed, setting(steps=16))[0] == 2**30 + growth_bytes(setting(steps=9), 2**30)
