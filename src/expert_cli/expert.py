@@ -93,8 +93,11 @@ def open_expert(run: RunConfig, origin: Origin, report: Reporter) -> Expert:
     return Expert(load_adapted(run, source, origin.adapter), source, speaker)
 
 
-def load_adapted(run: RunConfig, source: LocalModel, adapter: Path) -> PeftModel:
-    """Return the base model, unpacked, with an adapter on it, all in one dtype, for answering."""
+def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: bool = False) -> PeftModel:
+    """Return the base model, unpacked, with an adapter on it, all in one dtype, for answering.
+
+    widened: what the compute dtype made of the base model is turned to fp32, and the adapter keeps its own: for merging.
+    """
     dtype = DTYPES[run.compute.dtype]
     base = load_base(
         source.folder,
@@ -105,6 +108,8 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path) -> PeftModel
         rope_scaling=dict(run.model.rope_scaling),
     )
     unpack(base, dtype)
+    if widened:
+        torch.nn.Module.float(base)  # transformers' own refuses a model that was quantised
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", ".*missing adapter keys", UserWarning)  # they would be random numbers

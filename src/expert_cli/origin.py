@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from expert_cli.errors import InputError
 from expert_cli.paths import RunPaths
+from expert_cli.runconfig import Dtype
 from expert_cli.rundir import part, read_json
 
 WEIGHTS = "adapter_model.safetensors"
@@ -18,7 +20,7 @@ class Origin:
     """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
 
     template: the fingerprint of the prompt template. system_prompt: None = not written. manifest: the file it was trained
-    from, which may be gone.
+    from, which may be gone. dtype: what training computed in.
     """
 
     adapter: Path
@@ -28,6 +30,7 @@ class Origin:
     template: str
     system_prompt: str | None
     manifest: Path | None
+    dtype: Dtype | None
 
 
 def find_adapter(folder: Path) -> Origin:
@@ -42,6 +45,7 @@ def find_adapter(folder: Path) -> Origin:
     run = next((path for path in list(adapter.parents)[:2] if RunPaths(path).run_json.is_file()), None)
     recorded = read_json(RunPaths(run).run_json) if run else {}
     manifest = part(recorded, "config").get("manifest")
+    computed_in = part(recorded, "config", "compute").get("dtype")
     return Origin(
         adapter,
         run,
@@ -50,4 +54,5 @@ def find_adapter(folder: Path) -> Origin:
         template=str(part(recorded, "identity").get("template", "")),
         system_prompt=part(recorded, "config", "model").get("system_prompt"),
         manifest=Path(manifest) if manifest else None,
+        dtype=next((dtype for dtype in get_args(Dtype) if dtype == computed_in), None),
     )

@@ -142,7 +142,7 @@ def _write_whole(
     del expert
     gc.collect()
     agreement: dict[str, tuple[int, int]] = {}
-    model = _merged(run, source, trained.origin.adapter, report)
+    model = _merged(trained, source, report)
     if merge:
         _save_merged(model, source, speaker, run, folder, report)
         tokenizer.hf.save_pretrained(folder)
@@ -161,13 +161,18 @@ def _write_whole(
     return agreement
 
 
-def _merged(run: RunConfig, source: LocalModel, adapter: Path, report: Reporter) -> Any:
-    """Return the base model in fp32 with the adapter added: to 4-bit weights as training saw them, else to its own."""
+def _merged(trained: Trained, source: LocalModel, report: Reporter) -> Any:
+    """Return the base model in fp32 with the adapter added: to 4-bit weights as training saw them, else to its own.
+
+    What 4-bit weights are depends on the dtype they had when they were quantised and unpacked: of weights stored in fp32
+    one code in a hundred is another one in bf16. So it is the dtype of training, whatever this machine would choose.
+    """
     report.say("merging in fp32")
+    run, seen = trained.plan.run, trained.origin.dtype or trained.plan.run.compute.dtype
     quantization: Quantization = "int4" if run.model.quantization == "int4" else "none"
-    compute = replace(run.compute, dtype="fp32")
+    compute = replace(run.compute, dtype=seen if quantization == "int4" else "fp32")
     exact = replace(run, model=replace(run.model, quantization=quantization), compute=compute)
-    return torch.nn.Module.float(load_adapted(exact, source, adapter).merge_and_unload(safe_merge=True))
+    return load_adapted(exact, source, trained.origin.adapter, widened=True).merge_and_unload(safe_merge=True)
 
 
 def _save_merged(

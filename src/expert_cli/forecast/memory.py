@@ -26,14 +26,18 @@ from expert_cli.model.loss import CHUNK_BYTES
 from expert_cli.model.quantise import DTYPES
 from expert_cli.model.short_documents import serves
 from expert_cli.runconfig import AdapterType, Checkpointing, DeviceName, Dtype, Quantization
+from expert_cli.training.heap import GROWN
 from expert_cli.training.modelstate import optimizer_bytes
 
 BYTES: Mapping[Dtype, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
 CONTEXT_BYTES = 500 << 20
 """What CUDA itself takes of a card, where none is here to measure it on: an assumption, cards differ by 300 MB."""
-TRAINER_BYTES = 140 << 20
+TRAINER_BYTES = 190 << 20
 """What a training process holds beyond the plan's: Trainer, optimizer, data. Measured with a model of a few MB on a CPU."""
-HEAP_HOLES = 1.6
+HOLES = 1.3
+"""Of the outputs of all adapted layers: what the heap keeps of them beside what is alive."""
+NEW_SHAPES: Mapping[Dtype, int] = {"bf16": 97 << 20, "fp16": 97 << 20, "fp32": 30 << 20}
+"""What a CPU's memory grows by with the square root of the steps, because hardly two batches have documents of like lengths."""
 MB = 2**20
 
 
@@ -42,7 +46,7 @@ class Setting:
     """What memory depends on besides the shapes.
 
     tokens: places of the largest micro-batch, padding included; longest: of its longest row or document; trained: places
-    that reach the head. attention: the back end's name.
+    that reach the head. attention: the back end's name. steps: of the whole run.
     """
 
     device: DeviceName
@@ -61,6 +65,7 @@ class Setting:
     tokens: int
     longest: int
     trained: int
+    steps: int
 
     @property
     def element(self) -> int:
@@ -81,7 +86,7 @@ def components(shape: Shape, setting: Setting, process: int) -> dict[str, int]:
     if setting.copied:  # the copy takes the quantised weights' place
         stored = shape.other * setting.stored_element
     head = head_bytes(shape, setting)
-    return {
+    parts = {
         "base_weights": stored,
         "dequantised_copy": copy,
         "adapter": 4 * shape.adapter_parameters,
@@ -90,9 +95,9 @@ def components(shape: Shape, setting: Setting, process: int) -> dict[str, int]:
         "activations": activation_bytes(shape, setting),
         "head_chunk": head,
         "backward": max(0, _backward_bytes(shape, setting) - head),
-        "heap": _heap_bytes(shape, setting),
-        "process": process,
     }
+    heap = _heap_bytes(shape, setting, process + sum(parts.values()))
+    return {**parts, "heap": heap, "process": process}
 
 
 def activation_bytes(shape: Shape, setting: Setting) -> int:
@@ -127,17 +132,31 @@ def head_bytes(shape: Shape, setting: Setting) -> int:
     return hidden + rows * shape.vocabulary * (4 + setting.element)
 
 
-def _heap_bytes(shape: Shape, setting: Setting) -> int:
-    """Return the holes that glibc's heap keeps on a CPU.
+def _heap_bytes(shape: Shape, setting: Setting, used: int) -> int:
+    """Return what a CPU's heap keeps beside the `used` bytes that are alive.
 
-    Its aligned allocations do not fit into the holes that equal ones left, so the heap grows with what a layer makes and
-    drops. Measured on SmolLM2-135M (bf16 and fp32, 512 to 2048 tokens, recomputed or not): 1.6 x the outputs of all adapted
-    layers. With MALLOC_MMAP_THRESHOLD_=262144 there are none.
+    glibc's aligned allocations do not fit into the holes that equal ones left (with MALLOC_MMAP_THRESHOLD_=262144 there are
+    none), and oneDNN keeps the code of its last 1,024 products, most of them of shapes that do not come again: from step 3
+    to 8 a model of a few MB grew by 134 MB, and by 15 MB with ONEDNN_PRIMITIVE_CACHE_CAPACITY=32. It ends where
+    `HeapKeeper` gives pages back.
     """
-    if setting.device == "cuda" or platform.system() != "Linux":
+    if not _has_heap(setting):
         return 0
     outputs = sum(sum(layer.attention.outputs) + sum(layer.rest.outputs) for layer in shape.layers)
-    return int(HEAP_HOLES * setting.tokens * setting.element * outputs)
+    first = int(HOLES * setting.tokens * setting.element * outputs)
+    return first + growth_bytes(setting, used + first)
+
+
+def growth_bytes(setting: Setting, first: int) -> int:
+    """Return by how much a process that takes `first` bytes in its first step has grown after `setting.steps`."""
+    if not _has_heap(setting):
+        return 0
+    return min(int(NEW_SHAPES[setting.dtype] * (setting.steps**0.5 - 1)), int((GROWN - 1) * first))
+
+
+def _has_heap(setting: Setting) -> bool:
+    """Whether memory is glibc's to keep."""
+    return setting.device == "cpu" and platform.system() == "Linux"
 
 
 def _is_mixed(setting: Setting) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-_GROWN = 1.4
+GROWN = 1.4
 """Giving back takes 0.2 s for 2 GB, and the next step asks for most of it again: so only where much is to be got."""
 
 
@@ -40,6 +40,6 @@ class HeapKeeper(TrainerCallback):  # type: ignore[misc]  # transformers is not 
         now = resident_mb()
         if self._tidy:
             self._needed, self._tidy = max(self._needed, now), False
-        elif now > _GROWN * self._needed:
+        elif now > GROWN * self._needed:
             give_back_free_pages()
             self._tidy = True

@@ -54,6 +54,7 @@ def judged(work: Work, batch_size: int, **changes: Any) -> dict[int, Card]:
         "tokens": tokens,
         "longest": longest,
         "trained": tokens // 2,
+        "steps": 1,
     }
     setting = Setting(**{**values, **changes})
     batch = Batch(batch_size, 2, "flat")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 import tiny
 import torch
 
-from expert_cli.forecast.memory import Setting, activation_bytes, components
+from expert_cli.forecast.memory import Setting, activation_bytes, components, growth_bytes
+from expert_cli.forecast.outlook import _total
+from expert_cli.forecast.probe import Measured
 from expert_cli.forecast.shape import linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.model import attention
 from expert_cli.model.adapter import attach
@@ -19,6 +22,7 @@ from expert_cli.model.loss import CausalLoss
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.recompute import recompute
 from expert_cli.runconfig import AdapterConfig, Quantization
+from expert_cli.training.heap import GROWN
 from expert_cli.training.modelstate import optimizer_bytes
 
 TOKENS = 256
@@ -50,6 +54,7 @@ def setting(**changes: Any) -> Setting:
         "tokens": TOKENS,
         "longest": TOKENS // 2,
         "trained": TOKENS - 1,
+        "steps": 1,
     }
     return Setting(**{**values, **changes})
 
@@ -178,3 +183,18 @@ def test_a_copy_takes_the_place_of_the_quantised_weights(folder: Path) -> None:
     assert plain["base_weights"] == stored_bytes(shape, "int4", 2)
     assert plain["dequantised_copy"] == 0
     assert copied["base_weights"] + copied["dequantised_copy"] == stored_bytes(shape, "bf16", 2)
+
+
+def test_a_longer_run_keeps_more_until_pages_are_given_back(folder: Path) -> None:
+    if platform.system() != "Linux":
+        pytest.skip("glibc's heap")
+    shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
+    process = 600 << 20
+    totals = [sum(components(shape, setting(steps=steps), process).values()) for steps in (1, 8, 40, 400, 10**6)]
+    assert totals == sorted(totals)
+    assert totals[1] > totals[0] + (150 << 20)
+    assert totals[-1] == totals[-2] == pytest.approx(GROWN * totals[0])
+    assert components(shape, setting(device="cuda", steps=8), 0)["heap"] == 0
+    probed = Measured(1.0, 0.0, 2**30, 0.0)
+    assert _total({}, probed, setting(steps=4))[0] == 2**30
+    assert _total({}, probed, setting(steps=16))[0] == 2**30 + growth_bytes(setting(steps=9), 2**30)

@@ -15,8 +15,9 @@ pytestmark = pytest.mark.real
 
 
 def test_it_answers_and_stops(smollm2: LocalModel) -> None:
+    """In fp32: its two likeliest first tokens are 0.1 apart at 25, where numbers of bf16 are 0.125 apart."""
     info = load(smollm2.folder)
-    model = AutoModelForCausalLM.from_pretrained(smollm2.folder, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(smollm2.folder, dtype=torch.float32)
     text = info.render_chat([{"role": "user", "content": "What is the capital of France?"}], add_generation_prompt=True)
     prompt = torch.tensor([info.backend.encode(text, add_special_tokens=False).ids])
     answer = model.generate(
