@@ -42,6 +42,13 @@ class Template:
         """What tells this template from another one for the same tokenizer: its name, end token, and joint."""
         return f"{self.name}, {self.end_token!r}, {self.joint!r}"
 
+    @property
+    def jinja(self) -> str | None:
+        """What renders the same in other programs, as a chat template; None: the base model brings it along."""
+        if self.name == OWN:
+            return None
+        return STYLES[self.name].jinja(self.carver.eos_token, self.carver.bos_token)
+
     def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:
         """Return one document a row; each ends with a trained end token.
 

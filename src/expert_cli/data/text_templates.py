@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,6 +43,36 @@ class Style:
             else:
                 raise ValueError(f"the role {role!r} is not system, user or assistant")
         return "".join(parts) + (self.assistant if add_generation_prompt else "")
+
+    def jinja(self, eos_token: str, bos_token: str = "") -> str:
+        """Return what renders the same in other programs: a chat template in Jinja, of what llama.cpp knows of it too."""
+        answer = (f"{self.assistant}{self.gap}", f"{self.end or eos_token}{self.between}")
+        system = (
+            "{% set ns.pending = content + '\\n\\n' %}" if self.system is None else _around(*self.system, "content")
+        )
+        return "".join(
+            (
+                f"{{{{ {_quoted(bos_token)} }}}}" if bos_token else "",
+                "{% set ns = namespace(pending='') %}{% for message in messages %}{% set content = message['content'] %}",
+                f"{{% if message['role'] == 'assistant' %}}{_around(*answer, 'content')}",
+                f"{{% elif message['role'] == 'user' %}}{_around(*self.user, 'ns.pending + content')}",
+                "{% set ns.pending = '' %}",
+                f"{{% elif message['role'] == 'system' %}}{system}",
+                "{% else %}{{ raise_exception('the role ' + message['role'] + ' is not system, user or assistant') }}",
+                "{% endif %}{% endfor %}",
+                f"{{% if add_generation_prompt %}}{{{{ {_quoted(self.assistant)} }}}}{{% endif %}}",
+            )
+        )
+
+
+def _around(before: str, after: str, content: str) -> str:
+    """Return the Jinja that writes a content between two texts."""
+    return f"{{{{ {_quoted(before)} + {content} + {_quoted(after)} }}}}"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as Jinja spells it: line feeds at the end of a block would be eaten."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 ALPACA = Style(system=("", "\n\n"), user=("### Instruction:\n", "\n\n"), assistant="### Response:\n", between="\n\n")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from jinja2 import TemplateError
 from tiny import CHATML, tiny_tokenizer
 
 from expert_cli.data.rows import Message, Rows
@@ -134,6 +135,24 @@ def test_named_template_takes_a_conversation(name: str) -> None:
     assert trained == f"{gap}one{template.end_token}{gap}two{template.end_token}"
     assert "".join(s.text for s in document).count("<s>") == 1
     assert "SYS" in "".join(s.text for s in document if not s.trained)
+
+
+@pytest.mark.parametrize("bos", ["", BOS])
+@pytest.mark.parametrize("name", NAMED)
+def test_other_programs_render_the_same(name: str, bos: str) -> None:
+    """By the chat template that goes out with an expert; white space and braces in a turn are kept."""
+    template = make_template(name, render_chat=None, control_tokens=ALL_TOKENS, eos_token=EOS, bos_token=bos)
+    turns = [("user", " {{ u }}\n"), ("assistant", "one\n\n"), ("user", '\tvier \'"\\n" Mädchen')]
+    render = renderer(template.jinja or "")
+    for conversation in (turns[:1], turns, [("system", "SYS"), *turns]):
+        wanted = "".join(s.text for s in template.prompt_messages([Message(*turn) for turn in conversation]))
+        assert render([{"role": role, "content": text} for role, text in conversation], True) == wanted
+    with pytest.raises(TemplateError, match="the role tool is not system, user or assistant"):
+        render([{"role": "tool", "content": "4"}], True)
+
+
+def test_the_tokenizers_own_template_is_no_named_one() -> None:
+    assert own().jinja is None
 
 
 @pytest.mark.parametrize(
