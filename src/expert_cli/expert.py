@@ -11,7 +11,7 @@ import torch
 from peft import PeftModel
 from safetensors import SafetensorError
 
-from expert_cli.basemodel import locate_base, prompt_template
+from expert_cli.basemodel import load_base_of, locate_base, prompt_template
 from expert_cli.console import Reporter
 from expert_cli.data.encode import Encoder
 from expert_cli.data.rows import Message
@@ -19,7 +19,7 @@ from expert_cli.data.segments import Document, Segment
 from expert_cli.data.templates import Template
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.model.copies import unpack
-from expert_cli.model.quantise import DTYPES, load_base
+from expert_cli.model.quantise import DTYPES
 from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.model.tokenizer import load as load_tokenizer
@@ -90,14 +90,7 @@ def open_expert(run: RunConfig, origin: Origin, report: Reporter) -> Expert:
 def load_adapted(run: RunConfig, source: LocalModel, adapter: Path) -> PeftModel:
     """Return the base model, unpacked, with an adapter on it, all in one dtype, for answering."""
     dtype = DTYPES[run.compute.dtype]
-    base = load_base(
-        source.folder,
-        quantization=run.model.quantization,
-        dtype=dtype,
-        device=run.compute.device,
-        attention="eager" if run.compute.attention == "eager" else "sdpa",
-        rope_scaling=dict(run.model.rope_scaling),
-    )
+    base = load_base_of(run, source.folder)
     unpack(base, dtype)
     try:
         with warnings.catch_warnings():
@@ -118,6 +111,15 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path) -> PeftModel
             parameter.data = parameter.data.to(weights)
     model.eval()
     return model
+
+
+def speak_as_trained(tokenizer: TokenizerInfo, template: Template) -> None:
+    """Make a tokenizer that is written down render what training rendered, in whatever program reads it."""
+    own = tokenizer.hf.chat_template
+    if template.jinja is not None:
+        tokenizer.hf.chat_template = template.jinja
+    elif isinstance(own, str) and "enable_thinking" in own:
+        tokenizer.hf.chat_template = "{% set enable_thinking = false %}" + own  # render_chat says so to the template
 
 
 def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: Origin) -> Template:

@@ -21,6 +21,8 @@ Deduplicate = Literal["off", "row", "answer"]
 DeviceName = Literal["cpu", "cuda"]
 Layout = Literal["flat", "rows"]
 
+QUANTIZED: tuple[Quantization, ...] = ("int4", "int8")
+"""Base weights other than those that most programs load."""
 EXECUTION_ACCURACY = "execution_accuracy"
 """The metric of answers that are run, as against the loss of validation rows."""
 
