@@ -1,17 +1,22 @@
-"""The base model of a run: its folder on this machine, its tokenizer, and how its prompts are written."""
+"""The base model of a run: its folder on this machine, its weights in memory, and how its prompts are written."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from expert_cli.console import Reporter
 from expert_cli.data.chat_template import ChatTemplate
 from expert_cli.data.encode import template_for
 from expert_cli.data.templates import Template
+from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.sources import LocalModel, locate
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.paths import cache_folder
 from expert_cli.runconfig import RunConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
@@ -23,6 +28,18 @@ def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
         cache=cache_folder(),
         offline=run.data.offline,
         report=report,
+    )
+
+
+def load_base_of(run: RunConfig, folder: Path) -> PreTrainedModel:
+    """Load a run's base model from its folder, frozen, as the run holds it. Raises what `load_base` raises."""
+    return load_base(
+        folder,
+        quantization=run.model.quantization,
+        dtype=DTYPES[run.compute.dtype],
+        device=run.compute.device,
+        attention="eager" if run.compute.attention == "eager" else "sdpa",
+        rope_scaling=dict(run.model.rope_scaling),
     )
 
 

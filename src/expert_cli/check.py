@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,14 @@ from expert_cli.machine import Machine
 from expert_cli.manifest.fixes import Fix, apply_fixes, diff, find_fixes, read_raw, write_raw
 from expert_cli.manifest.jsontext import read_json
 from expert_cli.plan import Plan, make_plan
+
+FOR_EVERY_BASE = (
+    'an adapter that is trained on int4 is right on int4 alone: "quantization": "none" gives one for every base'
+)
+SMALL_SHARE = 0.25
+"""Of a GPU's memory: weights that take no more leave room for the rest of training, whatever it is."""
+_SIZE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)([bBmM])(?![a-zA-Z0-9])")
+"""Parameters, as names of models tell them: Qwen3-0.6B, SmolLM2-135M."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +58,30 @@ def check(path: Path, facts: Machine, base_model: str | None) -> Check:
         errors = error.faults
     except ExpertError as error:
         errors = [Fault(str(path), 1, 1, "", error.message, error.hint)]
-    warnings = [str(warning) for warning in plan.warnings] + missing_data(plan.run) if plan else []
+    warnings = [*map(str, plan.warnings), *missing_data(plan.run), *needless_int4(plan, facts)] if plan else []
     return Check(path, errors, plan, warnings)
+
+
+def needless_int4(plan: Plan, facts: Machine) -> list[str]:
+    """Return one sentence where 4-bit weights save no memory that is needed, by what is known without the model.
+
+    A CPU unpacks them where there is room; of a GPU the model's name tells whether its weights in bf16 would be small.
+    """
+    run = plan.run
+    if run.model.quantization != "int4":
+        return []
+    if run.compute.device == "cpu":
+        if run.compute.dequantized_copy == "never":
+            return []
+        return [f"int4: a CPU with room for it keeps these weights unpacked, in {run.compute.dtype}; {FOR_EVERY_BASE}"]
+    size = _SIZE.search(run.model.name)
+    bf16_bytes = 2 * float(size[1]) * (1e9 if size[2] in "bB" else 1e6) if size else 0.0
+    if not 0 < bf16_bytes <= SMALL_SHARE * facts.gpus[0].memory_bytes:
+        return []
+    return [
+        f"int4: in bf16 these weights take about {bf16_bytes / 1e9:.1f} GB of {facts.gpus[0].name}'s "
+        f"{facts.gpus[0].memory_bytes / 1e9:.0f} GB; {FOR_EVERY_BASE}"
+    ]
 
 
 def mend(found: Check, facts: Machine, base_model: str | None, *, write: bool) -> Check:

@@ -12,7 +12,7 @@ import torch
 from peft import PeftModel
 from safetensors import SafetensorError
 
-from expert_cli.basemodel import locate_base, prompt_template
+from expert_cli.basemodel import load_base_of, locate_base, prompt_template
 from expert_cli.console import Reporter
 from expert_cli.data.encode import Encoder
 from expert_cli.data.rows import Message
@@ -20,7 +20,7 @@ from expert_cli.data.segments import Document, Segment
 from expert_cli.data.templates import Template
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.model.copies import unpack
-from expert_cli.model.quantise import DTYPES, load_base
+from expert_cli.model.quantise import DTYPES
 from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.model.tokenizer import load as load_tokenizer
@@ -99,14 +99,7 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
     widened: what the compute dtype made of the base model is turned to fp32, and the adapter keeps its own: for merging.
     """
     dtype = DTYPES[run.compute.dtype]
-    base = load_base(
-        source.folder,
-        quantization=run.model.quantization,
-        dtype=dtype,
-        device=run.compute.device,
-        attention="eager" if run.compute.attention == "eager" else "sdpa",
-        rope_scaling=dict(run.model.rope_scaling),
-    )
+    base = load_base_of(run, source.folder)
     unpack(base, dtype)
     if widened:
         torch.nn.Module.float(base)  # transformers' own refuses a model that was quantised

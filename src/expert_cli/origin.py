@@ -13,14 +13,17 @@ from expert_cli.rundir import part, read_json
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
+BASE = "base_model.json"
+"""What the base model was in training: its name and hash, how its weights were held, how it was prompted."""
 
 
 @dataclass(frozen=True)
 class Origin:
     """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
 
-    template: the fingerprint of the prompt template. system_prompt: None = not written. manifest: the file it was trained
-    from, which may be gone. dtype: what training computed in.
+    template: the fingerprint of the prompt template. system_prompt: None = not written. quantization: of the base model that
+    an exported adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
+    dtype: what training computed in.
     """
 
     adapter: Path
@@ -31,6 +34,8 @@ class Origin:
     system_prompt: str | None
     manifest: Path | None
     dtype: Dtype | None
+    quantization: str = ""
+    store: Path | None = None
 
 
 def find_adapter(folder: Path) -> Origin:
@@ -41,7 +46,8 @@ def find_adapter(folder: Path) -> Origin:
     if not (found / WEIGHTS).is_file():
         raise InputError(f"{found}: no {WEIGHTS}", "weights in other formats can run code when they are read: not used")
     adapter = found.resolve()
-    base = str(read_json(adapter / CONFIG).get("base_model_name_or_path") or "")
+    told = read_json(adapter / BASE)  # what stays with an adapter that has left its run
+    base = str(told.get("name") or read_json(adapter / CONFIG).get("base_model_name_or_path") or "")
     run = next((path for path in list(adapter.parents)[:2] if RunPaths(path).run_json.is_file()), None)
     recorded = read_json(RunPaths(run).run_json) if run else {}
     manifest = part(recorded, "config").get("manifest")
@@ -50,9 +56,11 @@ def find_adapter(folder: Path) -> Origin:
         adapter,
         run,
         base_model=str(part(recorded, "config", "model").get("name", base)),
-        base_sha256=str(part(recorded, "model").get("sha256", "")),
-        template=str(part(recorded, "identity").get("template", "")),
+        base_sha256=str(part(recorded, "model").get("sha256", told.get("sha256", ""))),
+        template=str(part(recorded, "identity").get("template", told.get("template", ""))),
         system_prompt=part(recorded, "config", "model").get("system_prompt"),
         manifest=Path(manifest) if manifest else None,
         dtype=next((dtype for dtype in get_args(Dtype) if dtype == computed_in), None),
+        quantization=str(told.get("quantization", "")),
+        store=Path(str(part(recorded, "store")["path"])) if "path" in part(recorded, "store") else None,
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast, get_args
 
 from expert_cli.config import Overrides, choose_base, contradictions, merge, resolve
 from expert_cli.errors import Fault, InputError, LockedOrDamaged
@@ -11,7 +12,7 @@ from expert_cli.machine import Machine, inspect
 from expert_cli.manifest.effects import Effect, effects
 from expert_cli.manifest.reader import LoadedManifest, load
 from expert_cli.origin import Origin, find_adapter
-from expert_cli.runconfig import RunConfig
+from expert_cli.runconfig import Quantization, RunConfig
 from expert_cli.runlock import contents
 
 
@@ -46,7 +47,7 @@ class Trained:
 
 
 def trained(adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool) -> Trained:
-    """Find an adapter and what it was trained with.
+    """Find an adapter and what it was trained with; an exported one says itself how its base model is held.
 
     manifest: default, the one it was trained from; base_model: default, that of its run. Raises InputError where there is
     no adapter, or no manifest, and what `make_plan` raises.
@@ -56,7 +57,11 @@ def trained(adapter: Path, manifest: Path | None, base_model: str | None, *, off
     if file is None or (manifest is None and not file.is_file()):
         raise InputError(f"{adapter}: nothing tells which manifest it was trained from", "name it: --manifest FILE")
     overrides = Overrides(base_model=base_model or origin.base_model or None, offline=offline)
-    return Trained(make_plan(file, inspect(), overrides), origin)
+    plan = make_plan(file, inspect(), overrides)
+    if origin.quantization in get_args(Quantization):
+        model = replace(plan.run.model, quantization=cast(Quantization, origin.quantization))
+        plan = replace(plan, run=replace(plan.run, model=model))
+    return Trained(plan, origin)
 
 
 def require_free(output: Path, *, overwrite: bool) -> None:

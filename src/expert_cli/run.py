@@ -13,8 +13,10 @@ from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
 
+from expert_cli.artifacts.loading import adapter_lines, put_loading, write_base
 from expert_cli.artifacts.report import write_report
 from expert_cli.artifacts.runjson import write_run_json
+from expert_cli.basemodel import load_base_of
 from expert_cli.card import model_card
 from expert_cli.console import Reporter, Silent
 from expert_cli.data.loader import PackedDataset, plan_packs
@@ -31,7 +33,7 @@ from expert_cli.machine import Machine
 from expert_cli.model import isolation
 from expert_cli.model.adapter import attach
 from expert_cli.model.kernels import KernelPlan, kernel_plan, settle, settle_adapter, switch_on
-from expert_cli.model.quantise import DTYPES, load_base
+from expert_cli.model.quantise import DTYPES
 from expert_cli.model.recompute import decoder_layers, recompute
 from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
@@ -147,7 +149,7 @@ def _train(
     if not job.is_main_process:
         return RunResult(run.output, {})
     asked = samples(questions, before, ask(model, questions, speaker, plan, report))
-    sha256 = _save_adapter(model, inputs, plan, done, paths)
+    sha256 = _save_adapter(model, inputs.source, speaker, plan, done, paths)
     seconds = time.monotonic() - started
     origin = continuity.resumed.path if continuity.resumed else None
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
@@ -229,14 +231,7 @@ def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> Pa
 
 def _model(source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Reporter) -> tuple[PeftModel, KernelPlan]:
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
-    base = load_base(
-        source.folder,
-        quantization=run.model.quantization,
-        dtype=DTYPES[run.compute.dtype],
-        device=run.compute.device,
-        attention="eager" if run.compute.attention == "eager" else "sdpa",
-        rope_scaling=dict(run.model.rope_scaling),
-    )
+    base = load_base_of(run, source.folder)
     kernels = settle(kernels, base, run.compute)
     autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
     isolation.require(isolation.measure(base, kernels.layout, autocast=autocast), kernels.attention)
@@ -253,21 +248,21 @@ def _model(source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Repo
     return model, kernels
 
 
-def _save_adapter(model: PeftModel, inputs: Inputs, plan: Plan, done: FitResult, paths: RunPaths) -> str:
+def _save_adapter(
+    model: PeftModel, source: LocalModel, speaker: Speaker, plan: Plan, done: FitResult, paths: RunPaths
+) -> str:
     """Write the adapter folder beside its place and rename it; return the hash of its weights.
 
     Its tokenizer writes prompts as training did, whatever chat template the base model has.
     """
-    source = inputs.source
     beside = paths.adapter.with_name(".adapter.tmp")
     shutil.rmtree(beside, ignore_errors=True)  # a run that was killed here
-    base_name = source.name if source.kind == "hub" else str(source.folder)
-    for config in model.peft_config.values():
-        config.base_model_name_or_path = base_name
     model.save_pretrained(beside, safe_serialization=True)
-    inputs.tokenizer.hf.chat_template = inputs.template.chat_template
-    inputs.tokenizer.hf.save_pretrained(beside)
+    write_base(beside, plan.run, source, speaker.template.fingerprint)
+    speaker.tokenizer.hf.chat_template = speaker.template.chat_template
+    speaker.tokenizer.hf.save_pretrained(beside)
     write_text(beside / "README.md", model_card(plan, done))
+    put_loading(beside / "README.md", adapter_lines(plan.run, source, speaker))
     sync_folder(beside)
     shutil.rmtree(paths.adapter, ignore_errors=True)
     beside.rename(paths.adapter)

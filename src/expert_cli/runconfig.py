@@ -24,6 +24,8 @@ Layout = Literal["flat", "rows"]
 AUTO = "auto"
 """`--resume auto`: go on with the newest good checkpoint of the output folder."""
 
+QUANTIZED: tuple[Quantization, ...] = ("int4", "int8")
+"""Base weights other than those that most programs load."""
 EXECUTION_ACCURACY = "execution_accuracy"
 """The metric of answers that are run, as against the loss of validation rows."""
 

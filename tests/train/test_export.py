@@ -26,6 +26,7 @@ from expert_cli.artifacts.gguf_writer import require_writable
 from expert_cli.basemodel import locate_base
 from expert_cli.cli import app
 from expert_cli.console import Silent
+from expert_cli.data.opened import drawn_turns
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.expert import load_adapted
 from expert_cli.files import sha256_of
@@ -61,7 +62,7 @@ def answer(model: Any, tokenizer: Any, **stop: int) -> str:
 def test_the_adapter_alone(expert: Path, tmp_path: Path) -> None:
     done = exported(expert, tmp_path / "out")
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text(encoding="utf-8"))
-    assert config["base_model_name_or_path"] == by(expert).plan.run.model.name
+    assert config["base_model_name_or_path"] == str(Path(by(expert).plan.run.model.name).resolve())
     model = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(config["base_model_name_or_path"]), tmp_path / "out"
     )
@@ -76,7 +77,7 @@ def test_a_checkpoint_goes_out_as_its_adapter_and_the_tokenizer(expert: Path, tm
     assert (checkpoint / "optimizer.safetensors").is_file()
     done = exported(checkpoint, tmp_path / "out")
     assert {path.name for path in done.files} == {
-        *("adapter_config.json", "adapter_model.safetensors", "README.md"),
+        *("adapter_config.json", "adapter_model.safetensors", "base_model.json", "README.md"),
         *("chat_template.jinja", "tokenizer.json", "tokenizer_config.json"),
     }
     base = AutoModelForCausalLM.from_pretrained(by(expert).plan.run.model.name)
@@ -87,7 +88,7 @@ def test_a_checkpoint_goes_out_as_its_adapter_and_the_tokenizer(expert: Path, tm
 
 def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp_path: Path) -> None:
     done = exported(expert, tmp_path / "out", merge=True)
-    assert done.agreement == {"merged": (8, 8)}
+    assert [(one.prompts, one.same) for one in done.agreement.values()] == [(8, 8)]
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert model.dtype == torch.bfloat16
     assert not hasattr(model.config, "quantization_config")
@@ -142,7 +143,7 @@ def require_merged(model: Any, plan: Trained) -> None:
 @pytest.mark.parametrize("kind", ["q8_0", "f16"])
 def test_gguf_loads_in_transformers_and_answers(expert: Path, tmp_path: Path, kind: str) -> None:
     done = exported(expert, tmp_path / "out", gguf=kind)
-    assert done.agreement == {"gguf": (8, 8)}
+    assert [(one.prompts, one.same) for one in done.agreement.values()] == [(8, 8)]
     file = tmp_path / "out" / f"expert-small-{kind}.gguf"
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", gguf_file=file.name)
     assert answer(model, tiny.tiny_tokenizer(), eos_token_id=2) == "7"
@@ -212,12 +213,91 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
         assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert card.startswith('---\nlibrary_name: "transformers"')
-    assert "merged: 8 of 8 answers are those of base model and adapter in their first 64 tokens." in card
+    assert "8 of 8 answers are the same in their first 64 tokens." in card
     before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     again = CliRunner().invoke(app, args)
     assert isinstance(again.exception, LockedOrDamaged)
     assert before == {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def told(expert: Path, output: Path, *options: str) -> Any:
+    args = ["export", "--adapter", str(expert), "--output", str(output), "--json", *options]
+    done = CliRunner().invoke(app, args, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    return document
+
+
+def test_the_check_stands_first(expert: Path, tmp_path: Path) -> None:
+    args = ["export", "--adapter", str(expert), "--output", str(tmp_path / "out"), "--gguf", "f16", "--quiet"]
+    first, *_ = CliRunner().invoke(app, args).stdout.splitlines()
+    assert first.startswith("gguf: logits differ from those of base model and adapter by 0.0")
+    assert first.endswith("8 of 8 answers are the same in their first 64 tokens")
+
+
+def test_both_base_models_are_asked(expert: Path, tmp_path: Path) -> None:
+    """Six of the eight cases expect what the expert says; an adapter of unquantised weights has one base model."""
+    bases = told(expert, tmp_path / "out")["bases"]
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    if by(expert).plan.run.model.quantization == "none":
+        assert bases is None
+        return
+    assert (bases["asked"], bases["cases"], bases["as_trained"]["correct"]) == ("cases", 8, 6)
+    plain = bases["bf16"]
+    assert plain["correct"] == 6 - plain["lost"] + plain["gained"]
+    assert "6 of 8 cases are answered rightly on the base model as trained (int4), " in card
+
+
+def test_without_cases_training_prompts_are_asked(tmp_path: Path) -> None:
+    expert = expert_of_seven(tmp_path / "expert", quantization="int4")
+    shutil.rmtree(by(expert).plan.run.manifest.parent / "tests")
+    bases = told(expert, tmp_path / "out")["bases"]
+    assert (bases["asked"], bases["cases"], bases["as_trained"]["correct"]) == ("training prompts", 32, 32)
+    assert told(expert, tmp_path / "none", "--limit", "0")["bases"] is None
+
+
+def test_an_adapter_is_fitted_to_bf16(tmp_path: Path) -> None:
+    """What it learnt beside the 4-bit weights it has learnt beside the others: the loss of its rows says so."""
+    expert = expert_of_seven(tmp_path / "expert", quantization="int4")
+    bases = told(expert, tmp_path / "out", "--for-base", "bf16")["bases"]
+    assert bases["fitted"]["correct"] == 6
+    manifest = by(expert).plan.run.manifest
+    fitted = trained(tmp_path / "out", manifest, None, offline=True)
+    assert fitted.plan.run.model.quantization == "bf16"
+    before = replace(by(expert), plan=fitted.plan)
+    assert loss_of_rows(fitted, expert) < loss_of_rows(before, expert)
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "Fitted to bf16, the adapter answers 6 (" in card
+    assert "BitsAndBytesConfig" not in card
+    again = told(expert, tmp_path / "again", "--for-base", "bf16", "--limit", "0")
+    same = next(file for file in again["files"] if file["path"] == "adapter_model.safetensors")
+    assert same["sha256"] == sha256_of(tmp_path / "out" / "adapter_model.safetensors")
+
+
+def loss_of_rows(adapter: Trained, expert: Path) -> float:
+    run = adapter.plan.run
+    model = load_adapted(run, locate_base(run, Silent()), adapter.origin.adapter)
+    total = 0.0
+    for turn in drawn_turns(by(expert).origin.store, 32, 0):
+        logits = model(torch.tensor([turn.prompt + turn.answer])).logits[0, len(turn.prompt) - 1 : -1].float()
+        total += float(torch.nn.functional.cross_entropy(logits, torch.tensor(turn.answer)))
+    return total
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(["--for-base", "bf16"], "was trained on none weights", id="not quantised"),
+        pytest.param(["--for-base", "bf16", "--merge"], "what is merged is right", id="merged"),
+    ],
+)
+def test_what_need_not_be_fitted(tmp_path: Path, options: list[str], words: str) -> None:
+    expert = expert_of_seven(tmp_path / "expert")
+    done = CliRunner().invoke(app, ["export", "--adapter", str(expert), "--output", str(tmp_path / "out"), *options])
+    assert words in " ".join(f"{done.output} {done.exception}".replace("│", " ").split())
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:

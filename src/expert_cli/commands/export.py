@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from enum import Enum
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,18 +19,13 @@ from expert_cli.commands.options import (
     TrainedManifest,
 )
 from expert_cli.console import Console
+from expert_cli.errors import InputError, LockedOrDamaged
 
 if TYPE_CHECKING:
+    from expert_cli.evaluation.bases import Answers, OnBases
     from expert_cli.plan import Trained
 
 PROMPTS = 20
-
-
-class Gguf(str, Enum):
-    """How a GGUF file holds matrices."""
-
-    q8_0 = "q8_0"
-    f16 = "f16"
 
 
 def export(
@@ -38,8 +33,16 @@ def export(
     output: Annotated[Path, typer.Option(help="A new folder.", show_default=False)],
     merge: Annotated[bool, typer.Option("--merge", help="The whole model with the adapter in it, in bf16.")] = False,
     gguf: Annotated[
-        Gguf | None,
+        Literal["q8_0", "f16"] | None,
         typer.Option(help="The whole model as one GGUF file, with an Ollama Modelfile.", show_default=False),
+    ] = None,
+    for_base: Annotated[
+        Literal["bf16"] | None,
+        typer.Option(help="Fit the adapter to the base model in bf16, in some dozen steps.", show_default=False),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=0, help="Ask so many cases on the base model as trained and in bf16.", show_default="all"),
     ] = None,
     manifest: TrainedManifest = None,
     base_model: TrainedBase = None,
@@ -50,12 +53,18 @@ def export(
 ) -> None:
     """Write an expert in the form in which it is used, with its model card.
 
-    Without --merge and --gguf: the adapter. What was merged is loaded again and answers; how many of its answers are those of
-    base model and adapter, in their first 64 tokens, is shown. Nothing is ever overwritten.
+    Without --merge and --gguf: the adapter, with the lines of Python that load it. One that was trained on 4-bit or 8-bit
+    weights answers the cases on those and on the base model in bf16, and both figures are shown; --for-base bf16 fits it to the
+    latter, on the rows of its training.
+
+    What was merged is loaded again and compared with base model and adapter: the logits, which may differ by the rounding of
+    the stored weights alone, and the first 64 tokens of answers. Nothing is ever overwritten.
 
     Examples:
 
         expert-cli export --adapter runs/sql --output expert-sql
+
+        expert-cli export --adapter runs/sql --output expert-sql-bf16 --for-base bf16
 
         expert-cli export --adapter runs/sql --output expert-sql-merged --merge
 
@@ -63,29 +72,75 @@ def export(
     """
     from expert_cli.plan import require_new, trained
 
+    if for_base and (merge or gguf):
+        raise typer.BadParameter("--for-base is for an adapter: what is merged is right on every machine")
     console = Console("export", as_json=as_json, quiet=quiet)
     require_new(output)
     found = trained(adapter, manifest, base_model, offline=offline)
-    prompts = _prompts(found)
-    if not prompts and (merge or gguf):
-        console.warn("no tests/cases.jsonl beside the manifest: answers before and after are not compared")
     console.say("loading the model")
     from expert_cli._compat import quiet_imports
 
     quiet_imports()
     from expert_cli.artifacts.export import export as write
-    from expert_cli.artifacts.export import in_words
+    from expert_cli.artifacts.whole import in_words
 
-    done = write(found, output, prompts, console, merge=merge, gguf=gguf.value if gguf else None)
-    document = done.as_json()
+    with tempfile.TemporaryDirectory() as folder:
+        bases = None
+        if not (merge or gguf):
+            found, bases = _for_bases(found, Path(folder), limit, console, fits=for_base is not None)
+        remarks = bases.in_words() if bases else []
+        done = write(found, output, _prompts(found), console, merge=merge, gguf=gguf, remarks=remarks)
+    document = done.as_json() | {"bases": bases.as_json() if bases else None}
     if as_json:
         console.document(document)
         return
+    for line in [*in_words(done.agreement), *remarks]:
+        console.text(line)
     rows = [[f"{file['bytes']:,}", str(file["sha256"])[:12], str(file["path"])] for file in document["files"]]
     console.table("written", ["bytes", "sha256", "file"], rows)
-    for line in in_words(done.agreement):
-        console.text(line)
     console.text(str(output))
+
+
+def _for_bases(
+    found: Trained, folder: Path, limit: int | None, console: Console, *, fits: bool
+) -> tuple[Trained, OnBases | None]:
+    """Return the adapter that is written, fitted to bf16 where asked, and how it answers on both base models.
+
+    None for one that was trained on weights as they are, and where there is nothing to ask.
+    """
+    from expert_cli.artifacts.for_base import fit_to_bf16
+    from expert_cli.evaluation.bases import on_bases, with_fitted
+    from expert_cli.runconfig import QUANTIZED
+
+    if found.plan.run.model.quantization not in QUANTIZED:
+        if fits:
+            raise InputError(
+                f"--for-base bf16: this adapter was trained on {found.plan.run.model.quantization} weights",
+                "leave it out: the adapter is right there",
+            )
+        return found, None
+    ask = _questions(found, limit, console)
+    bases = on_bases(found, ask, console) if ask else None
+    if not fits:
+        return found, bases
+    fitted = fit_to_bf16(found, folder, console)
+    return fitted, with_fitted(bases, fitted, ask, console) if bases and ask else None
+
+
+def _questions(found: Trained, limit: int | None, console: Console) -> tuple[str, Answers] | None:
+    """Return what the adapter is asked on both base models; None, which is told, where there is nothing."""
+    from expert_cli.evaluation.bases import questions
+
+    if limit == 0:
+        return None
+    try:
+        ask = questions(found, limit, console)
+    except LockedOrDamaged as error:  # the rows of training: the adapter is none the worse
+        console.warn(error.message)
+        return None
+    if ask is None:
+        console.warn("no tests/cases.jsonl beside the manifest and no training rows here: nothing is asked")
+    return ask
 
 
 def _prompts(found: Trained) -> list[tuple[str, str]]:

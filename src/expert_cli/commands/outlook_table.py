@@ -28,6 +28,8 @@ def show_outlook(console: Console, found: dict[str, Any], *, device: str) -> Non
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)
     console.table("on other cards", ["card", "", "needs", "setting"], [_card(card) for card in found["cards"]])
+    for line in found["advice"]:
+        console.text(line)
 
 
 def _needs(found: dict[str, Any], device: str) -> list[list[str]]:

@@ -10,6 +10,7 @@ import psutil
 import torch
 from peft import PeftModel
 
+from expert_cli.check import FOR_EVERY_BASE
 from expert_cli.config import Overrides, resolve
 from expert_cli.console import Reporter
 from expert_cli.data.loader import plan_packs
@@ -55,6 +56,7 @@ class Outlook:
     pace: Pace
     price: Price | None
     cards: tuple[Card, ...]
+    advice: tuple[str, ...]
 
     @property
     def seconds(self) -> float:
@@ -89,6 +91,7 @@ class Outlook:
             "cost": self.price.cost(self.seconds) if self.price else None,
             "price": asdict(self.price) if self.price else None,
             "cards": [card.as_json() for card in self.cards],
+            "advice": list(self.advice),
             "effects": [effect.as_json() for effect in self.plan.effects],
             "kernels": {name: asdict(kernel) for name, kernel in self.kernels.lines.items()},
         }
@@ -121,7 +124,8 @@ def foretell(
     measured = _probed(run, overrides, report) if probing else None
     is_cpu = run.compute.device == "cpu"
     setting = setting_of(run, kernels, work, run.optim.batch_size)
-    memory = components(shape, setting, process if is_cpu else CONTEXT_BYTES)
+    process = process if is_cpu else CONTEXT_BYTES
+    memory = components(shape, setting, process)
     total, error, source = _total(memory, measured, setting)
     return Outlook(
         plan,
@@ -135,7 +139,22 @@ def foretell(
         _pace(run, work, machine, model, inputs.source.sha256, measured),
         price or (None if is_cpu else rented(machine.gpus[0].name)),
         tuple(_cards(plan, machine, overrides, model, shape, work)),
+        needless_int4(shape, setting, process, 0 if is_cpu else machine.gpus[0].memory_bytes),
     )
+
+
+def needless_int4(shape: Shape, setting: Setting, process: int, gpu_bytes: int) -> tuple[str, ...]:
+    """Return one sentence where 4-bit weights save no memory that is needed. gpu_bytes: of the card, 0 on a CPU."""
+    if setting.quantization != "int4":
+        return ()
+    if setting.copied:
+        why = f"the weights are kept unpacked, in {setting.dtype}"
+    else:
+        plain = sum(components(shape, replace(setting, quantization="none"), process).values())
+        if plain * (1 + MEMORY_ERROR_PCT[setting.device] / 100) > gpu_bytes:
+            return ()
+        why = f"without it the run needs {plain / 2**30:.1f} GB of the card's {gpu_bytes / 2**30:.0f} GB"
+    return (f"int4 saves no memory that is needed here: {why}; {FOR_EVERY_BASE}",)
 
 
 def _work(run: RunConfig, store: Tokenised) -> Work:

@@ -78,7 +78,13 @@ def _read(file: Path) -> tuple[dict[str, Any], set[str]]:
         raise LockedOrDamaged(f"{file} is cut off or damaged: {error}", "Fetch the file again") from error
 
 
-def _load(file: Path, metadata: dict[str, Any]) -> Any:
+def load_gguf(file: Path, dtype: torch.dtype) -> Any:
+    """Return the model of a GGUF file, dequantised, on the CPU. Raises as `convert` does."""
+    metadata, _ = _read(file)
+    return _load(file, metadata, dtype)
+
+
+def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloat16) -> Any:
     try:
         # The loader of older architectures draws a bar of its own, whatever it is told.
         with quiet(), redirect_stderr(io.StringIO()):
@@ -86,7 +92,7 @@ def _load(file: Path, metadata: dict[str, Any]) -> Any:
                 file.parent,
                 gguf_file=file.name,
                 quantization_config=GgufConfig(dequantize=True),
-                dtype=torch.bfloat16,
+                dtype=dtype,
                 trust_remote_code=False,
                 output_loading_info=True,
             )

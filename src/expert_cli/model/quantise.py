@@ -33,7 +33,7 @@ def load_base(
     stream, to fp32 and switch gradient checkpointing on. Raises EnvironmentProblem when the device's memory is too small.
     """
     logging.disable_progress_bar()  # transformers would write it to stderr past the console
-    weights = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(quantization, dtype)
+    quantised = quantization_arguments(quantization, dtype)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     if rope_scaling:
         config.rope_parameters = {**(getattr(config, "rope_parameters", None) or {}), **rope_scaling}
@@ -41,8 +41,8 @@ def load_base(
         model = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
-            dtype=weights,
-            quantization_config=_quantization(quantization, dtype),
+            dtype=weights_dtype(quantization, dtype),
+            quantization_config=BitsAndBytesConfig(**quantised) if quantised else None,
             attn_implementation=attention,
             device_map={"": 0 if device == "cuda" else "cpu"},
             use_safetensors=True,
@@ -61,12 +61,18 @@ def load_base(
     return model
 
 
-def _quantization(quantization: Quantization, compute: torch.dtype) -> Any:
+def quantization_arguments(quantization: Quantization, compute: torch.dtype) -> dict[str, Any]:
+    """Return the arguments of the BitsAndBytesConfig by which the base model is held; none where it is not quantised."""
     if quantization == "int4":
-        return BitsAndBytesConfig(
-            load_in_4bit=True,
-            bnb_4bit_quant_type="nf4",
-            bnb_4bit_use_double_quant=True,
-            bnb_4bit_compute_dtype=compute,
-        )
-    return BitsAndBytesConfig(load_in_8bit=True) if quantization == "int8" else None
+        return {
+            "load_in_4bit": True,
+            "bnb_4bit_quant_type": "nf4",
+            "bnb_4bit_use_double_quant": True,
+            "bnb_4bit_compute_dtype": compute,
+        }
+    return {"load_in_8bit": True} if quantization == "int8" else {}
+
+
+def weights_dtype(quantization: Quantization, compute: torch.dtype) -> torch.dtype:
+    """Return the dtype of what is not quantised."""
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(quantization, compute)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,13 +21,21 @@ class LocalModel:
     """A base model on this machine: `folder` holds config.json, safetensors and the tokenizer.
 
     `sha256` is what a manifest's sha256 speaks about: of the GGUF file, or of the single safetensors file, or (several)
-    of what `sha256sum *.safetensors` prints.
+    of what `sha256sum *.safetensors` prints. hub_id: "" where it is not the hub's. gguf: the name of the file that
+    `folder` was unpacked from, "" for one that came as safetensors.
     """
 
     name: str
     kind: Kind
     folder: Path
     sha256: str
+    hub_id: str = ""
+    gguf: str = ""
+
+    @property
+    def address(self) -> str:
+        """What transformers and PEFT load it by: its id on the hub, else its folder on this machine."""
+        return self.hub_id or str(self.folder)
 
 
 def locate(
@@ -85,7 +93,7 @@ def _from_hub(name: str, meaning: HubId, wanted: str, *, offline: bool, report: 
         report.say(f"{name} is no folder here: taken as {meaning.id} of the Hugging Face hub")
     folder = fetch_snapshot(meaning.id, offline=offline, report=report)
     try:
-        return _from_folder(name, "hub", folder, wanted)
+        return replace(_from_folder(name, "hub", folder, wanted), hub_id=meaning.id)
     except EnvironmentProblem as error:
         raise EnvironmentProblem(
             f"{meaning.id}: {error.message}",
@@ -105,7 +113,7 @@ def _converted(
     from expert_cli.model.gguf import convert  # pulls in torch
 
     _check(found, wanted, file)
-    return LocalModel(name, kind, convert(file, found, cache, report), found)
+    return LocalModel(name, kind, convert(file, found, cache, report), found, gguf=file.name)
 
 
 def _from_package(

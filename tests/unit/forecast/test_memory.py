@@ -11,7 +11,7 @@ import tiny
 import torch
 
 from expert_cli.forecast.memory import Setting, activation_bytes, components, growth_bytes
-from expert_cli.forecast.outlook import _total
+from expert_cli.forecast.outlook import _total, needless_int4
 from expert_cli.forecast.probe import Measured
 from expert_cli.forecast.shape import linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.model import attention
@@ -57,6 +57,20 @@ def setting(**changes: Any) -> Setting:
         "steps": 1,
     }
     return Setting(**{**values, **changes})
+
+
+def test_int4_that_saves_nothing_is_told(folder: Path) -> None:
+    """Where the weights are unpacked anyway, or the run would fit the card without; never where it would not."""
+    shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
+    quantised = setting(quantization="int4", device="cuda")
+    needs = sum(components(shape, setting(device="cuda"), 0).values())
+    assert needless_int4(shape, setting(), 0, 0) == ()
+    (copied,) = needless_int4(shape, setting(quantization="int4", copied=True), 0, 0)
+    assert "the weights are kept unpacked, in bf16" in copied
+    assert needless_int4(shape, setting(quantization="int4"), 0, 0) == ()
+    (fits,) = needless_int4(shape, quantised, 0, 2 * needs)
+    assert f"the run needs {needs / 2**30:.1f} GB of the card's" in fits
+    assert needless_int4(shape, quantised, 0, needs) == ()
 
 
 def held(tensor: torch.Tensor) -> int:

@@ -59,7 +59,8 @@ def test_offline_from_the_cache(tmp_path: Path, hub_cache: Path, name: str) -> N
     report = Words()
     found = find(name, tmp_path, offline=True, report=report)
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    assert found == LocalModel(name, "hub", folder, digest)
+    assert found == LocalModel(name, "hub", folder, digest, hub_id=ID)
+    assert found.address == ID
     assert [ID in line for line in report.said] == ([] if name == ID else [True])
 
 

