@@ -19,8 +19,10 @@ import torch
 StoredType = Literal["bf16", "f16", "q8_0"]
 PLACES = 8
 """Of every prompt, its last ones are looked at."""
-SLACK = 3.0
-"""So many times the rounding's effect is still rounding: another draw of it may be twice as large in a small model."""
+DRAWS = 8
+SLACK = 4.0
+"""So many times the effect of a draw is still rounding. Where all logits move along one line, as those of a small model may,
+the ratio is Student's t with as many degrees of freedom as draws: beyond 4 in one of 250; a wrong matrix is beyond 15."""
 SEED = 0
 
 
@@ -50,20 +52,19 @@ def last_logits(model: Any, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
 
 def compare(meant: torch.Tensor, written: Any, prompts: Sequence[Sequence[int]], kind: StoredType) -> Difference:
     """Hold a written model, loaded in fp32, against the logits that are meant. Its weights are moved: use it no more."""
-    found = last_logits(written, prompts)
-    _move(written, kind)
-    moved = last_logits(written, prompts)
+    found = before = last_logits(written, prompts)
+    generator, squares = torch.Generator().manual_seed(SEED), 0.0
+    for _ in range(DRAWS):
+        _move(written, kind, generator)
+        moved = last_logits(written, prompts)
+        squares += float((moved - before).square().mean())
+        before = moved
     scale = float(meant.square().mean().sqrt())
-    return Difference(_rms(found - meant) / scale, _rms(moved - found) / scale)
+    return Difference(float((found - meant).square().mean().sqrt()) / scale, (squares / DRAWS) ** 0.5 / scale)
 
 
-def _rms(values: torch.Tensor) -> float:
-    return float(values.square().mean().sqrt())
-
-
-def _move(model: torch.nn.Module, kind: StoredType) -> None:
+def _move(model: torch.nn.Module, kind: StoredType, generator: torch.Generator) -> None:
     """Move every weight that was rounded by half a step at most, at random."""
-    generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for value in model.parameters():
             if value.ndim > 1 or kind == "bf16":
