@@ -38,7 +38,6 @@ def test_smollm2_learns_sql_in_four_bit(tmp_path: Path) -> None:
     assert last < 0.8 * first
     assert result.document["kernels"]["weights"]["used"] == "int4"
     assert (result.output / "COMPLETE").exists()
-    samples = result.document["samples"]
-    assert len(samples) == 3
-    assert any(sample["after"] != sample["before"] for sample in samples)
-    assert {sample["right_before"] for sample in samples} == {False}
+    (sample,) = result.document["samples"]  # a row: there are no cases beside this manifest
+    assert sample["after"] != sample["before"]
+    assert sample["right_after"] is None

