@@ -126,7 +126,7 @@ def _bounds(node: dict[str, Any]) -> str:
 def _block(block: dict[str, Any]) -> str:
     required = block.get("required", [])
     rows = [
-        (f"`{key}`", allowed(node) + (" (required)" if key in required else ""), node["description"])
+        (f"`{key}`", allowed(node) + (" (required)" if key in required else ""), " ".join(node["description"].split()))
         for key, node in block["properties"].items()
     ]
     closed = (

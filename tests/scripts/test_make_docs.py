@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,13 @@ def test_every_row_of_a_table_of_options_has_three_cells() -> None:
     assert len(options) > 100
     assert [row for row in options if len(re.findall(r"(?<!\\)\|", row)) != 4] == []
     assert "| `--gguf` | q8_0, f16 |" in "\n".join(options)
+
+
+def test_no_row_of_a_table_is_torn() -> None:
+    for document in sorted((ROOT / "docs").glob("*.md")):
+        lines = document.read_text(encoding="utf-8").splitlines()
+        torn = [after for row, after in pairwise(lines) if row.startswith("|") and after and not after.startswith("|")]
+        assert not torn, document.name
 
 
 def test_check_names_what_is_stale_and_writes_nothing(tmp_path: Path) -> None:
