@@ -40,6 +40,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
     """Trains a `CausalLoss` on packs; every step's loss is kept, and nothing is written but through `save`."""
 
     optimizer: Any
+    train_dataset: Any
     lr_scheduler: LRScheduler
     control: Any
 
@@ -205,12 +206,11 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
 
     def _documents(self, step: int) -> str:
         """Name the documents of an optimizer step (from 0)."""
-        dataset: Any = self.train_dataset
         epoch, taken = self.batches.packs_of(step)
-        packs = dataset.packs.of(epoch)
+        packs = self.train_dataset.packs.of(epoch)
         rows = np.unique(packs.documents[packs.pieces_of(taken)]).tolist()
-        shown = ", ".join(map(str, rows[:12]))
-        return f"its documents (counted from 0): {shown}{f' and {len(rows) - 12} more' if len(rows) > 12 else ''}"
+        more = f" and {len(rows) - 12} more" if len(rows) > 12 else ""
+        return f"its documents (counted from 0): {', '.join(map(str, rows[:12]))}{more}"
 
     def _after_step(self) -> bool:
         """Log, evaluate and save what is due; return whether the run ends here."""
@@ -281,11 +281,10 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self._prepared.train()
         if self.batches.schedule.processes > 1:
             sums = self.accelerator.reduce(sums, "sum")
-        loss, tokens = sums.tolist()
-        found = {"eval_loss": loss / max(1.0, tokens)}
-        self.progress.evaluations.append((self.progress.step, found["eval_loss"]))
-        self._take("eval_loss", found["eval_loss"])
-        return found
+        found = float(sums[0] / sums[1].clamp(min=1.0))
+        self.progress.evaluations.append((self.progress.step, found))
+        self._take("eval_loss", found)
+        return {"eval_loss": found}
 
     def _take(self, metric: str, value: float) -> None:
         """Log an evaluation, and judge by it if its metric chooses the best step."""
