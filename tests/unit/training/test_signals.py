@@ -30,11 +30,15 @@ from expert_cli.training.signals import StopRequest
 
 def work(forks: bool = False) -> None:
     with StopRequest(pathlib.Path("run")) as stop:
+        begun, begins = os.pipe()
         worker = os.fork() if forks else 1
         if worker == 0:
+            os.write(begins, b".")  # Python forgets what signals came before: a forked process may begin late
             for _ in range(200):
                 time.sleep(0.05)
             os._exit(0)
+        if forks:
+            os.read(begun, 1)
         print(worker, flush=True)
         while not stop.asked():
             time.sleep(0.01)
