@@ -150,7 +150,7 @@ CASES: dict[str, tuple[Machine, dict[str, Any], str, str, str]] = {
     ),
     "packing": (CPU, {"packing": True}, "packing", "applied", "at random, anew for every epoch"),
     "packing, named": (CPU, {"packing": "random"}, "packing", "applied", "at random, anew for every epoch"),
-    "best fit": (CPU, {"packing": "best_fit"}, "packing", "applied", "costs small sets of several epochs quality"),
+    "best fit": (CPU, {"packing": "best_fit"}, "packing", "applied", "up to 50 times as often as by chance"),
     "no packing": (CPU, {"packing": False}, "packing", "applied", "padded to the longest"),
     "concatenated": (CPU, {"packing": "concat"}, "packing", "applied", "end to end"),
     "overflow": (CPU, {"overflow": "drop"}, "overflow", "applied", "drop"),
