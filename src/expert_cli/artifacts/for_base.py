@@ -1,7 +1,7 @@
 """An adapter that was trained on quantised weights, fitted to the same base model in bf16: some dozen steps on its own rows.
 
-An adapter makes up for the rounding of the weights it was trained on; on others that is noise. The rounding itself is no
-low-rank matrix, so that nothing which is computed from the weights alone can be added to the adapter: it is trained on.
+An adapter makes up for the rounding of the weights it was trained on; on others that is noise. Added to the adapter as it is,
+the rounding would need a high rank (the 16 largest directions hold 12 % of SmolLM2's, 64 hold 34 %): so it is trained on.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from expert_cli.data.packing import Fitted, Lengths, Packs, concat, fit_lengths, pack, single
+from expert_cli.data.packing import Lengths, Packs, concat, fit_lengths, pack, single
 from expert_cli.data.random_packing import pack_randomly
 from expert_cli.runconfig import Overflow, Packing
 
@@ -30,7 +30,7 @@ class EpochPacks:
         """Return the packs of an epoch."""
         epoch = epoch if self._packing == "random" else 0
         if self._latest is None or self._latest[0] != epoch:
-            self._latest = (epoch, self._plan(self.fitted, epoch))
+            self._latest = (epoch, self._plan(epoch))
             self._counts[epoch] = len(self._latest[1])
         return self._latest[1]
 
@@ -38,10 +38,11 @@ class EpochPacks:
         """Return how many packs an epoch has."""
         epoch = epoch if self._packing == "random" else 0
         if epoch not in self._counts:
-            self._counts[epoch] = len(self._plan(self.fitted, epoch))
+            self._counts[epoch] = len(self._plan(epoch))
         return self._counts[epoch]
 
-    def _plan(self, fitted: Fitted | None, epoch: int) -> Packs:
+    def _plan(self, epoch: int) -> Packs:
+        fitted = self.fitted
         if fitted is None:
             return concat(self._lengths, self._capacity)
         if self._packing == "random":

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.console import Reporter
-from expert_cli.evaluation.cases import read_cases, spread
-from expert_cli.evaluation.experts import BATCH, CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, own_cases, try_out
+from expert_cli.evaluation.experts import BATCH, CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, cases_of, own_cases, try_out
 from expert_cli.evaluation.generate import Settings, settings_for, write_answers
 from expert_cli.evaluation.judge import judge
-from expert_cli.evaluation.paired import Paired
+from expert_cli.evaluation.paired import pair_passed
 from expert_cli.plan import Trained
 from expert_cli.runconfig import Quantization
 
@@ -62,16 +61,12 @@ class OnBases:
             return [first]
         return [first, f"Fitted to bf16, the adapter answers {self._compared(self.fitted)} rightly there."]
 
-    def _pairs(self, other: tuple[bool, ...]) -> Paired:
-        passed = list(zip(self.trained, other, strict=True))
-        return Paired(len(passed), passed.count((True, False)), passed.count((False, True)))
-
     def _entry(self, other: tuple[bool, ...]) -> dict[str, Any]:
-        told = self._pairs(other).as_json()
+        told = pair_passed(self.trained, other).as_json()
         return {"correct": sum(other), **{name: told[name] for name in ("lost", "gained", "drop", "ci95")}}
 
     def _compared(self, other: tuple[bool, ...]) -> str:
-        pairs = self._pairs(other)
+        pairs = pair_passed(self.trained, other)
         low, high = (f"{100 * share:+.1f}" for share in pairs.reversed.ci95)
         return f"{sum(other)} ({pairs.lost} lost, {pairs.gained} gained; 95 % interval {low} to {high} points)"
 
@@ -83,10 +78,9 @@ def questions(trained: Trained, limit: int | None, report: Reporter) -> tuple[st
     """
     from expert_cli.data.opened import drawn_turns
 
-    path = own_cases(trained.plan)
     settings = settings_for(trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[trained.plan.run.compute.device])
-    if path.is_file():
-        cases = spread(read_cases(path), limit)
+    if own_cases(trained.plan).is_file():
+        cases = cases_of(trained.plan, None, limit)
         try_out(cases, report)
 
         def run(expert: Expert, title: str) -> list[bool]:

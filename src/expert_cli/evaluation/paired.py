@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,5 +53,10 @@ class Paired:
 
 def pair(first: Evaluation, second: Evaluation) -> Paired:
     """Pair two evaluations of the same rows in the same order."""
-    passed = [(a.verdict.passed, b.verdict.passed) for a, b in zip(first.answers, second.answers, strict=True)]
+    return pair_passed([one.verdict.passed for one in first.answers], [one.verdict.passed for one in second.answers])
+
+
+def pair_passed(first: Sequence[bool], second: Sequence[bool]) -> Paired:
+    """Pair what passed and what did not, row by row."""
+    passed = list(zip(first, second, strict=True))
     return Paired(len(passed), passed.count((True, False)), passed.count((False, True)))
