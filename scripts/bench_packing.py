@@ -1,4 +1,4 @@
-"""Measure packing: documents a second, fill, and how alike the documents of a pack are; one core, best of three.
+"""Measure packing: documents a second, fill, and how alike the documents of a pack are; one core, the median of three.
 
     python scripts/bench_packing.py [--documents 1000000] [--capacity 2048] [--spider DIR]
 
@@ -46,15 +46,15 @@ def lengths_of(documents: int, median: int, capacity: int) -> NDArray[np.int64]:
     return np.clip(drawn.astype(np.int64), 1, capacity)
 
 
-def best_seconds(work: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
-    """Return the shortest processor time of a few runs, and the last result."""
+def median_seconds(work: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
+    """Return the median processor time of a few runs, and the last result."""
     seconds = []
     result = None
     for _ in range(times):
         started = time.process_time()
         result = work()
         seconds.append(time.process_time() - started)
-    return min(seconds), result
+    return statistics.median(seconds), result
 
 
 def random_packs(lengths: NDArray[np.int64], capacity: int) -> Packs:
@@ -79,7 +79,7 @@ def bench_trl(lengths: NDArray[np.int64], capacity: int) -> None:
     rows = datasets.Dataset(pa.table({"input_ids": ids}))
     for batch_size, name in ((1000, "  trl, batches of 1000"), (len(lengths), "  trl, all at once")):
         options = {"batch_size": batch_size, "keep_in_memory": True, "load_from_cache_file": False}
-        seconds, packed = best_seconds(partial(trl.pack_dataset, rows, capacity, "bfd", options), times=1)
+        seconds, packed = median_seconds(partial(trl.pack_dataset, rows, capacity, "bfd", options), times=1)
         show(name, len(lengths), seconds, len(packed), lengths.sum() / (len(packed) * capacity))
 
 
@@ -150,17 +150,17 @@ def main() -> None:
         lengths = lengths_of(options.documents, median, options.capacity)
         print(f"median {median}")
         for way in (random_packs, pack, concat, single):
-            seconds, packs = best_seconds(partial(way, lengths, options.capacity))
+            seconds, packs = median_seconds(partial(way, lengths, options.capacity))
             show(f"  {way.__name__}", len(lengths), seconds, len(packs), packs.fill())
         if has_trl:
             bench_trl(lengths[:TRL_DOCUMENTS], options.capacity)
     lengths = lengths_of(options.documents, MEDIANS[-1], 1 << 20)
     prompts = lengths // 2
-    print(f"right_size {best_seconds(partial(right_size, lengths, options.capacity))[0]:.2f} s")
+    print(f"right_size {median_seconds(partial(right_size, lengths, options.capacity))[0]:.2f} s")
     print(
-        f"recommend {best_seconds(partial(recommend, lengths, prompts, lengths - prompts, options.capacity))[0]:.2f} s"
+        f"recommend {median_seconds(partial(recommend, lengths, prompts, lengths - prompts, options.capacity))[0]:.2f} s"
     )
-    print(f"epoch_order {best_seconds(epoch_order(options.documents, 42, 0).permutation)[0]:.2f} s")
+    print(f"epoch_order {median_seconds(epoch_order(options.documents, 42, 0).permutation)[0]:.2f} s")
     print("| set | capacity | fill, best fit | fill, random | likeness, best fit: share, against chance | random |")
     print("|---|---|---|---|---|---|")
     for name in ("json", "typescript", "neo4j", "sql"):

@@ -161,7 +161,14 @@ def ours(rows: Path, *, fast: bool) -> Measured:
         read = meter()
         located = locate_data(data, Silent())
         store = tokenise(
-            data, located, Path(folder), template, tokenizer.backend, Silent(), tokenizer_sha256=tokenizer.sha256
+            data,
+            located,
+            Path(folder),
+            template,
+            tokenizer.backend,
+            Silent(),
+            tokenizer_sha256=tokenizer.sha256,
+            kind="pair",
         )
         figures = read()
         expected = "fastokens" if fast else "tokenizers"
@@ -183,7 +190,7 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
 
     _, key_s = timed(lambda: [sha256_of(path) for path in located.files()])
     encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines")))
-    survey, survey_s = timed(lambda: survey_data(data, located, Silent()))
+    survey, survey_s = timed(lambda: survey_data(data, located, Silent(), refused=template.refused))
     read, read_s = timed(lambda: list(batches(survey.train, data)))
     columns, render_s = timed(lambda: [template.pair_columns(batch.rows) for batch in read])
     encoded, encode_s = timed(lambda: [encoder.column_pieces(some) for some in columns])

@@ -130,8 +130,10 @@ def pair_words(found: list[dict[str, Any]]) -> str:
 
 
 def show(title: str, rounds: Rounds) -> None:
-    """Print a row a way: tokens/s, how many times as fast ours is, loss after the same tokens, memory."""
-    print(f"\n| {title} | real tokens/s | ours is x times as fast (95 %) | loss after the same tokens | peak memory |")
+    """Print a row a way, of all rounds: tokens/s, how many times as fast ours is, loss after the same tokens, memory."""
+    print(
+        f"\n| {title} | real tokens/s, median (all) | ours is x times as fast: median, mean (95 %) | loss | peak memory |"
+    )
     print("|---|---|---|---|---|")
     for way, found in rounds.items():
         some = [one for one in found if one]
@@ -141,18 +143,20 @@ def show(title: str, rounds: Rounds) -> None:
         if way == "paired":
             print(f"| paired | | {pair_words(some)} | {some[0]['losses'][-1]:.4f} | |")
             continue
-        rate = statistics.median(tokens_per_s(one) for one in some)
+        rates = [tokens_per_s(one) for one in some]
+        rate = f"{statistics.median(rates):.0f} ({', '.join(f'{one:.0f}' for one in rates)})"
         memory = statistics.median(one["peak_mb"] for one in some)
         ratio = ratio_words(rounds["ours"], found) if way != "ours" and "ours" in rounds else ""
-        print(f"| {way} | {rate:.0f} | {ratio} | {some[0]['losses'][-1]:.4f} | {memory:,.0f} MB |")
+        print(f"| {way} | {rate} | {ratio} | {some[0]['losses'][-1]:.4f} | {memory:,.0f} MB |")
     print(f"{sum(some[0]['real']):,} real and {sum(some[0]['trained']):,} trained tokens measured a run\n", flush=True)
 
 
 def ratio_words(ours: list[dict[str, Any] | None], other: list[dict[str, Any] | None]) -> str:
     """Return how many times as fast ours is, with the interval, over the rounds in which both ran."""
     pairs = [(a, b) for a, b in zip(ours, other, strict=True) if a and b]
-    ratio, low, high = interval([sum(b["step_s"]) / sum(a["step_s"]) for a, b in pairs])
-    return f"{ratio:.2f} ({low:.2f}-{high:.2f}, {len(pairs)} rounds)"
+    ratios = [sum(b["step_s"]) / sum(a["step_s"]) for a, b in pairs]
+    ratio, low, high = interval(ratios)
+    return f"{statistics.median(ratios):.2f}, {ratio:.2f} ({low:.2f}-{high:.2f}, {len(pairs)} rounds)"
 
 
 def interval(ratios: list[float]) -> tuple[float, float, float]:

@@ -13,16 +13,18 @@ from expert_cli.commands.schema import manifest_schema
 from expert_cli.config import resolve
 from expert_cli.data.columns import USUAL_NAMES
 from expert_cli.data.text_templates import STYLES
+from expert_cli.defaults.training import WITHOUT_EFFECT
 from expert_cli.errors import ManifestError
 from expert_cli.machine import Machine
-from expert_cli.manifest.fixes import BY_HAND
+from expert_cli.manifest.blocks import LARGEST, LARGEST_NUMBER
+from expert_cli.manifest.effects import TOP_LEVEL
 from expert_cli.manifest.jsontext import MAX_BYTES, MAX_DEPTH
-from expert_cli.manifest.names import OTHER_TOOLS
+from expert_cli.manifest.names import BY_HAND, OTHER_TOOLS
 from expert_cli.manifest.reader import load
 from expert_cli.manifest.schema import Base, Dataset
 from expert_cli.manifest.training_config import SCHEDULERS, TrainingConfig
 from expert_cli.runconfig import AdapterType, Quantization
-from expert_cli.sourcespec import DATA_SUFFIXES
+from expert_cli.sourcespec import DATA_SUFFIXES, UNUSED
 
 SMALLEST: dict[str, Any] = {
     "name": "expert-regex",
@@ -86,6 +88,9 @@ def expert_format() -> str:
         max_bytes=f"{MAX_BYTES:,}",
         max_depth=MAX_DEPTH,
         blocks="\n".join(blocks),
+        largest=f"{LARGEST:,}",
+        largest_number=f"{LARGEST_NUMBER:,.0f}",
+        without_effect="| key | why |\n|---|---|\n" + _rows((f"`{key}`", why) for key, why in without_effect()),
         suffixes=", ".join(f"`{suffix}`" for suffix in DATA_SUFFIXES),
         columns=_rows((role, ", ".join(f"`{name}`" for name in names)) for role, names in USUAL_NAMES.items()),
         adapters=_adapters(),
@@ -94,6 +99,13 @@ def expert_format() -> str:
         old_names=", ".join(f"`{name}` is now `{new}`" for name, new in old.items()),
         other_tools=_other_tools(),
     )
+
+
+def without_effect() -> list[tuple[str, str]]:
+    """Return the keys that change no run, and why, as the effects table says it."""
+    of_config = [(f"training.config.{key}", reason) for key, reason in WITHOUT_EFFECT.items()]
+    of_data = [(f"training.dataset.{key}", reason) for key, reason in UNUSED.items()]
+    return [*of_config, *of_data, ("soft_prompts", TOP_LEVEL["soft_prompts"].reason)]
 
 
 def allowed(node: dict[str, Any]) -> str:
@@ -120,7 +132,8 @@ def allowed(node: dict[str, Any]) -> str:
 
 def _bounds(node: dict[str, Any]) -> str:
     signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
-    return ",".join(f" {sign} {node[name]}" for name, sign in signs.items() if name in node)
+    said = {name: node[name] for name in signs if name in node and node[name] not in (LARGEST, LARGEST_NUMBER)}
+    return ",".join(f" {signs[name]} {bound}" for name, bound in said.items())
 
 
 def _block(block: dict[str, Any]) -> str:
@@ -128,6 +141,7 @@ def _block(block: dict[str, Any]) -> str:
     rows = [
         (f"`{key}`", allowed(node) + (" (required)" if key in required else ""), " ".join(node["description"].split()))
         for key, node in block["properties"].items()
+        if key not in WITHOUT_EFFECT
     ]
     closed = (
         "Unknown keys are errors."

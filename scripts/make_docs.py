@@ -1,4 +1,4 @@
-"""Write docs/CLI.md and docs/EXPERT_FORMAT.md from the code; --check says which are stale instead (exit code 1)."""
+"""Write CLI.md, EXPERT_FORMAT.md and INTERFACE.md in docs/; --check says which are stale instead (exit code 1)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import typer
 from format_docs import expert_format
+from interface_docs import interface
 
-from expert_cli.cli import app, root
+from expert_cli.cli import COMMANDS, app, root
 from expert_cli.errors import ExpertError
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -35,8 +36,8 @@ SHARED = """\
 Results go to stdout; progress, warnings and errors go to stderr. An error says what is wrong and where, then what to do.
 
 `--json` prints one JSON document on stdout and nothing else there. It has `"schema_version": 1` and `"command"`. A failure
-prints `"error"` with `exit_code`, `message` and `hint`; `validate` prints the faults of manifests in its own document. The JSON
-Schemas are in [schemas/](schemas/).
+prints `"error"` with `exit_code`, `message` and `hint`; `validate` prints the faults of manifests in its own document.
+[Interface](INTERFACE.md) says what each holds.
 
 With the environment variable `NO_COLOR`, or without a terminal, there are no colours and no moving bars, only lines.
 
@@ -50,7 +51,12 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, default=DOCS, help="the folder of the files")
     options = parser.parse_args()
     stale = 0
-    for name, text in {"CLI.md": command_line(), "EXPERT_FORMAT.md": expert_format()}.items():
+    texts = {
+        "CLI.md": command_line(),
+        "EXPERT_FORMAT.md": expert_format(),
+        "INTERFACE.md": interface(DOCS / "schemas", _exit_codes(), list(COMMANDS)),
+    }
+    for name, text in texts.items():
         path = options.docs / name
         wanted = (NOTE + text).encode("utf-8")
         if path.is_file() and path.read_bytes().replace(b"\r\n", b"\n") == wanted:
@@ -102,7 +108,7 @@ def _parameters(command: Any) -> str:
         meaning = " ".join((parameter.help or "").split())
         if parameter.required:
             meaning += " Required."
-        elif parameter.show_default and parameter.default not in (None, False):
+        elif parameter.show_default and parameter.default not in (None, False, ""):
             meaning += f" Default: {parameter.default}."
         cells = (f"`{names}`", value, meaning)
         rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |\n")

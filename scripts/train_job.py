@@ -65,7 +65,7 @@ def make_job(project: Path, steps: int, way: str) -> Job:
     overrides = Overrides(max_steps=steps + watched, output=project / f"run-{way}-{os.getpid()}", offline=True)
     config = make_plan(project / "manifest.json", facts, overrides).run
     inputs = find_inputs(config, Silent())
-    data = run._data(store_for(config, inputs, Silent()), inputs.tokenizer, config, Silent())
+    data = run._data(store_for(config, inputs, Silent()), inputs, config, Silent())
     train = data.train
     schedule = fit.schedule_of(config, train, 1)
     batches = PackBatches(schedule, fit.orders_of(config, train))

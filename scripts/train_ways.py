@@ -97,7 +97,7 @@ def our_model(job: Job) -> tuple[Any, Any]:
     switch_on(job.run.compute)
     set_seed(job.run.seed)
     plan = kernel_plan(job.run.compute, job.run.model, machine.inspect())
-    made: tuple[Any, Any] = run._model(job.inputs.source, job.run, plan, Silent())
+    made: tuple[Any, Any] = run._model(job.inputs.source, job.run, plan, job.data, Silent())
     return made
 
 

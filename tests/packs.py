@@ -11,7 +11,8 @@ from expert_cli.console import Silent
 from expert_cli.data.assemble import Encoded
 from expert_cli.data.documents import Documents
 from expert_cli.data.loader import PackedDataset, plan_packs
-from expert_cli.data.store import StoreKey, build
+from expert_cli.data.store import Contents, StoreKey, build
+from expert_cli.data.storefiles import Memo
 from expert_cli.runconfig import Overflow, Packing
 
 END = 9
@@ -42,9 +43,8 @@ def packed(
     home = build(
         folder,
         StoreKey((("a", "b"),)),
-        ("train",),
-        lambda _, skip: [encoded(*documents)][skip:],
-        lambda _: {},
+        Contents(("train",), lambda _, skip: [encoded(*documents)][skip:], lambda _: {}),
+        Memo(folder / ".memo.json"),
         Silent(),
     )
     return plan_packs(Documents(home / "train"), capacity, packing, overflow, seed)

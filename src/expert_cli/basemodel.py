@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from expert_cli.console import Reporter
 from expert_cli.data.chat_template import ChatTemplate
 from expert_cli.data.encode import template_for
 from expert_cli.data.templates import Template
+from expert_cli.errors import InputError
 from expert_cli.model.quantise import DTYPES, load_base
 from expert_cli.model.sources import LocalModel, locate
 from expert_cli.model.tokenizer import TokenizerInfo
@@ -41,6 +43,24 @@ def load_base_of(run: RunConfig, folder: Path) -> PreTrainedModel:
         attention="eager" if run.compute.attention == "eager" else "sdpa",
         rope_scaling=dict(run.model.rope_scaling),
     )
+
+
+def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
+    """Raise InputError if a document of `longest` tokens has more positions than the base model in `folder` knows.
+
+    Packs may be longer: every document in one counts from 0.
+    """
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    known = config.get("max_position_embeddings")
+    scaling = dict(run.model.rope_scaling)
+    if isinstance(known, int) and "factor" in scaling:
+        known = int(float(scaling["factor"]) * float(scaling.get("original_max_position_embeddings", known)))
+    if isinstance(known, int) and longest > known:
+        raise InputError(
+            f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, but the base model knows "
+            f"{known} positions (max_position_embeddings)",
+            f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model.",
+        )
 
 
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:

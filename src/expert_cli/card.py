@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from expert_cli.files import write_text
+from expert_cli.files import redacted, write_text
 from expert_cli.manifest.effects import CARD
 from expert_cli.plan import Plan
 from expert_cli.training.result import FitResult
@@ -32,7 +32,9 @@ def model_card(plan: Plan, done: FitResult | None) -> str:
     """
     manifest = plan.loaded.manifest
     run = plan.run
-    front = {"library_name": "peft", "base_model": run.model.name, **_license(manifest.license), "tags": manifest.tags}
+    front = redacted(
+        {"library_name": "peft", "base_model": run.model.name, **_license(manifest.license), "tags": manifest.tags}
+    )
     lines = [
         "---",
         *(f"{key}: {json.dumps(value)}" for key, value in front.items() if value),
@@ -53,7 +55,7 @@ def model_card(plan: Plan, done: FitResult | None) -> str:
         f"Data: {', '.join(_data_name(spec.path) for spec in run.data.train)}.",
         "",
     ]
-    carried = {key: value for key, value in _carried(plan).items() if value}
+    carried = redacted({key: value for key, value in _carried(plan).items() if value})
     if carried:
         lines += ["## From the manifest", "", "```json", json.dumps(carried, indent=2, ensure_ascii=False), "```", ""]
     return "\n".join(lines)

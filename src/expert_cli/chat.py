@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
 
 from expert_cli.console import Reporter
 from expert_cli.data.rows import Message
 from expert_cli.evaluation.generate import Settings, settings_for
-from expert_cli.expert import Expert, open_expert
+from expert_cli.expert import Expert, Speaker, base_speaker, open_expert
 from expert_cli.model.generate import Sampling, stream
 from expert_cli.plan import Trained
 
@@ -15,33 +17,39 @@ from expert_cli.plan import Trained
 class Chat:
     """A conversation with an expert; its base model may be asked the same beside it."""
 
-    def __init__(self, expert: Expert, settings: Settings) -> None:
-        """Take a loaded expert, and how it answers."""
+    def __init__(self, expert: Expert, settings: Settings, base: Callable[[], Speaker]) -> None:
+        """Take a loaded expert, how it answers, and what gives the one that asks the base model alone."""
         self._expert = expert
+        self._base = cache(base)
         self._settings = settings
         self._said: list[Message] = []
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
         """Yield the expert's answer in pieces; it is remembered, with the prompt, once it is whole."""
-        asked = [*self._said, Message("user", self._expert.speaker.turn(prompt, input_))]
+        speaker = self._expert.speaker
+        asked = [*self._said, Message("user", speaker.turn(prompt, input_))]
         answer = ""
-        for piece in self._pieces(asked):
+        for piece in self._pieces(asked, speaker, self._settings):
             answer += piece
             yield piece
         self._said = [*asked, Message("assistant", answer)]
 
     def base(self, prompt: str, input_: str = "") -> Iterator[str]:
-        """Yield the base model's answer to the same, in pieces; to be asked first. What the expert said before is kept."""
+        """Yield the base model's answer to the same, asked in its own chat template, in pieces; to be asked first.
+
+        What the expert said before is kept.
+        """
+        speaker = self._base()
+        asked = [*self._said, Message("user", speaker.turn(prompt, input_))]
         with self._expert.model.disable_adapter():
-            yield from self._pieces([*self._said, Message("user", self._expert.speaker.turn(prompt, input_))])
+            yield from self._pieces(asked, speaker, replace(self._settings, stops=()))
 
     def forget(self) -> None:
         """Start another conversation."""
         self._said = []
 
-    def _pieces(self, messages: Sequence[Message]) -> Iterator[str]:
+    def _pieces(self, messages: Sequence[Message], speaker: Speaker, settings: Settings) -> Iterator[str]:
         """Yield text as soon as it is whole: a character may be several tokens, a stop sequence too."""
-        speaker, settings = self._expert.speaker, self._settings
         sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p, settings.seed)
         ids: list[int] = []
         shown = ""
@@ -72,4 +80,6 @@ class Chat:
 def open_chat(trained: Trained, report: Reporter, *, max_new_tokens: int, sample: bool) -> Chat:
     """Load an expert to talk to. Raises InputError for `sample` where the manifest has no decoding."""
     settings = settings_for(trained.plan.loaded.manifest, max_new_tokens, 1, sample=sample)
-    return Chat(open_expert(trained.plan.run, trained.origin, report), settings)
+    expert = open_expert(trained.plan.run, trained.origin, report)
+    alone = partial(base_speaker, trained.plan.run, trained.origin, expert.speaker.tokenizer)
+    return Chat(expert, settings, alone)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from expert_cli.config import Overrides, missing_data
+from expert_cli.config import Overrides, decide, missing_data
 from expert_cli.errors import ExpertError, Fault, ManifestError
 from expert_cli.machine import Machine
 from expert_cli.manifest.fixes import Fix, apply_fixes, diff, find_fixes, read_raw, write_raw
@@ -52,14 +52,23 @@ def check(path: Path, facts: Machine, base_model: str | None) -> Check:
     errors: list[Fault] = []
     try:
         plan = make_plan(path, facts, Overrides(base_model=base_model))
-        for base in plan.loaded.manifest.bases:
-            make_plan(path, facts, Overrides(base_model=base.name))
-    except ManifestError as error:
-        errors = error.faults
     except ExpertError as error:
-        errors = [Fault(str(path), 1, 1, "", error.message, error.hint)]
+        errors = _faults(path, error)
+    if plan is not None:
+        for index in range(len(plan.loaded.manifest.bases)):
+            try:
+                decide(plan.loaded, facts, index=index)
+            except ExpertError as error:
+                errors += _faults(path, error)
+    errors = list(dict.fromkeys(errors))  # what base models have in common is told once
     warnings = [*map(str, plan.warnings), *missing_data(plan.run), *needless_int4(plan, facts)] if plan else []
     return Check(path, errors, plan, warnings)
+
+
+def _faults(path: Path, error: ExpertError) -> list[Fault]:
+    if isinstance(error, ManifestError):
+        return error.faults
+    return [Fault(str(path), 1, 1, "", error.message, error.hint)]
 
 
 def needless_int4(plan: Plan, facts: Machine) -> list[str]:

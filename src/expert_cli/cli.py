@@ -110,7 +110,7 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; the process ends here with the exit code of INTERFACE."""
+    """Run the command line; the process ends here with an exit code of docs/INTERFACE.md."""
     word = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     console = Console(word if word in COMMANDS else "", as_json="--json" in sys.argv, quiet=True)
     try:

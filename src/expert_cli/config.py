@@ -1,39 +1,31 @@
-"""Manifest + machine + command line -> `RunConfig`. Beside `defaults.py` nobody knows both what was written and what happens.
+"""Manifest + machine + command line -> `RunConfig`. Beside `defaults` nobody knows both what was written and what happens.
 
 A value comes from, in this order: the command line (`--set` and its shorter forms), the chosen base model's `config`,
-`training.config`, and last the default, which is decided here and in `defaults.py` and nowhere else.
+`training.config`, and last the default, which is decided here and in `defaults` and nowhere else.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from expert_cli import defaults
-from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
+from expert_cli.conflicts import LONGEST_FOLDER, adapter_block, conflicts
+from expert_cli.defaults.compute import compute
+from expert_cli.defaults.training import Config, adapter, loader, model, optim
+from expert_cli.defaults.watch import watch
+from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.machine import Machine
+from expert_cli.manifest.effects import Decided
+from expert_cli.manifest.messages import unfit
 from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.manifest.schema import Adapter, Base
-from expert_cli.manifest.training_config import SCHEDULERS, TrainingConfig
-from expert_cli.paths import RunPaths, is_inside, normalise, project_root
-from expert_cli.runconfig import (
-    AUTO,
-    EXECUTION_ACCURACY,
-    AdapterType,
-    DataConfig,
-    DeviceName,
-    LoaderConfig,
-    RunConfig,
-    WatchConfig,
-)
+from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, EvaluationBlock
+from expert_cli.manifest.settings import Settings, applied
+from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.paths import RunPaths, normalise, project_root, store_folder
+from expert_cli.runconfig import AUTO, DataConfig, DeviceName, RunConfig
 from expert_cli.rundir import part, read_json
-from expert_cli.sourcespec import resolve_sources
-
-QUANTIZED_TABLE = (
-    "supported: lora, dora, rslora with int4, int8, bf16, fp16, none; ia3, lokr with bf16, fp16, none "
-    "(peft cannot train them on 4- and 8-bit layers)"
-)
+from expert_cli.sourcespec import Data, resolve_sources
 
 
 @dataclass(frozen=True)
@@ -55,28 +47,50 @@ class Overrides:
 
 @dataclass(frozen=True)
 class Written:
-    """`training.config` as it stands for one base model: the merged values and where each came from."""
+    """`training.config` as it stands for one base model: the merged values and where each came from.
+
+    dropped: keys of `training.config` whose value an option of the command line set aside, and that option.
+    """
 
     values: TrainingConfig
     origins: dict[str, str]
+    dropped: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A run, and what became of every key of the manifest in it."""
+
+    run: RunConfig
+    decided: Decided
 
 
 def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int | None]:
-    """Return the base model and its index in the manifest; None as index for a model that the manifest does not list."""
-    bases = loaded.manifest.bases
-    if loaded.manifest.base_model is not None and loaded.manifest.adapters:
-        bases = (bases[0].model_copy(update={"adapters": loaded.manifest.adapters}),)
+    """Return the base model and its index in the manifest; None as index for a model that the manifest does not list.
+
+    Alias and full name go before the last part of a name. Raises InputError for a name that fits several, or none at all.
+    """
     if wanted is None:
-        return bases[0], 0
-    named = wanted.lower()
-    for index, base in enumerate(bases):
-        if named in {
-            (base.alias or "").lower(),
-            base.name.lower(),
-            base.name.rstrip("/\\").replace("\\", "/").lower().split("/")[-1],
-        }:
-            return base, index
-    return Base(name=wanted), None
+        return _base(loaded, 0), 0
+    bases, named = loaded.manifest.bases, wanted.lower()
+    if not named or len(normalise(wanted)) > LONGEST_FOLDER or len(wanted) > LONGEST_MODEL_NAME:
+        raise InputError(f'--base-model "{wanted[:60]}" is no name of a model', "give an alias, a hub id or a folder")
+    exact = [index for index, base in enumerate(bases) if named in ((base.alias or "").lower(), base.name.lower())]
+    fitting = exact[:1] or [index for index, base in enumerate(bases) if named == _last_part(base.name)]
+    if len(fitting) > 1:
+        names = ", ".join(bases[index].alias or bases[index].name for index in fitting)
+        raise InputError(f"--base-model {wanted} fits {len(fitting)} base models: {names}", "give one of these in full")
+    return (_base(loaded, fitting[0]), fitting[0]) if fitting else (Base(name=wanted), None)
+
+
+def _base(loaded: LoadedManifest, index: int) -> Base:
+    base = loaded.manifest.bases[index]
+    is_v1 = loaded.manifest.base_model is not None and loaded.manifest.adapters
+    return base.model_copy(update={"adapters": loaded.manifest.adapters}) if is_v1 else base
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/\\").replace("\\", "/").lower().split("/")[-1]
 
 
 def merge(loaded: LoadedManifest, base: Base, overrides: Overrides) -> Written:
@@ -91,46 +105,27 @@ def merge(loaded: LoadedManifest, base: Base, overrides: Overrides) -> Written:
             origins[name] = origin
 
     if base.adapters:
-        lay(_adapter_block(base.adapters[0]), "adapters[0]")
+        lay(adapter_block(base.adapters[0]), "adapters[0]")
     lay(_said(loaded.manifest.training.config), "training.config")
     set_names = {setting.partition("=")[0].strip().rpartition(".")[2] for setting in overrides.settings}
+    set_names = {TrainingConfig.old_names.get(name, name) for name in set_names}
     origins |= {name: "--set" for name in set_names if name in origins}
     if base.config is not None:
         lay(_said(base.config), f"base model {base.alias or base.name}")
-    if overrides.epochs is not None:
-        values.pop("max_steps", None)
-        lay({"epochs": overrides.epochs}, "--epochs")
-    for name, value in (("max_steps", overrides.max_steps), ("seed", overrides.seed)):
-        if value is not None:
-            lay({name: value}, f"--{name.replace('_', '-')}")
-    return Written(TrainingConfig.model_validate(values), origins)
-
-
-def _adapter_block(adapter: Adapter) -> dict[str, Any]:
-    """Return an adapter entry under the names of `training.config`, which repeats it and decides."""
-    named = {
-        "adapter_type": adapter.type if adapter.type in get_args(AdapterType) else None,
-        "rank": adapter.r or adapter.rank,
-        "alpha": adapter.alpha,
-        "dropout": adapter.dropout,
-        "target_modules": adapter.target_modules,
-    }
-    return {name: value for name, value in named.items() if value is not None}
-
-
-def contradictions(loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig) -> list[Fault]:
-    """Return a warning for every value of the base model's adapter entry that differs from the one that decides."""
-    if not base.adapters or index is None:
-        return []
-    block: tuple[str | int, ...] = (
-        ("adapters", 0) if base.adapters is loaded.manifest.adapters else ("base_models", index, "adapters", 0)
-    )
-    spelled = {"adapter_type": "type", "rank": "r"}
-    return [
-        loaded.text.fault((*block, spelled.get(name, name)), f"says {value}, training decides: {getattr(config, name)}")
-        for name, value in _adapter_block(base.adapters[0]).items()
-        if getattr(config, name) != value
-    ]
+    dropped = {}
+    if overrides.epochs is not None and values.pop("max_steps", None) is not None:
+        dropped = {"max_steps": "--epochs"}
+        origins.pop("max_steps")
+    for name in ("epochs", "max_steps", "seed"):
+        value, option = getattr(overrides, name), f"--{name.replace('_', '-')}"
+        if value is None:
+            continue
+        reason = unfit(TrainingConfig, ("training", "config", name), value)
+        if reason:
+            raise InputError(f"{option} {value}: {reason}")
+        lay({name: value}, option)
+        dropped.pop(name, None)
+    return Written(TrainingConfig.model_validate(values), origins, dropped)
 
 
 def _said(config: TrainingConfig) -> dict[str, Any]:
@@ -138,68 +133,89 @@ def _said(config: TrainingConfig) -> dict[str, Any]:
 
 
 def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:
-    """Decide everything. Raises ManifestError for settings that contradict each other, EnvironmentProblem for a device."""
-    base, index = choose_base(loaded, overrides.base_model)
+    """Return what `decide` decides, without what became of the keys."""
+    return decide(loaded, machine, overrides).run
+
+
+def decide(
+    loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides(), *, index: int | None = None
+) -> Resolution:
+    """Decide everything; index: for this base model of the manifest, whatever `overrides` says.
+
+    Raises ManifestError for settings that contradict each other, InputError for an option, EnvironmentProblem for a device.
+    """
+    base, chosen = choose_base(loaded, overrides.base_model) if index is None else (_base(loaded, index), index)
     written = merge(loaded, base, overrides)
-    config = written.values
-    root = project_root(loaded.path)
-    watch = defaults.watch(config, loaded.manifest.evaluation)
-    _check(loaded, base, index, config, root, watch)
+    root, folder = project_root(loaded.path), loaded.path.parent
+    config, of_base, data = Settings(written.values), Settings(base), Settings(loaded.manifest.training.dataset)
+    judging = loaded.manifest.evaluation
+    evaluation = Settings(judging if isinstance(judging, EvaluationBlock) else EvaluationBlock())
+    watching = watch(config, evaluation)
+    faults = conflicts(loaded, base, chosen, written.values, written.origins, evaluation.written)
+    if faults:
+        raise ManifestError(loaded.path, faults)
     device = _device(overrides.device, machine)
-    output = (overrides.output or loaded.path.parent / "weights" / normalise(base.name)).resolve()
-    return RunConfig(
+    output = (overrides.output or folder / "weights" / normalise(base.name)).resolve()
+    to_train, to_load = adapter(config), model(of_base, config)
+    run = RunConfig(
         expert=loaded.manifest.name,
         manifest=loaded.path.resolve(),
         root=root,
         store=_store(config, root, loaded.manifest.name),
         output=output,
         seed=_seed(config),
-        model=defaults.model(base, config),
-        data=_data(loaded, root, config, overrides, evaluates=watch.eval_strategy != "no"),
-        adapter=defaults.adapter(config),
-        optim=defaults.optim(config),
-        loader=_loader(config, device, output, overrides.resume),
-        compute=defaults.compute(config, machine, device),
-        watch=watch,
+        model=to_load,
+        data=_data(loaded, data, root, config, overrides, evaluates=watching.eval_strategy != "no"),
+        adapter=to_train,
+        optim=optim(config),
+        loader=loader(config, device, best_fit=_began_by_best_fit(output, overrides.resume)),
+        compute=compute(config, machine, device, to_train.type, to_load.quantization),
+        watch=watching,
         origins=tuple(sorted(written.origins.items())),
     )
+    blocks: dict[str, Settings[Any]] = {"config": config, "base": of_base, "dataset": data, "evaluation": evaluation}
+    outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
+    if watching.judge_every:
+        outcomes["decoding", "stop_sequences"] = applied("end the answers that are run during training")
+    return Resolution(run, Decided(outcomes, written.values, written.origins, written.dropped, chosen, base.name))
 
 
-def _loader(config: TrainingConfig, device: DeviceName, output: Path, resume: str) -> LoaderConfig:
-    """Return how batches are made; a run that was begun when `packing: true` meant best fit goes on with it."""
-    loader = defaults.loader(config, device)
-    if not resume or config.packing not in (None, True):
-        return loader
+def _began_by_best_fit(output: Path, resume: str) -> bool:
+    """Whether the run that goes on was begun when `packing: true` meant best fit."""
+    if not resume:
+        return False
     begun = read_json(RunPaths(output if resume == AUTO else Path(resume).resolve().parents[1]).run_json)
-    best_fit = part(begun, "config", "loader").get("packing") == "best_fit"
-    return replace(loader, packing="best_fit") if best_fit else loader
+    return bool(part(begun, "config", "loader").get("packing") == "best_fit")
 
 
-def _seed(config: TrainingConfig) -> int:
-    return 42 if config.seed is None else config.seed
+def _seed(config: Config) -> int:
+    seed = 42 if config.written.seed is None else config.written.seed
+    return int(config.put("seed", seed, f"seed {seed} for data order, adapter and dropout"))
 
 
 def _data(
-    loaded: LoadedManifest, root: Path, config: TrainingConfig, overrides: Overrides, *, evaluates: bool
+    loaded: LoadedManifest, data: Data, root: Path, config: Config, overrides: Overrides, *, evaluates: bool
 ) -> DataConfig:
-    train, validation, share, mapping, filters = resolve_sources(
-        loaded, root, overrides.dataset, overrides.validation, evaluates=evaluates
-    )
+    sources = resolve_sources(loaded, data, root, overrides.dataset, overrides.validation, evaluates=evaluates)
+    answers = config.written.completion_only_loss is not False
+    effect = "only answers are trained" if answers else "prompts are trained too"
     return DataConfig(
-        train=train,
-        validation=validation,
-        validation_share=share,
-        mapping=mapping,
-        filters=filters,
-        completion_only=config.completion_only_loss is not False,
-        max_seq_length=config.max_seq_length or 2048,
+        train=sources.train,
+        validation=sources.validation,
+        validation_share=sources.validation_share,
+        mapping=sources.mapping,
+        filters=sources.filters,
+        completion_only=config.put("completion_only_loss", answers, effect),
+        max_seq_length=config.written.max_seq_length or 2048,
         seed=_seed(config),
         offline=overrides.offline,
     )
 
 
-def _store(config: TrainingConfig, root: Path, expert: str) -> Path:
-    return (root / (config.pretokenized_cache or f"datasets_optimized/{normalise(expert)}/tokenized")).resolve()
+def _store(config: Config, root: Path, expert: str) -> Path:
+    store = store_folder(root, expert, config.written.pretokenized_cache or "")
+    config.put("pretokenized_cache", store, f"token stores lie in {store}")
+    return store
 
 
 def _device(asked: str, machine: Machine) -> DeviceName:
@@ -208,53 +224,6 @@ def _device(asked: str, machine: Machine) -> DeviceName:
             "--device cuda: no usable GPU", machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
         )
     return "cuda" if asked == "cuda" or (asked == "auto" and machine.cuda_usable) else "cpu"
-
-
-def _check(
-    loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig, root: Path, watch: WatchConfig
-) -> None:
-    """Raise ManifestError for what does not go together, once the values of one base model are merged."""
-    faults: list[Fault] = []
-    block: tuple[str | int, ...] = ("training", "config")
-
-    def fault(key: str, message: str, hint: str) -> None:
-        own = ("base_models", index, "config", key) if index is not None else ()
-        faults.append(loaded.text.fault(own if own in loaded.text.places else (*block, key), message, hint))
-
-    quantization = base.quantization or "int4"
-    if config.adapter_type in ("ia3", "lokr") and quantization in ("int4", "int8"):
-        hint = f'{QUANTIZED_TABLE}; for {base.name} write "quantization": "bf16"'
-        fault("adapter_type", f"{config.adapter_type} does not go with quantization {quantization}", hint)
-    if config.pretokenized_cache and not is_inside(root / config.pretokenized_cache, root):
-        fault(
-            "pretokenized_cache",
-            f"{config.pretokenized_cache} lies outside the project root {root}",
-            "name a folder inside it",
-        )
-    strays = sorted(set(config.lr_scheduler_kwargs or {}) - SCHEDULERS[str(config.lr_scheduler or "cosine")])
-    if strays:
-        known = ", ".join(sorted(SCHEDULERS[str(config.lr_scheduler or "cosine")])) or "none"
-        fault("lr_scheduler_kwargs", f"{config.lr_scheduler} has no setting {strays[0]}", f"its settings: {known}")
-    if watch.load_best_model_at_end or watch.early_stopping_patience:
-        _check_best(watch, fault)
-    if config.rank is None and config.adapter_type != "ia3":
-        fault("rank", f"is missing: a {config.adapter_type or 'lora'} adapter needs a rank", "8 to 32 is usual")
-    if faults:
-        raise ManifestError(loaded.path, faults)
-
-
-def _check_best(watch: WatchConfig, fault: Any) -> None:
-    if watch.metric_for_best_model == EXECUTION_ACCURACY:
-        if not watch.judge_every:
-            fault(
-                "metric_for_best_model",
-                "no answers are run",
-                'write "evaluation": {"every_steps": 50} beside "training"',
-            )
-        if not watch.greater_is_better:
-            fault("greater_is_better", f"false would choose the worst by {EXECUTION_ACCURACY}", "leave it out")
-    elif watch.eval_strategy == "no":
-        fault("eval_strategy", '"no" leaves nothing to choose the best model by', 'write "steps" or "epoch"')
 
 
 def missing_data(config: RunConfig) -> list[str]:

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from expert_cli.files import redact
+from expert_cli.files import redacted
 from expert_cli.typesetting import aligned, clean, count, failure_lines, grouped
 
 SCHEMA_VERSION = 1
@@ -150,7 +150,7 @@ class Console:
     def document(self, value: Mapping[str, Any]) -> None:
         """Write the one JSON document of this command."""
         head = {"schema_version": SCHEMA_VERSION, "command": self.command}
-        self._out.data(redact(json.dumps({**head, **value}, ensure_ascii=True, default=str)))
+        self._out.data(json.dumps(redacted({**head, **value}), ensure_ascii=True))
 
     def text(self, text: str) -> None:
         """Write a result as plain text to stdout."""

@@ -51,6 +51,10 @@ class Speaker:
         """Return what the next assistant turn follows."""
         return self._ids(self.template.prompt_messages(messages))
 
+    def tokens(self, text: str) -> int:
+        """Return how many tokens a text takes as an answer."""
+        return len(self._ids((Segment(text, control=False, trained=True),)))
+
     def text(self, ids: Sequence[int]) -> str:
         """Return an answer's text, control tokens spelled out."""
         decoded: str = self.tokenizer.backend.decode(list(ids), skip_special_tokens=False)
@@ -91,6 +95,16 @@ def open_expert(run: RunConfig, origin: Origin, report: Reporter) -> Expert:
         )
     report.say(f"loading {source.name} with {origin.adapter}")
     return Expert(load_adapted(run, source, origin.adapter), source, speaker)
+
+
+def base_speaker(run: RunConfig, origin: Origin, tokenizer: TokenizerInfo) -> Speaker:
+    """Return what asks the base model alone: its own chat template (alpaca where it has none), whatever training used.
+
+    A system prompt of the training is said to the base model too. Raises InputError for a template that cannot be used.
+    """
+    system_prompt = origin.system_prompt if origin.run is not None else run.model.system_prompt
+    own = replace(run, model=replace(run.model, template="", system_prompt=system_prompt))
+    return Speaker(tokenizer, prompt_template(own, tokenizer, run.data.mapping.input or "input"))
 
 
 def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: bool = False) -> PeftModel:

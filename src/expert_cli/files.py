@@ -1,6 +1,7 @@
 """Files written beside their place, synced and renamed, so that a reader sees the old one or the new one, never half.
 
-Secrets (hub tokens, values of *_TOKEN and *_KEY) never reach a text written here.
+Secrets (hub tokens, values of *_TOKEN and *_KEY) never reach a text written here. They are cut out of texts before these are
+put into JSON: cut out of JSON they would take quotes and backslashes along.
 """
 
 from __future__ import annotations
@@ -18,14 +19,52 @@ from typing import Any
 
 CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors by which the system says that a disk is full or a place is not to be written: no bug of the program."""
-_SECRET = re.compile(r"hf_[A-Za-z0-9]{16,}|(?i:(?<=_token=)|(?<=_key=)|(?<=_token\": \")|(?<=_key\": \"))[^\s\"']+")
+IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors by which the system says that a path leads to something else than a file or folder that can be there."""
+_OF_THE_HUB = r"hf_[A-Za-z0-9]{16,}"
+_SECRET = re.compile(
+    _OF_THE_HUB + r"|(?i:(?<=_token=)|(?<=_key=)|(?<=_token\": \")|(?<=_key\": \"))(?!\*\*\*)[^\s\"']+"
+)
+_WORDS_OF_MODELS = ("answer", "raw")
+"""Under these names stand answers that are judged again: {"primary_key": "id"} is right or wrong, and no secret."""
+_SECRET_NAME = re.compile(r".*_(?:token|key)", re.IGNORECASE | re.DOTALL)
 _SECRET_OPTION = re.compile(r"--?[\w-]*(?:token|key|secret|passw\w*|credentials?)", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
 
 
 def redact(text: str) -> str:
-    """Return `text` with secrets replaced by ***."""
+    """Return `text` with secrets replaced by ***; a text that was redacted stays as it is."""
     return _SECRET.sub("***", text)
+
+
+def redacted(value: Any) -> Any:
+    """Return a value that JSON can hold with every secret in it replaced by ***, as plain dicts and lists.
+
+    A secret is what `redact` takes for one, in names as in values, and any text named *_token or *_key; in answers of models
+    it is a hub token alone. What is no JSON (a path) becomes text.
+    """
+    if isinstance(value, str):
+        return redact(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {
+            redact(name) if isinstance(name, str) else name: _redacted_entry(name, entry)
+            for name, entry in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [redacted(entry) for entry in value]
+    return redact(str(value))
+
+
+def _redacted_entry(name: Any, entry: Any) -> Any:
+    if name in _WORDS_OF_MODELS and isinstance(entry, str):
+        return re.sub(_OF_THE_HUB, "***", entry)
+    return "***" if _is_secret(name, entry) else redacted(entry)
+
+
+def _is_secret(name: Any, value: Any) -> bool:
+    return bool(value) and isinstance(name, str) and isinstance(value, str) and bool(_SECRET_NAME.fullmatch(name))
 
 
 def command_text(words: Sequence[str]) -> str:
@@ -67,13 +106,23 @@ def write_bytes(path: Path, raw: bytes) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON document atomically."""
-    write_text(path, json_text(value))
+    """Write a JSON document atomically, secrets removed."""
+    write_bytes(path, json_text(redacted(value)).encode("utf-8"))
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """Return a JSON document as `write_json` writes it."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+    """Return a JSON document without secrets as `write_json` writes it."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+    # A file's name that is no UTF-8 holds half of a surrogate pair: such a thing JSON can only spell out.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return what JSON text holds. Raises ValueError for any text that is none, also for one that is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
 
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
@@ -87,14 +136,15 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def sealed(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with its hash under "self"."""
-    return {**body, "self": _seal(body)}
+    """Return a document without secrets, with its hash under "self"."""
+    plain = redacted(body)
+    return {**plain, "self": _seal(plain)}
 
 
 def open_sealed(text: str) -> dict[str, Any]:
     """Return the body of a sealed document. Raises ValueError saying what is wrong with it."""
     try:
-        document: dict[str, Any] = json.loads(text)
+        document: dict[str, Any] = parse_json(text)
         body = {name: value for name, value in document.items() if name != "self"}
         seal = document["self"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -107,6 +157,14 @@ def open_sealed(text: str) -> dict[str, Any]:
 
 def _seal(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def remove(path: Path) -> None:
+    """Remove a folder with all that is in it, or a file, or a link but nothing it leads to. Raises OSError."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -126,6 +184,12 @@ def sync_names(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def stamp(path: Path) -> list[int]:
+    """Return size, times and inode of a file: what changes whenever its bytes do. Raises OSError."""
+    facts = path.stat()
+    return [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
 
 
 def sha256_of(path: Path) -> str:

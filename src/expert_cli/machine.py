@@ -116,7 +116,7 @@ def _torch_cuda() -> str:
 
 
 def _cpu_has_bf16() -> bool:
-    """Whether the CPU multiplies bfloat16 natively (AVX512-BF16, AMX, Apple M2 and later are told by the system)."""
+    """Whether the CPU multiplies bfloat16 natively (AVX512-BF16, AMX, Arm BF16), as Linux tells; elsewhere nothing does."""
     if platform.system() == "Linux":
         try:
             flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, NamedTuple, get_args
 
 from expert_cli.errors import InputError
 from expert_cli.paths import RunPaths
-from expert_cli.runconfig import Dtype
+from expert_cli.runconfig import Dtype, SourceSpec
 from expert_cli.rundir import part, read_json
 
 WEIGHTS = "adapter_model.safetensors"
@@ -17,13 +18,21 @@ BASE = "base_model.json"
 """What the base model was in training: its name and hash, how its weights were held, how it was prompted."""
 
 
+class TrainedRows(NamedTuple):
+    """Where training rows came from, and which share of them was set apart by `seed`."""
+
+    sources: tuple[SourceSpec, ...]
+    validation_share: float
+    seed: int
+
+
 @dataclass(frozen=True)
 class Origin:
     """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
 
     template: the fingerprint of the prompt template. system_prompt: None = not written. quantization: of the base model that
     an exported adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
-    dtype: what training computed in.
+    dtype: what training computed in. rows: where its training rows came from; None where nothing tells.
     """
 
     adapter: Path
@@ -36,6 +45,7 @@ class Origin:
     dtype: Dtype | None
     quantization: str = ""
     store: Path | None = None
+    rows: TrainedRows | None = None
 
 
 def find_adapter(folder: Path) -> Origin:
@@ -62,5 +72,15 @@ def find_adapter(folder: Path) -> Origin:
         manifest=Path(manifest) if manifest else None,
         dtype=next((dtype for dtype in get_args(Dtype) if dtype == computed_in), None),
         quantization=str(told.get("quantization", "")),
+        rows=_rows(part(recorded, "config", "data")),
         store=Path(str(part(recorded, "store")["path"])) if "path" in part(recorded, "store") else None,
     )
+
+
+def _rows(recorded: Mapping[str, Any]) -> TrainedRows | None:
+    """Return what run.json tells of the rows; None where it tells something else."""
+    try:
+        sources = tuple(SourceSpec(**{**one, "tried": tuple(one.get("tried", ()))}) for one in recorded["train"])
+        return TrainedRows(sources, float(recorded["validation_share"]), int(recorded["seed"]))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from expert_cli.console import Reporter
+from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.store import store_key
+from expert_cli.data.storefiles import Memo
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.files import sha256_of
+from expert_cli.locked import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.model.kernels import KernelPlan
 from expert_cli.paths import RunPaths
+from expert_cli.runconfig import RunConfig
+from expert_cli.rundir import items, part, read_json
 from expert_cli.training.result import FitResult, mean_span
 from expert_cli.typesetting import duration
 
@@ -43,7 +49,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What `train` leaves and prints: the document that INTERFACE describes, report.json of the run directory."""
+    """What `train` leaves and prints: the document of `train --json` (docs/INTERFACE.md), report.json of the run directory."""
 
     output: Path
     document: Mapping[str, Any]
@@ -102,19 +108,54 @@ def document(
     }
 
 
-def finished(output: Path) -> RunResult | None:
-    """Return the result of a run that is complete, or None. Raises LockedOrDamaged if its adapter is not what it was."""
-    paths = RunPaths(output)
+def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunResult | None:
+    """Return the result of the run in the output folder if it is complete, else None. drift: keys that may differ.
+
+    Raises LockedOrDamaged if its adapter is not what it was, or if it was trained with other settings than these.
+    """
+    paths = RunPaths(run.output)
     if not paths.complete.is_file():
         return None
-    document = json.loads(paths.report_json.read_text(encoding="utf-8"))
-    weights = paths.adapter / "adapter_model.safetensors"
-    if not weights.is_file() or sha256_of(weights) != document["adapter_sha256"]:
+    document = read_json(paths.report_json)
+    wrote = str(document.get("adapter_sha256", ""))
+    if not wrote:
         raise LockedOrDamaged(
-            f"{weights} is not the adapter that this run wrote ({document['adapter_sha256'][:12]})",
-            "train again with --overwrite",
+            f"{paths.report_json} of a complete run is missing or damaged", "train again with --overwrite"
         )
-    return RunResult(output, {**document, "stop_reason": document.get("stop_reason", NOT_KEPT)})
+    weights = paths.adapter / "adapter_model.safetensors"
+    if not weights.is_file() or sha256_of(weights) != wrote:
+        raise LockedOrDamaged(
+            f"{weights} is not the adapter that this run wrote ({wrote[:12]})", "train again with --overwrite"
+        )
+    recorded = part(read_json(paths.run_json), "identity")
+    if recorded:
+        require_goes_on(paths.run_json, recorded, _with_its_files(run, recorded), drift, report)
+    return RunResult(run.output, {**document, "stop_reason": document.get("stop_reason", NOT_KEPT)})
+
+
+def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity that a run of these settings has if files and programs are those of the recorded one.
+
+    Whether they are is not asked: a result can be had when the data has gone.
+    """
+    store = part(recorded, STORE)
+    sources = (tuple(Located(spec, ()) for spec in specs) for specs in (run.data.train, run.data.validation))
+    tokenizer, template = (str(recorded.get(name)) for name in ("tokenizer", "template"))
+    rule = str(store.get("masking", "")).rpartition(", ")[0]  # what follows is a setting
+    places = LocatedData(*sources), Memo(run.output / ".none")
+    key = store_key(run.data, *places, tokenizer=tokenizer, template=str(store.get("template", template)), masking=rule)
+    contents = {name: store[name] for name in ("train data", "validation data") if name in store}
+    now = identity(
+        run,
+        files=items(recorded, "data"),
+        store=dict(key.parts) | contents,
+        trusted=store.get("trusted", ""),
+        base=str(recorded.get("base model")),
+        template=template,
+        processes=recorded.get("processes", 1),
+        versions=items(recorded, "versions"),
+    )
+    return now | {name: recorded[name] for name in PROGRAMS if name in recorded}
 
 
 def _sample_lines(samples: Sequence[Sample]) -> list[str]:

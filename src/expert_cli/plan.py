@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import cast, get_args
 
-from expert_cli.config import Overrides, choose_base, contradictions, merge, resolve
+from expert_cli.config import Overrides, choose_base, decide
+from expert_cli.conflicts import contradictions
 from expert_cli.errors import Fault, InputError, LockedOrDamaged
 from expert_cli.machine import Machine, inspect
-from expert_cli.manifest.effects import Effect, effects
+from expert_cli.manifest.effects import Decided, Effect, effects
 from expert_cli.manifest.reader import LoadedManifest, load
+from expert_cli.manifest.settings import Outcomes
 from expert_cli.origin import Origin, find_adapter
 from expert_cli.runconfig import Quantization, RunConfig
 from expert_cli.runlock import contents
@@ -22,20 +25,26 @@ class Plan:
 
     loaded: LoadedManifest
     run: RunConfig
-    effects: tuple[Effect, ...]
+    decided: Decided
     warnings: tuple[Fault, ...]
+
+    @cached_property
+    def effects(self) -> tuple[Effect, ...]:
+        """What became of every key, as planned."""
+        return tuple(effects(self.loaded.text, self.decided))
+
+    def effects_after(self, used: Outcomes) -> tuple[Effect, ...]:
+        """Return what became of every key in the run as it was: `used` is what its parts tell, by path as in `decided`."""
+        return tuple(effects(self.loaded.text, replace(self.decided, outcomes={**self.decided.outcomes, **used})))
 
 
 def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
     """Read a manifest and decide everything. Raises ManifestError, InputError, EnvironmentProblem."""
     loaded = load(manifest, overrides.settings)
     base, index = choose_base(loaded, overrides.base_model)
-    run = resolve(loaded, machine, overrides)
-    values = merge(loaded, base, overrides).values
-    is_v1 = loaded.manifest.base_model is not None
-    rows = effects(loaded.text, values, run, machine, base_index=index, v1=is_v1)
-    warnings = (*loaded.warnings, *contradictions(loaded, base, index, values))
-    return Plan(loaded, run, tuple(rows), warnings)
+    resolution = decide(loaded, machine, overrides)
+    warnings = (*loaded.warnings, *contradictions(loaded, base, index, resolution.decided.values))
+    return Plan(loaded, resolution.run, resolution.decided, warnings)
 
 
 @dataclass(frozen=True)
@@ -66,8 +75,7 @@ def trained(adapter: Path, manifest: Path | None, base_model: str | None, *, off
 
 def require_free(output: Path, *, overwrite: bool) -> None:
     """Raise LockedOrDamaged if the output folder holds something that may not be moved, InputError if it is a file."""
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{output} is a file, not a folder", "give another folder with --output")
+    _require_folder(output)
     if not overwrite and contents(output):
         hint = "go on with it: --resume auto; move it aside: --overwrite; or give another folder with --output"
         raise LockedOrDamaged(f"{output} holds a run already", hint)
@@ -75,7 +83,13 @@ def require_free(output: Path, *, overwrite: bool) -> None:
 
 def require_new(output: Path) -> None:
     """Raise InputError where the output is a file, LockedOrDamaged where it is a folder that holds something."""
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{output} is a file, not a folder", "give another folder with --output")
+    _require_folder(output)
     if output.is_dir() and any(output.iterdir()):
         raise LockedOrDamaged(f"{output} holds something already", "give another folder with --output")
+
+
+def _require_folder(output: Path) -> None:
+    """Raise InputError where the folder, or one that it lies in, is a file."""
+    there = next(path for path in (output, *output.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise InputError(f"{there} is a file, not a folder", "give another folder with --output")

@@ -11,14 +11,15 @@ from typing import Any
 from expert_cli.basemodel import locate_base, prompt_template
 from expert_cli.console import Reporter
 from expert_cli.data.disk import stage, staged_path
-from expert_cli.data.documents import Documents
+from expert_cli.data.folders import require_apart
 from expert_cli.data.loader import plan_packs
 from expert_cli.data.packing import SizeRow, recommend, right_size
-from expert_cli.data.sources import Located, LocatedData, first_rows, locate_data
-from expert_cli.data.store import StoreKey, StoreState
-from expert_cli.data.storestate import STORE_NAME
+from expert_cli.data.rows import RowKind
+from expert_cli.data.sources import Located, LocatedData, first_rows, input_column, locate_data
+from expert_cli.data.store import StoreKey, StoreState, store_key
+from expert_cli.data.storefiles import Memo
 from expert_cli.data.templates import Template
-from expert_cli.data.tokenise import Tokenised, foreign_store, state_of, tokenise, trust
+from expert_cli.data.tokenise import Tokenised, file_hashes, foreign_store, state_of, tokenise, trust
 from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.model.tokenizer import load as load_tokenizer
@@ -28,12 +29,17 @@ from expert_cli.runconfig import RunConfig
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a store is made of, found on this machine: the base model, its tokenizer, the template, the data files."""
+    """What a store is made of, found on this machine: the base model, its tokenizer, the template, the data files.
+
+    kind: what the rows of the data files are. hashes: those of files that were read already.
+    """
 
     source: LocalModel
     tokenizer: TokenizerInfo
     template: Template
     located: LocatedData
+    kind: RowKind
+    hashes: Memo
 
 
 def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
@@ -42,11 +48,13 @@ def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
     located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    rows, told = first_rows(run.data, located.train)
-    template = prompt_template(run, tokenizer, told.input_column)
+    rows, _ = first_rows(run.data, located.train)
+    template = prompt_template(run, tokenizer, "")
+    if template.heads_input and rows.kind == "pair":
+        template = prompt_template(run, tokenizer, input_column(run.data, located.train))
     if rows.kind == "text" and run.model.system_prompt is not None:
         report.warn("system_prompt: rows of whole documents are trained as they are; it stands in later prompts alone")
-    return Inputs(source, tokenizer, template, located)
+    return Inputs(source, tokenizer, template, located, rows.kind, file_hashes(run.store))
 
 
 def store_for(
@@ -66,11 +74,12 @@ def store_for(
     tokenizer = inputs.tokenizer
     foreign = foreign_store(run.store)
     if foreign is not None and trusting:
-        key, _ = explain(run, inputs)
+        key = key_of(run, inputs)
         report.warn(f"{foreign} was made by another program; nothing tells whether it fits this data")
         return trust(foreign, key, tokenizer.vocab_size)
     if foreign is not None:
         report.warn(f"{foreign} was made by another program and is not used; --trust-store uses it")
+    require_apart(run.data, run.store, "pretokenized_cache, or pretokenize --output DIR")
     return tokenise(
         run.data,
         inputs.located,
@@ -79,14 +88,18 @@ def store_for(
         tokenizer.backend,
         report,
         tokenizer_sha256=tokenizer.sha256,
+        kind=inputs.kind,
+        memo=inputs.hashes,
+        expert=run.expert,
         verify=verify,
         force=force,
         locked=locked,
     )
 
 
-def staged_inputs(inputs: Inputs, target: Path, report: Reporter) -> Inputs:
+def staged_inputs(inputs: Inputs, run: RunConfig, target: Path, report: Reporter) -> Inputs:
     """Return the same inputs with their data files copied under `target`, which is a faster disk."""
+    require_apart(run.data, target, "--stage DIR")
     staged = stage(inputs.located.files(), target, report)
 
     def moved(sources: Sequence[Located]) -> tuple[Located, ...]:
@@ -102,9 +115,29 @@ def staged_store(store: Tokenised, target: Path, report: Reporter) -> Tokenised:
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
 
+def key_of(run: RunConfig, inputs: Inputs) -> StoreKey:
+    """Return the key that the run gives now."""
+    return store_key(
+        run.data,
+        inputs.located,
+        inputs.hashes,
+        tokenizer=inputs.tokenizer.sha256,
+        template=inputs.template.fingerprint,
+        masking=inputs.template.masking(inputs.kind),
+    )
+
+
 def explain(run: RunConfig, inputs: Inputs) -> tuple[StoreKey, StoreState]:
     """Return the key that the run gives now and what lies there for it; builds nothing."""
-    return state_of(run.data, inputs.located, run.store, inputs.template, inputs.tokenizer.sha256)
+    return state_of(
+        run.data,
+        inputs.located,
+        run.store,
+        inputs.template,
+        inputs.tokenizer.sha256,
+        inputs.hashes,
+        kind=inputs.kind,
+    )
 
 
 @dataclass(frozen=True)
@@ -122,7 +155,7 @@ class StoreReport:
     recommended: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row that INTERFACE describes."""
+        """Return a row under "stores" of `pretokenize --json` (docs/INTERFACE.md)."""
         stats = self.store.stats["train"]
         seconds = self.store.seconds
         return {
@@ -136,6 +169,8 @@ class StoreReport:
             "tokens_per_s": stats["tokens"] / seconds if seconds else None,
             "mb_per_s": self.store.source_bytes / 1e6 / seconds if seconds else None,
             "encoder": stats["encoder"],
+            "forms": stats.get("forms", {}),
+            "ignored": stats.get("ignored", []),
             "length": stats["length"],
             "packing": {
                 "max_seq_length": self.max_seq_length,
@@ -151,7 +186,7 @@ class StoreReport:
 
 def describe(run: RunConfig, store: Tokenised) -> StoreReport:
     """Measure what the run's length and packing make of a store, and what other lengths would."""
-    documents = Documents(store.home / "train")
+    documents = store.training()
     present = run.data.max_seq_length
     packs = plan_packs(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
     fitted = packs.fitted
@@ -171,7 +206,7 @@ def describe(run: RunConfig, store: Tokenised) -> StoreReport:
 
 def shown_documents(store: Tokenised, inputs: Inputs, count: int) -> Sequence[list[tuple[str, bool]]]:
     """Return the first documents as runs of (text, trained), each run as long as it can be."""
-    documents = Documents(store.home / "train")
+    documents = store.training()
     shown = []
     for number in range(min(count, len(documents))):
         ids, trained = documents.document(number)
@@ -182,15 +217,3 @@ def shown_documents(store: Tokenised, inputs: Inputs, count: int) -> Sequence[li
         ]
         shown.append(runs)
     return shown
-
-
-def other_stores(folder: Path, keep: str) -> list[Path]:
-    """Return the stores in `folder` with another key than `keep`, and what is left of interrupted builds."""
-    return [
-        path
-        for path in sorted(folder.iterdir())
-        if STORE_NAME.fullmatch(path.name)
-        and not path.name.endswith(keep[:12])
-        and path.is_dir()
-        and not path.is_symlink()
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -13,21 +12,23 @@ from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
 
-from expert_cli.artifacts.loading import adapter_lines, put_loading, write_base
+from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.artifacts.report import write_report
-from expert_cli.artifacts.runjson import write_run_json
-from expert_cli.basemodel import load_base_of
-from expert_cli.card import model_card
+from expert_cli.artifacts.runjson import write_effects, write_run_json
+from expert_cli.artifacts.used_keys import differences, used_keys
+from expert_cli.basemodel import load_base_of, require_positions
 from expert_cli.console import Reporter, Silent
+from expert_cli.data.folders import require_apart
 from expert_cli.data.loader import PackedDataset, plan_packs
-from expert_cli.data.tokenise import Tokenised
+from expert_cli.data.store import StoreKey
+from expert_cli.data.tokenise import Tokenised, foreign_store, trusted_sha256
 from expert_cli.ending import recorded
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import Asked
 from expert_cli.evaluation.experts import accuracy_of, sample_cases, try_out
 from expert_cli.evaluation.samples import ask, choose, samples
 from expert_cli.expert import Speaker
-from expert_cli.files import sha256_of, sync_folder, write_json, write_text
+from expert_cli.files import write_json, write_text
 from expert_cli.locked import identity, require_same
 from expert_cli.machine import Machine
 from expert_cli.model import isolation
@@ -36,11 +37,10 @@ from expert_cli.model.kernels import KernelPlan, kernel_plan, settle, settle_ada
 from expert_cli.model.quantise import DTYPES
 from expert_cli.model.recompute import decoder_layers, recompute
 from expert_cli.model.sources import LocalModel
-from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.outcome import RunResult, document, finished
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, require_free
-from expert_cli.pretokenise import Inputs, describe, find_inputs, staged_store, store_for
+from expert_cli.pretokenise import Inputs, describe, find_inputs, key_of, staged_store, store_for
 from expert_cli.runconfig import AUTO, EXECUTION_ACCURACY, RunConfig
 from expert_cli.runlock import contents, hold
 from expert_cli.runlog import Logged, RunLog
@@ -56,9 +56,9 @@ class RunOptions:
 
     overwrite: move a run that lies in the output folder aside. resume: "auto" (the newest good checkpoint, if there is one),
     a checkpoint's folder, or "" for a new run; drift: keys of the identity that may differ then. locked: a run.json that
-    this run must agree with in data, tokenizer, base model, settings and code. trust_store: use a data set that another
-    program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied to, and
-    read from. command: what the user typed, --resume and --overwrite left out.
+    this run must agree with in data, rows, masks, tokenizer, base model, settings and code. trust_store: use a data set that
+    another program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied
+    to, and read from. command: what the user typed, --resume and --overwrite left out.
     max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. told: (seconds since 1970, text) of
     what the command said before, for the log.
     """
@@ -83,7 +83,7 @@ def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = 
     """
     job = PartialState(cpu=plan.run.compute.device == "cpu")
     with hold(plan.run.output) if job.is_main_process else nullcontext():
-        done = finished(plan.run.output) if options.resume == AUTO else None
+        done = finished(plan.run, options.drift, report) if options.resume == AUTO else None
         if done is not None:
             report.say(f"the run in {plan.run.output} is complete: nothing is left to do")
             return done
@@ -118,19 +118,21 @@ def _train(
 ) -> RunResult:
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
+    _require_apart(run, options)
     inputs = find_inputs(run, report)
-    continuity = _continuity(run, inputs, job.num_processes, options, report, status)
+    key = key_of(run, inputs)
+    continuity = _continuity(run, inputs, key, machine, job.num_processes, options, report, status)
     speaker, cases = Speaker(inputs.tokenizer, inputs.template), _cases(plan, report)
     if job.is_main_process:
         _make_room(run.output, report, options)
         status.begin()
         log.begin(paths.log)
     with job.main_process_first():
-        store = _store(run, inputs, options, report)
-    data = _data(store, inputs.tokenizer, run, report)
+        store = _store(run, inputs, key, options, report)
+    data = _data(store, inputs, run, report)
     set_seed(run.seed)
     switch_on(run.compute)
-    model, kernels = _model(inputs.source, run, kernel_plan(run.compute, run.model, machine), report)
+    model, kernels = _model(inputs.source, run, kernel_plan(run.compute, run.model, machine), data, report)
     if job.is_main_process:
         write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
     questions = choose(plan, inputs, report) if job.is_main_process else []
@@ -148,8 +150,9 @@ def _train(
     )
     if not job.is_main_process:
         return RunResult(run.output, {})
+    _write_effects(plan, done, kernels, inputs, store, report)
     asked = samples(questions, before, ask(model, questions, speaker, plan, report))
-    sha256 = _save_adapter(model, inputs.source, speaker, plan, done, paths)
+    sha256 = save_adapter(model, inputs.source, speaker, plan, done, paths)
     seconds = time.monotonic() - started
     origin = continuity.resumed.path if continuity.resumed else None
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
@@ -160,20 +163,37 @@ def _train(
     return RunResult(run.output, found)
 
 
+def _require_apart(run: RunConfig, options: RunOptions) -> None:
+    """Raise InputError if a folder that is written to lies in one that rows are read from."""
+    require_apart(run.data, run.output, "--output DIR")
+    if options.stage is not None:
+        require_apart(run.data, options.stage, "--stage DIR")
+
+
 def _continuity(
-    run: RunConfig, inputs: Inputs, processes: int, options: RunOptions, report: Reporter, status: RunStatus
+    run: RunConfig,
+    inputs: Inputs,
+    key: StoreKey,
+    machine: Machine,
+    processes: int,
+    options: RunOptions,
+    report: Reporter,
+    status: RunStatus,
 ) -> Continuity:
     """Return what the run is, held against the one it must agree with, and the checkpoint that it goes on from."""
+    foreign = foreign_store(run.store) if options.trust_store else None
     what = identity(
         run,
-        files=inputs.located.files(),
+        files=[inputs.hashes.sha256(path) for path in inputs.located.files()],
+        store=dict(key.parts),
+        trusted=trusted_sha256(foreign, inputs.hashes) if foreign else "",
         base=inputs.source.sha256,
-        tokenizer=inputs.tokenizer.sha256,
         template=inputs.template.fingerprint,
         processes=processes,
+        versions=machine.versions,
     )
     if options.locked is not None:
-        require_same(options.locked, what)
+        require_same(options.locked, what, report)
     checkpoints = RunPaths(run.output).checkpoints
     resumed = find(checkpoints, options.resume, what, options.drift, report) if options.resume else None
     return Continuity(what, resumed, status)
@@ -197,18 +217,23 @@ def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
     RunPaths(output).complete.unlink(missing_ok=True)  # a run that goes on has not ended
 
 
-def _store(run: RunConfig, inputs: Inputs, options: RunOptions, report: Reporter) -> Tokenised:
+def _store(run: RunConfig, inputs: Inputs, key: StoreKey, options: RunOptions, report: Reporter) -> Tokenised:
     store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
+    if store.key != key:
+        raise InputError("the data changed while the run began", "wait until it is written, then start again")
     report.say(f"store     {store.status}: {store.home}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
     return staged_store(store, options.stage, report) if options.stage is not None else store
 
 
-def _data(store: Tokenised, tokenizer: TokenizerInfo, run: RunConfig, report: Reporter) -> TrainingData:
+def _data(store: Tokenised, inputs: Inputs, run: RunConfig, report: Reporter) -> TrainingData:
     train_set = _packs(store, "train", run, report)
     held_out = _packs(store, "validation", run, report) if run.watch.eval_strategy != "no" else None
     if train_set is None:
         raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
-    return TrainingData(train_set, held_out, tokenizer.pad_id)
+    for packed in (train_set, held_out):
+        if packed is not None:
+            require_positions(run, inputs.source.folder, int(packed.document_lengths.max(initial=0)))
+    return TrainingData(train_set, held_out, inputs.tokenizer.pad_id)
 
 
 def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> PackedDataset | None:
@@ -229,12 +254,15 @@ def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> Pa
     return data
 
 
-def _model(source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Reporter) -> tuple[PeftModel, KernelPlan]:
+def _model(
+    source: LocalModel, run: RunConfig, kernels: KernelPlan, data: TrainingData, report: Reporter
+) -> tuple[PeftModel, KernelPlan]:
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
     base = load_base_of(run, source.folder)
     kernels = settle(kernels, base, run.compute)
     autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
-    isolation.require(isolation.measure(base, kernels.layout, autocast=autocast), kernels.attention)
+    single = run.loader.packing == "off" and (kernels.layout == "rows" or run.optim.batch_size == 1)
+    isolation.prove(base, kernels.layout, kernels.attention, data.longest, single=single, autocast=autocast)
     model = attach(base, run.adapter)
     kernels = settle_adapter(kernels, model, run.compute)
     recompute(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
@@ -248,22 +276,11 @@ def _model(source: LocalModel, run: RunConfig, kernels: KernelPlan, report: Repo
     return model, kernels
 
 
-def _save_adapter(
-    model: PeftModel, source: LocalModel, speaker: Speaker, plan: Plan, done: FitResult, paths: RunPaths
-) -> str:
-    """Write the adapter folder beside its place and rename it; return the hash of its weights.
-
-    Its tokenizer writes prompts as training did, whatever chat template the base model has.
-    """
-    beside = paths.adapter.with_name(".adapter.tmp")
-    shutil.rmtree(beside, ignore_errors=True)  # a run that was killed here
-    model.save_pretrained(beside, safe_serialization=True)
-    write_base(beside, plan.run, source, speaker.template.fingerprint)
-    speaker.tokenizer.hf.chat_template = speaker.template.chat_template
-    speaker.tokenizer.hf.save_pretrained(beside)
-    write_text(beside / "README.md", model_card(plan, done))
-    put_loading(beside / "README.md", adapter_lines(plan.run, source, speaker))
-    sync_folder(beside)
-    shutil.rmtree(paths.adapter, ignore_errors=True)
-    beside.rename(paths.adapter)
-    return sha256_of(paths.adapter / "adapter_model.safetensors")
+def _write_effects(
+    plan: Plan, done: FitResult, kernels: KernelPlan, inputs: Inputs, store: Tokenised, report: Reporter
+) -> None:
+    """Leave in run.json what became of every key in the run as it was, and say what came out another way than planned."""
+    rows = plan.effects_after(used_keys(plan, done.used, kernels, inputs, store))
+    for difference in differences(plan.effects, rows):
+        report.warn(difference)
+    write_effects(RunPaths(plan.run.output), rows)

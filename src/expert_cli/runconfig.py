@@ -35,8 +35,8 @@ class SourceSpec:
     """One place that rows come from.
 
     kind "file" and "folder": `path` is an absolute path. kind "hub": `path` is a data set id, `config` its configuration
-    ("" = the default one). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; for files the
-    name is not looked at, the slice is. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice. `tried` names the
+    ("" = the default one). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; a file is one
+    split, "train" or that of its name. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice. `tried` names the
     places where a local path was looked for and not found; empty when it is there.
     """
 
@@ -144,7 +144,6 @@ class LoaderConfig:
     num_workers: int
     pin_memory: bool
     prefetch_factor: int | None
-    persistent_workers: bool
     packing: Packing
     overflow: Overflow
     group_by_length: bool

@@ -14,6 +14,8 @@ from typing import Any
 from expert_cli.errors import InputError
 from expert_cli.paths import RunPaths
 
+BASES = ("baseline", "few_shot")
+"""Where an evaluation's document has the base model's answers: without examples, and with some."""
 SHARES = ("data", "host_to_device", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
 
 
@@ -150,3 +152,9 @@ def require_run(folder: Path) -> RunPaths:
             f"{folder}: holds neither run.json nor metrics.jsonl nor status.json", "name the folder of a run"
         )
     return paths
+
+
+def base_title(base: Mapping[str, Any]) -> str:
+    """Return what a base model that answered is called: with how many examples before each question, where there were any."""
+    shots = int(number(base, "shots") or 0)
+    return f"base model, {shots} example{'' if shots == 1 else 's'}" if shots else "base model"

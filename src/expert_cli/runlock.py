@@ -15,14 +15,12 @@ The lock file stays when the run ends: whoever removed it could remove the lock 
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,9 @@ import psutil
 from filelock import FileLock, Timeout
 
 from expert_cli.errors import LockedOrDamaged
-from expert_cli.files import write_json
+from expert_cli.files import parse_json, write_json
 from expert_cli.paths import cache_folder
+from expert_cli.typesetting import utc_time
 
 INSIDE = ".run"
 ORPHANS_END_S = 10.0
@@ -97,7 +96,7 @@ def running() -> list[RunningRun]:
     found: list[RunningRun] = []
     for entry in _registry().glob("*.json"):
         facts = _read(entry)
-        if not lives(facts):
+        if not lives(facts) or "output" not in facts:
             with suppress(OSError):
                 entry.unlink(missing_ok=True)
             continue
@@ -138,16 +137,17 @@ def _acquire(lock: FileLock, owner_file: Path, output: Path) -> None:
 def _words(owner: dict[str, Any]) -> str:
     if not owner:
         return "another run"
-    since = datetime.fromtimestamp(float(owner["started"])).strftime("%Y-%m-%d %H:%M:%S")
-    return f"the run with process id {owner['pid']} on {owner['host']}, started {since}"
+    started = utc_time(owner["started"])
+    since = f", started {started.astimezone():%Y-%m-%d %H:%M:%S}" if started else ""
+    return f"the run with process id {owner['pid']} on {owner.get('host', 'this machine')}{since}"
 
 
 def _read(note: Path) -> dict[str, Any]:
     """Return the facts of a note, or nothing where there are none or not of their form."""
     try:
-        facts = json.loads(note.read_text(encoding="utf-8"))
+        facts = parse_json(note.read_bytes())
         return {**facts, "pid": int(facts["pid"]), "started": float(facts["started"])}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return {}
 
 

@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem, ExpertError, Interrupted
-from expert_cli.files import CANNOT_WRITE, write_json
+from expert_cli.files import CANNOT_WRITE, IN_THE_WAY, write_json
 from expert_cli.rundir import number, read_json
 from expert_cli.runlock import birth, lives
 from expert_cli.typesetting import moment
@@ -134,9 +134,13 @@ def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
 
 def known(error: BaseException) -> ExpertError | None:
     """Return an error as one that a user can meet, None for a bug."""
-    if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
-        where = f"{error.filename}: " if error.filename else ""
-        return EnvironmentProblem(f"{where}{error.strerror}", "make room, or give another folder")
+    hints = dict.fromkeys(CANNOT_WRITE, "make room, or give another folder") | dict.fromkeys(
+        IN_THE_WAY, "something else lies at that path: move it away, or give another folder"
+    )
+    if isinstance(error, OSError) and error.errno in hints:
+        path = error.filename2 or error.filename  # of two the one that was to be written
+        where = f"{path}: " if path else ""
+        return EnvironmentProblem(f"{where}{error.strerror}", hints[error.errno])
     return error if isinstance(error, ExpertError) else None
 
 

@@ -12,6 +12,8 @@ from rich.text import Text
 from expert_cli.files import redact
 
 _FIGURE = re.compile(r"(?:[\d,]+(?:\.\d+)?(?:%| [kMGT]?B)?)?")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_LONGEST = 48
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -31,6 +33,22 @@ def one_line(text: str) -> str:
     return " ".join(line.strip() for line in clean(text).splitlines() if line.strip())
 
 
+def change(old: str, new: str) -> str:
+    """Return two values as they fit in a line: of hashes the first 12 digits, of long texts the place where they part."""
+    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    return f"{_excerpt(old, same)} -> {_excerpt(new, same)}"
+
+
+def _excerpt(value: str, same: int) -> str:
+    if _HASH.fullmatch(value):
+        return value[:12]
+    if len(value) <= _LONGEST:
+        return value
+    start = max(min(same - 12, len(value) - _LONGEST), 0)
+    stop = start + _LONGEST
+    return ("..." if start else "") + value[start:stop] + ("..." if stop < len(value) else "")
+
+
 def failure_lines(message: str, hint: str) -> list[str]:
     """Return an error as it is told: a line of what and where, a line of what to do."""
     return [f"error: {one_line(message)}", *([f"  {one_line(hint)}"] if hint else [])]
@@ -42,6 +60,14 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def utc_time(seconds: float | None) -> datetime | None:
+    """Return a time given in seconds since 1970; None for none, and for one that no calendar has (after the year 9999)."""
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def moment(iso: str) -> str:

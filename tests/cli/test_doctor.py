@@ -27,7 +27,7 @@ def test_a_sound_machine_without_a_compiler_is_ready(cli: Cli, tmp_path: Path) -
     assert (done.code, document["state"]) == (0, "warn")
     assert lines["bitsandbytes"]["found"].startswith("NF4 on cpu")
     assert lines["torch.compile"]["found"] == "no C++ compiler (looked for no-such-compiler)"
-    assert lines["attention, flex"]["found"].startswith("runs on cpu")
+    assert lines["attention, documents"]["found"].startswith("runs on cpu")
     assert "checking" in done.err
     assert list(tmp_path.iterdir()) == []
 
@@ -37,7 +37,7 @@ def test_what_is_slow_waits_for_deep(cli: Cli) -> None:
     document = json.loads(done.out)
     jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
     waiting = {line["name"] for line in document["lines"] if "doctor --deep" in line["fix"]}
-    assert waiting == {"attention, flex", "torch.compile"}
+    assert waiting == {"torch.compile"}
     assert {line["name"] for line in document["lines"]} >= {probe.name for probe in PROBES}
     assert done.code == 0
 
@@ -53,7 +53,7 @@ def test_a_broken_library_fails_with_3_and_hides_nothing(cli: Cli, tmp_path: Pat
     assert " bitsandbytes " in lines[at]
     assert " ended with " in lines[at]
     assert "-> pip install --force-reinstall --no-deps bitsandbytes" in lines[at + 1]
-    assert any(line.startswith("ok ") and " attention, sdpa " in line for line in lines[at:])
+    assert any(line.startswith("ok ") and " attention, documents " in line for line in lines[at:])
     assert lines[-1].startswith("not ready: 1 to mend (fail), ")
 
 

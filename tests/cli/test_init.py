@@ -44,7 +44,9 @@ def test_a_second_init_is_refused_and_changes_nothing(cli: Callable[..., Any], t
     assert manifest.read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.parametrize("name", ["a/b", "a\\b", "/abs/x", "..", ".", "", ".hidden", "a b", "c:x", "ends.", "-", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["a/b", "a\\b", "/abs/x", "..", ".", "", ".hidden", "a b", "c:x", "ends.", "-", "a\n", "a" * 300]
+)
 def test_a_name_that_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="cannot be the name of an expert"):
         init(name, folder=tmp_path)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,18 @@ import jsonschema_rs
 import manifests
 import pytest
 import tiny
+from datasets import load_from_disk
+from filelock import FileLock
 from typer.testing import CliRunner
 
 import expert_cli
 from expert_cli.cli import app
-from expert_cli.errors import EnvironmentProblem
+from expert_cli.config import Overrides
+from expert_cli.console import Bar, Silent, SilentBar
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.machine import inspect
+from expert_cli.plan import make_plan
+from expert_cli.pretokenise import find_inputs, store_for
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 9)} for n in range(40)]
@@ -31,7 +40,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
-def project(folder: Path, model: Path, rows: list[dict[str, str]] = ROWS, **config: Any) -> Path:
+def project(folder: Path, model: Path, rows: list[dict[str, Any]] = ROWS, **config: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     manifest = manifests.small(max_seq_length=64, **config)
@@ -90,9 +99,86 @@ def test_all_experts_into_one_folder_and_prune(tmp_path: Path, model: Path) -> N
     rows = pretokenize("--all", tmp_path / "experts", "--output", tmp_path / "out")
     assert [Path(row["path"]).parent for row in rows] == [tmp_path / "out" / "expert-a", tmp_path / "out" / "expert-b"]
     manifest = project(tmp_path / "experts" / "a", model, ROWS[1:])
+    manifests.write(manifest.parent, json.loads(manifest.read_text(encoding="utf-8")) | {"name": "expert-a"})
     (row,) = pretokenize("-m", manifest, "--output", tmp_path / "out" / "expert-a", "--prune")
     stores = [path for path in (tmp_path / "out" / "expert-a").iterdir() if path.is_dir()]
     assert stores == [Path(row["path"])]
+
+
+def test_a_column_that_looks_like_a_secret_is_a_column(tmp_path: Path, model: Path) -> None:
+    column = "hf_" + "a" * 16
+    manifest = project(tmp_path, model, [{"prompt": f"Say {n}.", column: 'yes my_key="' + "!" * n} for n in range(40)])
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["training"]["dataset"] |= {"field_mapping": {"instruction": "prompt", "response": column}}
+    manifests.write(tmp_path, written)
+    (first,) = pretokenize("-m", manifest)
+    (second,) = pretokenize("-m", manifest)
+    assert (first["status"], second["status"], second["rows"]) == ("built", "hit", 40)
+    assert not [path for path in Path(first["path"]).rglob("*.json") if column in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("option", ["--stage", "--output"])
+@pytest.mark.parametrize("place", ["rows", "rows/deep/fast"])
+def test_nothing_is_written_where_rows_are_read(tmp_path: Path, model: Path, option: str, place: str) -> None:
+    manifest = project(tmp_path, model)
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "train.jsonl").rename(tmp_path / "rows" / "train.jsonl")
+    with pytest.raises(InputError, match=f"lies in the data folder {tmp_path / 'rows'}") as caught:
+        pretokenize("-m", manifest, "--dataset", tmp_path / "rows", option, tmp_path / place)
+    assert option in caught.value.hint
+    assert [path.name for path in (tmp_path / "rows").rglob("*")] == ["train.jsonl"]
+
+
+ODD_NAMES = ("../../x", "/etc/x", "..", "专家一", "专家二", "Expert SQL", "a/b", "c\\d", "~", "e" * 300)
+
+
+def test_no_name_leads_out_of_the_output_folder(tmp_path: Path, model: Path) -> None:
+    for number, name in enumerate(ODD_NAMES):
+        manifest = project(tmp_path / "experts" / str(number), model)
+        manifests.write(manifest.parent, json.loads(manifest.read_text(encoding="utf-8")) | {"name": name})
+    done = CliRunner().invoke(
+        app, ["pretokenize", "--all", str(tmp_path / "experts"), "--output", str(tmp_path / "out"), "--json", "--quiet"]
+    )
+    document = json.loads(done.stdout)
+    built = {row["expert"]: Path(row["path"]) for row in document["stores"]}
+    refused = {ODD_NAMES[int(Path(row["manifest"]).parent.name)] for row in document.get("failed", ())}
+    assert set(built) | refused == set(ODD_NAMES)
+    assert {"专家一", "专家二", "Expert SQL"} <= set(built)
+    assert all(path.parent.parent == tmp_path / "out" for path in built.values())
+    assert len({path.parent for path in built.values()}) == len(built)
+    assert {path.name for path in tmp_path.iterdir()} == {"experts", "out"}
+
+
+class Writing(Silent):
+    """A reporter under which a file of rows is written anew, of the same size, once encoding has begun."""
+
+    def __init__(self, path: Path, title: str) -> None:
+        self.path = path
+        self.title = title
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
+        if title == self.title:
+            self.path.write_bytes(self.path.read_bytes().replace(b"yes", b"nos"))
+        yield SilentBar()
+
+
+def test_rows_that_change_while_they_are_encoded_are_stored_under_no_key(tmp_path: Path, model: Path) -> None:
+    run = make_plan(project(tmp_path, model), inspect(), Overrides()).run
+    rows = tmp_path / "train.jsonl"
+    before, facts = rows.read_bytes(), rows.stat()
+    inputs = find_inputs(run, Silent())
+    with pytest.raises(InputError, match=r"train\.jsonl: changed while it was read") as caught:
+        store_for(run, inputs, Writing(rows, "tokenising train"))
+    assert caught.value.hint == "wait until it is written, then start again"
+    assert rows.read_bytes() != before
+    assert not list(run.store.glob("[0-9a-f]*"))
+    rows.write_bytes(before)
+    os.utime(rows, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    (built,) = pretokenize("-m", tmp_path / "manifest.json")
+    (unbroken,) = pretokenize("-m", tmp_path / "manifest.json", "--output", tmp_path / "whole")
+    assert built["key"] == unbroken["key"]
+    assert files_of(Path(built["path"])) == files_of(Path(unbroken["path"]))
 
 
 def broken_between(tmp_path: Path, model: Path) -> Path:
@@ -132,13 +218,54 @@ def test_what_failed_is_said_at_the_end(tmp_path: Path, model: Path) -> None:
     assert "expert-b: built" in done.stdout
 
 
-def test_prune_deletes_stores_and_nothing_else(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model)
-    for name in ("applications", "0123456789ab", ".building-0123456789ab", ".building-site"):
-        (tmp_path / "out" / name).mkdir(parents=True)
-    (row,) = pretokenize("-m", manifest, "--output", tmp_path / "out", "--prune")
-    left = {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()}
-    assert left == {"applications", ".building-site", Path(row["path"]).name}
+def test_prune_deletes_this_experts_stores_and_nothing_else(tmp_path: Path, model: Path) -> None:
+    out = tmp_path / "out"
+    (old,) = pretokenize("-m", project(tmp_path, model, ROWS[1:]), "--output", out)
+    manifest = project(tmp_path, model, ROWS[2:])
+    (tmp_path / "other").mkdir()
+    other = manifests.write(tmp_path / "other", json.loads(manifest.read_text(encoding="utf-8")) | {"name": "other"})
+    (kept,) = pretokenize("-m", other, "--dataset", tmp_path / "train.jsonl", "--output", out)
+    for name in ("applications", "202411220230", "deadbeef0123", ".building-0123456789ab", ".building-site"):
+        (out / name).mkdir(parents=True)
+    (out / "deadbeef0123" / "fingerprint.json").write_text('{"key": "deadbeef0123", "mine": true}', encoding="utf-8")
+    shutil.copytree(
+        out / Path(old["path"]).name, out / "abcdefabcdef"
+    )  # a copy under another name is not ours to delete
+    half = out / ".building-aaaaaaaaaaaa"
+    half.mkdir()
+    (half / "progress.json").write_text('{"shards": []}', encoding="utf-8")  # as they were before they named an expert
+    shutil.copy(half / "progress.json", tmp_path / "other" / "progress.json")
+    (out / ".building-bbbbbbbbbbbb").symlink_to(tmp_path / "other")
+    done = CliRunner().invoke(
+        app,
+        ["pretokenize", "-m", str(project(tmp_path, model)), "--output", str(out), "--prune"],
+        catch_exceptions=False,
+    )
+    (row,) = pretokenize("-m", tmp_path / "manifest.json", "--output", out)
+    assert {path.name for path in out.iterdir() if path.is_dir()} == {
+        "applications",
+        "202411220230",
+        "deadbeef0123",
+        ".building-0123456789ab",
+        ".building-site",
+        ".building-bbbbbbbbbbbb",
+        "abcdefabcdef",
+        Path(kept["path"]).name,
+        Path(row["path"]).name,
+    }
+    assert (tmp_path / "other" / "manifest.json").is_file()
+    assert f"{out / 'deadbeef0123'} is not deleted" in done.stderr
+    assert f"{kept['path']}, built for other" in done.stderr
+
+
+def test_prune_leaves_a_store_that_is_being_built(tmp_path: Path, model: Path) -> None:
+    out = tmp_path / "out"
+    (old,) = pretokenize("-m", project(tmp_path, model, ROWS[1:]), "--output", out)
+    with FileLock(out / f".lock-{Path(old['path']).name}"):
+        pretokenize("-m", project(tmp_path, model), "--output", out, "--prune")
+    assert Path(old["path"]).is_dir()
+    pretokenize("-m", tmp_path / "manifest.json", "--output", out, "--prune")
+    assert not Path(old["path"]).exists()
 
 
 def test_several_experts_in_one_folder_keep_their_stores_apart(tmp_path: Path, model: Path) -> None:
@@ -180,7 +307,7 @@ def test_a_killed_process_loses_nothing_and_the_store_is_that_of_an_unbroken_one
     importable = {**os.environ, "PYTHONPATH": str(Path(expert_cli.__file__).parents[1])}
     killed = subprocess.Popen(command, env=importable, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
-    while not list((tmp_path / "out").glob(".building-*/progress.json")):
+    while not any("data-00000" in told.read_text() for told in (tmp_path / "out").glob(".building-*/progress.json")):
         assert killed.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -219,3 +346,47 @@ def test_shown_documents_mark_what_is_trained(tmp_path: Path, model: Path) -> No
     )
     assert "»yes <|im_end|>«" in done.stdout
     assert "right size" in done.stdout
+
+
+def test_alpaca_heads_the_input_by_its_column_also_where_the_first_rows_lack_it(tmp_path: Path) -> None:
+    bare = tiny.tiny_model_folder(tmp_path / "bare", chat_template=None)
+    rows = [{"question": f"q{n}", "answer": "a", **({"schema": "CREATE"} if n == 99 else {})} for n in range(100)]
+    (store,) = pretokenize("-m", project(tmp_path, bare, rows))
+    documents = load_from_disk(store["path"])["train"]
+    text = tiny.tiny_tokenizer().decode(documents[99]["input_ids"])
+    assert text.startswith("### Instruction:\nq99\n\n### Schema:\nCREATE\n\n### Response:\na")
+
+
+def test_what_is_read_of_conversations_and_texts_is_told(tmp_path: Path, model: Path) -> None:
+    turns = [{"role": "user", "content": "u", "id": 1}, {"role": "assistant", "content": "a", "weight": 0}]
+    turns += [{"role": "user", "content": "v"}, {"role": "assistant", "content": "b", "weight": 1}]
+    (talk,) = pretokenize("-m", project(tmp_path / "talk", model, [{"messages": turns, "source": "s"}] * 3))
+    assert (talk["ignored"], talk["forms"]) == (["source", "messages[].id"], {})
+    assert talk["trained_tokens"] == 3 * 2  # b and its end token
+    texts = [
+        {"text": "<|im_start|>assistant\na<|im_end|>"},
+        {"text": "plain"},
+        {"text": "<|im_start|>user\nu<|im_end|>"},
+    ]
+    for _ in range(2):
+        (text,) = pretokenize("-m", project(tmp_path / "text", model, texts))
+        assert (text["ignored"], text["forms"]) == ([], {"chatml": 2, "plain": 1})
+        assert text["dropped"] == {"no trained token": 1}
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{{ 'x' * 4000000000 }}", "a text or list would be too large"),
+        ("{{ messages[0].no.such }}", "has no attribute 'no'"),
+    ],
+)
+def test_a_chat_template_that_goes_wrong_is_an_error_of_the_input(tmp_path: Path, template: str, reason: str) -> None:
+    hostile = tiny.tiny_model_folder(tmp_path / "hostile", chat_template=template)
+    with pytest.raises(
+        InputError, match="hostile: the chat template refuses a conversation of user, assistant: "
+    ) as caught:
+        pretokenize("-m", project(tmp_path, hostile))
+    assert reason in caught.value.message
+    assert "another base model" in caught.value.hint

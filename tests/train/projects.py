@@ -66,7 +66,7 @@ def expert_of_seven(
     # every published Qwen3 has heads of 128; transformers reads GGUF files so
     shape = {"head_dim": 128} if architecture == "qwen3" else {}
     model = tiny.tiny_model_folder(folder / f"tiny-{architecture}", architecture, chat_template=chat_template, **shape)
-    manifest = project(folder / "one", model, SEVEN, **{"max_steps": 20, **config})
+    manifest = project(folder / "one", model, SEVEN, **{"max_steps": 20, "learning_rate": 0.01, **config})
     written = json.loads(manifest.read_text(encoding="utf-8"))
     written["base_models"][0] |= {"quantization": quantization} | ({"prompt_template": template} if template else {})
     written["training"]["decoding"] = {"temperature": 0.7, "top_p": 0.9, "stop_sequences": ["###"]}

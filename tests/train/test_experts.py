@@ -43,16 +43,20 @@ def cli(*args: str | Path) -> tuple[int, str, BaseException | None]:
 
 def test_the_expert_and_its_base_model_side_by_side(expert: Path) -> None:
     result = found(expert, baseline=True)
-    assert [one.row.answer for one in result.evaluation.answers] == ["7"] * 8
-    assert (result.evaluation.share.correct, result.written.cut_off) == (6, 0)
-    assert result.baseline is not None
-    assert result.baseline.evaluation.share.correct == 0
-    assert (result.baseline.pairs.gained, result.baseline.pairs.lost) == (6, 0)
-    assert result.baseline.as_json()["difference"]["difference"] == 0.75
+    assert [(one.row.answer, one.row.stop) for one in result.evaluation.answers] == [("7", "end")] * 8
+    assert result.generation is not None
+    assert (result.evaluation.share.correct, result.generation["cut_off"]) == (6, 0)
+    (base,) = result.bases.values()
+    assert base.evaluation.share.correct == 0
+    assert (base.pairs.gained, base.pairs.lost) == (6, 0)
+    assert base.as_json()["difference"]["difference"] == 0.75
 
 
 def test_answers_cut_off_are_counted(expert: Path) -> None:
-    assert found(expert, replace(SETTINGS, max_new_tokens=1)).written.cut_off == 8
+    result = found(expert, replace(SETTINGS, max_new_tokens=1))
+    assert result.generation is not None
+    assert result.generation["cut_off"] == 8
+    assert {one.row.stop for one in result.evaluation.answers} == {"length"}
 
 
 def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
@@ -69,9 +73,9 @@ def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
     text = card.read_text(encoding="utf-8")
     assert text.count("## Evaluation") == 1
     assert document["cases_file"] == str(own(expert).resolve())
-    assert "8 cases (tests/cases.jsonl), every answer run" in text
+    assert "8 cases (tests/cases.jsonl), answers to queries and programs run, JSON compared" in text
     assert "| hard | 2/4 | 50.0% | 15.0% to 85.0% | 0.0% |" in text
-    assert "Against the base model alone: +75.0%" in text
+    assert "Against the base model: +75.0%" in text
     assert text.startswith("---\nlibrary_name")
     report = (expert / "report.html").read_text(encoding="utf-8")
     assert "<h2>Evaluation</h2>" in report

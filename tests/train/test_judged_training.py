@@ -99,7 +99,14 @@ def test_validation_loss_and_answers_stand_side_by_side(tmp_path: Path, model: P
 def test_early_stopping_by_answers(tmp_path: Path, model: Path) -> None:
     stop = {"early_stopping_patience": 2, "metric_for_best_model": "execution_accuracy", "max_steps": 40}
     result = judged(tmp_path, model, {"every_steps": 2}, **stop)
-    assert result.document["steps"] < 40
+    steps = result.document["steps"]
+    assert steps < 40
+    rows = {
+        row["key"]: row for row in json.loads(RunPaths(result.output).run_json.read_text(encoding="utf-8"))["effects"]
+    }
+    stopped = rows["training.config.early_stopping_patience"]
+    assert (stopped["status"], rows["evaluation.every_steps"]["status"]) == ("applied", "applied")
+    assert stopped["effect"].startswith(f"training stopped after step {steps}: the best evaluation was that of step ")
     accuracies = list(logged(result).values())
     assert accuracies.index(max(accuracies)) == len(accuracies) - 3
 

@@ -104,7 +104,7 @@ def test_a_run_begun_with_best_fit_goes_on_with_it(tmp_path: Path, model: Path) 
     straight = train(project(tmp_path, model, packing="best_fit", **settings), output=tmp_path / "a")
     with pytest.raises(Crash):
         train(project(tmp_path, model, packing="best_fit", **settings), report=CrashingAt(3), output=tmp_path / "b")
-    with pytest.raises(LockedOrDamaged, match=r'loader\.packing: "best_fit" -> "random"'):
+    with pytest.raises(LockedOrDamaged, match=r"loader\.packing: best_fit -> random"):
         train(project(tmp_path, model, packing="random", **settings), RESUME, output=tmp_path / "b")
     resumed = train(project(tmp_path, model, packing=True, **settings), RESUME, output=tmp_path / "b")
     assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
@@ -175,6 +175,15 @@ def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(
     again = train(manifest, RESUME)
     assert again.document == done.document
     assert (done.output / "COMPLETE").stat().st_mtime_ns == written
+    (tmp_path / "train.jsonl").rename(tmp_path / "gone.jsonl")
+    assert train(manifest, RESUME).document == done.document
+    other = project(tmp_path, model, save_steps=4, max_steps=8, completion_only_loss=False)
+    with pytest.raises(
+        LockedOrDamaged, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.masking: "
+    ):
+        train(other, RESUME)
+    allowed = RunOptions(resume="auto", drift=("optim.max_steps", "store.masking"))
+    assert train(other, allowed).document == done.document
 
 
 def test_a_complete_run_whose_adapter_was_changed_is_named(tmp_path: Path, model: Path) -> None:
@@ -183,6 +192,25 @@ def test_a_complete_run_whose_adapter_was_changed_is_named(tmp_path: Path, model
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(LockedOrDamaged, match="is not the adapter that this run wrote"):
         train(project(tmp_path, model, max_steps=1), RESUME)
+
+
+@pytest.mark.parametrize(
+    "damage", ["[]", "[" * 100_000, '{"resumes": 3}', "\xff"], ids=["list", "deep", "number", "torn"]
+)
+def test_a_damaged_run_json_is_written_anew(tmp_path: Path, model: Path, damage: str) -> None:
+    with pytest.raises(Crash):
+        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
+    paths = RunPaths(tmp_path / "weights" / "tiny-llama")
+    paths.run_json.write_bytes(damage.encode("latin-1"))
+    with paths.metrics.open("ab") as metrics_file:
+        metrics_file.write(b"[" * 100_000 + b'\n\xff\n[]\n{"step": "2"}\n')
+    done = train(project(tmp_path, model, save_steps=2), RESUME)
+    assert done.document["resumed_from"].endswith("checkpoint-2")
+    assert len(json.loads(paths.run_json.read_text(encoding="utf-8"))["resumes"]) == 1
+    assert [line[0] for line in metrics(done.output)] == [1, 2, 4, 6]
+    paths.report_json.write_text(damage, encoding="utf-8")
+    with pytest.raises(LockedOrDamaged, match=r"report\.json of a complete run is missing or damaged"):
+        train(project(tmp_path, model, save_steps=2), RESUME)
 
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path, model: Path) -> None:
@@ -217,6 +245,37 @@ def test_a_run_that_differs_is_refused_with_what_differs(
     with pytest.raises(LockedOrDamaged, match=message) as caught:
         train(project(tmp_path, model, save_steps=2, **change), RESUME)
     assert "--allow-drift" in caught.value.hint
+
+
+ROWS_AND_MASKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "mask": ({}, {"completion_only_loss": False}, r"store.masking: \S+ answers -> \S+ everything"),
+    "filters": ({"filters": {"min_length": 3}}, {}, r"store.filters: "),
+    "columns": (
+        {"field_mapping": {"instruction": "output", "response": "instruction"}},
+        {},
+        r"store.mapping: \{\} -> ",
+    ),
+    "split": ({"validation_split": 0.25}, {}, r"store.split: none -> \[0.25, 42\]"),
+}
+
+
+def test_other_rows_or_another_mask_are_refused(tmp_path: Path, model: Path) -> None:
+    def changed(dataset: dict[str, Any], config: dict[str, Any]) -> Path:
+        manifest = project(tmp_path, model, save_steps=2, **config)
+        written = json.loads(manifest.read_text(encoding="utf-8"))
+        written["training"]["dataset"] |= dataset
+        return manifests.write(tmp_path, written)
+
+    with pytest.raises(Crash):
+        train(changed({}, {}), report=CrashingAt(3))
+    recorded = RunPaths(tmp_path / "weights" / "tiny-llama").run_json
+    for dataset, config, message in ROWS_AND_MASKS.values():
+        with pytest.raises(LockedOrDamaged, match=message):
+            train(changed(dataset, config), RESUME)
+        with pytest.raises(LockedOrDamaged, match=message):
+            train(changed(dataset, config), RunOptions(locked=recorded), output=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    assert train(changed({}, {}), RESUME).document["resumed_from"].endswith("checkpoint-2")
 
 
 def test_changed_rows_are_refused_and_other_workers_are_not(tmp_path: Path, model: Path) -> None:

@@ -49,6 +49,18 @@ def test_the_run_directory_holds_what_it_should(tmp_path: Path, model: Path) -> 
     assert (paths.adapter / "README.md").read_text(encoding="utf-8").startswith("---\nlibrary_name")
 
 
+def test_an_adapter_is_written_through_no_link(tmp_path: Path, model: Path) -> None:
+    output = tmp_path / "weights" / "tiny-llama"
+    (tmp_path / "elsewhere").mkdir()
+    output.mkdir(parents=True)
+    for name in ("adapter", ".adapter.tmp"):
+        (output / name).symlink_to(tmp_path / "elsewhere")
+    train(project(tmp_path, model, max_steps=1), options=run.RunOptions(resume="auto"))
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert not (output / "adapter").is_symlink()
+    assert (output / "adapter" / "adapter_model.safetensors").is_file()
+
+
 def test_no_pickle_is_written(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, save_steps=2, eval_steps=2, load_best_model_at_end=True)
     result = train(manifest)
@@ -187,8 +199,9 @@ def test_null_limit_keeps_every_checkpoint(tmp_path: Path, model: Path) -> None:
 
 
 def test_early_stopping(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, eval_steps=1, early_stopping_patience=1, learning_rate=5.0, max_steps=12)
-    assert train(manifest).document["steps"] < 12
+    """A learning rate that moves nothing: no evaluation is better than the first, on any machine."""
+    manifest = project(tmp_path, model, eval_steps=1, early_stopping_patience=1, learning_rate=1e-30, max_steps=12)
+    assert train(manifest).document["steps"] == 2
 
 
 def test_fractional_epochs_and_groups_by_length(tmp_path: Path, model: Path) -> None:
@@ -274,6 +287,9 @@ def test_locked_accepts_the_same_and_refuses_what_differs(tmp_path: Path, model:
     assert not (tmp_path / "c").exists()
 
 
+ID_ROWS, MASKS = [[5, 6, 7, 8]] * 40, [[False, True, True, True]] * 40
+
+
 def test_a_foreign_store_is_used_only_if_trusted_and_only_if_its_ids_fit(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
     rows = {"input_ids": [[5, 6, 7, 8]] * 64, "completion_mask": [[False, True, True, True]] * 64}
@@ -282,11 +298,58 @@ def test_a_foreign_store_is_used_only_if_trusted_and_only_if_its_ids_fit(tmp_pat
     trusted = train(manifest, options=run.RunOptions(overwrite=True, trust_store=True))
     assert trusted.document["store"]["path"] == str(tmp_path / "tokenized")
     assert trusted.document["store"]["tokens"] == 256
+    recorded = json.loads((trusted.output / "run.json").read_text(encoding="utf-8"))["identity"]["store"]
+    assert recorded["masking"].endswith("answers")
+    assert len(recorded["trusted"]) == 64
+    with pytest.raises(LockedOrDamaged, match=r"store.trusted: [0-9a-f]{12} -> none"):
+        train(manifest, output=tmp_path / "b", options=run.RunOptions(locked=trusted.output / "run.json"))
     shutil.rmtree(tmp_path / "tokenized")
     rows["input_ids"] = [[5, 6, 7, 100_000]] * 64
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
     with pytest.raises(LockedOrDamaged, match="100000"):
         train(manifest, options=run.RunOptions(overwrite=True, trust_store=True))
+
+
+FOREIGN: dict[str, dict[str, Any]] = {
+    "no splits": {},
+    "an empty document": {"input_ids": [[], *ID_ROWS, []], "completion_mask": [[], *MASKS, []]},
+}
+UNFIT: dict[str, tuple[dict[str, Any], str]] = {
+    "mask in other rows": ({"input_ids": [[5], [6, 7]], "completion_mask": [[True, True], [True]]}, "differ in length"),
+    "a gap": ({"input_ids": [[5, None]] * 2, "completion_mask": [[True, True]] * 2}, r"input_ids has gaps \(null\)"),
+    "no list": ({"input_ids": [5, 6], "completion_mask": [True, True]}, "input_ids is of type int32, not a list"),
+    "fractions": ({"input_ids": [[5.5]], "completion_mask": [[True]]}, r"input_ids is of type list<\w+: double>"),
+    "far too large": ({"input_ids": [[2**32 + 5]], "completion_mask": [[True]]}, "ids run from 4294967301 to"),
+    "nothing trained": ({"input_ids": [[5]], "completion_mask": [[False]]}, "no document has a trained token"),
+    "nothing": ({"input_ids": [[]], "completion_mask": [[]]}, "input_ids is of type list<item: null>"),
+}
+
+
+@pytest.mark.parametrize("rows", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_trusted_store_trains(tmp_path: Path, model: Path, rows: dict[str, Any]) -> None:
+    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
+    foreign = datasets.Dataset.from_dict({"input_ids": ID_ROWS, "completion_mask": MASKS, **rows})
+    foreign.save_to_disk(tmp_path / "tokenized")
+    done = train(manifest, options=run.RunOptions(trust_store=True)).document
+    assert (done["store"]["rows"], done["store"]["tokens"], done["tokens"]["real"]) == (40, 160, 160)
+    assert done["store"]["dropped"] == ({"no trained token": 2} if rows else {})
+
+
+@pytest.mark.parametrize(("rows", "message"), UNFIT.values(), ids=UNFIT.keys())
+def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, model: Path, rows: dict[str, Any], message: str) -> None:
+    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
+    datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "tokenized")
+    with pytest.raises((LockedOrDamaged, InputError), match=message):
+        train(manifest, options=run.RunOptions(trust_store=True))
+
+
+def test_trusted_rows_that_evaluate_must_fit_too(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
+    good = datasets.Dataset.from_dict({"input_ids": ID_ROWS, "completion_mask": MASKS})
+    bad = datasets.Dataset.from_dict({"input_ids": [[100_000]], "completion_mask": [[True]]})
+    datasets.DatasetDict({"train": good, "validation": bad}).save_to_disk(tmp_path / "tokenized")
+    with pytest.raises(LockedOrDamaged, match=r"validation: ids run from 100000 to 100000, the tokenizer has \d+"):
+        train(manifest, options=run.RunOptions(trust_store=True))
 
 
 def test_a_staged_store_trains_the_same_adapter(tmp_path: Path, model: Path) -> None:
@@ -343,6 +406,20 @@ def test_32768_tokens_train_with_recomputation_and_memory_grows_with_the_tokens(
         saved.append(kept // result.document["tokens"]["real"])
     assert result.document["tokens"]["real"] > 24_000
     assert saved[1] == pytest.approx(saved[0], rel=0.05)
+
+
+def test_documents_beyond_the_positions_of_the_base_model_are_refused(tmp_path: Path) -> None:
+    folder = tiny.tiny_model_folder(tmp_path / "short", max_position_embeddings=32)
+    rows = [{"instruction": "abc " * 9, "input": "", "output": "yes"}] * 8
+    assert train(project(tmp_path / "packs", folder, max_steps=1)).document["steps"] == 1, "packs may be longer"
+    with pytest.raises(
+        InputError, match=r"a document of \d\d tokens fits max_seq_length 64, .* knows 32 positions"
+    ) as caught:
+        train(project(tmp_path / "documents", folder, rows, max_steps=1))
+    assert "max_seq_length to 32" in caught.value.hint
+    scaled = json.loads(project(tmp_path / "scaled", folder, rows, max_steps=1).read_text(encoding="utf-8"))
+    scaled["base_models"][0]["rope_scaling"] = {"rope_type": "linear", "factor": 2.0}
+    assert train(manifests.write(tmp_path / "scaled", scaled)).document["steps"] == 1
 
 
 SAVED: dict[str, tuple[dict[str, Any], set[int]]] = {

@@ -29,7 +29,9 @@ def make_store(folder: Path) -> Path:
     backend = tiny.tiny_backend()
     template = template_for(backend, "chatml", own=None, eos_token=tiny.CONTROL_TOKENS[2])
     located = locate_data(data, Silent())
-    return tokenise(data, located, folder / "store", template, backend, Silent(), tokenizer_sha256="t").home
+    return tokenise(
+        data, located, folder / "store", template, backend, Silent(), tokenizer_sha256="t", kind="pair"
+    ).home
 
 
 # TRL asks transformers by old names.

@@ -11,6 +11,7 @@ import yaml
 
 from expert_cli.card import model_card
 from expert_cli.config import Overrides
+from expert_cli.files import write_text
 from expert_cli.machine import inspect
 from expert_cli.plan import make_plan
 
@@ -58,3 +59,12 @@ def test_the_license_is_spelled_as_the_hub_takes_it(tmp_path: Path, written: str
 def test_a_manifest_without_a_license_names_none(tmp_path: Path) -> None:
     card = model_card(make_plan(manifests.write(tmp_path, manifests.small()), inspect(), Overrides()), None)
     assert "license" not in card.split("---\n")[1]
+
+
+def test_a_card_without_its_secrets_is_still_json_and_yaml(tmp_path: Path) -> None:
+    noted = {"author": 'set my_key=abc"def', "tags": ["hf_" + "a" * 16]}
+    plan = make_plan(manifests.write(tmp_path, manifests.small() | noted), inspect(), Overrides())
+    write_text(tmp_path / "README.md", model_card(plan, None))
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert json.loads(card.split("```json\n")[1].split("```")[0])["author"] == 'set my_key=***"def'
+    assert yaml.safe_load(card.split("---\n")[1])["tags"] == ["***"]

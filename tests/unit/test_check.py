@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import manifests
 import pytest
 
-from expert_cli.check import FOR_EVERY_BASE, check
+from expert_cli.check import FOR_EVERY_BASE, check, mend
 from expert_cli.machine import Gpu, Machine
 
 CPU = Machine("Linux", 2, 2**34, (), True, "", ())
@@ -36,3 +39,46 @@ def test_int4_that_saves_nothing(
     manifest["base_models"][0] = {"name": name, "quantization": quantization}
     warnings = check(manifests.write(tmp_path, manifest), machine, None).warnings
     assert [told in warning and FOR_EVERY_BASE in warning for warning in warnings] == ([True] if told else [])
+
+
+LONG: dict[str, Callable[[dict[str, Any], int], object]] = {
+    "a list of numbers": lambda m, n: m.update(tags=list(range(n))),
+    "a list of no modules": lambda m, n: m["training"]["config"].update(target_modules=[1] * n),
+    "a block of keys": lambda m, n: m.update(quality_metrics={f"k{i}": i for i in range(n)}),
+    "old names": lambda m, n: m.update(base_models=[{"nam": "a", "config": {"num_epochs": 1}}] * (n // 8)),
+}
+
+
+@pytest.mark.parametrize("change", LONG.values(), ids=LONG.keys())
+def test_the_time_of_a_check_grows_with_the_file_not_with_its_square(
+    tmp_path: Path, change: Callable[[dict[str, Any], int], object]
+) -> None:
+    """The place of every element was counted from the beginning of the file: 600 kB took 71 s."""
+
+    def seconds(entries: int) -> float:
+        manifest = manifests.small()
+        change(manifest, entries)
+        path = manifests.write(tmp_path, manifest)
+        started = time.process_time()
+        mend(check(path, CPU, None), CPU, None, write=False)
+        return time.process_time() - started
+
+    few, many = (min(seconds(entries), seconds(entries)) for entries in (5_000, 40_000))
+    assert many < 20 * few, "8 times as many entries; their square is 64"
+
+
+def test_every_base_model_is_checked_though_two_have_one_name(tmp_path: Path) -> None:
+    manifest = manifests.small()
+    manifest["base_models"] += [
+        {"name": "Qwen/Qwen3-0.6B", "alias": "small", "quantization": "none", "config": {"rank": 8}},
+        {"name": "Qwen/Qwen3-0.6B", "alias": "ia3", "quantization": "int4", "config": {"adapter_type": "ia3"}},
+    ]
+    (fault,) = check(manifests.write(tmp_path, manifest), CPU, None).errors
+    assert fault.key == "base_models[2].config.adapter_type"
+    assert "ia3 does not go with quantization int4" in fault.message
+
+
+def test_a_fault_that_all_base_models_have_is_told_once(tmp_path: Path) -> None:
+    manifest = manifests.small(lr_scheduler="warmup_stable_decay")
+    manifest["base_models"].append({"name": "org/other"})
+    assert len(check(manifests.write(tmp_path, manifest), CPU, None).errors) == 1

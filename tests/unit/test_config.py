@@ -56,8 +56,8 @@ def test_when_answers_are_run_can_be_set(tmp_path: Path) -> None:
     assert watched(written) == (50, 9)
     assert watched(written, "evaluation.every_steps=200") == (200, 9)
     assert watched(manifests.small(), "evaluation.every_steps=200") == (200, 24)
-    assert watched({**written, "evaluation": "as before"}, "evaluation.every_steps=null") == (0, 24)
-    assert watched(written, *QUIET_SETTINGS) == (0, 9), "an experiment times steps alone"
+    assert watched({**written, "evaluation": "as before"}, "evaluation.every_steps=null") == (0, 0)
+    assert watched(written, *QUIET_SETTINGS) == (0, 0), "an experiment times steps alone"
     with pytest.raises(InputError, match=r"unknown key evaluation\.every_step$") as caught:
         watched(written, "evaluation.every_step=2")
     assert caught.value.hint == "did you mean every_steps?"
@@ -99,21 +99,11 @@ def test_warmup(tmp_path: Path, config: dict[str, Any], warmup: float) -> None:
 
 def test_loader_settings_are_taken_as_written_false_and_zero_included(tmp_path: Path) -> None:
     off = {"dataloader_num_workers": 0, "dataloader_pin_memory": False, "dataloader_prefetch_factor": 1}
-    loader = resolved(tmp_path, GPU, **off, dataloader_persistent_workers=True).loader
-    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor, loader.persistent_workers) == (
-        0,
-        False,
-        None,
-        False,
-    )
+    loader = resolved(tmp_path, GPU, **off).loader
+    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor) == (0, False, None)
     on = {"dataloader_num_workers": 8, "dataloader_pin_memory": True, "dataloader_prefetch_factor": 8}
-    loader = resolved(tmp_path, GPU, **on, dataloader_persistent_workers=True).loader
-    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor, loader.persistent_workers) == (
-        8,
-        True,
-        8,
-        True,
-    )
+    loader = resolved(tmp_path, GPU, **on).loader
+    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor) == (8, True, 8)
     assert resolved(tmp_path, CPU, **on).loader.pin_memory is False
 
 
@@ -188,6 +178,48 @@ REFUSED = {
     ),
     "best without evaluation": ({"load_best_model_at_end": True, "eval_strategy": "no"}, "none", "eval_strategy"),
     "no rank": ({"rank": None}, "none", "needs a rank"),
+    "both precisions": ({"fp16": True, "bf16": True}, "none", "fp16 and bf16 are both true"),
+    "the best without evaluation": (
+        {"early_stopping_patience": 2, "eval_strategy": "no"},
+        "none",
+        'eval_strategy: "no" leaves early_stopping_patience nothing',
+    ),
+    "the best by answers that nobody runs": (
+        {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy"},
+        "none",
+        r"metric_for_best_model: execution_accuracy without evaluation\.every_steps",
+    ),
+    "the worst loss": (
+        {"load_best_model_at_end": True, "greater_is_better": True},
+        "none",
+        "greater_is_better: true would choose the worst by metric_for_best_model eval_loss",
+    ),
+    "saved never and by time": (
+        {"save_strategy": "no", "save_every": "5m"},
+        "none",
+        'save_strategy "no" and save_every "5m" contradict',
+    ),
+    "neither least learning rate": (
+        {"lr_scheduler": "cosine_with_min_lr"},
+        "none",
+        r"needs one of lr_scheduler_kwargs\.min_lr and lr_scheduler_kwargs\.min_lr_rate",
+    ),
+    "both least learning rates": (
+        {"lr_scheduler": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6, "min_lr_rate": 0.1}},
+        "none",
+        r"needs one of lr_scheduler_kwargs\.min_lr and",
+    ),
+    "no end of the stable phase": ({"lr_scheduler": "warmup_stable_decay"}, "none", r"kwargs\.num_decay_steps"),
+    "an end above the start": (
+        {"lr_scheduler": "polynomial", "lr_scheduler_kwargs": {"lr_end": 0.1}},
+        "none",
+        r"lr_end 0\.1 is not below learning_rate 0\.001",
+    ),
+    "a feed-forward layer without adapter": (
+        {"adapter_type": "ia3", "target_modules": ["q_proj"], "feedforward_modules": ["up_proj"]},
+        "none",
+        "feedforward_modules names up_proj, which is not among target_modules",
+    ),
 }
 
 
@@ -199,6 +231,90 @@ def test_what_does_not_go_together(tmp_path: Path, config: dict[str, Any], quant
     with pytest.raises(ManifestError, match=message) as caught:
         resolve(loaded, CPU)
     assert caught.value.faults[0].line > 1
+
+
+def test_a_pair_that_two_layers_make_is_refused_where_the_one_that_won_stands(tmp_path: Path) -> None:
+    manifest = manifests.small(bf16=True)
+    manifest["base_models"][0]["config"] = {"fp16": True}
+    path = manifests.write(tmp_path, manifest)
+    with pytest.raises(ManifestError, match="fp16 and bf16 are both true") as caught:
+        resolve(load(path), CPU)
+    (fault,) = caught.value.faults
+    assert fault.key == "base_models[0].config.fp16"
+    assert '"fp16"' in path.read_text(encoding="utf-8").splitlines()[fault.line - 1]
+
+
+NO_PAIR_OF_DATA = {
+    "single with tasks": ({"type": "single", "tasks": {"a": {"train": "a.jsonl"}}}, "type", "tasks"),
+    "two text columns": ({"text_field": "a", "field_mapping": {"text": "b"}}, "text_field", "field_mapping.text"),
+    "text beside a pair": ({"text_field": "a", "field_mapping": {"response": "b"}}, "text_field", "response"),
+    "two kinds of rows": ({"field_mapping": {"messages": "a", "response": "b"}}, "field_mapping.messages", "response"),
+    "no length is left": ({"filters": {"min_length": 9, "max_length": 3}}, "filters.min_length", "max_length 3"),
+    "by its old name": ({"validation": {"min_length": 9, "max_length": 3}}, "validation.min_length", "max_length 3"),
+}
+
+
+@pytest.mark.parametrize(("written", "key", "other"), NO_PAIR_OF_DATA.values(), ids=NO_PAIR_OF_DATA.keys())
+def test_what_does_not_go_together_in_a_data_set(tmp_path: Path, written: dict[str, Any], key: str, other: str) -> None:
+    manifest = manifests.small()
+    manifest["training"]["dataset"] |= written
+    with pytest.raises(ManifestError) as caught:
+        resolve(load(manifests.write(tmp_path, manifest)), CPU)
+    (fault,) = caught.value.faults
+    assert fault.key == f"training.dataset.{key}"
+    assert other in fault.message
+
+
+OPTIONS = {
+    "seed": (Overrides(seed=2**32), r"--seed 4294967296: must be less than 4294967296"),
+    "steps": (Overrides(max_steps=10**30), r"--max-steps 1000\d*: must be less than or equal to 2147483647"),
+    "epochs": (Overrides(epochs=1e308), r"--epochs 1e\+308: must be less than or equal to 100000"),
+    "no epochs": (Overrides(epochs=float("nan")), r"--epochs nan: must be a number"),
+    "no base model": (Overrides(base_model=""), '--base-model "" is no name'),
+    "a long base model": (Overrides(base_model="a" * 300), "is no name of a model"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "message"), OPTIONS.values(), ids=OPTIONS.keys())
+def test_a_value_that_an_option_cannot_have(tmp_path: Path, overrides: Overrides, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        resolved(tmp_path, CPU, overrides)
+
+
+def test_a_name_that_fits_two_base_models_is_asked_for_in_full(tmp_path: Path) -> None:
+    manifest = manifests.small()
+    manifest["base_models"] += [{"name": "other/Qwen3-0.6B"}, {"name": "org/third", "alias": "other/qwen3-0.6b2"}]
+    loaded = load(manifests.write(tmp_path, manifest))
+    with pytest.raises(InputError, match=r"fits 2 base models: Qwen/Qwen3-0\.6B, other/Qwen3-0\.6B"):
+        resolve(loaded, CPU, Overrides(base_model="qwen3-0.6b"))
+    assert resolve(loaded, CPU, Overrides(base_model="OTHER/qwen3-0.6b")).model.name == "other/Qwen3-0.6B"
+
+
+@pytest.mark.parametrize("slice_", ["[abc]", "[1:2:3]", "[:5", "[]", "[1]"])
+def test_a_slice_that_no_reader_takes_is_a_fault_of_the_manifest(tmp_path: Path, slice_: str) -> None:
+    manifest = manifests.small()
+    manifest["training"]["dataset"]["path"] = f"rows.jsonl::train{slice_}"
+    with pytest.raises(ManifestError, match="is not a split with a slice") as caught:
+        resolve(load(manifests.write(tmp_path, manifest)), CPU)
+    assert caught.value.faults[0].key == "training.dataset.path"
+
+
+WRONG_PLACES = {
+    "test rows": ({"test_path": "t.jsonl::test[abc]"}, "test_path", "train[:1000]"),
+    "rows of a task": ({"tasks": {"a": {"train": "a.jsonl", "test": "t::[x]"}}}, "tasks.a.test", "train[:1000]"),
+    "a path of 5,000 letters": ({"path": f"{'x' * 5000}.jsonl"}, "path", "give another path"),
+    "a slice without a split": ({"path": "rows.jsonl[:3]"}, "path", 'write "rows.jsonl::train[:1000]"'),
+}
+
+
+@pytest.mark.parametrize(("written", "key", "hint"), WRONG_PLACES.values(), ids=WRONG_PLACES.keys())
+def test_every_source_has_a_form(tmp_path: Path, written: dict[str, Any], key: str, hint: str) -> None:
+    manifest = manifests.small()
+    manifest["training"]["dataset"] |= written
+    with pytest.raises(ManifestError) as caught:
+        resolve(load(manifests.write(tmp_path, manifest)), CPU)
+    assert caught.value.faults[0].key == f"training.dataset.{key}"
+    assert hint in caught.value.hint
 
 
 def test_the_best_model_may_be_looked_for_between_checkpoints(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from expert_cli import runlock
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.paths import cache_folder
 from expert_cli.plan import require_free
-from expert_cli.runlock import RunningRun, contents, hold, is_held, running
+from expert_cli.runlock import RunningRun, birth, contents, hold, is_held, running
 
 SOURCE = Path(runlock.__file__).parents[1]
 # Holds the folder named; ends when its standard input does.
@@ -233,3 +233,33 @@ def test_an_error_frees_the_folder(tmp_path: Path) -> None:
     with hold(tmp_path / "out"):
         pass
     assert running() == []
+
+
+NOTES = {
+    "list": "[]",
+    "deep": "[" * 100_000,
+    "no time": '{"pid": 1}',
+    "no host": '{"pid": 1, "started": 1}',
+    "after every calendar": '{"pid": 1, "started": 1e300}',
+    "infinite": '{"pid": 1e999, "started": 1}',
+}
+
+
+@pytest.mark.parametrize("note", NOTES.values(), ids=NOTES.keys())
+def test_a_damaged_note_of_an_owner_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: str) -> None:
+    monkeypatch.setattr(runlock, "ORPHANS_END_S", 0.1)
+    (tmp_path / ".out.owner.json").write_text(note, encoding="utf-8")
+    with hold(tmp_path / "out"):
+        (tmp_path / ".out.owner.json").write_text(note.replace('"pid": 1,', f'"pid": {os.getpid()}, "host": "other",'))
+        with pytest.raises(LockedOrDamaged, match="belongs to"):
+            hold(tmp_path / "out").__enter__()
+
+
+def test_a_damaged_entry_of_the_registry_is_removed() -> None:
+    entry = cache_folder() / "running" / "0.json"
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    facts = {"pid": os.getpid(), "birth": birth(os.getpid()), "started": time.time()}
+    for text in ("[" * 100_000, "[]", json.dumps(facts)):
+        entry.write_text(text, encoding="utf-8")
+        assert running() == []
+        assert not entry.exists()

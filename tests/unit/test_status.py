@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -103,3 +104,11 @@ def test_what_a_user_can_meet() -> None:
     full = known(OSError(28, "No space left on device", "/data/x"))
     assert isinstance(full, EnvironmentProblem)
     assert full.message == "/data/x: No space left on device"
+    for number in (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG):
+        other = known(OSError(number, os.strerror(number), "/data/x"))
+        assert isinstance(other, EnvironmentProblem)
+        assert other.message == f"/data/x: {os.strerror(number)}"
+        assert "move it away" in other.hint
+    renamed = known(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), "/data/.x.tmp", None, "/data/x"))
+    assert renamed is not None
+    assert renamed.message == f"/data/x: {os.strerror(errno.EISDIR)}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expert_cli.paths import shown
-from expert_cli.rundir import items, number, part
+from expert_cli.rundir import BASES, base_title, items, number, part
 
 EXAMPLES = 3
 CHARACTERS = 600
@@ -32,7 +32,7 @@ def evaluation_shown(document: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     return {
         "gates": [gate for gate in (_threshold(document), _against(document)) if gate],
-        "gain": _gain(document),
+        "gain": " ".join(filter(None, (_gain(part(document, key)) for key in BASES))),
         "failures": _failures(document),
         "facts": _facts(document),
         "extraction": str(document.get("extraction") or ""),
@@ -61,11 +61,14 @@ def accuracies(documents: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[
 
 
 def _bars(name: str, colour: str, document: Mapping[str, Any], category: str | None) -> list[dict[str, Any]]:
-    base = part(document, "baseline")
-    of_category = [one if category is None else part(one, "by_category", category) for one in (document, base)]
-    expert, alone = (_share(one) for one in of_category)
-    bars = [{**expert, "who": name or ("expert" if base else ""), "colour": colour}] if expert else []
-    return [*bars, {**alone, "who": "base model", "colour": "--base"}] if alone else bars
+    bases = [part(document, key) for key in BASES if part(document, key)]
+    asked = [(document, name or ("expert" if bases else ""), colour)]
+    asked += [(base, base_title(base), "--base") for base in bases]
+    bars = []
+    for one, who, paint in asked:
+        share = _share(one if category is None else part(one, "by_category", category))
+        bars += [{**share, "who": who, "colour": paint}] if share else []
+    return bars
 
 
 def _share(share: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -106,14 +109,14 @@ def _against(document: Mapping[str, Any]) -> tuple[str, str] | None:
     return words, "held" if old.get("held") else "missed"
 
 
-def _gain(document: Mapping[str, Any]) -> str:
-    difference = part(document, "baseline", "difference")
+def _gain(base: Mapping[str, Any]) -> str:
+    difference = part(base, "difference")
     gained, lost, share = (number(difference, key) for key in ("gained", "lost", "difference"))
     if gained is None or lost is None or share is None:
         return ""
     ends = _ends(difference)
     interval = f" (95 % interval {ends[0]:+.1%} to {ends[1]:+.1%})" if ends else ""
-    return f"Beside the base model the expert gained {gained:,.0f} cases and lost {lost:,.0f}: {share:+.1%}{interval}."
+    return f"Beside the {base_title(base)} the expert gained {gained:,.0f} cases and lost {lost:,.0f}: {share:+.1%}{interval}."
 
 
 def _failures(document: Mapping[str, Any]) -> list[dict[str, Any]]:

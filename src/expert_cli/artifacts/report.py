@@ -57,7 +57,7 @@ def page(runs: Sequence[RunData]) -> str:
     names = _names(runs)
     charts, absent = _charts(runs, names)
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
     return environment.from_string(_part("report.html.j2")).render(
         title=names[0] if len(runs) == 1 else f"{len(runs)} runs",
@@ -72,6 +72,11 @@ def page(runs: Sequence[RunData]) -> str:
         uplot_css=_part("uplot.css"),
         uplot_js=_part("uplot.js"),
     )
+
+
+def _shown(value: Any) -> Any:
+    """Cut secrets out of a text before it is escaped; the page's own parts are no plain texts."""
+    return redact(value) if type(value) is str else value
 
 
 @cache

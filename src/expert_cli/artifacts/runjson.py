@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 
@@ -11,10 +11,12 @@ import torch
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.files import write_json
 from expert_cli.machine import Machine
+from expert_cli.manifest.effects import Effect
 from expert_cli.model.kernels import KernelPlan
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan
 from expert_cli.pretokenise import Inputs
+from expert_cli.rundir import items, read_json
 from expert_cli.training.fit import Continuity
 
 
@@ -31,8 +33,8 @@ def write_run_json(
     resumed = continuity.resumed
     files = [str(path) for path in inputs.located.files()]
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    earlier = json.loads(paths.run_json.read_text(encoding="utf-8")) if resumed and paths.run_json.is_file() else {}
-    resumes = [*earlier.get("resumes", []), {"time": now, "from": str(resumed.path)}] if resumed is not None else []
+    earlier = read_json(paths.run_json) if resumed else {}
+    resumes = [*items(earlier, "resumes"), {"time": now, "from": str(resumed.path)}] if resumed is not None else []
     write_json(
         paths.run_json,
         {
@@ -42,6 +44,7 @@ def write_run_json(
             "command": continuity.status.command,
             "identity": dict(continuity.identity),
             "config": asdict(plan.run),
+            "effects_of": "plan",
             "effects": [effect.as_json() for effect in plan.effects],
             "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
             "template": inputs.template.name,
@@ -52,3 +55,10 @@ def write_run_json(
             "torch_threads": torch.get_num_threads(),
         },
     )
+
+
+def write_effects(paths: RunPaths, effects: Sequence[Effect]) -> None:
+    """Write what became of every key once more, now that the run has ended, in place of what was planned."""
+    planned = read_json(paths.run_json)
+    rows = [effect.as_json() for effect in effects]
+    write_json(paths.run_json, {**planned, "effects_of": "run", "effects": rows})

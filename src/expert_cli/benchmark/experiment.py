@@ -92,7 +92,7 @@ class Outcome:
         return f"the ratio {ratio.mean:.2f} is below {gate:g}" if ratio.mean < gate else ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document that INTERFACE describes."""
+        """Return the document of `benchmark --json` (docs/INTERFACE.md), kind "experiment"."""
         job, same, ratio = self.job, self.parity, self.ratio
         both = bool(self.a and self.b)
         return {
@@ -172,7 +172,7 @@ def experiment(job: Job, machine: Machine, report: Reporter, run: Run = run_once
 
 
 def exit_code_of(error: KeyboardInterrupt) -> int:
-    """Return the exit code that INTERFACE has for an interruption."""
+    """Return the exit code of an interruption (docs/INTERFACE.md)."""
     return TERMINATED if isinstance(error, Terminated) else CTRL_C
 
 

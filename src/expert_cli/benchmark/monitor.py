@@ -60,7 +60,7 @@ class Watched:
         return self.samples[-1].seconds if self.samples else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document that INTERFACE describes."""
+        """Return the document of `benchmark --json` (docs/INTERFACE.md), kind "monitor"."""
         index = main_gpu(self.samples, self.gpu_index)
         blocks: dict[str, dict[str, Any]] = {"gpu": {}, "process": {}, "machine": {}}
         for gauge in GAUGES:

@@ -121,7 +121,6 @@ def as_people_start(run: RunConfig, batch: int, accumulation: int) -> RunConfig:
         num_workers=0,
         pin_memory=False,
         prefetch_factor=None,
-        persistent_workers=False,
         packing="off",
         group_by_length=False,
     )
@@ -173,7 +172,8 @@ def texts_of(run: RunConfig, inputs: Inputs, wanted: Collection[int], documents:
     """
     found: dict[int, Document] = {}
     number = 0
-    for batch in batches(survey_data(run.data, inputs.located, Silent()).sources("train"), run.data):
+    survey = survey_data(run.data, inputs.located, Silent(), refused=inputs.template.refused)
+    for batch in batches(survey.sources("train"), run.data):
         for document in inputs.template.documents(batch.rows):
             if any(segment.trained and segment.text for segment in document):
                 if number in wanted:

@@ -31,7 +31,9 @@ def chat(
         str,
         typer.Option("--input", help="What stands below the prompt in training rows: a schema.", show_default=False),
     ] = "",
-    compare: Annotated[bool, typer.Option("--compare", help="Let the base model answer as well.")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Let the base model answer as well, asked in its own chat template.")
+    ] = False,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")
     ] = False,
@@ -45,7 +47,7 @@ def chat(
     """Ask an expert.
 
     Answers appear as they are written. In a conversation the expert sees what was said before; an empty line or Ctrl-D ends
-    it, /new starts another. Prompts are written down as in training.
+    it, /new starts another. Its prompts are written down as in training.
 
     Examples:
 

@@ -21,17 +21,15 @@ def doctor(
     free_memory: Annotated[
         bool, typer.Option("--free-memory", help="List who holds GPU memory and how to give it back; ends no process.")
     ] = False,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also compile: flex attention and torch.compile, a minute or two more.")
-    ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Also try torch.compile, a minute or two more.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Say whether this machine is ready: what is here, what really works, and how to mend what does not.
 
-    Tries 4-bit training and attention in a process of their own, ten seconds on a quiet machine; with --deep what compiles,
-    too. Writes a trial file to each disk and deletes it; asks no network. Exit code 3 if a line says fail.
+    Tries 4-bit training and the attention of training in a process of their own, ten seconds on a quiet machine; with --deep
+    torch.compile, too. Writes a trial file to each disk and deletes it; asks no network. Exit code 3 if a line says fail.
 
     Examples:
 

@@ -25,7 +25,7 @@ from expert_cli.errors import GateMissed
 if TYPE_CHECKING:
     from expert_cli.evaluation.against import Drop
     from expert_cli.evaluation.experts import Evaluated
-    from expert_cli.evaluation.judge import Evaluation, Share
+    from expert_cli.evaluation.judge import Share
     from expert_cli.plan import Trained
 
 
@@ -35,6 +35,7 @@ def evaluate(
     answers: ask.Answers = None,
     cases: ask.Cases = None,
     baseline: ask.Baseline = False,
+    shots: ask.Shots = 0,
     base_model: TrainedBase = None,
     sample: ask.Sample = False,
     batch_size: ask.BatchSize = None,
@@ -43,51 +44,54 @@ def evaluate(
     case_timeout: ask.CaseTimeout = 2.0,
     threshold: ask.Threshold = None,
     against: ask.Against = None,
-    max_drop: ask.MaxDrop = 0.05,
+    max_drop: ask.MaxDrop = None,
     output: ask.Output = None,
     offline: Offline = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
-    """Let an expert answer its cases, and judge the answers by running them: SQL, Cypher, JSON, TypeScript.
+    """Let an expert answer its cases, and judge the answers: SQL, Cypher and TypeScript by running them, JSON by comparing it.
 
     A case: {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT ...", "prompt": "...", "input": "..."}; a row
     of --answers has "answer" instead of prompt and input. Paths are relative to the file. Answers can change nothing: they
     run on copies, within limits of time and memory.
 
+    What --output writes keeps every answer; --answers judges them again, by the cases that they were given to or by other
+    ones of the same ids and prompts (--cases).
+
     Examples:
 
-        expert-cli evaluate --manifest experts/expert-sql/manifest.json --adapter runs/sql --baseline
+        expert-cli evaluate --manifest experts/expert-sql/manifest.json --adapter runs/sql --baseline --shots 3
 
         expert-cli evaluate --adapter runs/sql --threshold 0.95 --against old.json --max-drop 0.02 --json
 
         expert-cli evaluate --answers answers.jsonl --output evaluation.json
+
+        expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
     from expert_cli.evaluation.against import compare_with
 
     console = Console("evaluate", as_json=as_json, quiet=quiet)
-    if (answers is None) == (adapter is None):
-        raise typer.BadParameter("give --adapter DIR, or --answers FILE")
-    if answers is not None and (cases or baseline or sample):
-        raise typer.BadParameter("--cases, --baseline and --sample go with --adapter: --answers are written already")
+    ask.require_company(answers, adapter, shots, against, max_drop, baseline=baseline, sample=sample)
     trained: Trained | None = None
-    found: Evaluated | None = None
     if adapter is not None:
         from expert_cli.plan import trained as find_trained
 
         trained = find_trained(adapter, manifest, base_model, offline=offline)
-        found = _evaluated(
-            trained, console, (max_new_tokens, batch_size, case_timeout), cases, limit, sample=sample, baseline=baseline
-        )
-    evaluation = found.evaluation if found else _judged(answers, limit, case_timeout, console)
-    drop = compare_with(against, evaluation, max_drop) if against else None
+        numbers = (max_new_tokens, batch_size, case_timeout, shots)
+        found = _evaluated(trained, console, numbers, cases, limit, sample=sample, baseline=baseline)
+        file = _file(cases, trained)
+    else:
+        found, file, limit = _judged(answers or Path(), cases, limit, case_timeout, console)
+    evaluation = found.evaluation
+    drop = compare_with(against, evaluation, ask.MAX_DROP if max_drop is None else max_drop) if against else None
     missed = _missed(evaluation.share, threshold, drop)
     document = {
         "schema_version": SCHEMA_VERSION,
         "command": "evaluate",
-        **_document(evaluation, found, threshold, drop, passed=not missed),
-        "cases_file": str(_file(answers, cases, trained).resolve()),
+        **_document(found, threshold, drop, passed=not missed),
+        "cases_file": str(file.resolve()),
         "limit": limit,
     }
     _leave(document, trained, output, console)
@@ -95,34 +99,47 @@ def evaluate(
         console.document(document)
     else:
         show_evaluation(console, evaluation)
-        if found:
-            show_generation(console, found)
+        show_generation(console, found)
         if drop:
             show_drop(console, drop)
     if missed:
         raise GateMissed(missed, "see the failures above") if not as_json else typer.Exit(GateMissed.exit_code)
 
 
-def _judged(answers: Path | None, limit: int | None, case_timeout: float, console: Console) -> Evaluation:
+def _judged(
+    answers: Path, cases: Path | None, limit: int | None, case_timeout: float, console: Console
+) -> tuple[Evaluated, Path, int | None]:
+    """Return what became of the answers, the file of their cases, and of how many of them at most they are."""
+    from expert_cli.evaluation.again import generation, read_kept
     from expert_cli.evaluation.cases import read_answers, spread
+    from expert_cli.evaluation.experts import Evaluated
     from expert_cli.evaluation.judge import judge
+    from expert_cli.rundir import part
 
-    return judge(spread(read_answers(answers or Path()), limit), console, case_timeout)
+    kept = read_kept(answers, cases)
+    if kept is not None:
+        evaluation, bases = kept.judged(console, case_timeout, limit)
+        facts = part(kept.document, "expert") or None
+        return Evaluated(evaluation, bases, facts, generation(kept.document)), kept.cases, kept.limit(limit)
+    if cases is not None:
+        raise typer.BadParameter(
+            "--cases go with --adapter, or with --answers of a file that evaluate --output wrote: rows of answers are cases"
+        )
+    evaluation = judge(spread(read_answers(answers), limit), console, case_timeout)
+    return Evaluated(evaluation, {}, None, None), answers, limit
 
 
-def _file(answers: Path | None, cases: Path | None, trained: Trained | None) -> Path:
-    """Return where the rows were read."""
-    if trained is None or cases is not None:
-        return answers or cases or Path()
+def _file(cases: Path | None, trained: Trained) -> Path:
+    """Return where the cases were read."""
     from expert_cli.evaluation.experts import own_cases
 
-    return own_cases(trained.plan)
+    return cases or own_cases(trained.plan)
 
 
 def _evaluated(
     trained: Trained,
     console: Console,
-    numbers: tuple[int, int | None, float],
+    numbers: tuple[int, int | None, float, int],
     cases: Path | None,
     limit: int | None,
     *,
@@ -132,7 +149,7 @@ def _evaluated(
     from expert_cli.evaluation.experts import BATCH, cases_of, evaluate_adapter
     from expert_cli.evaluation.generate import settings_for
 
-    max_new_tokens, batch_size, case_timeout_s = numbers
+    max_new_tokens, batch_size, case_timeout_s, shots = numbers
     batch_size = batch_size or BATCH[trained.plan.run.compute.device]
     settings = settings_for(trained.plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
     asked = cases_of(trained.plan, cases, limit)
@@ -140,7 +157,9 @@ def _evaluated(
     from expert_cli._compat import quiet_imports
 
     quiet_imports()
-    return evaluate_adapter(trained, asked, settings, console, case_timeout_s=case_timeout_s, baseline=baseline)
+    return evaluate_adapter(
+        trained, asked, settings, console, case_timeout_s=case_timeout_s, baseline=baseline, shots=shots
+    )
 
 
 def _leave(document: dict[str, Any], trained: Trained | None, output: Path | None, console: Console) -> None:
@@ -169,20 +188,19 @@ def _leave(document: dict[str, Any], trained: Trained | None, output: Path | Non
         console.say(f"report    {RunPaths(run).report_html}")
 
 
-def _document(
-    evaluation: Evaluation, found: Evaluated | None, threshold: float | None, drop: Drop | None, *, passed: bool
-) -> dict[str, Any]:
+def _document(found: Evaluated, threshold: float | None, drop: Drop | None, *, passed: bool) -> dict[str, Any]:
     from expert_cli.evaluation.extract import RULE
+    from expert_cli.rundir import BASES
 
     return {
-        **evaluation.as_json(),
-        "baseline": found.baseline.as_json() if found and found.baseline else None,
+        **found.evaluation.as_json(),
+        **{name: found.bases[name].as_json() if name in found.bases else None for name in BASES},
         "threshold": threshold,
         "against": drop.as_json() if drop else None,
         "passed": passed,
         "extraction": RULE,
-        "expert": found.facts if found else None,
-        "generation": found.generation if found else None,
+        "expert": found.facts,
+        "generation": found.generation,
     }
 
 

@@ -8,7 +8,11 @@ from typing import Annotated
 import typer
 
 Answers = Annotated[
-    Path | None, typer.Option(help="Judge these answers instead, one JSON object a line.", show_default=False)
+    Path | None,
+    typer.Option(
+        help="Judge these answers instead: one JSON object a line, or what --output wrote, whose answers are judged again.",
+        show_default=False,
+    ),
 ]
 Cases = Annotated[
     Path | None,
@@ -17,7 +21,17 @@ Cases = Annotated[
         show_default=False,
     ),
 ]
-Baseline = Annotated[bool, typer.Option("--baseline", help="Let the base model answer as well.")]
+Baseline = Annotated[
+    bool, typer.Option("--baseline", help="Let the base model answer as well, asked in its own chat template.")
+]
+Shots = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="With --baseline: ask the base model once more, after so many training rows as examples.",
+        show_default=False,
+    ),
+]
 Sample = Annotated[bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")]
 BatchSize = Annotated[
     int | None, typer.Option(min=1, help="Answers written at once. Default: 16; on a GPU 64.", show_default=False)
@@ -31,8 +45,15 @@ Threshold = Annotated[
     float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.", show_default=False)
 ]
 Against = Annotated[Path | None, typer.Option(help="An earlier evaluation, compared case by case.", show_default=False)]
+MAX_DROP = 0.05
 MaxDrop = Annotated[
-    float, typer.Option(min=0, max=1, help="With --against: exit 5 if the accuracy fell by more than this.")
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help=f"With --against: exit 5 if the accuracy fell by more than this; {MAX_DROP}.",
+        show_default=False,
+    ),
 ]
 Output = Annotated[
     Path | None,
@@ -42,3 +63,26 @@ Output = Annotated[
         show_default=False,
     ),
 ]
+
+
+def require_company(
+    answers: Path | None,
+    adapter: Path | None,
+    shots: int,
+    against: Path | None,
+    max_drop: float | None,
+    *,
+    baseline: bool,
+    sample: bool,
+) -> None:
+    """Raise BadParameter for an option without the one that it goes with, and for two that exclude each other."""
+    if (answers is None) == (adapter is None):
+        raise typer.BadParameter("give --adapter DIR, or --answers FILE")
+    if answers is not None and (baseline or shots or sample):
+        raise typer.BadParameter("--baseline, --shots and --sample go with --adapter: --answers are written already")
+    if shots and not baseline:
+        raise typer.BadParameter("--shots goes with --baseline: the base model is shown the examples")
+    if max_drop is not None and against is None:
+        raise typer.BadParameter(
+            "--max-drop goes with --against: the accuracy falls from that of an earlier evaluation"
+        )

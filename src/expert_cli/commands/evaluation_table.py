@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.console import Console
+from expert_cli.rundir import base_title
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.against import Drop
+    from expert_cli.evaluation.baseline import Compared
     from expert_cli.evaluation.experts import Evaluated
     from expert_cli.evaluation.judge import Evaluation
 
@@ -37,21 +40,43 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
 
 def show_generation(console: Console, found: Evaluated) -> None:
     """Print what the answers cost, and the base model beside the expert."""
-    written = found.written
-    console.say(
-        f"{written.tokens:,} tokens in {written.seconds:.0f} s, {written.tokens / written.seconds:,.0f} tokens/s"
-    )
-    if written.cut_off:
-        console.warn(f"{written.cut_off} answers were cut off: --max-new-tokens")
-    if found.baseline is None:
-        return
-    share, pairs = found.baseline.evaluation.share, found.baseline.pairs
+    written = found.generation
+    if written is not None:
+        console.say(
+            f"{written['tokens']:,} tokens in {written['seconds']:.0f} s, {written['tokens_per_s']:,.0f} tokens/s"
+        )
+    _warn_of_cut(console, "", written)
+    if found.bases:
+        console.text("")
+        console.table(
+            "the base model alone, and the expert beside it",
+            ["correct", "accuracy", "95 % interval", "expert gained", "lost", "difference (95 %)", "asked"],
+            [_beside(base) for base in found.bases.values()],
+        )
+    for base in found.bases.values():
+        _warn_of_cut(console, " of the base model", base.asked.get("generation"))
+
+
+def _beside(base: Compared) -> list[str]:
+    share, pairs = base.evaluation.share, base.pairs
     rise = pairs.reversed
-    console.text("")
-    console.text(
-        f"base model {share.correct}/{share.cases}, {share.accuracy:.1%} ({_interval(share.ci95)}); the expert gained "
-        f"{pairs.gained} cases and lost {pairs.lost}: {rise.drop:+.1%} (95 % interval {_interval(rise.ci95)})"
-    )
+    low, high = rise.ci95
+    return [
+        f"{share.correct}/{share.cases}",
+        f"{share.accuracy:.1%}",
+        _interval(share.ci95),
+        str(pairs.gained),
+        str(pairs.lost),
+        f"{rise.drop:+.1%} ({low:+.1%} to {high:+.1%})",
+        f"{base_title(base.asked)}: {base.asked.get('template', 'template not kept')}",
+    ]
+
+
+def _warn_of_cut(console: Console, whose: str, written: Mapping[str, Any] | None) -> None:
+    if written is not None and written["cut_off"]:
+        console.warn(
+            f"{written['cut_off']} answers{whose} were cut off at {written['max_new_tokens']} tokens: --max-new-tokens"
+        )
 
 
 def show_drop(console: Console, drop: Drop) -> None:

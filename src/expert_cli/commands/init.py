@@ -31,14 +31,15 @@ def init(
 
         expert-cli init expert-regex --folder work
     """
+    from expert_cli.manifest.blocks import LONGEST_NAME
+    from expert_cli.manifest.messages import shortened
     from expert_cli.manifest.starter import EXAMPLE_CASES, EXAMPLE_ROWS, SMOLLM2, starter_manifest
     from expert_cli.paths import normalise
 
     console = Console("init", as_json=as_json, quiet=quiet)
-    if not re.fullmatch(r"\w([\w.-]*\w)?", name):
-        raise InputError(
-            f'"{name}" cannot be the name of an expert', "use letters, digits, - and _; --folder says where"
-        )
+    if not re.fullmatch(r"\w([\w.-]*\w)?", name) or len(name) > LONGEST_NAME:
+        hint = f"use at most {LONGEST_NAME} letters, digits, - and _; --folder says where"
+        raise InputError(f'"{shortened(name)}" cannot be the name of an expert', hint)
     parent = folder or (Path("experts") if Path("experts").is_dir() else Path())
     if parent.exists() and not parent.is_dir():
         raise InputError(f"{parent} is a file, not a folder", "give another folder with --folder")

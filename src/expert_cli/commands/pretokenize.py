@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet
 from expert_cli.console import Console
+from expert_cli.data.texts import describe_forms
 from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def pretokenize(
     from expert_cli import machine
     from expert_cli._compat import quiet_imports
     from expert_cli.config import Overrides
+    from expert_cli.paths import folder_name
     from expert_cli.plan import make_plan
 
     overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
@@ -82,7 +83,7 @@ def pretokenize(
             from expert_cli.data.engine import limit_threads
 
             limit_threads(threads)
-            folder = output / plan.run.expert if output and (every or len(manifests) > 1) else output
+            folder = output / folder_name(plan.run.expert) if output and (every or len(manifests) > 1) else output
             rows.append(
                 _one(
                     console,
@@ -144,11 +145,12 @@ def _one(
     from dataclasses import replace
 
     from expert_cli import pretokenise
+    from expert_cli.data.prune import prune as remove_others
 
     run = replace(plan.run, store=folder.resolve()) if folder else plan.run
     inputs = pretokenise.find_inputs(run, console)
     if stage is not None:
-        inputs = pretokenise.staged_inputs(inputs, stage, console)
+        inputs = pretokenise.staged_inputs(inputs, run, stage, console)
     if explain:
         key, state = pretokenise.explain(run, inputs)
         if not console.as_json:
@@ -162,9 +164,7 @@ def _one(
         }
     report = pretokenise.describe(run, pretokenise.store_for(run, inputs, console, verify=verify, force=force))
     if prune:
-        for path in pretokenise.other_stores(run.store, report.store.key.sha256):
-            shutil.rmtree(path)
-            console.say(f"deleted   {path}")
+        remove_others(run.store, report.store.key.sha256, run.expert, console)
     if not console.as_json:
         _show_report(console, report)
         _show_documents(console, inputs, report, show)
@@ -181,6 +181,8 @@ def _show_report(console: Console, report: StoreReport) -> None:
         f"{report.expert}: {report.store.status}{speed}",
         f"  store     {report.store.home}",
         f"  rows      {row['rows']:,}, {row['tokens']:,} tokens, {row['trained_tokens']:,} trained; dropped: {dropped}",
+        *([f"  forms     {describe_forms(row['forms'])}"] if row["forms"] else []),
+        *([f"  not read  {', '.join(row['ignored'])}"] if row["ignored"] else []),
         f"  length    {length}",
         *_histogram(report),
         f"  packing   {report.sequences:,} rows of {report.max_seq_length:,}, {report.fill:.2%} full; "

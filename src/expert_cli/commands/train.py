@@ -63,7 +63,8 @@ def train(
     from expert_cli.forecast.prices import parse_price
 
     console = Console("train", as_json=as_json, quiet=quiet)
-    ask.require_sense(device, epochs, price, probe=probe, plan_only=plan_only)
+    ask.require_sense(device, epochs)
+    ask.require_company(price, resume, allow_drift or (), probe=probe, plan_only=plan_only, overwrite=overwrite)
     hourly = parse_price(price) if price else None
     overrides = Overrides(
         dataset=dataset,

@@ -53,6 +53,12 @@ class Checked:
     numbers: NDArray[np.int64]
     bad: list[tuple[str, str]]
 
+    def without(self, reasons: Mapping[int, str]) -> Checked:
+        """Return the same block with some of its good rows, by their number among these, as bad ones."""
+        numbers = np.delete(self.numbers, list(reasons))
+        bad = [(self.rows.origins[row], reason) for row, reason in reasons.items()]
+        return Checked(self.rows.without(reasons), numbers, self.bad + bad)
+
 
 def read_blocks(path: Path, columns: ColumnFilter, limit: int | None) -> Iterator[Block]:
     """Yield at most `limit` rows of a file in order, in blocks whose borders depend on the file alone.

@@ -3,8 +3,9 @@
 What a run trains with is rendered from the text that it leaves beside its adapter, so the two cannot differ. The changes
 stand around the template, never in it:
 
-    {%- set enable_thinking = false %}                                        what training rendered with
-    {%- if messages[0]['role'] != 'system' %}                                 system_prompt: a text
+    {%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}    what training rendered with
+    {%- macro strftime_now(format) %}...                                         the day that training rendered with
+    {%- if messages[0]['role'] != 'system' %}                                    system_prompt: a text
     {%- set messages = [{'role': 'system', 'content': "Be brief."}] + messages %}
     {%- endif %}
     ... the template as it came ...
@@ -13,29 +14,24 @@ stand around the template, never in it:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
-from expert_cli.data.skeleton import render_safely
 from expert_cli.errors import InputError
+from expert_cli.rendering import DATE, RenderJinja, render_jinja, render_safely
 
-RenderJinja = Callable[[str, list[dict[str, str]], bool], str]
-"""(jinja text, messages, add_generation_prompt) -> text."""
+AS_ANSWERED = "{#- opened as answered #}"
+"""Marks a template whose generation prompt was cut: see `_opened_as_answered`."""
 _ASKED, _ANSWERED, _ASKED_AGAIN, _SAID = "\ue000", "\ue001", "\ue002", "\ue003"
 _HINT = 'Leave system_prompt out, or set "prompt_template": "alpaca" for this base model.'
-
-
-def render_jinja(jinja: str, messages: list[dict[str, str]], add_generation_prompt: bool) -> str:
-    """Render a template that needs nothing of a tokenizer, with the environment that transformers gives to one."""
-    settings = {"messages": messages, "add_generation_prompt": add_generation_prompt, "raise_exception": _refuse}
-    return str(_compiled(jinja).render(settings))
+_DATES = re.compile(r"""strftime_now\s*\(\s*(['"])(.*?)\1\s*\)""")
 
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A chat template's text and what renders it: transformers, where it came with a tokenizer.
+    """A chat template's text and what renders it, with the names of the special tokens of the tokenizer that it came with.
 
     bos_token: what that tokenizer calls the beginning of a text, "" = nothing; the template may put it, or not.
     """
@@ -44,13 +40,20 @@ class ChatTemplate:
     render: RenderJinja = render_jinja
     bos_token: str = ""
 
-    def __call__(self, messages: list[dict[str, str]], add_generation_prompt: bool) -> str:
-        """Return a conversation ({"role", "content"} each) as text."""
-        return self.render(self.jinja, messages, add_generation_prompt)
+    def __call__(
+        self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool, tools: Sequence[Any] = ()
+    ) -> str:
+        """Return a conversation ({"role", "content"} each, and what else the template reads) as text."""
+        more: dict[str, Any] = {"tools": tools} if tools else {}
+        return self.render(self.jinja, messages, add_generation_prompt, **more)
 
     def after(self, *lines: str) -> ChatTemplate:
         """Return the template with lines before it."""
         return replace(self, jinja="\n".join([*lines, self.jinja]))
+
+    def thinking(self) -> ChatTemplate:
+        """Return the template as it writes prompts that leave the thinking to the model."""
+        return self.after("{%- set enable_thinking = true %}") if "enable_thinking" in self.jinja else self
 
 
 def as_trained(
@@ -70,14 +73,46 @@ def as_trained(
     elif system_prompt is not None:
         template = _without_default(template, bos_token)
     if "enable_thinking" in template.jinja:
-        template = template.after("{%- set enable_thinking = false %}")
+        template = template.after(
+            "{%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}"
+        )
+    if "strftime_now" in template.jinja:
+        template = template.after(_one_day(template.jinja))
+    template = _opened_as_answered(template)
     asked = render_safely(template, [_user(_ASKED)], True)
     return template if asked.startswith(bos_token) else template.after(f"{{{{- {literal(bos_token)} }}}}{{#- BOS #}}")
 
 
-def literal(text: str) -> str:
-    """Return a text as jinja spells it in an expression."""
-    return json.dumps(text, ensure_ascii=False)
+def _one_day(jinja: str) -> str:
+    """Return a macro in place of the clock: every day writes what training wrote."""
+    known = {form: DATE.strftime(form) for _, form in _DATES.findall(jinja)}
+    return f"{{%- macro strftime_now(format) %}}{{{{- {literal(known)}.get(format, '{DATE}') }}}}{{%- endmacro %}}"
+
+
+def _opened_as_answered(template: ChatTemplate) -> ChatTemplate:
+    r"""Cut off the generation prompt what a conversation with its answer does not have there.
+
+    QwQ opens a think block for the model, and writes an answer without one:
+
+        <|im_start|>assistant\n | <think>\n        asked
+        <|im_start|>assistant\n | four<|im_end|>   answered
+    """
+    asked = render_safely(template, [_user(_ASKED)], True)
+    answered = render_safely(template, [_user(_ASKED), _turn("assistant", _ANSWERED)], False)
+    same = next((n for n, (a, b) in enumerate(zip(asked, answered, strict=False)) if a != b), len(answered))
+    opened = asked[same:]
+    if not opened or _ASKED in opened:
+        return template
+    cut = f"add_generation_prompt and conversation.endswith({literal(opened)})"
+    end = f"{{% endset %}}{{{{- conversation[:-{len(opened)}] if {cut} else conversation }}}}"
+    return replace(template, jinja=template.jinja.removesuffix("\n") + end).after(
+        f"{AS_ANSWERED}{{%- set conversation %}}"
+    )
+
+
+def literal(value: str | Mapping[str, str]) -> str:
+    """Return a text, or texts by name, as jinja spells them in an expression."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _saying(template: ChatTemplate, text: str) -> ChatTemplate:
@@ -148,14 +183,3 @@ def _user(content: str) -> dict[str, str]:
 
 def _turn(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
-
-
-@lru_cache
-def _compiled(jinja: str) -> Any:
-    from jinja2.sandbox import ImmutableSandboxedEnvironment  # the light side does without
-
-    return ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(jinja)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise ValueError(message)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from expert_cli.config import Overrides
 from expert_cli.console import Reporter
-from expert_cli.data.tree import is_file, is_folder, real_path
+from expert_cli.data.tree import is_file, is_folder
 from expert_cli.errors import ExpertError
 from expert_cli.machine import inspect
 from expert_cli.manifest.reader import LoadedManifest, load
-from expert_cli.paths import project_root
+from expert_cli.manifest.settings import Settings
+from expert_cli.paths import project_root, store_folder
 from expert_cli.plan import Plan, make_plan
 from expert_cli.runconfig import SourceSpec
 from expert_cli.sourcespec import parse_source, resolve_sources
 
 CurrentKey = Callable[[Plan], str | None]
-STORES = "datasets_optimized"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def read_experts(homes: Sequence[Path], report: Reporter, current_key: CurrentKe
 
 def _expert(loaded: LoadedManifest, current_key: CurrentKey | None) -> Expert:
     root = project_root(loaded.path)
-    train, held_out, *_ = resolve_sources(loaded, root, None, None, evaluates=False)
+    data = resolve_sources(loaded, Settings(loaded.manifest.training.dataset), root, None, None, evaluates=False)
     written = loaded.manifest.training.dataset
     tests = [written.test_path, *(task.test for task in (written.tasks or {}).values())]
     folders = (loaded.path.resolve().parent, root)
@@ -65,7 +65,7 @@ def _expert(loaded: LoadedManifest, current_key: CurrentKey | None) -> Expert:
     return Expert(
         name=loaded.manifest.name,
         root=root,
-        sources=(*train, *held_out, *(parse_source(test, folders) for test in tests if test)),
+        sources=(*data.train, *data.validation, *(parse_source(test, folders) for test in tests if test)),
         stores=_stores(loaded, root),
         keys=frozenset(key for key in keys if key),
         keys_known=None not in keys,
@@ -74,10 +74,10 @@ def _expert(loaded: LoadedManifest, current_key: CurrentKey | None) -> Expert:
 
 def _stores(loaded: LoadedManifest, root: Path) -> frozenset[Path]:
     """Every base model may have a folder of its own; where none is written it is the expert's."""
-    configs = [loaded.manifest.training.config, *(base.config for base in loaded.manifest.bases if base.config)]
-    written = {config.pretokenized_cache for config in configs if config.pretokenized_cache}
-    folders = written or {f"{STORES}/{loaded.manifest.name}/tokenized"}
-    return frozenset(real_path(root / folder.replace("\\", "/")) for folder in folders)
+    shared = loaded.manifest.training.config.pretokenized_cache
+    own = {base.config.pretokenized_cache for base in loaded.manifest.bases if base.config}
+    written = {shared, *(folder for folder in own if folder)}
+    return frozenset(store_folder(root, loaded.manifest.name, folder or "") for folder in written)
 
 
 def _keys(loaded: LoadedManifest, current_key: CurrentKey | None) -> list[str | None]:

@@ -7,7 +7,7 @@ response, nothing is recognised beside them; a mapping that names less is comple
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from expert_cli.data.rows import RowKind
@@ -21,19 +21,26 @@ USUAL_NAMES = {
     "response": ("response", "output", "answer", "completion", "cypher", "sql"),
     "messages": ("messages", "conversations", "conversation"),
     "text": ("text",),
+    "tools": ("tools",),
+    "system": ("system",),
 }
 """The names by which columns are recognised, the preferred one first; two that could be the response are an error."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, by role; "" = there is none. The roles that are set make the kind."""
+    """The columns that are read, by role; "" = there is none. The roles that are set make the kind.
+
+    tools, system: what a conversation has beside its messages, the tools that may be called and its system message.
+    """
 
     instruction: str = ""
     input: str = ""
     response: str = ""
     messages: str = ""
     text: str = ""
+    tools: str = ""
+    system: str = ""
 
     @property
     def kind(self) -> RowKind:
@@ -46,6 +53,11 @@ class Columns:
         """Return the choice as one line: "instruction <- question, response <- answer"."""
         chosen = ((role.name, getattr(self, role.name)) for role in fields(self))
         return ", ".join(f"{role} <- {name}" for role, name in chosen if name)
+
+    def ignored(self, names: Iterable[str]) -> list[str]:
+        """Return those of `names` that are not read."""
+        read = {getattr(self, role.name) for role in fields(self)}
+        return [name for name in names if name not in read]
 
 
 def names_of_interest(mapping: ColumnMapping) -> frozenset[str]:
@@ -86,7 +98,11 @@ def _whole_rows(names: Sequence[str], mapping: ColumnMapping, where: str) -> Col
             'Keep one of "text", "messages", or "instruction" with "response".',
         )
     column = _mapped(named[0], names, mapping, where)
-    return Columns(text=column) if mapping.text else Columns(messages=column)
+    return Columns(text=column) if mapping.text else _conversations(column, names)
+
+
+def _conversations(column: str, names: Sequence[str]) -> Columns:
+    return Columns(messages=column, tools=_usual("tools", names), system=_usual("system", names))
 
 
 def _recognised_whole_rows(names: Sequence[str], where: str) -> Columns | None:
@@ -101,7 +117,7 @@ def _recognised_whole_rows(names: Sequence[str], where: str) -> Columns | None:
             f'Write "field_mapping": {json.dumps({"messages": messages})} or {_mapping_text(instruction, found)}.',
         )
     if messages:
-        return Columns(messages=messages)
+        return _conversations(messages, names)
     # "text" stands last among the instruction names: met there, no better instruction exists.
     if not answers and instruction and instruction == _usual("text", names) and not _usual("input", names):
         return Columns(text=instruction)

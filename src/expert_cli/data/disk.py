@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import mmap
 import os
 import re
@@ -22,7 +21,7 @@ from typing import Any
 from expert_cli.console import Reporter
 from expert_cli.data.tree import open_unnoticed
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
-from expert_cli.files import sha256_of, write_json
+from expert_cli.files import parse_json, sha256_of, write_json
 from expert_cli.paths import is_inside
 
 SLOW_MB_PER_S = 50.0
@@ -151,7 +150,7 @@ class _Copy:
 
     def is_current(self, report: Reporter, advance: Callable[[int], None]) -> bool:
         try:
-            noted = json.loads(self.record.read_text(encoding="utf-8"))
+            noted = parse_json(self.record.read_bytes())
             if noted["source"] != self.facts or self.path.stat().st_size != self.size:
                 return False
             verified = bool(sha256_of(self.path) == noted["sha256"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,18 +12,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from expert_cli.errors import LockedOrDamaged
+from expert_cli.files import parse_json
 
+_LARGEST = 2**31 - 1
 _REMEDY = "delete the folder to have it built anew"
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One record batch: `starts` int64 [rows + 1] into `ids` int32 [tokens]; bit `first_bit` + i says if token i is trained."""
+    """One record batch: `starts` int64 [rows + 1] into `ids` int32 [tokens]; bit `first_bit` + i says if token i is trained.
+
+    empty: rows without a token, which are left out.
+    """
 
     starts: NDArray[np.int64]
     ids: NDArray[np.int32]
     bits: NDArray[np.uint8]
     first_bit: int
+    empty: int
 
     def trained(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Return whether the tokens start <= number < stop are trained, one byte a token."""
@@ -40,13 +45,15 @@ class _Part:
 class Documents:
     """One split of a store, by document number.
 
-    lengths: int64 [documents], tokens of each. Picklable: a worker process opens the files again.
+    lengths: int64 [documents], tokens of each. empty: rows without a token, which are no documents. Picklable: a worker
+    process opens the files again.
     """
 
     def __init__(self, folder: Path) -> None:
         """Map the Arrow files of a split's folder. Raises LockedOrDamaged if they are not what a store holds."""
         self.folder = folder
-        self._parts = [part for file in _data_files(folder) for part in _parts(file)]
+        self._parts = [part for file in data_files(folder) for part in _parts(file)]
+        self.empty = sum(part.empty for part in self._parts)
         counts = [len(part.starts) - 1 for part in self._parts]
         self._first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self.lengths: NDArray[np.int64] = np.concatenate(
@@ -95,9 +102,10 @@ class Documents:
         return np.concatenate([np.empty(0, np.int64), *(measure(part) for part in self._parts)])
 
 
-def _data_files(folder: Path) -> list[Path]:
+def data_files(folder: Path) -> list[Path]:
+    """Return the Arrow files of a split's folder, in their order. Raises LockedOrDamaged: its list cannot be read."""
     try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        state = parse_json((folder / "state.json").read_bytes())
         return [folder / Path(entry["filename"]).name for entry in state["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LockedOrDamaged(f"{folder}: state.json is missing or broken", _REMEDY) from error
@@ -117,20 +125,38 @@ def _part(file: Path, batch: Any) -> _Part:
     if "input_ids" not in names or not {"completion_mask", "labels"} & set(names):
         message = f"{file} has the columns {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
         raise LockedOrDamaged(message, _REMEDY)
-    ids = batch.column("input_ids")
-    flat = _values(ids.flatten()).astype(np.int32, copy=False)
-    starts = _values(ids.offsets).astype(np.int64)
+    starts, flat = _lists(file, batch, "input_ids")
+    ids = _values(flat)
+    if ids.dtype != np.int32 and len(ids) and max(-int(ids.min()), int(ids.max())) > _LARGEST:
+        raise LockedOrDamaged(f"{file}: ids run from {ids.min()} to {ids.max()}", _REMEDY)
     if "completion_mask" in names:
-        mask = batch.column("completion_mask").flatten().cast(pa.bool_())
-        length, first_bit = len(mask), mask.offset
+        of_mask, flat = _lists(file, batch, "completion_mask")
+        mask = flat.cast(pa.bool_())
+        first_bit = mask.offset
         bits = np.frombuffer(mask.buffers()[1] or b"", np.uint8)
     else:
-        trained = _values(batch.column("labels").flatten()) != -100
-        length, first_bit = len(trained), 0
-        bits = np.packbits(trained, bitorder="little")
-    if length != len(flat):
+        of_mask, flat = _lists(file, batch, "labels")
+        first_bit = 0
+        bits = np.packbits(_values(flat) != -100, bitorder="little")
+    if not np.array_equal(starts, of_mask):
         raise LockedOrDamaged(f"{file}: ids and mask differ in length", _REMEDY)
-    return _Part(starts - starts[0], flat, bits, first_bit)
+    # A document without a token, which only other programs write, trains nothing.
+    some = np.append(True, np.diff(starts) > 0)
+    return _Part(starts[some], ids.astype(np.int32, copy=False), bits, first_bit, int(len(some) - some.sum()))
+
+
+def _lists(file: Path, batch: Any, name: str) -> tuple[NDArray[np.int64], Any]:
+    """Return where the lists of a column begin, int64 [rows + 1], and their values end to end, numbers or booleans."""
+    column = batch.column(name)
+    is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    of = column.type.value_type if is_list else None
+    if of is None or not (pa.types.is_integer(of) or (pa.types.is_boolean(of) and name == "completion_mask")):
+        raise LockedOrDamaged(f"{file}: {name} is of type {column.type}, not a list of numbers", _REMEDY)
+    flat = column.flatten()
+    if column.null_count or flat.null_count:
+        raise LockedOrDamaged(f"{file}: {name} has gaps (null)", _REMEDY)
+    starts = _values(column.offsets).astype(np.int64)
+    return starts - starts[0], flat
 
 
 def _values(array: Any) -> NDArray[Any]:

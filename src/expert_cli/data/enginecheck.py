@@ -8,7 +8,6 @@ The verdict is remembered by tokenizer and by the versions of both, in one small
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from expert_cli.data.engine import Engine, FastEngine, Pieces, ReferenceEngine
-from expert_cli.files import write_json
+from expert_cli.files import parse_json, write_json
 
 _SAMPLE_BYTES = 256_000
 _FILE = "engines.json"
@@ -180,7 +179,7 @@ def _evenly(texts: Sequence[str], at_most_bytes: int) -> Iterator[str]:
 def _remembered(file: Path) -> dict[str, dict[str, str]]:
     """The verdicts of a file; none if it is not there or not ours."""
     try:
-        verdicts = json.loads(file.read_text(encoding="utf-8"))
+        verdicts = parse_json(file.read_bytes())
         return {str(key): {"engines": str(v["engines"]), "fault": str(v["fault"])} for key, v in verdicts.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -1,6 +1,10 @@
 """A token store's fingerprint: what the store is made of, its files, and a hash of the fingerprint itself.
 
-fingerprint.json   {"format", "key": 64 hex, "parts": {...}, "shards": [...], "files": {path: {"bytes", "sha256"}}, "self"}
+fingerprint.json   {"format", "key": 64 hex, "parts": {...}, "expert", "shards": [...],
+                    "files": {path: {"bytes", "sha256"}}, "self"}
+progress.json      {"expert", "shards": [...]} of a store that is not whole yet
+
+`expert` is the one it was built for first, for `--prune`; another with the same data uses the same store.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from typing import Any
 from expert_cli.files import open_sealed
 
 FINGERPRINT = "fingerprint.json"
+PROGRESS = "progress.json"
 FORMAT = 1
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
 from expert_cli.data.disk import ReadSpeed
 from expert_cli.data.rowcount import count_rows
 from expert_cli.data.tree import Inode, Tree, look
+from expert_cli.typesetting import utc_time
 
 Kind = Literal["hub", "arrow_cache", "token_store", "saved", "file", "folder"]
 Status = Literal["used", "unused", "missing", "fresh", "stale", "foreign", "damaged"]
@@ -47,7 +47,7 @@ class DataSet:
 
     def as_json(self) -> dict[str, Any]:
         """Return the row that `find-datasets --json` prints."""
-        used = None if self.last_used is None else datetime.fromtimestamp(self.last_used, timezone.utc)
+        used = utc_time(self.last_used)
         disk = self.disk and {
             "read_mb_per_s": round(self.disk.mb_per_s, 1),
             "method": self.disk.method,
@@ -61,7 +61,7 @@ class DataSet:
             "files": len(self.inodes),
             "rows": self.rows,
             "last_used": used and used.isoformat(timespec="seconds"),
-            "last_used_from": self.last_used_from or None,
+            "last_used_from": (used and self.last_used_from) or None,
             "experts": list(self.experts),
             "status": self.status,
             "note": self.note,

@@ -14,19 +14,22 @@ from __future__ import annotations
 import errno
 import glob
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from expert_cli._compat import hub_bar
 from expert_cli.console import Bar, Reporter
+from expert_cli.data.folders import names_below
+from expert_cli.data.readme import CardConfig, load_configs
 from expert_cli.data.selection import select_files
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.offline import forbidden_by
 from expert_cli.runconfig import SourceSpec
 
 _HUB_TIMEOUT_S = 10.0
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -54,30 +57,16 @@ def hub_files(
     except HFValidationError as error:
         raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _local_hint(())) from error
     if why := forbidden_by(asked=offline):
-        return _cached(spec, split, f"the network may not be used ({why})", alternatives)
+        return _cached(spec, split, f"the network may not be used ({why})", alternatives, reporter)
     try:
         return _downloaded(spec, split, reporter)
     except ExpertError:
         raise
     except Exception as error:  # noqa: BLE001 - the client's transport library, and so its errors, differ by version
         reason = _reason(error)
-    found = _cached(spec, split, reason, alternatives)
+    found = _cached(spec, split, reason, alternatives, reporter)
     reporter.warn(f"{spec.path}: {reason}; using commit {found.revision[:12]} from the cache")
     return found
-
-
-def load_card(readme: Path) -> dict[str, Any]:
-    """Return the metadata block of a data set's README; {} where there is none. Raises InputError: not valid YAML."""
-    from huggingface_hub.repocard import metadata_load
-
-    if not readme.is_file():
-        return {}
-    try:
-        return metadata_load(readme) or {}
-    except OSError as error:
-        raise EnvironmentProblem(f"{readme}: cannot be read: {error.strerror}") from error
-    except Exception as error:
-        raise InputError(f"{readme}: its metadata block is not valid YAML") from error
 
 
 def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> HubFiles:
@@ -87,13 +76,15 @@ def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> HubFiles:
     # Not list_repo_files: it tries five more times, and a machine without a network would wait 23 s.
     listed = HfApi().dataset_info(spec.path, timeout=_HUB_TIMEOUT_S).siblings or ()
     names = [entry.rfilename for entry in listed]
-    card: dict[str, Any] = {}
+    configs: tuple[CardConfig, ...] = ()
     with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "MB") as bar:
         if "README.md" in names:
-            card = load_card(_fetched(spec.path, ["README.md"], bar) / "README.md")
-        chosen = select_files(names, card, spec.config, split, spec.path)
-        folder = _fetched(spec.path, chosen, bar)
-    return HubFiles(tuple(folder / name for name in chosen), folder.name)
+            configs = load_configs(_fetched(spec.path, ["README.md"], bar) / "README.md")
+        selection = select_files(names, configs, spec.config, split, spec.path)
+        folder = _fetched(spec.path, selection.files, bar)
+    if remark := selection.remark():
+        reporter.warn(f"{spec.path}: {remark}")
+    return HubFiles(tuple(folder / name for name in selection.files), folder.name)
 
 
 def _fetched(repo_id: str, names: Sequence[str], bar: Bar) -> Path:
@@ -105,39 +96,69 @@ def _fetched(repo_id: str, names: Sequence[str], bar: Bar) -> Path:
     return Path(snapshot_download(repo_id, repo_type="dataset", allow_patterns=patterns, tqdm_class=hub_bar(bar)))
 
 
-def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Path]) -> HubFiles:
+def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Path], reporter: Reporter) -> HubFiles:
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
     cache = Path(constants.HF_HUB_CACHE)
     repository = cache / repo_folder_name(repo_id=spec.path, repo_type="dataset")
     reference = repository / "refs" / "main"
-    revision = reference.read_text(encoding="utf-8").strip() if reference.is_file() else ""
+    revision = reference.read_text(encoding="utf-8", errors="replace").strip() if reference.is_file() else ""
     folder = repository / "snapshots" / revision
+    hint = _local_hint(alternatives)
     if not revision or not folder.is_dir():
+        raise EnvironmentProblem(f'hub data set "{spec.path}": {reason}, and it is not in the cache {cache}', hint)
+    sizes = _noted_sizes(repository / "trees" / f"{revision}.json")
+    in_cache, unread = names_below(folder)
+    fault = _fault(folder, "README.md", sizes)
+    if fault and "README.md" in in_cache:
+        raise EnvironmentProblem(f'hub data set "{spec.path}": {reason}, and in the cache README.md {fault}', hint)
+    configs = load_configs(folder / "README.md")
+    selection = select_files({*in_cache, *sizes}, configs, spec.config, split, spec.path)
+    selection.unread.extend(unread)
+    faults = [f"{name} {fault}" for name in selection.files if (fault := _fault(folder, name, sizes))]
+    if faults:
         raise EnvironmentProblem(
-            f'hub data set "{spec.path}": {reason}, and it is not in the cache {cache}', _local_hint(alternatives)
+            f'hub data set "{spec.path}": {reason}, and {len(faults)} of {len(selection.files)} files of the split "{split}" '
+            f"are not whole in the cache: {faults[0]}{', ...' if len(faults) > 1 else ''}",
+            hint,
         )
-    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    names |= _listed_names(repository / "trees" / f"{revision}.json")
-    chosen = select_files(names, load_card(folder / "README.md"), spec.config, split, spec.path)
-    missing = [name for name in chosen if not (folder / name).is_file()]
-    if missing:
-        raise EnvironmentProblem(
-            f'hub data set "{spec.path}": {reason}, and {len(missing)} of {len(chosen)} files of the split "{split}" '
-            f"are not in the cache, {missing[0]} first",
-            _local_hint(alternatives),
-        )
-    return HubFiles(tuple(folder / name for name in chosen), revision)
+    if "README.md" in sizes and "README.md" not in in_cache:
+        reporter.warn(f"{spec.path}: its README is not in the cache; the files were chosen by their names")
+    if remark := selection.remark():
+        reporter.warn(f"{spec.path}: {remark}")
+    return HubFiles(tuple(folder / name for name in selection.files), revision)
 
 
-def _listed_names(tree: Path) -> set[str]:
-    """The names of all files of a commit, as newer clients note them; none where the note is absent or of another form."""
+def _fault(folder: Path, name: str, sizes: Mapping[str, int]) -> str:
+    """What is wrong with a file of the cache, "" if nothing is known to be."""
+    path = folder / name
+    if not path.is_file():
+        return "leads nowhere" if path.is_symlink() else "is not there"
+    size = path.stat().st_size
+    return f"has {size:,} bytes, not {sizes[name]:,}" if sizes.get(name, size) != size else ""
+
+
+def _noted_sizes(tree: Path) -> dict[str, int]:
+    """The sizes of all files of a commit, as newer clients note them; {} where the note is absent or of another form."""
     try:
-        noted = json.loads(tree.read_text(encoding="utf-8"))
-        return {str(name) for name in noted["files"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
+        files = json.loads(tree.read_text(encoding="utf-8"))["files"]
+        return {str(name): int(entry.get("lfs_size") or entry["size"]) for name, entry in files.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def refuse_damaged(path: Path, sha256: str) -> None:
+    """Compare a file of the hub client's cache with the hash that its blob is named by, where that is one of SHA-256.
+
+    Raises EnvironmentProblem: a download that was cut off, or a disk that lost something.
+    """
+    blob = path.resolve()
+    if blob.parent.name == "blobs" and _SHA256.fullmatch(blob.name) and blob.name != sha256:
+        raise EnvironmentProblem(
+            f"{path}: damaged in the hub client's cache, its content is not that of {blob.name[:12]}",
+            f"Delete {blob} and download the data set again.",
+        )
 
 
 def _reason(error: Exception) -> str:

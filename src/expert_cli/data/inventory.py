@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.console import Reporter
-from expert_cli.data.claims import STORES, CurrentKey, Expert, read_experts
+from expert_cli.data.claims import CurrentKey, Expert, read_experts
 from expert_cli.data.disk import SLOW_MB_PER_S, ReadSpeed, measure_read, size_text
 from expert_cli.data.found import DataSet, Kind, Status, examine, no_file
 from expert_cli.data.hfcaches import (
@@ -33,6 +33,7 @@ from expert_cli.data.offer import dataset_option
 from expert_cli.data.storestate import BUILDING, kind_of, saved_files, store_key
 from expert_cli.data.tree import INFO_NAMES, Pulse, is_file, is_folder, real_path, subfolders
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.paths import STORES
 from expert_cli.runconfig import SourceSpec
 from expert_cli.sourcespec import DATA_SUFFIXES
 

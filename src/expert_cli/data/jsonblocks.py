@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from expert_cli.data.rawrows import ColumnFilter, RawRow
-from expert_cli.data.textfiles import json_row, refuse_utf16
+from expert_cli.data.textfiles import json_row, json_value, refuse_utf16
 
 _BLOCK_BYTES = 4 << 20
 """Twice as much is no faster, and takes 60 MB more memory from the system, which is slow to give it."""
@@ -130,10 +129,10 @@ def _types_of(line: bytes) -> dict[str, Any]:
     import pyarrow as pa
 
     try:
-        row = json.loads(line)
-        found = {name: _type_of(value, 0) for name, value in row.items()}
+        row = json_value(line)
+        found = {name: _type_of(value, 0) for name, value in row.items()} if isinstance(row, dict) else {}
         pa.schema(list(found.items()))
-    except (ValueError, RecursionError, AttributeError):  # no JSON, nested deeply, no object; a name that is no Unicode
+    except (ValueError, RecursionError):  # no JSON, nested deeply; a name that is no Unicode
         return {}
     return found
 

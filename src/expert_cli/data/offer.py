@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from expert_cli.console import Silent
 from expert_cli.data.folders import folder_files
 from expert_cli.errors import ExpertError
 
@@ -30,7 +31,7 @@ def dataset_option(kind: str, name: str, path: Path, files: Sequence[Path], here
 
 def _train_files(folder: Path) -> list[Path]:
     try:
-        return folder_files(folder, "", "train")
+        return folder_files(folder, "", "train", Silent())
     except (ExpertError, OSError):
         return []
 

@@ -211,6 +211,10 @@ def _pieces(sizes: Ints, prompts: Ints, capacity: int, overflow: Overflow) -> tu
     starts = capacity * (np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts))
     stops = np.minimum(sizes[documents], starts + capacity)
     if overflow == "split":
+        # A single token that is left trains nothing, be it an answer's end: it takes the one before along.
+        alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
+        starts[alone] -= 1
+        stops[alone - 1] -= 1
         trains = (counts[documents] == 1) | (stops > np.maximum(prompts[documents], starts + 1))
         documents, starts, stops = documents[trains], starts[trains], stops[trains]
     return documents, starts, stops

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+from expert_cli.errors import InputError
 
 
 class RawRow(NamedTuple):
@@ -28,12 +30,24 @@ class ColumnFilter:
         """Return the names of all columns met so far, in order."""
         return list(self._seen)
 
+    def wants(self, name: str) -> bool:
+        """Return whether a column of that name is of interest."""
+        return name.casefold() in self._wanted
+
     def select(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return those of `names` that are of interest."""
         shape = tuple(names)
         kept = self._by_shape.get(shape)
         if kept is None:
-            kept = tuple(name for name in shape if name.casefold() in self._wanted)
+            kept = tuple(filter(self.wants, shape))
             self._by_shape[shape] = kept
             self._seen.update(dict.fromkeys(shape))
+        return kept
+
+    def select_once(self, names: Sequence[str], what: str) -> tuple[str, ...]:
+        """Return those of a table's columns that are of interest. Raises InputError: `what` names one of them twice."""
+        kept = self.select(names)
+        if len(set(kept)) < len(kept):
+            repeated = next(name for name in kept if kept.count(name) > 1)
+            raise InputError(f'{what} names "{repeated}" more than once', "Keep one of these columns.")
         return kept

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 from expert_cli.data.columns import Columns
 from expert_cli.data.rows import Message, Rows
@@ -13,8 +14,24 @@ _ROLES = {
     "assistant": "assistant",
     "human": "user",
     "gpt": "assistant",
+    "tool": "tool",
 }
 """The roles of a conversation, OpenAI's and ShareGPT's, and what they are here."""
+
+_SAID = ("role", "content", "from", "value")
+_WEIGHTS = ("weight", "train")
+"""Whether an answer is trained: OpenAI's 0 or 1, axolotl's true or false."""
+_CARRIED: Mapping[str, type] = {
+    "reasoning_content": str,
+    "thinking": str,
+    "reasoning": str,
+    "tool_calls": list,
+    "tool_call_id": str,
+    "name": str,
+}
+"""What else of a turn reaches the chat template, and what it must be; the last two of a tool's answer alone."""
+_NOT_CARRIED = ("function_call", "audio", "images", "image", "videos", "refusal", "prefix", "mask")
+"""What changes what a turn says or trains, and cannot be expressed."""
 
 _TYPE_NAMES: tuple[tuple[type, str], ...] = (
     (bool, "true or false"),  # before int: True is one
@@ -38,7 +55,7 @@ def append_row(rows: Rows, fields: Mapping[str, object], columns: Columns, where
     """
     try:
         if rows.kind == "messages":
-            rows.messages.append(_conversation(fields, columns.messages))
+            rows.messages.append(_conversation(fields, columns, rows.ignored))
         elif rows.kind == "text":
             rows.text.append(_answer(fields, columns.text))
         else:
@@ -94,27 +111,108 @@ def _type_name(value: object) -> str:
     return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
-def _conversation(fields: Mapping[str, object], key: str) -> tuple[Message, ...]:
+def _conversation(fields: Mapping[str, object], columns: Columns, ignored: set[str]) -> tuple[Message, ...]:
     """The turns up to the last one of the assistant, which is the answer; what follows it could not be trained."""
+    key = columns.messages
     if fields.get(key) is None:
         raise _BadRow(f'"{key}" is {"null" if key in fields else "missing"}')
     turns = fields[key]
     if not isinstance(turns, list):
         raise _BadRow(f'"{key}" is {_type_name(turns)}, not a list of messages')
-    messages = [_message(turn) for turn in turns]
-    last = max((number for number, message in enumerate(messages) if message.role == "assistant"), default=-1)
-    if last < 0:
+    messages = [_message(turn, ignored) for turn in turns]
+    answers = [number for number, message in enumerate(messages) if message.role == "assistant"]
+    if not answers:
         raise _BadRow("no assistant turn")
-    if not messages[last].content.strip():
+    if not any(messages[number].trained for number in answers):
+        raise _BadRow("no assistant turn is to be trained")
+    last = messages[answers[-1]]
+    if not last.content.strip() and "tool_calls" not in last.fields:
         raise _BadRow("the last assistant turn is empty")
-    return tuple(messages[: last + 1])
+    return (*_beside(fields, columns, messages), *messages[: answers[-1] + 1])
 
 
-def _message(turn: object) -> Message:
+def _beside(fields: Mapping[str, object], columns: Columns, messages: Sequence[Message]) -> Iterator[Message]:
+    """The tools that may be called and the system message, where they stand in columns of their own."""
+    tools = fields.get(columns.tools) if columns.tools else None
+    if isinstance(tools, str):
+        tools = _parsed(tools, columns.tools) if tools.strip() else None
+    if tools:
+        if not isinstance(tools, list) or not all(map(_has_name, tools)):
+            raise _BadRow(f'"{columns.tools}" is not a list of tools with names')
+        yield Message("tools", _written(tools, columns.tools))
+    if columns.system and fields.get(columns.system) not in (None, ""):
+        if messages[0].role == "system":
+            raise _BadRow(f'"{columns.system}" and the first message are both a system message')
+        yield Message("system", _text(fields, columns.system))
+
+
+def _has_name(tool: object) -> bool:
+    function = tool.get("function") or tool if isinstance(tool, dict) else None
+    return isinstance(function, dict) and isinstance(function.get("name"), str) and bool(function["name"])
+
+
+def _message(turn: object, ignored: set[str]) -> Message:
     if not isinstance(turn, dict):
         raise _BadRow(f"a message is {_type_name(turn)}, not an object")
     role_key, content_key = ("role", "content") if "role" in turn else ("from", "value")
     role = _text(turn, role_key, "a message's role")
     if role not in _ROLES:
         raise _BadRow(f'a message has the role "{role[:40]}", which is not trained')
-    return Message(_ROLES[role], _text(turn, content_key, "a message's content"))
+    role = _ROLES[role]
+    if len(turn) == 2 and content_key in turn:  # the usual turn says nothing else
+        return Message(role, _text(turn, content_key, "a message's content"))
+    more = {name: value for name, value in turn.items() if name not in _SAID and value is not None}
+    carried = _carried(more, role)
+    trained = _is_trained(more, role)
+    ignored.update(
+        name for name, value in more.items() if name not in (*carried, *_WEIGHTS) and value not in ("", [], {})
+    )
+    if turn.get(content_key) is None and "tool_calls" in carried:
+        return Message(role, "", trained, _written(carried, "a message"))
+    content = _text(turn, content_key, "a message's content")
+    return Message(role, content, trained, _written(carried, "a message") if carried else "")
+
+
+def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
+    """What else a turn says; an empty text or list says nothing."""
+    for name in _NOT_CARRIED:
+        if more.get(name):
+            raise _BadRow(f'a message has "{name}", which cannot be trained')
+    for name, kind in _CARRIED.items():
+        if name in more and not isinstance(more[name], kind):
+            raise _BadRow(f'a message\'s "{name}" is {_type_name(more[name])}')
+    calls = more.get("tool_calls") or []
+    if isinstance(calls, list) and not all(map(_has_name, calls)):
+        raise _BadRow('a message\'s "tool_calls" is not a list of calls with names')
+    read = list(_CARRIED) if role == "tool" else list(_CARRIED)[:-2]
+    return {name: more[name] for name in read if more.get(name)}
+
+
+def _is_trained(more: Mapping[str, object], role: str) -> bool:
+    """Whether a turn carries loss, as its weight or train says."""
+    said = [(name, more[name]) for name in _WEIGHTS if name in more]
+    for name, value in said:
+        if value not in (0, 1):  # false and true are 0 and 1
+            raise _BadRow(f'a message\'s "{name}" is {value!r:.40}: 0 and false, 1 and true are known')
+        if value and role != "assistant":
+            raise _BadRow(f'a message of the role "{role}" has "{name}": {value!r}, but only answers are trained')
+    return all(bool(value) for _, value in said)
+
+
+def _parsed(text: str, key: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _BadRow(f'"{key}" is not JSON') from error
+    return value
+
+
+def _written(value: object, label: str) -> str:
+    """A value as JSON. Fields of Parquet may hold what JSON has no word for."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _BadRow(f"{label} holds what JSON cannot") from error
+    if not _encodes(text):
+        raise _BadRow(f"{label} is not Unicode text (half of a surrogate pair)")
+    return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from sys import getsizeof
@@ -15,10 +15,17 @@ _TURN_BYTES = 200
 
 @dataclass(frozen=True)
 class Message:
-    """One turn of a conversation; role is "system", "user" or "assistant"."""
+    """One turn of a conversation; role is "system", "user", "assistant" or "tool".
+
+    trained: False for an answer that carries no loss. fields: what else the turn has that chat templates read
+    (reasoning_content, tool_calls, tool_call_id, name), as JSON, "" = nothing. A first turn of the role "tools" is none of
+    the conversation: its content is the JSON list of the tools that the assistant may call.
+    """
 
     role: str
     content: str
+    trained: bool = True
+    fields: str = ""
 
 
 @dataclass
@@ -27,6 +34,7 @@ class Rows:
 
     pair: instruction, input ("" where there is none), response. messages: one tuple of messages a row, ending with an
     assistant turn. text: whole documents. `origins` has one "file:line" (or "file:row N") a row, for error messages.
+    `ignored`: fields of messages that were not read.
     """
 
     kind: RowKind
@@ -36,6 +44,7 @@ class Rows:
     messages: list[tuple[Message, ...]] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     origins: list[str] = field(default_factory=list)
+    ignored: set[str] = field(default_factory=set)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -50,19 +59,26 @@ class Rows:
     def content(self, row: int) -> tuple[str, ...]:
         """Return all text of one row, roles included: two rows are repeats when this is equal."""
         if self.kind == "messages":
-            return tuple(part for turn in self.messages[row] for part in (turn.role, turn.content))
+            turns = self.messages[row]
+            plain = tuple(part for turn in turns for part in (turn.role, turn.content))
+            more = (turn.fields for turn in turns if turn.fields)
+            return (
+                *plain,
+                *more,
+                *(f"{number} is not trained" for number, turn in enumerate(turns) if not turn.trained),
+            )
         return tuple(column[row] for column in self.columns())
 
     def answer(self, row: int) -> str:
-        """Return what one row trains: its response, the last turn of its conversation, or its whole text."""
+        """Return what one row trains: its response, the last turn of its conversation with its calls, or its whole text."""
         if self.kind == "messages":
-            return self.messages[row][-1].content
+            return self.messages[row][-1].content + self.messages[row][-1].fields
         return (self.response if self.kind == "pair" else self.text)[row]
 
     def characters(self, row: int) -> int:
         """Return the length of a row's text, prompt and answer together."""
         if self.kind == "messages":
-            return sum(len(turn.content) for turn in self.messages[row])
+            return sum(len(turn.content) + len(turn.fields) for turn in self.messages[row])
         return sum(len(column[row]) for column in self.columns())
 
     def lengths(self) -> list[int]:
@@ -73,8 +89,9 @@ class Rows:
 
     def memory(self) -> int:
         """Return about how many bytes the rows take in memory."""
-        turns = [turn.content for row in self.messages for turn in row]
-        return sum(map(getsizeof, chain(self.origins, turns, *self.columns()))) + _TURN_BYTES * len(turns)
+        turns = [turn for row in self.messages for turn in row]
+        texts = chain(self.origins, (text for turn in turns for text in (turn.content, turn.fields)), *self.columns())
+        return sum(map(getsizeof, texts)) + _TURN_BYTES * len(turns)
 
     def extend(self, other: Rows, rows: Iterable[int]) -> None:
         """Append the numbered rows of `other`, which is of the same kind, in the order given."""
@@ -84,6 +101,13 @@ class Rows:
         if self.kind == "messages":
             self.messages.extend(other.messages[row] for row in numbers)
         self.origins.extend(other.origins[row] for row in numbers)
+        self.ignored |= other.ignored
+
+    def without(self, rows: Container[int]) -> Rows:
+        """Return the rows but for the numbered ones."""
+        kept = Rows(self.kind)
+        kept.extend(self, (row for row in range(len(self)) if row not in rows))
+        return kept
 
 
 @dataclass
@@ -91,7 +115,8 @@ class RowReport:
     """What became of the rows that were read.
 
     `dropped`: bad rows by reason, the first few named in `examples`. `filtered`: good rows that a filter of the manifest
-    leaves out, by reason. `mapping`: which column became what; `input_column`: the one that became the input.
+    leaves out, by reason. `mapping`: which column became what; `input_column`: the one that became the input. `ignored`:
+    columns, and fields of messages ("messages[].id"), that nothing reads.
     """
 
     read: int = 0
@@ -100,6 +125,7 @@ class RowReport:
     mapping: str = ""
     input_column: str = ""
     filtered: dict[str, int] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
 
     def drop(self, reason: str, where: str, *, keep_examples: int = 5) -> None:
         """Count one bad row; the first few are kept as "where: reason"."""
@@ -118,6 +144,7 @@ class RowReport:
             for reason, count in theirs.items():
                 mine[reason] = mine.get(reason, 0) + count
         self.input_column = self.input_column or other.input_column
+        self.ignored = list(dict.fromkeys([*self.ignored, *other.ignored]))
         self.examples = (self.examples + other.examples)[:keep_examples]
         if other.mapping not in self.mapping.split("; "):
             self.mapping = f"{self.mapping}; {other.mapping}" if self.mapping else other.mapping

@@ -1,4 +1,4 @@
-"""Which rows of a source: slices, weights and the split of validation rows. Pure, and the same on every machine.
+"""Which rows of a source: weights and the split of validation rows. Pure, and the same on every machine.
 
 Where chance decides, rows are ordered by a keyed hash, never by a random generator whose algorithm may change.
 """
@@ -6,54 +6,12 @@ Where chance decides, rows are ordered by a keyed hash, never by a random genera
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.errors import InputError
-
-_SPLIT = re.compile(r"(?P<name>[\w.-]*)(?:\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")
-
-
-@dataclass(frozen=True)
-class Split:
-    """A split's name and the slice of it, as written: "", "100", "-50" or "10%" at each end."""
-
-    name: str
-    start: str = ""
-    stop: str = ""
-
-    @property
-    def rows_needed(self) -> int | None:
-        """Return how many rows from the front decide the slice; None = all must be counted."""
-        ends = (self.start or "0", self.stop)
-        return int(self.stop) if all(end.isdecimal() for end in ends) else None
-
-    def rows(self, total: int) -> range:
-        """Return the numbers of the rows out of `total`; ends beyond it are cut, as in Python and `datasets`."""
-        start, stop = (_row_number(end, total) for end in (self.start, self.stop))
-        return range(*slice(start, stop).indices(total))
-
-
-def parse_split(written: str) -> Split:
-    """Return the split that "train", "train[:1000]", "train[10%:20%]" or "train[-50:]" names. Raises InputError."""
-    match = _SPLIT.fullmatch(written.strip())
-    if match is None:
-        raise InputError(
-            f'"{written}" is not a split with a slice', "Write train, train[:1000], train[10%:20%] or train[-50:]."
-        )
-    return Split(match["name"] or "train", match["start"] or "", match["stop"] or "")
-
-
-def _row_number(end: str, total: int) -> int | None:
-    if not end:
-        return None
-    if end.endswith("%"):
-        return round(int(end[:-1]) * total / 100)  # rounded to the closest row, as `datasets` does
-    return int(end)
 
 
 def copies_by_weight(rows: int, weight: float, seed: int, salt: str) -> list[int]:

@@ -1,66 +1,103 @@
 """Which files of a folder or a hub repository hold a split: decided from their names and the README's `configs`.
 
 The rules are those of `datasets`, kept to train, validation and test: the README's patterns; else folders named as splits;
-else file names with a split's name in them; else every file is train.
+else file names with a split's name in them; else every file is train. What looks like rows and is in no split is named,
+with the reason.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
 
+from expert_cli.data.globs import fitting, is_pattern
 from expert_cli.data.readers import READERS
+from expert_cli.data.readme import CardConfig
 from expert_cli.errors import InputError
+from expert_cli.splitnames import named_split, split_of
 
-_SPLIT_WORDS = {
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "val", "dev"),
-    "test": ("test", "testing", "eval", "evaluation"),
-}
-_SPLIT_OF = {word: split for split, words in _SPLIT_WORDS.items() for word in words}
 _NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
+_PACKED = frozenset({".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"})
+_UNREAD_FORMATS = _PACKED | frozenset(
+    {".tsv", ".xlsx", ".xls", ".ods", ".feather", ".orc", ".avro", ".pkl", ".npy", ".npz", ".db", ".sqlite", ".sqlite3"}
+    | {".h5", ".hdf5", ".msgpack", ".tar", ".tgz", ".7z", ".rar", ".jsonlines", ".jsonl~", ".json5", ".parq", ".pq"}
+    | {".ipc", ".tfrecord", ".lance", ".xml", ".dat"}
+)
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})(?=[.-])")
-_GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]")
-_GLOB_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
-def select_files(names: Iterable[str], card: Mapping[str, Any], config: str, split: str, where: str) -> list[str]:
-    """Return the files (relative, "/" between parts) that hold `split`, in reading order.
+@dataclass(frozen=True)
+class Selection:
+    """The files of a split (relative, "/" between parts) in reading order; `unread`: what looks like rows, and why not read."""
 
-    `card` is the README's metadata ({} without one), `config` a configuration it names ("" = its default one). Raises
-    InputError: no such configuration or split, two formats side by side, a shard of a numbered set is missing.
+    files: list[str]
+    unread: list[str] = field(default_factory=list)
+
+    def remark(self) -> str:
+        """Return what is not read as a line, "" if there is nothing."""
+        more = f" and {len(self.unread) - 5} more" if len(self.unread) > 5 else ""
+        return f"not read: {', '.join(self.unread[:5])}{more}" if self.unread else ""
+
+
+def select_files(names: Iterable[str], configs: Sequence[CardConfig], config: str, split: str, where: str) -> Selection:
+    """Return the files that hold `split`.
+
+    `configs` are the README's (none without one), `config` is the name of one ("" = the default one). Raises InputError: no
+    such configuration or split, a packed file, two formats side by side, a shard of a numbered set is missing.
     """
-    data = sorted(name for name in names if _holds_rows(name))
-    configs = card.get("configs") or []
-    if not isinstance(configs, list) or not all(isinstance(entry, Mapping) for entry in configs):
-        raise InputError(f'{where}: the README\'s "configs" is not a list of configurations')
+    names = sorted(names)
+    data = [name for name in names if _holds_rows(name) and not _is_hidden(name)]
+    unread = [f"{name} ({reason})" for name in names if (reason := _why_unread(name))]
+    unfit: dict[str, list[str]] = {}
     if configs:
-        by_split = _configured(data, _chosen_config(configs, config, where))
+        by_split, unfit = _configured(names, data, _chosen_config(configs, config, where), where)
     elif config:
         raise InputError(
             f'{where}: there is no configuration "{config}", its README names none', 'Leave "::config" out.'
         )
     else:
         by_split = _by_name(data)
-    split = _SPLIT_OF.get(split, split) if split not in by_split else split
-    chosen = by_split.get(split, [])
-    if not chosen:
+        taken = {name for files in by_split.values() for name in files}
+        unread += [f"{name} (its name has no split)" for name in data if name not in taken]
+    split = split_of(split) if split not in by_split else split
+    _refuse_absent(unfit.get(split, []), split, where)
+    unread += [f"{pattern[:80]} (no file fits this pattern of the README)" for pattern in unfit.get(split, [])]
+    selection = Selection(by_split.get(split, []), unread)
+    if not selection.files:
         there = ", ".join(f"{name} ({len(files)})" for name, files in by_split.items() if files) or "no data file"
         raise InputError(
-            f'{where}: no file holds the split "{split}"; there is: {there}',
+            "; ".join(
+                filter(None, [f'{where}: no file holds the split "{split}"; there is: {there}', selection.remark()])
+            ),
             f"Name a split that is there (PATH::split), or one file ({', '.join(READERS)}).",
         )
-    _refuse_mixed_formats(chosen, where)
-    _refuse_missing_shards(chosen, where)
-    return chosen
+    _refuse_packed(selection.files, where)
+    _refuse_mixed_formats(selection.files, where)
+    _refuse_missing_shards(selection.files, where)
+    return selection
 
 
 def _holds_rows(name: str) -> bool:
+    """Whether a name is that of a file of rows, packed or not."""
     path = PurePosixPath(name)
-    hidden = any(part.startswith((".", "_")) for part in path.parts)
-    return path.suffix.lower() in READERS and path.name not in _NOT_ROWS and not hidden
+    packed = path.suffix.lower() in _PACKED and PurePosixPath(path.stem).suffix.lower() in READERS
+    return (packed or path.suffix.lower() in READERS) and path.name not in _NOT_ROWS
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith((".", "_")) for part in PurePosixPath(name).parts)
+
+
+def _why_unread(name: str) -> str:
+    """Why a file that looks like rows can be in no split; "" for one that can, and for one that does not look like rows."""
+    if _holds_rows(name):
+        return 'a name that begins with "." or "_"' if _is_hidden(name) else ""
+    path = PurePosixPath(name)
+    inner = {suffix.lower() for suffix in path.suffixes[:-1]}
+    looks_like_rows = path.suffix.lower() in _UNREAD_FORMATS or not inner.isdisjoint(READERS)
+    return f'"{path.suffix}" is not read' if looks_like_rows and not _is_hidden(name) else ""
 
 
 def _by_name(names: Sequence[str]) -> dict[str, list[str]]:
@@ -76,70 +113,63 @@ def _by_name(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _folder_split(path: PurePosixPath) -> str:
-    return next((split for part in path.parent.parts if (split := _named_split(part))), "")
+    return next((split for part in path.parent.parts if (split := named_split(part))), "")
 
 
 def _file_split(path: PurePosixPath) -> str:
-    return _named_split(path.stem)
+    return named_split(path.stem)
 
 
-def _named_split(part: str) -> str:
-    """The split that a name has as a word of its own ("sql-train-00000-of-00002"); the first one if there are two."""
-    return next((_SPLIT_OF[word] for word in re.split(r"[-._ 0-9]+", part.lower()) if word in _SPLIT_OF), "")
-
-
-def _chosen_config(configs: Sequence[Mapping[str, Any]], wanted: str, where: str) -> Mapping[str, Any]:
-    named = {str(entry.get("config_name", "default")): entry for entry in configs}
+def _chosen_config(configs: Sequence[CardConfig], wanted: str, where: str) -> CardConfig:
+    named = {config.name: config for config in configs}
     if wanted in named:
         return named[wanted]
-    defaults = [entry for name, entry in named.items() if len(named) == 1 or name == "default" or entry.get("default")]
+    defaults = [config for config in configs if len(configs) == 1 or config.name == "default" or config.is_default]
     if not wanted and len(defaults) == 1:
         return defaults[0]
     what = f'no configuration "{wanted}"' if wanted else "several configurations and no default one"
-    raise InputError(f"{where}: {what}; there is: {', '.join(named)}", "Name one: id::split::config.")
+    listed = ", ".join(list(named)[:20]) + (" ..." if len(named) > 20 else "")
+    raise InputError(f"{where}: {what}; there is: {listed}", "Name one: id::split::config.")
 
 
-def _configured(names: Sequence[str], config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Files by split, as one configuration's `data_files` and `data_dir` say."""
-    folder = str(config.get("data_dir") or "").strip("/")
-    inside = [name for name in names if not folder or name.startswith(f"{folder}/")]
-    written = config.get("data_files")
-    if not written:
-        start = len(folder) + 1 if folder else 0
-        by_split = _by_name([name[start:] for name in inside])
-        return {
-            split: [name if not folder else f"{folder}/{name}" for name in found] for split, found in by_split.items()
-        }
-    return {
-        split: list(dict.fromkeys(name for pattern in patterns for name in names if _matches(name, pattern, folder)))
-        for split, patterns in _patterns(written).items()
-    }
+def _configured(
+    names: Sequence[str], data: Sequence[str], config: CardConfig, where: str
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Files by split, as one configuration says; and the patterns of each split that no file fits."""
+    before = f"{config.folder}/" if config.folder else ""
+    if config.splits is None:
+        inside = [name.removeprefix(before) for name in data if name.startswith(before)]
+        return {split: [before + name for name in found] for split, found in _by_name(inside).items()}, {}
+    by_split: dict[str, list[str]] = {}
+    unfit: dict[str, list[str]] = {}
+    for split, written in config.splits.items():
+        patterns = [before + pattern.removeprefix("./") for pattern in written]
+        # A file that is named in full is meant, also where a pattern would pass over it.
+        found = fitting(data, filter(is_pattern, patterns), where)
+        found |= fitting(names, (pattern for pattern in patterns if not is_pattern(pattern)), where)
+        by_split[split] = list(dict.fromkeys(name for pattern in patterns for name in found[pattern]))
+        unfit[split] = [pattern for pattern in patterns if not found[pattern]]
+    return by_split, unfit
 
 
-def _patterns(written: Any) -> dict[str, list[str]]:
-    """The forms of `data_files`: a pattern, a list of them, a list of {split, path}, or {split: patterns}."""
-    if isinstance(written, Mapping):
-        return {str(split): _as_list(patterns) for split, patterns in written.items()}
-    entries = _as_list(written)
-    if all(isinstance(entry, Mapping) for entry in entries):
-        return {str(entry.get("split", "train")): _as_list(entry.get("path", [])) for entry in entries}
-    return {"train": [str(entry) for entry in entries]}
+def _refuse_absent(unfit: Sequence[str], split: str, where: str) -> None:
+    """A file that is named in full has to be there; a pattern may be one of several that were tried."""
+    absent = next((pattern for pattern in unfit if not is_pattern(pattern)), None)
+    if absent is not None:
+        raise InputError(
+            f'{where}: the README says that the split "{split}" is in {absent[:80]}, which is not there',
+            "Get the whole data set, or name one file of rows.",
+        )
 
 
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _matches(name: str, pattern: str, folder: str) -> bool:
-    """Whether a shell pattern names the file: "*" stays inside a folder, "**" does not."""
-    pattern = str(pattern).removeprefix("./")
-    full = f"{folder}/{pattern}" if folder else pattern
-    regex, at = "", 0
-    for match in _GLOB.finditer(full):
-        regex += re.escape(full[at : match.start()])
-        regex += _GLOB_REGEX.get(match[0]) or match[0].replace("[!", "[^")
-        at = match.end()
-    return re.fullmatch(regex + re.escape(full[at:]), name) is not None
+def _refuse_packed(names: Sequence[str], where: str) -> None:
+    packed = next((name for name in names if PurePosixPath(name).suffix.lower() not in READERS), None)
+    if packed is not None:
+        suffix = PurePosixPath(packed).suffix
+        raise InputError(
+            f'{where}: {packed} belongs to these rows, and "{suffix}" is not read',
+            "Unpack it, or name one file, or a folder without it.",
+        )
 
 
 def _refuse_mixed_formats(names: Sequence[str], where: str) -> None:

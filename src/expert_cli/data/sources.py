@@ -9,26 +9,39 @@ Nothing is written: the readers work on the files themselves, so no cache appear
 
 from __future__ import annotations
 
+import stat
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
 from expert_cli.console import Reporter
-from expert_cli.data.columns import choose_columns, names_of_interest
+from expert_cli.data.columns import Columns, choose_columns, names_of_interest
 from expert_cli.data.folders import folder_files
 from expert_cli.data.hub import hub_files
 from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.rawrows import ColumnFilter
+from expert_cli.data.look import BAD_SHARE, Refused, source_blocks
+from expert_cli.data.rawrows import ColumnFilter, RawRow
 from expert_cli.data.readers import read_file
 from expert_cli.data.rowcheck import append_row
 from expert_cli.data.rows import RowReport, Rows
-from expert_cli.data.sampling import parse_split
 from expert_cli.data.survey import SurveyedSource, batches, survey_data
 from expert_cli.errors import InputError
 from expert_cli.runconfig import DataConfig, SourceSpec
+from expert_cli.splitspec import parse_split
 
 __all__ = ["DataRows", "Located", "LocatedData", "locate_data", "read_located", "read_training_rows"]
+
+
+_NO_FILES = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISDIR, "a folder"),
+)
 
 
 @dataclass(frozen=True)
@@ -57,12 +70,13 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
         split = parse_split(spec.split).name
         if spec.kind == "hub":
             found = hub_files(spec, split, reporter, offline=data.offline, alternatives=alternatives)
-            return Located(spec, found.files, found.revision)
+            return Located(spec, _regular(found.files), found.revision)
         path = Path(spec.path)
         if spec.tried or not path.exists():
             places = ", ".join(spec.tried) or spec.path
             raise InputError(f"{spec.path}: no such file or folder; looked for at: {places}", _path_hint(alternatives))
-        return Located(spec, (path,) if spec.kind == "file" else tuple(folder_files(path, spec.config, split)))
+        files = [path] if spec.kind == "file" else folder_files(path, spec.config, split, reporter)
+        return Located(spec, _regular(files))
 
     return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
 
@@ -85,20 +99,96 @@ def read_located(data: DataConfig, located: LocatedData, reporter: Reporter) -> 
     return DataRows(train, validation, survey.train_report, survey.validation_report, located)
 
 
-def first_rows(data: DataConfig, sources: Sequence[Located], count: int = 64) -> tuple[Rows, RowReport]:
-    """Return the good ones of the first `count` rows of the first source, whatever its slice: for a look, not for training."""
+def first_rows(
+    data: DataConfig, sources: Sequence[Located], count: int = 64, *, refused: Refused | None = None
+) -> tuple[Rows, RowReport]:
+    """Return the good ones of the first `count` rows of the first source, whatever its slice: for a look, not for training.
+
+    Where fewer than half of these are good, or they do not tell the columns, it is those of the next `count`. No row: none is
+    good, and the survey says what is wrong with them. Raises InputError: rows that can be read do not tell the columns.
+    """
     names = ColumnFilter(names_of_interest(data.mapping))
-    raw = list(islice(chain.from_iterable(read_file(path, names) for path in sources[0].files), count))
-    report = RowReport(read=len(raw))
-    if all(row.fault for row in raw):
-        return Rows("pair"), report  # the survey says what is wrong with them
-    columns = choose_columns(names.seen, data.mapping, str(sources[0]))
-    report.input_column = columns.input
+    raw = chain.from_iterable(read_file(path, names) for path in sources[0].files)
+    found, report = Rows("pair"), RowReport()
+    unclear: InputError | None = None
+    faults = 0
+    while some := list(islice(raw, count)):
+        readable = [row for row in some if not row.fault]
+        report.read += len(some)
+        faults += len(some) - len(readable)
+        try:
+            rows, columns = _most_good(readable, names.seen, data, str(sources[0]), refused)
+        except InputError as error:
+            unclear = error
+            continue
+        if len(rows) > len(found):
+            found, report.input_column = rows, columns.input
+        if 2 * len(found) > len(some):
+            break
+    if unclear and not len(found) and faults <= BAD_SHARE * report.read:
+        raise unclear
+    return found, report
+
+
+def _most_good(
+    raw: Sequence[RawRow], names: Sequence[str], data: DataConfig, where: str, refused: Refused | None
+) -> tuple[Rows, Columns]:
+    """The good ones of some rows, by the columns that all names tell or, if these are more, that the usual row's names tell.
+
+    Raises InputError: neither tells.
+    """
+    usual = Counter(tuple(row.fields) for row in raw).most_common(1)
+    told: list[Columns] = []
+    for known in (names, *(shape for shape, _ in usual)):
+        with suppress(InputError):
+            told.append(choose_columns(known, data.mapping, where))
+    if not told:
+        choose_columns(names, data.mapping, where)
+    return max(((_good(raw, columns, refused), columns) for columns in told), key=lambda found: len(found[0]))
+
+
+def _good(raw: Sequence[RawRow], columns: Columns, refused: Refused | None) -> Rows:
     rows = Rows(columns.kind)
     for row in raw:
-        if not row.fault:
-            append_row(rows, row.fields, columns, row.where)
-    return rows, report
+        append_row(rows, row.fields, columns, row.where)
+    return rows.without(refused(rows)) if refused else rows
+
+
+def _regular(files: Sequence[Path]) -> tuple[Path, ...]:
+    """The same files. Raises InputError for one that is none: a pipe would be waited for, a device be read for ever."""
+    for path in files:
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            what = "a link that leads nowhere" if path.is_symlink() else "cannot be looked at"
+            raise InputError(f"{path}: {what}: {error.strerror}", "Mend or remove it.") from error
+        if not stat.S_ISREG(mode):
+            what = next((name for test, name in _NO_FILES if test(mode)), "no file")
+            raise InputError(f"{path}: {what}, not a file of rows", "Write the rows to a file first.")
+    return tuple(files)
+
+
+def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
+    """Return the column that becomes the input of pairs, as the names of all columns of all sources tell; "" = none.
+
+    Rows are read until one has such a column: the first may lack it.
+    """
+    for located in sources:
+        names = ColumnFilter(names_of_interest(data.mapping))
+        known = -1
+        for _block in source_blocks(located.files, names, None):
+            if len(names.seen) == known:
+                continue
+            known = len(names.seen)
+            try:
+                columns = choose_columns(names.seen, data.mapping, str(located))
+            except InputError:  # the survey says what is wrong with them
+                continue
+            if columns.input:
+                return columns.input
+            if columns.kind != "pair" or (data.mapping.instruction and data.mapping.response):
+                break
+    return ""
 
 
 def _path_hint(alternatives: Sequence[Path]) -> str:

@@ -7,13 +7,12 @@ which are decided when training starts.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ from filelock import FileLock, Timeout
 
 from expert_cli.console import Reporter
 from expert_cli.data.assemble import Encoded
-from expert_cli.data.fingerprint import FINGERPRINT, FORMAT
+from expert_cli.data.fingerprint import FINGERPRINT, FORMAT, PROGRESS
+from expert_cli.data.hub import refuse_damaged
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.storefiles import (
     STATS,
@@ -33,18 +33,34 @@ from expert_cli.data.storefiles import (
     seal,
     write_shard,
 )
+from expert_cli.data.storestate import BUILDING
 from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
-from expert_cli.files import CANNOT_WRITE, write_json
+from expert_cli.files import CANNOT_WRITE, IN_THE_WAY, parse_json, redacted, remove, sha256_of, write_json
 from expert_cli.runconfig import DataConfig
+from expert_cli.typesetting import change
 
-MASKING_RULE = "1"
-"""Raise it when `encode.py` or `templates.py` train other tokens of the same document than before."""
-PROGRESS = "progress.json"
-_HASH = re.compile(r"[0-9a-f]{64}")
-_LONGEST = 48
 LOCK_POLL_S = 0.5
 _STORES = f"[0-9a-f]*/{FINGERPRINT}"
-Shards = Callable[[Any, int], Iterable[Encoded]]
+
+
+def _unchecked() -> None:
+    """Of shards that are made from nothing that can change."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a store is filled with.
+
+    `shards(split, skip)` yields the shards of a split from number `skip` on; the same shards every time. `stats` is asked at
+    the end, with the folder of what was written. `unchanged` raises InputError if what the shards are made from is not what
+    the key was made from any more. expert: whom the store is for.
+    """
+
+    splits: Sequence[str]
+    shards: Callable[[Any, int], Iterable[Encoded]]
+    stats: Callable[[Path], Mapping[str, Any]]
+    unchanged: Callable[[], None] = _unchecked
+    expert: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,14 +75,19 @@ class StoreKey:
         return hashlib.sha256(json.dumps(self.parts).encode()).hexdigest()
 
     def changes(self, other: Mapping[str, str]) -> list[str]:
-        """Return one line for every part that differs in `other`: which, from what, to what."""
-        mine = dict(self.parts)
+        """Return one line for every part that differs in `other`, as a store has it: which, from what, to what."""
+        mine = redacted(dict(self.parts))
         names = [name for name in dict.fromkeys([*other, *mine]) if mine.get(name) != other.get(name)]
-        return [f"{name}: {_change(other.get(name, 'nothing'), mine.get(name, 'nothing'))}" for name in names]
+        return [f"{name}: {change(other.get(name, 'nothing'), mine.get(name, 'nothing'))}" for name in names]
 
 
-def store_key(data: DataConfig, located: LocatedData, memo: Memo, *, tokenizer: str, template: str) -> StoreKey:
-    """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make."""
+def store_key(
+    data: DataConfig, located: LocatedData, memo: Memo, *, tokenizer: str, template: str, masking: str
+) -> StoreKey:
+    """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make.
+
+    masking: the rule of `Template.masking`.
+    """
     mapping = {name: value for name, value in asdict(data.mapping).items() if value}
     parts = {
         "format": str(FORMAT),
@@ -79,13 +100,16 @@ def store_key(data: DataConfig, located: LocatedData, memo: Memo, *, tokenizer: 
         "tokenizer": tokenizer,
         "template": template,
         "mapping": json.dumps(mapping),
-        "masking": f"{MASKING_RULE}, {'answers' if data.completion_only else 'everything'}",
+        "masking": f"{masking}, {'answers' if data.completion_only else 'everything'}",
     }
     return StoreKey(tuple(parts.items()))
 
 
 def _content(sources: Sequence[Located], memo: Memo) -> str:
     hashes = [[source.revision, *(memo.sha256(path) for path in source.files)] for source in sources]
+    for source, (_, *found) in zip(sources, hashes, strict=True):
+        for path, sha256 in zip(source.files, found, strict=True):
+            refuse_damaged(path, sha256)
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
 
@@ -93,22 +117,6 @@ def _rows(source: Located, data: DataConfig) -> list[Any]:
     """Which rows of a source are taken; the seed counts only where a weight draws rows."""
     drawn = source.spec.weight != int(source.spec.weight)
     return [source.spec.split, source.spec.weight, data.seed if drawn else None]
-
-
-def _change(old: str, new: str) -> str:
-    """Two values as they fit in a line: of hashes the first 12 digits, of long texts the place where they part."""
-    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    return f"{_short(old, same)} -> {_short(new, same)}"
-
-
-def _short(value: str, same: int) -> str:
-    if _HASH.fullmatch(value):
-        return value[:12]
-    if len(value) <= _LONGEST:
-        return value
-    start = max(min(same - 12, len(value) - _LONGEST), 0)
-    stop = start + _LONGEST
-    return ("..." if start else "") + value[start:stop] + ("..." if stop < len(value) else "")
 
 
 @dataclass(frozen=True)
@@ -156,36 +164,31 @@ def _other_store(folder: Path, key: StoreKey) -> StoreState:
 
 
 def build(
-    folder: Path,
-    key: StoreKey,
-    splits: Sequence[str],
-    shards: Shards,
-    stats: Callable[[Path], Mapping[str, Any]],
-    report: Reporter,
-    *,
-    force: bool = False,
+    folder: Path, key: StoreKey, contents: Contents, memo: Memo, report: Reporter, *, force: bool = False
 ) -> Path:
     """Build a store, or go on with a build that was interrupted, and return its folder.
 
-    `shards(split, skip)` yields the shards of a split from number `skip` on; the same shards every time. `stats` is asked
-    at the end, with the folder of what was written. force: build even if it is there. Waits while another process builds
-    the same store and then uses that one. Raises EnvironmentProblem when the disk is full (nothing of this build is left)
-    or the folder cannot be written.
+    force: build even if it is there. Waits while another process builds the same store and then uses that one. Raises
+    EnvironmentProblem when the disk is full (nothing of this build is left) or the folder cannot be written; InputError when
+    the sources change meanwhile.
     """
     home = folder / key.sha256[:12]
-    building = folder / f".building-{key.sha256[:12]}"
+    building = folder / f"{BUILDING}{key.sha256[:12]}"
     with _disk_problems(folder, building), _lock(folder, key, report):
-        memo = Memo(folder / ".memo.json")
+        memo.refresh()
+        if home.exists() and not home.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
         if not force and look(folder, key, memo).state == "hit":
             return home
         records = _finished(building)
-        for split in splits:
+        _note_progress(building, contents, records)
+        for split in contents.splits:
             done = sum(record.file.startswith(f"{split}/") for record in records)
-            _write_shards(building, split, enumerate(shards(split, done), start=done), records)
-        (building / PROGRESS).unlink(missing_ok=True)
-        seal(building, key.sha256, dict(key.parts), records, stats)
-        if home.exists():
-            shutil.rmtree(home)
+            _write_shards(building, split, contents, done, records)
+        contents.unchanged()
+        seal(building, key.sha256, dict(key.parts), records, contents.stats, expert=contents.expert)
+        (building / PROGRESS).unlink()
+        remove(home)
         building.rename(home)
         state = look(folder, key, memo, hash_all=True)
         memo.save()
@@ -194,19 +197,19 @@ def build(
     return home
 
 
-def _write_shards(
-    building: Path, split: str, shards: Iterable[tuple[int, Encoded]], records: list[ShardRecord]
-) -> None:
+def _write_shards(building: Path, split: str, contents: Contents, done: int, records: list[ShardRecord]) -> None:
     """Write each shard while the next one is made, and append its record; what was made is recorded, come what may."""
 
     def write(number: int, encoded: Encoded) -> None:
-        records.append(write_shard(building, split, number, encoded))
-        write_json(building / PROGRESS, {"shards": [asdict(record) for record in records]})
+        record = write_shard(building, split, number, encoded)
+        contents.unchanged()  # a shard made from what came later would be taken for one of this key
+        records.append(record)
+        _note_progress(building, contents, records)
 
     with ThreadPoolExecutor(1) as thread:
         waiting: Future[None] | None = None
         try:
-            for number, encoded in shards:
+            for number, encoded in enumerate(contents.shards(split, done), start=done):
                 before, waiting = waiting, None
                 if before:
                     before.result()
@@ -216,28 +219,41 @@ def _write_shards(
                 waiting.result()
 
 
+def _note_progress(building: Path, contents: Contents, records: Sequence[ShardRecord]) -> None:
+    write_json(building / PROGRESS, {"expert": contents.expert, "shards": [asdict(record) for record in records]})
+
+
 def _finished(building: Path) -> list[ShardRecord]:
-    """Return the shards of an interrupted build, up to the first that is not there as recorded."""
-    try:
-        told = json.loads((building / PROGRESS).read_text(encoding="utf-8"))["shards"]
-    except (OSError, ValueError, KeyError):
-        shutil.rmtree(building, ignore_errors=True)
-        return []
+    """Return the shards of an interrupted build, up to the first that is not there as recorded; remove what has none."""
     good: list[ShardRecord] = []
-    fresh = Memo(building / "none")
-    for record in (ShardRecord(**shard) for shard in told):
+    for record in [] if building.is_symlink() else _recorded(building):
         path = building / record.file
-        if not path.is_file() or path.stat().st_size != record.bytes or fresh.sha256(path) != record.sha256:
+        if not path.is_file() or path.stat().st_size != record.bytes or sha256_of(path) != record.sha256:
             break
         good.append(record)
+    if not good:
+        remove(building)
     return good
+
+
+def _recorded(building: Path) -> list[ShardRecord]:
+    """Return what a build's progress file tells, nothing where it is missing or damaged."""
+    try:
+        return [ShardRecord(**shard) for shard in parse_json((building / PROGRESS).read_bytes())["shards"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def lock_of(home: Path) -> FileLock:
+    """Return the lock that the builder of a store holds, of the store's folder or of its build."""
+    return FileLock(home.with_name(f".lock-{home.name.removeprefix(BUILDING)}"))
 
 
 @contextmanager
 def _lock(folder: Path, key: StoreKey, report: Reporter) -> Iterator[None]:
     """Hold the lock of one store. The operating system frees it when its owner dies."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f".lock-{key.sha256[:12]}")
+    lock = lock_of(folder / key.sha256[:12])
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -254,14 +270,19 @@ def _disk_problems(folder: Path, building: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in IN_THE_WAY:
+            hint = "move it away, or put the store elsewhere: pretokenize --output DIR"
+            message = f"cannot write the token store in {folder}: {error.filename2 or error.filename}: {error.strerror}"
+            raise EnvironmentProblem(message, hint) from error
         if error.errno not in CANNOT_WRITE:
             raise
-        shutil.rmtree(building, ignore_errors=True)
+        with suppress(OSError):
+            remove(building)
         hint = "free some space, or put the store elsewhere: pretokenize --output DIR"
         raise EnvironmentProblem(f"cannot write the token store in {folder}: {error.strerror}", hint) from error
 
 
 def read_stats(home: Path) -> dict[str, Any]:
     """Return the statistics of a verified store."""
-    stats: dict[str, Any] = json.loads((home / STATS).read_text(encoding="utf-8"))
+    stats: dict[str, Any] = parse_json((home / STATS).read_bytes())
     return stats

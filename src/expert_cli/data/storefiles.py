@@ -26,9 +26,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from expert_cli.data.assemble import Encoded
-from expert_cli.data.fingerprint import FINGERPRINT, FORMAT, parse_fingerprint
+from expert_cli.data.fingerprint import FINGERPRINT, FORMAT, PROGRESS, parse_fingerprint
 from expert_cli.errors import LockedOrDamaged
-from expert_cli.files import sha256_of, sync_folder, write_json, write_sealed
+from expert_cli.files import read_sealed, sha256_of, stamp, sync_folder, write_json, write_sealed
 
 STATS = "stats.json"
 _HASHED_AT_ONCE = 4
@@ -116,6 +116,8 @@ def seal(
     parts: Mapping[str, str],
     shards: Sequence[ShardRecord],
     stats: Callable[[Path], Mapping[str, Any]],
+    *,
+    expert: str,
 ) -> None:
     """Write what turns a folder of shards into a store: the layout's JSON files, statistics, and last the fingerprint."""
     splits = list(dict.fromkeys(shard.file.split("/")[0] for shard in shards))
@@ -133,13 +135,14 @@ def seal(
         write_json(folder / split / "dataset_info.json", info)
     write_json(folder / STATS, stats(folder))
     known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
-    small = [path for path in sorted(folder.rglob("*.json")) if path.name != FINGERPRINT]
+    small = [path for path in sorted(folder.rglob("*.json")) if path.name not in (FINGERPRINT, PROGRESS)]
     for path in small:
         known[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     body = {
         "format": FORMAT,
         "key": key,
         "parts": dict(parts),
+        "expert": expert,
         "shards": [asdict(shard) for shard in shards],
         "files": known,
     }
@@ -184,19 +187,22 @@ class Memo:
     """File hashes remembered by size, mtime, ctime and inode, so that an unchanged file is not read again."""
 
     def __init__(self, path: Path) -> None:
-        """Read the memo at `path`; a missing or broken one is an empty one."""
+        """Read the memo at `path`; a missing or damaged one is an empty one."""
         self.path = path
         self.changed = False
+        self.known: dict[str, list[Any]] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take over what other processes have written meanwhile."""
         try:
-            loaded = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            loaded = {}
-        self.known: dict[str, list[Any]] = loaded if isinstance(loaded, dict) else {}
+            self.known = dict(read_sealed(self.path)["files"]) | self.known
+        except (OSError, ValueError, KeyError, TypeError):
+            return
 
     def sha256(self, path: Path, *, again: bool = False) -> str:
         """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""
-        stat = path.stat()
-        seen = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        seen = stamp(path)
         name = str(path.resolve())
         remembered = self.known.get(name)
         if not again and remembered is not None and remembered[:-1] == seen:
@@ -209,8 +215,9 @@ class Memo:
     def save(self) -> None:
         """Write what is new; a folder that cannot be written is used without a memo."""
         if self.changed:
+            there = {name: seen for name, seen in self.known.items() if Path(name).exists()}
             try:
-                write_json(self.path, {name: seen for name, seen in self.known.items() if Path(name).exists()})
+                write_sealed(self.path, {"files": there})
             except OSError:
                 return
             self.changed = False

@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from expert_cli.data.fingerprint import FINGERPRINT, parse_fingerprint
 from expert_cli.data.tree import is_file, open_unnoticed
+from expert_cli.files import parse_json
 
 BUILDING = ".building-"
 STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
@@ -76,7 +76,7 @@ def saved_files(folder: Path) -> tuple[list[Path], str]:
 def read_json(path: Path) -> Any:
     """Read a JSON file without changing its time of last access. Raises OSError, ValueError."""
     with open_unnoticed(path) as file:
-        return json.loads(file.read())
+        return parse_json(file.read())
 
 
 def _fault(folder: Path, name: str, size: int) -> str:

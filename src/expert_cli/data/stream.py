@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 
 from expert_cli.data.assemble import Encoded, Pieced, assemble
 from expert_cli.data.encode import Encoder, no_documents
+from expert_cli.data.look import BAD_SHARE
 from expert_cli.data.segments import Document
 from expert_cli.data.skeleton import PieceColumn
 from expert_cli.data.survey import Batch, Split, Survey, batches
 from expert_cli.data.templates import Template
+from expert_cli.data.texts import describe_forms, foreign_texts
+from expert_cli.errors import InputError
 from expert_cli.runconfig import DataConfig
 
 CHUNK_ROWS = 20_000
@@ -76,12 +79,14 @@ class DocumentStream:
     def chunks(self, split: Split, *, skip: int = 0, chunk_rows: int = CHUNK_ROWS) -> Iterator[EncodedChunk]:
         """Yield the chunks of a split from number `skip` on; the rows of earlier ones are read over.
 
-        Raises InputError: the files changed, a conversation that the template refuses, no document with a trained token.
+        Raises InputError: the files changed, a conversation that the template refuses, no document with a trained token,
+        more than 1 % of whole texts in another tokenizer's control tokens.
         """
         sources = self.survey.sources(split)
         some = bool(skip) or not sources
         for chunk in self._put_together(split, skip, chunk_rows):
             some = some or bool(len(chunk.encoded))
+            self._refuse_foreign(sum(map(len, sources)))
             yield chunk
         if not some:
             raise no_documents(sum(map(len, sources)))
@@ -109,11 +114,22 @@ class DocumentStream:
     def _pieces(self, split: Split, skip: int, chunk_rows: int) -> Iterator[_Piece]:
         """Read and render."""
         for chunk, batch, ends in _cut(batches(self.survey.sources(split), self.data), chunk_rows):
+            rows = batch.rows
             if chunk >= skip:
-                rows = batch.rows
                 columns = self.template.pair_columns(rows) if rows.kind == "pair" else []
                 documents = [] if columns else self.template.documents(rows, forms=self.forms)
                 yield _Piece(chunk, batch, ends, columns, documents)
+            elif rows.kind == "text":
+                self.template.documents(rows, forms=self.forms)  # their forms count
+
+    def _refuse_foreign(self, rows: int) -> None:
+        foreign = foreign_texts(self.forms)
+        if foreign > BAD_SHARE * rows:
+            raise InputError(
+                f"{foreign} of {rows} texts are written in control tokens that the tokenizer does not have "
+                f"({describe_forms(self.forms)}): to the model they would be words",
+                'Give the rows as "messages", or take the base model that they were written for.',
+            )
 
 
 def _ahead(items: Iterator[T]) -> Iterator[T]:

@@ -20,7 +20,7 @@ from expert_cli.data.blocks import Checked, check_block
 from expert_cli.data.columns import Columns, names_of_interest
 from expert_cli.data.keep import ROOM_BYTES, Kept
 from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.look import look_at, source_blocks
+from expert_cli.data.look import Refused, look_at, source_blocks
 from expert_cli.data.rawrows import ColumnFilter
 from expert_cli.data.rows import RowReport, Rows
 from expert_cli.data.sampling import copies_by_weight, held_out_ranks
@@ -28,6 +28,8 @@ from expert_cli.errors import InputError
 from expert_cli.runconfig import DataConfig
 
 Split = Literal["train", "validation"]
+_TELLING = frozenset(("tools", "system", "system_prompt", "history"))
+"""Columns that other programs train."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +83,21 @@ class Batch:
         return Batch(self.source, rows, self.numbers[start:stop])
 
 
-def survey_data(data: DataConfig, located: LocatedData, reporter: Reporter) -> Survey:
-    """Look at the rows of all sources.
+def survey_data(
+    data: DataConfig, located: LocatedData, reporter: Reporter, *, refused: Refused | None = None
+) -> Survey:
+    """Look at the rows of all sources; `refused`: which of the good ones are bad rows for what comes after.
 
     Raises InputError: a source with more than 1 % bad rows or no good one, columns that cannot be told, sources of
     different kinds, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
     """
     splits = bool(data.validation_share) and not located.validation
-    train, report, ranks = _survey_sources(located.train, data, reporter, ranked=splits, room=ROOM_BYTES)
+    train, report, ranks = _survey_sources(located.train, data, reporter, refused, ranked=splits, room=ROOM_BYTES)
     if located.validation:
         room = ROOM_BYTES - sum(source.kept.size for source in train)
-        validation, validation_report, _ = _survey_sources(located.validation, data, reporter, ranked=False, room=room)
+        validation, validation_report, _ = _survey_sources(
+            located.validation, data, reporter, refused, ranked=False, room=room
+        )
         return Survey(train, validation, report, validation_report)
     if not splits:
         return Survey(train, None, report, None)
@@ -147,7 +153,13 @@ def _changed(source: SurveyedSource) -> InputError:
 
 
 def _survey_sources(
-    sources: Sequence[Located], data: DataConfig, reporter: Reporter, *, ranked: bool, room: int
+    sources: Sequence[Located],
+    data: DataConfig,
+    reporter: Reporter,
+    refused: Refused | None,
+    *,
+    ranked: bool,
+    room: int,
 ) -> tuple[tuple[SurveyedSource, ...], RowReport, bytearray]:
     """Survey sources of one kind; repeated rows are looked for over all of them.
 
@@ -158,7 +170,7 @@ def _survey_sources(
     ranks = bytearray()
     seen: set[bytes] = set()
     for number, located in enumerate(sources):
-        look = look_at(located, data, seen, ranked=ranked, room=room)
+        look = look_at(located, data, seen, ranked=ranked, room=room, refused=refused)
         room -= look.rows.size
         if surveyed and look.columns.kind != surveyed[0].columns.kind:
             raise InputError(
@@ -197,7 +209,14 @@ def _split(
 
 def _tell(located: Located, rows: int, report: RowReport, reporter: Reporter) -> None:
     filtered = "".join(f", {count} {reason}" for reason, count in report.filtered.items())
-    reporter.say(f"{located}: {rows} rows{filtered}; {report.mapping}")
+    unread = f"; not read: {', '.join(report.ignored)}" if report.ignored else ""
+    reporter.say(f"{located}: {rows} rows{filtered}; {report.mapping}{unread}")
+    telling = [name for name in report.ignored if name.casefold() in _TELLING]
+    if telling:
+        reporter.warn(
+            f"{located}: {', '.join(telling)}: not trained beside question and answer; "
+            'rows of "messages" have a system message, earlier turns and tools'
+        )
     if report.dropped:
         bad = sum(report.dropped.values())
         reporter.warn(f"{located}: {bad} of {report.read} rows are bad and left out: {'; '.join(report.examples)}")

@@ -38,7 +38,8 @@ def _parquet_batches(path: Path, columns: ColumnFilter) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        wanted = columns.select(file.schema_arrow.names)
+        wanted = columns.select_once(file.schema_arrow.names, f"{path}: the schema")
+        _require_names(path, file.schema_arrow, wanted)
         yield from file.iter_batches(_BATCH_ROWS, columns=list(wanted))
 
 
@@ -54,7 +55,8 @@ def _arrow_batches(path: Path, columns: ColumnFilter) -> Iterator[Any]:
             batches: Iterable[Any] = (opened.get_batch(number) for number in range(opened.num_record_batches))
         else:
             opened = batches = pa.ipc.open_stream(file)
-        wanted = list(columns.select(opened.schema.names))
+        wanted = list(columns.select_once(opened.schema.names, f"{path}: the schema"))
+        _require_names(path, opened.schema, wanted)
         for batch in batches:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.select(wanted).slice(start, _BATCH_ROWS)
@@ -94,3 +96,22 @@ def _table_errors(path: Path) -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+def _require_names(path: Path, schema: Any, columns: Iterable[str]) -> None:
+    """Raise InputError where a column that is read has a struct, at any depth, in which a name stands twice."""
+    for column in columns:
+        if twice := _repeated_inside(schema.field(column).type):
+            raise InputError(
+                f'{path}: the column "{column}" names "{twice}" more than once', "Keep one of these fields."
+            )
+
+
+def _repeated_inside(kind: Any) -> str:
+    """A name that stands twice in a struct, at any depth; "" if none does."""
+    import pyarrow as pa
+
+    fields = [kind.field(n) for n in range(kind.num_fields)]
+    names = [field.name for field in fields] if pa.types.is_struct(kind) else []
+    twice = next((name for name in names if names.count(name) > 1), "")
+    return twice or next(filter(None, (_repeated_inside(field.type) for field in fields)), "")

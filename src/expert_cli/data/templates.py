@@ -8,16 +8,26 @@ A row of ChatML, as it leaves here (C = the template's, control tokens count; U 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
 
-from expert_cli.data.chat_template import ChatTemplate, as_trained
-from expert_cli.data.rows import Message, Rows
-from expert_cli.data.segments import Document, Segment
-from expert_cli.data.skeleton import Carver, PieceColumn, Skeleton, render_safely
-from expert_cli.data.text_templates import ALPACA, STYLES, Style, read_document
+from expert_cli.data.chat_template import AS_ANSWERED, ChatTemplate, as_trained
+from expert_cli.data.conversation import THINKING, asking, needs_template, whole_document
+from expert_cli.data.rows import Message, RowKind, Rows
+from expert_cli.data.segments import Document
+from expert_cli.data.skeleton import Carver, PieceColumn
+from expert_cli.data.text_templates import ALPACA, STYLES, Style
+from expert_cli.data.texts import TextReader
 from expert_cli.errors import InputError
+from expert_cli.rendering import DATE, render_safely
 
+MASKING_RULES: Mapping[RowKind, str] = MappingProxyType({"pair": "1", "messages": "2", "text": "2"})
+"""Which tokens of a row are trained, and what stands around it, by its kind. Part of a store's key: raise a kind's rule
+whenever a row of that kind becomes other tokens or another mask. `tests/unit/data/test_golden.py` fails until it is."""
+_RENDERED_RULE = "2"
+"""The rule of pairs whose template looks into them, or opens answers otherwise than the first rule took it."""
 OWN = "the tokenizer's own chat template"
 """The name of a template that the base model brings along."""
 _PAIR = ("user", "assistant")
@@ -39,7 +49,6 @@ class Template:
     chat_template: str
     system_prompt: str | None
     carver: Carver
-    _skeletons: dict[tuple[str, ...], Skeleton] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def fingerprint(self) -> str:
@@ -47,26 +56,61 @@ class Template:
         plain = f"{self.name}, {self.end_token!r}, {self.joint!r}"
         return plain if self.system_prompt is None else f"{plain}, system {self.system_prompt!r}"
 
-    def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:
-        """Return one document a row; each ends with a trained end token.
+    @property
+    def thought(self) -> bool:
+        """Whether any answer so far was trained with its reasoning, which `prompt` does not ask for."""
+        return THINKING in self.carver.reads
 
-        Instruction and input make one user turn. In conversations every assistant turn is trained. Whole texts: their
-        control tokens are trusted, the assistant turns of a known form are trained, otherwise everything; how many rows
-        have which form ("chatml", ..., "plain") is added to `forms`. Without `completion_only` everything is trained.
-        Raises InputError if the template refuses a row's roles or a conversation does not end with an assistant turn.
+    @property
+    def heads_input(self) -> bool:
+        """Whether the input of a pair gets a heading, which depends on what its column is called."""
+        return self.name == "alpaca"
+
+    def masking(self, kind: RowKind) -> str:
+        """Return the rule by which rows of a kind are written and masked: part of the key of their store."""
+        changed = (
+            AS_ANSWERED in self.chat_template or not self.carver.skeleton(_PAIR).as_before or bool(self.carver.watched)
+        )
+        rule = _RENDERED_RULE if kind == "pair" and changed else MASKING_RULES[kind]
+        return f"{rule}, date {DATE}" if "strftime_now" in self.chat_template else rule
+
+    def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:
+        """Return one document a row; each ends with an end token.
+
+        Instruction and input make one user turn. In conversations every assistant turn is trained that does not say
+        otherwise. Whole texts: their control tokens are trusted, the assistant turns of a known form are trained, otherwise
+        everything; how many rows have which form ("chatml", ..., "plain") is added to `forms`. Without `completion_only`
+        everything is trained. Raises InputError if the template refuses a row, or does not show all of it.
         """
         if rows.kind == "text":
-            return [self._text_document(text, {} if forms is None else forms) for text in rows.text]
+            return [self._texts.document(text, {} if forms is None else forms) for text in rows.text]
         if rows.kind == "messages":
             return [self._conversation(turns, at) for turns, at in zip(rows.messages, rows.origins, strict=True)]
-        fill = self._skeleton(_PAIR).fill
-        columns = zip(rows.instruction, rows.input, rows.response, strict=True)
-        return [fill((self.user_turn(a, b), answer), with_answer=True) for a, b, answer in columns]
+        columns = zip(rows.instruction, rows.input, rows.response, rows.origins, strict=True)
+        return [self._pair(self.user_turn(a, b), answer, at) for a, b, answer, at in columns]
+
+    def refused(self, rows: Rows) -> dict[int, str]:
+        """Return which rows cannot be written down, and why. Roles alone decide where the template looks into no text."""
+        found: dict[int, str] = {}
+        reasons: dict[tuple[tuple[str, bool], ...], str] = {}
+        for number, turns in enumerate(self._shown(rows)):
+            if self._goes_through_template(turns):
+                reason = self._refusal(turns)
+            else:
+                kind = tuple((turn.role, turn.trained) for turn in turns)
+                if kind not in reasons:
+                    reasons[kind] = self._refusal(turns)
+                reason = reasons[kind]
+            if reason:
+                found[number] = reason
+        return found
 
     def pair_columns(self, rows: Rows) -> list[PieceColumn]:
-        """Return the documents of rows of pairs, piece by piece instead of row by row."""
+        """Return the documents of rows of pairs, piece by piece; none where the template looks into one of them."""
         turns = [self.user_turn(a, b) for a, b in zip(rows.instruction, rows.input, strict=True)]
-        return self._skeleton(_PAIR).fill_columns((turns, rows.response))
+        if self.carver.watched.occurs(turns) or self.carver.watched.occurs(rows.response):
+            return []
+        return self.carver.skeleton(_PAIR).fill_columns((turns, rows.response))
 
     def prompt(self, instruction: str, input: str = "") -> Document:  # noqa: A002  the row's own word for it
         """Return what generation starts from: the document of such a row up to its answer."""
@@ -74,17 +118,41 @@ class Template:
 
     def prompt_messages(self, messages: Sequence[Message]) -> Document:
         """Return the conversation so far, ready for the next assistant turn."""
-        skeleton = self._skeleton((*(m.role for m in messages), "assistant"))
+        if self._goes_through_template(messages):
+            return asking(self.carver, messages)
+        skeleton = self.carver.skeleton((*(m.role for m in messages), "assistant"))
         return skeleton.fill([m.content for m in messages], with_answer=False)
 
     def user_turn(self, instruction: str, input_: str = "") -> str:
         """Return instruction and input as one turn's text."""
         return f"{instruction}{self.joint}{input_}" if input_ else instruction
 
-    def _skeleton(self, roles: tuple[str, ...]) -> Skeleton:
-        if roles not in self._skeletons:
-            self._skeletons[roles] = self.carver.carve(roles)
-        return self._skeletons[roles]
+    @cached_property
+    def _texts(self) -> TextReader:
+        carver = self.carver
+        return TextReader(
+            carver.control_tokens, self.end_token, carver.eos_token, carver.bos_token, carver.completion_only
+        )
+
+    def _pair(self, asked: str, answer: str, origin: str) -> Document:
+        if self.carver.watched.occurs((asked, answer)):
+            return self._conversation((Message("user", asked), Message("assistant", answer)), origin)
+        return self.carver.skeleton(_PAIR).fill((asked, answer), with_answer=True)
+
+    def _shown(self, rows: Rows) -> Iterable[tuple[Message, ...]]:
+        """The conversations that a template could refuse; pairs only where it looks into their texts."""
+        if rows.kind == "pair" and self.carver.watched:
+            for asked, more, answer in zip(rows.instruction, rows.input, rows.response, strict=True):
+                yield Message("user", self.user_turn(asked, more)), Message("assistant", answer)
+        yield from rows.messages
+
+    def _refusal(self, turns: tuple[Message, ...]) -> str:
+        """Why a conversation cannot be written down, "" if it can."""
+        try:
+            self._conversation(turns, "")
+        except InputError as error:
+            return error.message.removeprefix(": ")
+        return ""
 
     def _conversation(self, messages: tuple[Message, ...], origin: str) -> Document:
         roles = tuple(m.role for m in messages)
@@ -93,32 +161,33 @@ class Template:
                 f"{origin}: the conversation ends with {roles[-1] if roles else 'nothing'}, not with an assistant turn",
                 "Remove what follows the last answer, or the whole row.",
             )
+        if not self.carver.completion_only and any(not m.trained and m.role != "assistant" for m in messages):
+            raise InputError(
+                f"{origin}: a turn that is no answer is not to be trained, but completion_only_loss is false",
+                "Leave completion_only_loss out, or weight and train of that turn.",
+            )
         try:
-            skeleton = self._skeleton(roles)
+            return self._written(messages)
         except InputError as error:
             raise InputError(f"{origin}: {error.message}", error.hint) from error
+
+    def _written(self, messages: tuple[Message, ...]) -> Document:
+        if needs_template(messages):
+            return whole_document(self.carver, messages)
+        untrained = frozenset(n for n, m in enumerate(messages) if not m.trained and m.role == "assistant")
+        skeleton = self.carver.skeleton(tuple(m.role for m in messages), untrained)
+        if self._goes_through_template(messages):
+            return whole_document(self.carver, messages)
         return skeleton.fill([m.content for m in messages], with_answer=True)
 
-    def _text_document(self, text: str, forms: dict[str, int]) -> Document:
-        reading = read_document(text)
-        forms[reading.form] = forms.get(reading.form, 0) + 1
-        bos, everything = self.carver.bos_token, not self.carver.completion_only
-        pieces = [] if text.startswith(bos) else [Segment(bos, True, everything)]
-        turns = ((0, len(text)),) if everything or not reading.turns else reading.turns
-        done = 0
-        for start, stop in turns:
-            if start > done:
-                pieces.append(Segment(text[done:start], True, False))
-            pieces.append(Segment(text[start:stop], True, True))
-            done = stop
-        ends = {self.carver.eos_token, self.end_token, reading.end} & self.carver.control_tokens
-        bare = pieces[-1].text.rstrip()
-        ended = bare.endswith(tuple(ends))
-        if ended or reading.turns:
-            pieces[-1] = pieces[-1]._replace(text=bare)
-        if not ended:
-            pieces.append(Segment(self.end_token, True, True))
-        return tuple(pieces)
+    def _goes_through_template(self, messages: Sequence[Message]) -> bool:
+        if needs_template(messages) or self.carver.watched.occurs([m.content for m in messages]):
+            return True
+        roles = tuple(m.role for m in messages)
+        try:
+            return not self.carver.as_given(roles if roles[-1:] == ("assistant",) else (*roles, "assistant"))
+        except InputError:  # the skeleton says why
+            return False
 
 
 def make_template(
@@ -160,12 +229,16 @@ def make_template(
         title, chat = name or "alpaca", style.chat_template(eos_token)
         _require_control_tokens(title, style, control)
         if style is ALPACA:
-            heading = "Schema" if input_column.lower() in _SCHEMA_COLUMNS else "Input"
-            joint = f"\n\n### {heading}:\n"
+            joint = input_heading(input_column)
     chat = as_trained(chat, system_prompt=system_prompt, control_tokens=control, bos_token=bos_token)
     carver = Carver(chat, control, eos_token, bos_token, completion_only)
-    pair = carver.carve(_PAIR)
-    return Template(title, pair.end_token, joint, chat.jinja, system_prompt, carver, {_PAIR: pair})
+    pair = carver.skeleton(_PAIR)
+    return Template(title, pair.end_token, joint, chat.jinja, system_prompt, carver)
+
+
+def input_heading(column: str) -> str:
+    """Return what alpaca puts between an instruction and an input that stood in a column of that name."""
+    return f"\n\n### {'Schema' if column.lower() in _SCHEMA_COLUMNS else 'Input'}:\n"
 
 
 def _require_control_tokens(name: str, style: Style, control: frozenset[str]) -> None:

@@ -1,8 +1,7 @@
-"""The named prompt templates, and how a whole document written in one of them is read."""
+"""The named prompt templates."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -64,7 +63,6 @@ _CHATML = Style(
     control=("<|im_start|>", "<|im_end|>"),
 )
 
-# In the order in which a document is held against them: headings last, since any text may hold them.
 STYLES = MappingProxyType(
     {
         "chatml": _CHATML,
@@ -106,35 +104,5 @@ STYLES = MappingProxyType(
 
 # Some tokenizers (DeepSeek V3) do not call these special, though they are control tokens.
 MARKERS = frozenset(token for style in STYLES.values() for token in style.control)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A document as read: the name of its form ("plain" = none known) and its assistant turns, end tokens included."""
-
-    form: str
-    end: str
-    turns: tuple[tuple[int, int], ...]
-
-
-def read_document(text: str) -> Reading:
-    """Find the assistant turns of a document that is written in a known template."""
-    for name, (marker, pattern, end) in _FORMS.items():
-        if marker in text:
-            turns = tuple(match.span(1) for match in pattern.finditer(text))
-            if turns:
-                return Reading(name, end, turns)
-    return Reading("plain", "", ())
-
-
-def _form(style: Style) -> tuple[str, re.Pattern[str], str]:
-    marker = style.assistant.rstrip()
-    if style is ALPACA:
-        pattern = rf"^{re.escape(marker)}[ \t]*\n?(.*?)(?=\n### Instruction:|\Z)"
-    else:
-        end = style.end or "</s>"
-        pattern = rf"{re.escape(marker)}{style.gap}\n*(.*?(?:{re.escape(end)}|\Z))"
-    return marker, re.compile(pattern, re.DOTALL | re.MULTILINE), style.end
-
-
-_FORMS = {name: _form(style) for name, style in STYLES.items() if name != "qwen3"}
+TURN_ENDS = frozenset(("</s>", "<|eot_id|>", "<|eom_id|>", *(style.end for style in STYLES.values() if style.end)))
+"""Tokens that end a turn wherever they are control tokens."""

@@ -10,7 +10,7 @@ import codecs
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 from expert_cli.data.rawrows import ColumnFilter, RawRow
@@ -29,11 +29,33 @@ def read_json_lines(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
                 yield json_row(f"{path}:{number}", content, columns)
 
 
+class _NameTwice(ValueError):
+    """An object that names a value twice, of which `json` would keep the last."""
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _NameTwice
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
+_TWICE = "a name stands twice in a JSON object"
+
+
+def json_value(line: bytes) -> object:
+    """Return the value of a line. Raises ValueError: not UTF-8, not JSON, a name twice in an object; RecursionError."""
+    return _DECODER.decode(line.decode("utf-8"))
+
+
 def json_row(where: str, line: bytes, columns: ColumnFilter) -> RawRow:
     try:
-        value = json.loads(line.decode("utf-8"))
+        value = json_value(line)
     except UnicodeDecodeError:
         return RawRow(where, {}, "not valid UTF-8")
+    except _NameTwice:
+        return RawRow(where, {}, _TWICE)
     except (ValueError, RecursionError):
         return RawRow(where, {}, "not valid JSON")
     return _object_row(where, value, columns)
@@ -54,21 +76,28 @@ def read_json(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}:{line}: not valid UTF-8", "Save the file as UTF-8.") from error
     try:
-        start = _first_item(text)
+        start = _first_item(text, columns)
         if start is None:
             yield from read_json_lines(path, columns)
-        else:
-            yield from _json_items(path, text, start, columns)
+            return
+        end = yield from _json_items(path, text, start, columns)
+        if _space(text, 0) == start - 1:
+            _refuse_more(text, end)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}",
-            'A .json file holds a list of rows, {"data": [rows]}, or a row a line.',
+            'A .json file holds one list of rows, {"data": [rows]}, or a row a line.',
         ) from error
     except RecursionError as error:
         raise InputError(f"{path}: nested too deeply to be rows") from error
 
 
-def _first_item(text: str) -> int | None:
+def _refuse_more(text: str, end: int) -> None:
+    if end < len(text):
+        raise json.JSONDecodeError("something follows the list of rows", text, end)
+
+
+def _first_item(text: str, columns: ColumnFilter) -> int | None:
     """Where the list of rows begins (behind its bracket); None: rows stand line by line. Raises JSONDecodeError."""
     at = _space(text, 0)
     if text[at : at + 1] == "[":
@@ -78,10 +107,21 @@ def _first_item(text: str) -> int | None:
     _, end = json.JSONDecoder().raw_decode(text, at)
     if _space(text, end) < len(text):
         return None
-    for key, value_at in _keys(text, at + 1):
-        if key == "data" and text[value_at] == "[":
-            return value_at + 1
-    raise json.JSONDecodeError('an object without a list "data"', text, at)
+    lists = [(key, value_at) for key, value_at in _keys(text, at + 1) if text[value_at] == "["]
+    first = next((value_at for key, value_at in lists if key == "data"), None)
+    if first is None:
+        raise json.JSONDecodeError('an object without a list "data"', text, at)
+    for key, value_at in lists:
+        if value_at != first and (key == "data" or _holds_rows(text, value_at + 1, columns)):
+            raise json.JSONDecodeError(f'a second list of rows, {json.dumps(key)}, beside "data"', text, value_at)
+    return first + 1
+
+
+def _holds_rows(text: str, at: int, columns: ColumnFilter) -> bool:
+    """Whether a list that is known to be valid begins with an object that has a column of interest."""
+    at = _space(text, at)
+    item = json.JSONDecoder().raw_decode(text, at)[0] if text[at] != "]" else None
+    return isinstance(item, dict) and any(map(columns.wants, item))
 
 
 def _keys(text: str, at: int) -> Iterator[tuple[str, int]]:
@@ -98,20 +138,25 @@ def _keys(text: str, at: int) -> Iterator[tuple[str, int]]:
             at = _space(text, at + 1)
 
 
-def _json_items(path: Path, text: str, at: int, columns: ColumnFilter) -> Iterator[RawRow]:
-    """Yield the items of a list, one decoded at a time, so that each is known by its line."""
+def _json_items(path: Path, text: str, at: int, columns: ColumnFilter) -> Generator[RawRow, None, int]:
+    """Yield the items of a list, one decoded at a time, so that each is known by its line; return what follows the list."""
     decoder = json.JSONDecoder()
     line, counted = 1, 0
     at = _space(text, at)
     while text[at : at + 1] != "]":
         line, counted = line + text.count("\n", counted, at), at
-        value, end = decoder.raw_decode(text, at)
-        yield _object_row(f"{path}:{line}", value, columns)
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+            yield _object_row(f"{path}:{line}", value, columns)
+        except _NameTwice:
+            _, end = decoder.raw_decode(text, at)
+            yield RawRow(f"{path}:{line}", {}, _TWICE)
         at = _space(text, end)
         if text[at : at + 1] == ",":
             at = _space(text, at + 1)
         elif text[at : at + 1] != "]":
             raise json.JSONDecodeError("expecting ',' or ']' after a row", text, at)
+    return _space(text, at + 1)
 
 
 def _space(text: str, at: int) -> int:
@@ -161,12 +206,9 @@ def _csv_rows(path: Path, lines: Iterable[str], columns: ColumnFilter) -> Iterat
 
 
 def _csv_header(where: str, cells: list[str], columns: ColumnFilter) -> list[str]:
-    repeated = sorted({name for name in cells if cells.count(name) > 1 and columns.select([name])})
-    if repeated:
-        raise InputError(f'{where}: the header names "{repeated[0]}" more than once')
     if not all(_is_utf8(name) for name in cells):
         raise InputError(f"{where}: the header is not valid UTF-8", "Save the file as UTF-8.")
-    columns.select(cells)
+    columns.select_once(cells, f"{where}: the header")
     return cells
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import hashlib
+import json
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,20 +19,23 @@ from tokenizers import Tokenizer
 
 from expert_cli.console import Reporter
 from expert_cli.data.assemble import Encoded
-from expert_cli.data.documents import Documents
+from expert_cli.data.documents import Documents, data_files
 from expert_cli.data.encode import Encoder
 from expert_cli.data.fingerprint import FINGERPRINT
-from expert_cli.data.rows import RowReport
+from expert_cli.data.keep import Unchanged
+from expert_cli.data.rows import RowKind, RowReport
 from expert_cli.data.sources import LocatedData, first_rows
-from expert_cli.data.store import StoreKey, StoreState, build, has_stores, look, read_stats, store_key
+from expert_cli.data.store import Contents, StoreKey, StoreState, build, has_stores, look, read_stats, store_key
 from expert_cli.data.storefiles import Memo
 from expert_cli.data.stream import DocumentStream
 from expert_cli.data.survey import Split, Survey, survey_data
-from expert_cli.data.templates import Template
+from expert_cli.data.templates import Template, input_heading
+from expert_cli.data.texts import describe_forms
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.paths import cache_folder
 from expert_cli.runconfig import DataConfig
 
+_NO_FORMS: Mapping[str, int] = MappingProxyType({})
 PERCENTILES = (50, 90, 95, 99)
 
 
@@ -56,6 +62,15 @@ class Tokenised:
             folder = self.home  # a data set without splits that another program saved
         return Documents(folder) if folder.is_dir() else None
 
+    def training(self) -> Documents:
+        """Return the documents that train. Raises LockedOrDamaged without any."""
+        return self.split("train") or Documents(self.home / "train")
+
+
+def file_hashes(folder: Path) -> Memo:
+    """Return the file hashes that are remembered beside the stores in `folder`."""
+    return Memo(folder / ".memo.json")
+
 
 def state_of(
     data: DataConfig,
@@ -63,12 +78,14 @@ def state_of(
     folder: Path,
     template: Template,
     tokenizer_sha256: str,
+    memo: Memo,
     *,
+    kind: RowKind,
     verify: bool = False,
 ) -> tuple[StoreKey, StoreState]:
-    """Return the key that this data and tokenizer give, and what lies in `folder` for it; remembers file hashes there."""
-    memo = Memo(folder / ".memo.json")
-    key = store_key(data, located, memo, tokenizer=tokenizer_sha256, template=template.fingerprint)
+    """Return the key that these rows and tokenizer give, and what lies in `folder` for it; remembers file hashes there."""
+    made_by = {"tokenizer": tokenizer_sha256, "template": template.fingerprint, "masking": template.masking(kind)}
+    key = store_key(data, located, memo, **made_by)
     state = look(folder, key, memo, hash_all=verify)
     if folder.is_dir():
         memo.save()
@@ -84,19 +101,27 @@ def tokenise(  # noqa: PLR0913  everything a store is made of
     report: Reporter,
     *,
     tokenizer_sha256: str,
+    kind: RowKind,
+    memo: Memo | None = None,
+    expert: str = "",
     verify: bool = False,
     force: bool = False,
     locked: bool = False,
 ) -> Tokenised:
     """Return the store for this data in `folder`, building it if need be.
 
-    Raises InputError (rows that cannot be used), EnvironmentProblem (disk), LockedOrDamaged (`locked` and no store fits).
+    memo: the hashes of files that are known already. expert: whom it is built for. Raises InputError (rows that cannot be
+    used, files that change while they are read), EnvironmentProblem (disk), LockedOrDamaged (`locked` and no store fits).
     """
     started = time.monotonic()
+    memo = memo or file_hashes(folder)
+    files = Unchanged(located.files())
     # Where no store lies one will be built: the engine loads and the rows are looked at while the sources are hashed.
     begun = None if locked or has_stores(folder) else _Build(data, located, template, tokenizer, report)
     with ThreadPoolExecutor(1) as thread:
-        hashed = thread.submit(state_of, data, located, folder, template, tokenizer_sha256, verify=verify)
+        hashed = thread.submit(
+            state_of, data, located, folder, template, tokenizer_sha256, memo, kind=kind, verify=verify
+        )
         if begun:
             begun.look()
         key, state = hashed.result()
@@ -111,10 +136,10 @@ def tokenise(  # noqa: PLR0913  everything a store is made of
         report.say(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
     build_ = begun or _Build(data, located, template, tokenizer, report)
-    home = build(folder, key, build_.splits, build_.shards, build_.stats, report, force=force)
-    source_bytes = sum(path.stat().st_size for path in located.files())
+    contents = Contents(build_.splits, build_.shards, build_.stats, files.require, expert)
+    home = build(folder, key, contents, memo, report, force=force)
     status = "built" if state.state == "missing" else "rebuilt"
-    return Tokenised(home, status, state.reason, key, read_stats(home), time.monotonic() - started, source_bytes)
+    return Tokenised(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
 
 
 class _Build:
@@ -128,6 +153,7 @@ class _Build:
         self.template = template
         self.encoder = Encoder(tokenizer, cache=cache_folder() / "engines")
         self.report = report
+        self.forms: dict[Split, dict[str, int]] = {"train": {}, "validation": {}}
 
     def look(self) -> None:
         """Look at the rows, and keep what was seen for when it is needed."""
@@ -135,7 +161,14 @@ class _Build:
 
     @cached_property
     def survey(self) -> Survey:
-        return survey_data(self.data, self.located, self.report)
+        survey = survey_data(self.data, self.located, self.report, refused=self.template.refused)
+        column = survey.train_report.input_column
+        if self.template.heads_input and column and input_heading(column) != self.template.joint:
+            raise InputError(
+                f'the column "{column}" becomes the input, which a first look at the rows did not tell',
+                f'Write "field_mapping": {{"input": "{column}"}} in training.dataset.',
+            )
+        return survey
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -147,30 +180,41 @@ class _Build:
 
     def shards(self, split: Split, skip: int) -> Iterator[Encoded]:
         """Yield the shards of a split from number `skip` on."""
-        stream = DocumentStream(self.data, self.survey, self.template, self.encoder)
+        stream = DocumentStream(self.data, self.survey, self.template, self.encoder, self.forms[split])
         with self.report.progress(f"tokenising {split}", self.rows(split), "rows") as bar:
             done = 0
             for chunk in stream.chunks(split, skip=skip):
                 yield chunk.encoded
                 done += chunk.rows
                 bar.update(done)
+        if stream.forms:
+            self.report.say(f"{split}: whole texts by form: {describe_forms(stream.forms)}")
 
     def engine(self) -> str:
         """Return the engine and its version; a build that only had to be finished asks which it would be."""
-        rows, _ = first_rows(self.data, self.located.train)
+        rows, _ = first_rows(self.data, self.located.train, refused=self.template.refused)
         self.encoder.encode(self.template.documents(rows))
         return self.encoder.engine.engine.name
 
     def stats(self, building: Path) -> dict[str, Any]:
         """Return the store's statistics, measured on what was written."""
+        if self.template.thought:
+            self.report.warn(
+                "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
+                "beside the adapter, unless a program passes enable_thinking=True"
+            )
         reports = {"train": self.survey.train_report, "validation": self.survey.validation_report}
         return {
-            split: _split_stats(Documents(building / split), reports[split], self.rows(split), self.engine())
+            split: _split_stats(
+                Documents(building / split), reports[split], self.rows(split), self.engine(), self.forms[split]
+            )
             for split in self.splits
         }
 
 
-def _split_stats(documents: Documents, report: RowReport | None, rows: int, encoder: str) -> dict[str, Any]:
+def _split_stats(
+    documents: Documents, report: RowReport | None, rows: int, encoder: str, forms: Mapping[str, int] = _NO_FORMS
+) -> dict[str, Any]:
     lengths = documents.lengths
     trained = documents.trained_tokens()
     if not trained:
@@ -191,6 +235,8 @@ def _split_stats(documents: Documents, report: RowReport | None, rows: int, enco
         },
         "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
         "mapping": report.mapping if report else "",
+        "ignored": report.ignored if report else [],
+        "forms": dict(forms),
         "encoder": encoder,
     }
 
@@ -204,20 +250,34 @@ def foreign_store(folder: Path) -> Path | None:
     return None
 
 
+def trusted_sha256(home: Path, memo: Memo) -> str:
+    """Return one hash over the rows that another program saved: of each split the hashes of its files, in their order.
+
+    Raises LockedOrDamaged: a file is missing.
+    """
+    splits = [split for split in ("train", "validation") if (home / split).is_dir()]
+    try:
+        hashes = [[split, *map(memo.sha256, data_files(home / split))] for split in splits or ["."]]
+    except OSError as error:
+        raise LockedOrDamaged(f"{error.filename}: {error.strerror}", "save the data set again") from error
+    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
+
+
 def trust(home: Path, key: StoreKey, vocab_size: int) -> Tokenised:
     """Return a store that another program made, after checking its columns and the range of its ids.
 
     Raises LockedOrDamaged if they do not fit the tokenizer.
     """
-    train = home / "train" if (home / "train").is_dir() else home
-    documents = Documents(train)
-    smallest, largest = documents.smallest_id(), documents.largest_id()
-    if smallest < 0 or largest >= vocab_size:
-        message = f"{home}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
-        raise LockedOrDamaged(message, "it was made with another tokenizer; leave --trust-store out to build a store")
-    stats = {"train": _split_stats(documents, None, len(documents), "another program")}
-    validation = home / "validation"
-    if validation.is_dir():
-        held_out = Documents(validation)
-        stats["validation"] = _split_stats(held_out, None, len(held_out), "another program")
-    return Tokenised(home, "hit", "made by another program, trusted as asked", key, stats, 0.0, 0)
+    trusted = Tokenised(home, "hit", "made by another program, trusted as asked", key, {}, 0.0, 0)
+    stats: dict[str, Any] = {}
+    for split in ("train", "validation"):
+        documents = trusted.split(split)
+        if documents is None:
+            continue
+        smallest, largest = documents.smallest_id(), documents.largest_id()
+        if smallest < 0 or largest >= vocab_size:
+            message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
+            hint = "it was made with another tokenizer; leave --trust-store out to build a store"
+            raise LockedOrDamaged(message, hint)
+        stats[split] = _split_stats(documents, None, len(documents) + documents.empty, "another program")
+    return replace(trusted, stats=stats)

@@ -1,7 +1,9 @@
-"""Do the attention back ends keep the documents of a pack apart? Each attends over a pack, and each document alone.
+"""Do the attention back ends that training uses keep the documents of a pack apart? Each attends over a pack, and each alone.
 
-pack    a a a b b b b b c c c c c c c c      one row of 16 tokens, three documents
-ends    0     3         8               16   as the variable-length kernels want them
+    pack    a a a b b b b b c c c c c c c c      one row of 16 tokens, three documents
+    starts  0     3         8               16
+
+Their functions are those that a run registers with transformers; tried is what this machine makes of them.
 """
 
 from __future__ import annotations
@@ -15,61 +17,35 @@ from expert_cli.machine import has_package
 if TYPE_CHECKING:
     import torch
 
-LENGTHS = (3, 5, 8)
+PACKS = ((3, 5, 8), (3, 520, 8))
+"""On a CPU, documents beyond 512 tokens take another way than shorter ones."""
 TOLERANCE = {"bfloat16": 4e-2, "float16": 1e-2}
-FIX = "training uses sdpa here; reinstall torch to have this one too"
-Attend = Callable[[Any, Any, Any], Any]
-"""(query, key, value), each (1, heads, tokens, head size) -> the same shape."""
+FIX = "training uses another back end here; reinstall torch to have this one too"
+Attend = Callable[[Any, Any, Any, Any, int], Any]
+"""(query, key, value, starts, longest), the first three (1, heads, tokens, head size) -> the same shape."""
 
 
-def try_sdpa() -> Line:
-    """Attend with PyTorch's fused attention and a block mask, which training always has to fall back on."""
-    import torch
+def try_documents() -> Line:
+    """Attend as training does on a CPU, and on GPUs without varlen: each document by itself."""
+    from expert_cli.model.attention import documents_attention
 
-    def run(query: Any, key: Any, value: Any) -> Any:
-        return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=_mask(query.device))
-
-    line = judge("sdpa", run)
+    line = judge("documents", _as_registered(documents_attention))
     return line if line.state == "ok" else Line(line.name, "fail", line.found, "reinstall torch")
 
 
-def try_flex() -> Line:
-    """Attend with flex attention: compiled on a GPU, as training would; on a CPU as it is, where it has no backward pass."""
-    import torch
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    on_gpu = device_and_dtype()[0] == "cuda"
-    attend: Any = torch.compile(flex_attention) if on_gpu else flex_attention
-
-    def run(query: Any, key: Any, value: Any) -> Any:
-        mask = _mask(query.device)
-        size = len(mask)
-        blocks = create_block_mask(lambda b, h, q, k: mask[q, k], None, None, size, size, device=str(query.device))  # noqa: ARG005
-        return attend(query, key, value, block_mask=blocks)
-
-    return judge("flex", run, trains=on_gpu)
-
-
 def try_varlen() -> Line:
-    """Attend with torch's own variable-length attention."""
+    """Attend as training does on GPUs from Ampere on: torch's own variable-length attention."""
     import torch
 
     if not torch.cuda.is_available():
         return Line("attention, varlen", "ok", "not tried: only on NVIDIA GPUs")
-    from torch.nn.attention import varlen
+    from expert_cli.model.attention import varlen_attention
 
-    longest, ends = max(LENGTHS), _ends()
-
-    def run(query: Any, key: Any, value: Any) -> Any:
-        attend: Any = varlen.varlen_attn
-        # The window is all of the past and nothing of the future.
-        return _packed(attend(*map(_flat, (query, key, value)), ends, ends, longest, longest, window_size=(-1, 0)))
-
-    return judge("varlen", run)
+    return judge("varlen", _as_registered(varlen_attention))
 
 
 def try_flash() -> Line:
-    """Attend with the package flash-attn, where it is installed."""
+    """Attend with the package flash-attn, where it is installed, as transformers calls it."""
     import torch
 
     if not has_package("flash_attn"):
@@ -78,38 +54,23 @@ def try_flash() -> Line:
         return Line("attention, flash-attn", "ok", "not tried: only on NVIDIA GPUs")
     import flash_attn
 
-    longest, ends = max(LENGTHS), _ends()
-
-    def run(query: Any, key: Any, value: Any) -> Any:
-        attend = flash_attn.flash_attn_varlen_func
-        return _packed(attend(*map(_flat, (query, key, value)), ends, ends, longest, longest, causal=True))
+    def run(query: Any, key: Any, value: Any, starts: Any, longest: int) -> Any:
+        q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
+        out = flash_attn.flash_attn_varlen_func(q, k, v, starts, starts, longest, longest, causal=True)
+        return out.transpose(0, 1)[None]
 
     return judge("flash-attn", run)
 
 
-def judge(name: str, run: Attend, *, trains: bool = True) -> Line:
-    """Compare a pack with each of its documents alone, and with `trains` look at the gradient too."""
-    import torch
-
+def judge(name: str, run: Attend) -> Line:
+    """Compare packs with each of their documents alone, and look at the gradient."""
     title = f"attention, {name}"
     device, dtype = device_and_dtype()
-    torch.manual_seed(0)
-    size = (1, 2, sum(LENGTHS), 64)
-    parts: list[Any] = [torch.randn(size, device=device, dtype=dtype, requires_grad=trains) for _ in range(3)]
-    found = run(*parts)
-    documents = zip(*(part.float().split(LENGTHS, dim=2) for part in parts), strict=True)
-    alone = torch.cat(
-        [torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True) for q, k, v in documents], dim=2
-    )
-    difference = (found.float() - alone).abs().max().item()
-    words = f"runs on {device}; documents in a pack differ from each alone by at most {difference:.0e}"
-    if not difference < TOLERANCE[str(dtype).removeprefix("torch.")]:
+    differences, finite = zip(*(_compare(run, lengths, device, dtype) for lengths in PACKS), strict=True)
+    words = f"runs on {device}; documents in a pack differ from each alone by at most {max(differences):.0e}"
+    if not max(differences) < TOLERANCE[str(dtype).removeprefix("torch.")]:
         return Line(title, "warn", words, FIX)
-    if trains:
-        found.sum().backward()
-        if not parts[0].grad.isfinite().all():
-            return Line(title, "warn", "its gradient is not finite", FIX)
-    return Line(title, "ok", words)
+    return Line(title, "ok", words) if all(finite) else Line(title, "warn", "its gradient is not finite", FIX)
 
 
 def device_and_dtype() -> tuple[str, torch.dtype]:
@@ -121,24 +82,37 @@ def device_and_dtype() -> tuple[str, torch.dtype]:
     return "cuda", torch.bfloat16 if torch.cuda.get_device_capability() >= (8, 0) else torch.float16
 
 
-def _mask(device: Any) -> Any:
-    """Return the mask of the pack, (tokens, tokens): True within a document, and not into the future."""
+def _compare(run: Attend, lengths: tuple[int, ...], device: str, dtype: torch.dtype) -> tuple[float, bool]:
+    """Return the largest difference between packed and alone, and whether the gradient is finite."""
     import torch
 
-    number = torch.repeat_interleave(torch.arange(len(LENGTHS)), torch.tensor(LENGTHS))
-    return (number[:, None] == number[None, :]).tril().to(device)
+    torch.manual_seed(0)
+    size = (1, 2, sum(lengths), 64)
+    parts: list[Any] = [torch.randn(size, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]
+    found = run(parts[0], parts[1], parts[2], _starts(lengths, device), max(lengths))
+    documents = zip(*(part.float().split(lengths, dim=2) for part in parts), strict=True)
+    alone = torch.cat(
+        [torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True) for q, k, v in documents], dim=2
+    )
+    difference = (found.float() - alone).abs().max().item()
+    found.sum().backward()
+    return difference, all(part.grad is not None and bool(part.grad.isfinite().all()) for part in parts)
 
 
-def _ends() -> Any:
+def _as_registered(function: Callable[..., Any]) -> Attend:
+    """Call a back end by the signature that transformers gives to one; it returns (1, tokens, heads, head size)."""
     import torch
 
-    return torch.tensor([0, *LENGTHS], device="cuda").cumsum(0).int()
+    from expert_cli.model.attention import borders
+
+    def run(query: Any, key: Any, value: Any, starts: Any, longest: int) -> Any:
+        out, _ = function(torch.nn.Module(), query, key, value, None, **borders(starts, longest))
+        return out.transpose(1, 2)
+
+    return run
 
 
-def _flat(part: Any) -> Any:
-    """(1, heads, tokens, head size) -> (tokens, heads, head size)."""
-    return part[0].transpose(0, 1)
+def _starts(lengths: tuple[int, ...], device: str) -> Any:
+    import torch
 
-
-def _packed(part: Any) -> Any:
-    return part.transpose(0, 1)[None]
+    return torch.tensor([0, *lengths], device=device).cumsum(0).int()

@@ -148,7 +148,7 @@ _BITSANDBYTES = 'pip install --force-reinstall --no-deps bitsandbytes; until it 
 PROBES = (
     Probe("torch", try_torch, "fail", "reinstall torch", 300.0),
     Probe("bitsandbytes", try_bitsandbytes, "fail", _BITSANDBYTES, 180.0),
-    Probe("attention, sdpa", attention.try_sdpa, "fail", "reinstall torch"),
+    Probe("attention, documents", attention.try_documents, "fail", "reinstall torch"),
     Probe("attention, varlen", attention.try_varlen, "warn", attention.FIX),
     Probe(
         "attention, flash-attn",
@@ -156,7 +156,6 @@ PROBES = (
         "warn",
         "pip uninstall flash-attn, or build it again for this torch",
     ),
-    Probe("attention, flex", attention.try_flex, "warn", attention.FIX, 300.0, "ten seconds and more"),
     Probe("torch.compile", try_compile, "warn", 'train without it: "torch_compile": false', 300.0, "a minute"),
 )
 QUICK = tuple(probe for probe in PROBES if not probe.takes)

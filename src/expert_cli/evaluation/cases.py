@@ -16,6 +16,8 @@ from expert_cli.evaluation.verifiers import json_values
 
 UNCATEGORISED = "uncategorised"
 MAX_LINE_BYTES = 16 << 20
+Stop = Literal["end", "length", "sequence"]
+"""An end token was written; the longest length was reached; a stop sequence was."""
 
 
 class _Case(BaseModel):
@@ -67,7 +69,10 @@ _ANY_CASE: TypeAdapter[Case] = TypeAdapter(Annotated[Case, Field(discriminator="
 
 @dataclass(frozen=True)
 class Answered:
-    """A case with an answer to judge. `where`: "file:line". `digest`: of the case, whatever the answer."""
+    """A case with an answer to judge. `where`: "file:line". `digest`: of the case, whatever the answer; `prompt`: of what was
+    asked, "" where nothing tells. `stop`: why the answer ends, "" where nothing tells. `raw`: what was written, where a stop
+    sequence cut the answer out of it.
+    """
 
     case: Case
     answer: str
@@ -76,6 +81,9 @@ class Answered:
     digest: str
     file: Path | None
     """The database or script, found."""
+    prompt: str = ""
+    stop: Stop | Literal[""] = ""
+    raw: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,9 +98,14 @@ class Asked:
     digest: str
     file: Path | None
 
-    def answered(self, text: str) -> Answered:
+    @property
+    def prompt_digest(self) -> str:
+        """A hash of what is asked."""
+        return _digest({"prompt": self.prompt, "input": self.input})
+
+    def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> Answered:
         """Return the case with an answer."""
-        return Answered(self.case, text, self.where, self.id, self.digest, self.file)
+        return Answered(self.case, text, self.where, self.id, self.digest, self.file, self.prompt_digest, stop, raw)
 
 
 _Row = TypeVar("_Row", Answered, Asked)
@@ -139,10 +152,20 @@ def _rows(
             raise InputError(f"{where}: id {identity!r} is that of {seen[identity]}", "give every case its own id")
         seen[identity] = where
         asked = {key: text for key, text in texts.items() if key != "answer"}
-        digest = hashlib.sha256(json.dumps(row | asked, sort_keys=True).encode()).hexdigest()[:16]
-        yield case, texts, where, identity, digest, _file(where, path, case)
+        yield case, texts, where, identity, _digest(row | asked), _file(where, path, case)
     if not seen:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")
+
+
+def expected_text(case: Case) -> str:
+    """Return the right answer of a case as text, all of several; "" for a program, which only has tests."""
+    if isinstance(case, JsonCase):
+        return json.dumps(case.expected, ensure_ascii=False)
+    return "" if isinstance(case, TypescriptCase) else case.expected
+
+
+def _digest(row: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:

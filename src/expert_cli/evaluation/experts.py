@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.card import put_section
 from expert_cli.console import Reporter, Silent
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.baseline import Compared, ask_base
 from expert_cli.evaluation.cases import Answered, Asked, TypescriptCase, read_cases, spread
-from expert_cli.evaluation.generate import Settings, Written, settings_for, write_answers
+from expert_cli.evaluation.generate import Settings, longest_right_answer, settings_for, write_answers
 from expert_cli.evaluation.judge import Evaluation, judge
-from expert_cli.evaluation.paired import Paired, pair
+from expert_cli.evaluation.shots import NO_SHOTS, drawn_shots
 from expert_cli.files import sha256_of, write_json
 from expert_cli.origin import WEIGHTS, Origin
 from expert_cli.paths import RunPaths, shown
 from expert_cli.plan import Plan, Trained
 from expert_cli.runconfig import DeviceName
+from expert_cli.rundir import BASES, base_title
 
 if TYPE_CHECKING:
     from expert_cli.expert import Speaker
@@ -32,33 +34,16 @@ SECTION = "Evaluation"
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The base model alone on the same cases, and the pairs (first: base model, second: expert)."""
-
-    evaluation: Evaluation
-    pairs: Paired
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value under "baseline"; the difference is expert minus base model."""
-        rise = self.pairs.reversed
-        difference = {
-            "difference": rise.drop,
-            "ci95": list(rise.ci95),
-            "gained": self.pairs.gained,
-            "lost": self.pairs.lost,
-        }
-        return {**self.evaluation.as_json(), "difference": difference}
-
-
-@dataclass(frozen=True)
 class Evaluated:
-    """What an evaluation of an adapter found; facts, generation: what was evaluated and how, as the document says it."""
+    """What an evaluation of an adapter found; facts, generation: what was evaluated and how, as the document says it.
+
+    bases: the base model on the same cases, by the document's key: "baseline" without examples, "few_shot" with some.
+    """
 
     evaluation: Evaluation
-    written: Written
-    baseline: Compared | None
-    facts: dict[str, Any]
-    generation: dict[str, Any]
+    bases: Mapping[str, Compared]
+    facts: Mapping[str, Any] | None
+    generation: Mapping[str, Any] | None
 
 
 def own_cases(plan: Plan) -> Path:
@@ -82,21 +67,27 @@ def evaluate_adapter(
     *,
     case_timeout_s: float,
     baseline: bool = False,
+    shots: int = 0,
 ) -> Evaluated:
-    """Let an adapter answer, and with `baseline` its base model: the same weights, the adapter switched off."""
-    from expert_cli.expert import open_expert
+    """Let an adapter answer, and with `baseline` its base model, too, once more after so many examples (`shots`)."""
+    from expert_cli.expert import base_speaker, open_expert
 
     try_out(cases, report, case_timeout_s)
-    expert = open_expert(trained.plan.run, trained.origin, report)
+    run = trained.plan.run
+    examples = drawn_shots(trained, shots, report) if shots else NO_SHOTS
+    examples.require_for(cases)
+    expert = open_expert(run, trained.origin, report)
+    asked = {}
+    if baseline:
+        alone = base_speaker(run, trained.origin, expert.speaker.tokenizer)
+        asked = {"baseline": (alone, NO_SHOTS), **({"few_shot": (alone, examples)} if shots else {})}
+    _tell_of_long_answers(expert.speaker, cases, settings, report)
     written = write_answers(expert.model, expert.speaker, cases, settings, report, "answering")
     evaluation = judge(written.answers, report, case_timeout_s)
-    compared = None
-    if baseline:
-        with expert.model.disable_adapter():
-            alone = write_answers(expert.model, expert.speaker, cases, settings, report, "base model")
-        before = judge(alone.answers, report, case_timeout_s)
-        compared = Compared(before, pair(before, evaluation))
-    run = trained.plan.run
+    bases = {
+        name: ask_base(expert, speaker, cases, settings, before, evaluation, report, case_timeout_s)
+        for name, (speaker, before) in asked.items()
+    }
     facts = {
         "expert": run.expert,
         "adapter": str(trained.origin.adapter),
@@ -107,7 +98,16 @@ def evaluate_adapter(
         "dtype": run.compute.dtype,
         "template": expert.speaker.template.name,
     }
-    return Evaluated(evaluation, written, compared, facts, {**settings.as_json(), **written.as_json()})
+    return Evaluated(evaluation, bases, facts, {**settings.as_json(), **written.as_json()})
+
+
+def _tell_of_long_answers(speaker: Speaker, cases: Sequence[Asked], settings: Settings, report: Reporter) -> None:
+    need = longest_right_answer(speaker, cases)
+    if need >= settings.max_new_tokens:
+        report.warn(
+            f"right answers to these cases have up to {need} tokens, an answer may have {settings.max_new_tokens}: "
+            f"--max-new-tokens {need + 1}"
+        )
 
 
 def sample_cases(plan: Plan) -> list[Asked]:
@@ -180,24 +180,28 @@ def publish(document: dict[str, Any], origin: Origin) -> Path | None:
 def card_lines(document: dict[str, Any]) -> list[str]:
     """Return the model card's lines about an evaluation: its `--json` document."""
     rows = [("all", document), *document["by_category"].items()] if document["by_category"] else [("all", document)]
-    base = document["baseline"]
+    bases = [document[name] for name in BASES if document.get(name)]
+    titles = "".join(f" {base_title(base)} |" for base in bases)
     lines = [
-        f"{document['cases']} cases ({shown(document['cases_file'])}), every answer run and its result compared; "
+        f"{document['cases']} cases ({shown(document['cases_file'])}), answers to queries and programs run, JSON compared; "
         f"{'drawn by the manifest' if document['generation']['temperature'] else 'greedy'}, "
         f"at most {document['generation']['max_new_tokens']} tokens.",
         "",
-        f"| category | correct | accuracy | 95 % interval |{' base model |' if base else ''}",
-        f"|---|---|---|---|{'---|' if base else ''}",
+        f"| category | correct | accuracy | 95 % interval |{titles}",
+        f"|---|---|---|---|{'---|' * len(bases)}",
     ]
     for name, share in rows:
-        alone = (base if name == "all" else base["by_category"][name]) if base else None
+        alone = [base if name == "all" else base["by_category"][name] for base in bases]
         low, high = share["ci95"]
         lines.append(
             f"| {name} | {share['correct']}/{share['cases']} | {share['accuracy']:.1%} | {low:.1%} to {high:.1%} |"
-            + (f" {alone['accuracy']:.1%} |" if alone else "")
+            + "".join(f" {one['accuracy']:.1%} |" for one in alone)
         )
-    if base:
+    for base in bases:
         low, high = base["difference"]["ci95"]
         difference = base["difference"]["difference"]
-        lines += ["", f"Against the base model alone: {difference:+.1%} (95 % interval {low:+.1%} to {high:+.1%})."]
+        lines += [
+            "",
+            f"Against the {base_title(base)}: {difference:+.1%} (95 % interval {low:+.1%} to {high:+.1%}).",
+        ]
     return lines

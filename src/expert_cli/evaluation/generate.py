@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.console import Reporter
+from expert_cli.data.rows import Message
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import Answered, Asked
+from expert_cli.evaluation.cases import Answered, Asked, expected_text
+from expert_cli.evaluation.shots import NO_SHOTS, Shots
 from expert_cli.manifest.schema import Decoding, Manifest
 
 if TYPE_CHECKING:
@@ -28,6 +30,13 @@ class Settings:
     min_p: float = 0.0
     seed: int = 42
     stops: tuple[str, ...] = ()
+
+    def answered(self, case: Asked, text: str, *, full: bool) -> Answered:
+        """Return a case with what was written for it, up to the first stop sequence. full: to the last token allowed."""
+        ended = self.until_stop(text)
+        if len(ended) < len(text):
+            return case.answered(ended, "sequence", text)
+        return case.answered(text, "length" if full else "end")
 
     def until_stop(self, text: str) -> str:
         """Return `text` up to the first stop sequence."""
@@ -76,13 +85,25 @@ def settings_for(manifest: Manifest, max_new_tokens: int, batch_size: int, *, sa
     return replace(settings, **values)
 
 
+def longest_right_answer(speaker: Speaker, cases: Sequence[Asked]) -> int:
+    """Return how many tokens the longest right answer to a case has; of programs, which have tests alone, 0."""
+    return max((speaker.tokens(expected_text(case.case)) for case in cases), default=0)
+
+
 def write_answers(
-    model: Any, speaker: Speaker, cases: Sequence[Asked], settings: Settings, report: Reporter, title: str
+    model: Any,
+    speaker: Speaker,
+    cases: Sequence[Asked],
+    settings: Settings,
+    report: Reporter,
+    title: str,
+    shots: Shots = NO_SHOTS,
 ) -> Written:
-    """Let the model answer every case, in the words and with the control tokens of its training."""
+    """Let the model answer every case, in the words and with the control tokens of the speaker. shots: what comes before."""
     from expert_cli.model.generate import Sampling, answers
 
-    prompts = [speaker.prompt(case.prompt, case.input) for case in cases]
+    prompts = [_prompt(speaker, case, shots) for case in cases]
+    _tell_of_room(model, max(map(len, prompts)) + settings.max_new_tokens, report)
     sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p, settings.seed)
     started = time.monotonic()
     with report.progress(title, len(cases), "answers") as bar:
@@ -99,10 +120,29 @@ def write_answers(
             sampling=sampling,
             on_step=on_step,
         )
-    texts = [settings.until_stop(speaker.text(one)) for one in ids]
+    full = [len(one) == settings.max_new_tokens for one in ids]
+    texts = map(speaker.text, ids)
     return Written(
-        tuple(case.answered(text) for case, text in zip(cases, texts, strict=True)),
+        tuple(settings.answered(case, text, full=cut) for case, text, cut in zip(cases, texts, full, strict=True)),
         sum(map(len, ids)),
         time.monotonic() - started,
-        sum(len(one) == settings.max_new_tokens for one in ids),
+        sum(full),
     )
+
+
+def _prompt(speaker: Speaker, case: Asked, shots: Shots) -> list[int]:
+    turns = [
+        turn
+        for example in shots.before(case)
+        for turn in (
+            Message("user", speaker.turn(example.prompt, example.input)),
+            Message("assistant", example.answer),
+        )
+    ]
+    return speaker.conversation([*turns, Message("user", speaker.turn(case.prompt, case.input))])
+
+
+def _tell_of_room(model: Any, tokens: int, report: Reporter) -> None:
+    room = getattr(model.config, "max_position_embeddings", None)
+    if room and tokens > room:
+        report.warn(f"the longest prompt and answer may take {tokens:,} tokens, the base model was made for {room:,}")

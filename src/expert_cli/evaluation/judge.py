@@ -34,11 +34,13 @@ class Judged:
         return {
             "id": self.row.id,
             "case": self.row.digest,
+            "prompt": self.row.prompt or None,
             "category": self.row.case.category,
             "kind": self.verdict.kind,
             "detail": self.verdict.detail,
             "answer": self.row.answer,
-        }
+            "stop": self.row.stop or None,
+        } | ({"raw": self.row.raw} if self.row.raw else {})
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Evaluation:
         return [one for one in self.answers if one.verdict.kind == kind][:EXAMPLES]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the keys of INTERFACE that judging alone can fill."""
+        """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill."""
         return {
             **self.share.as_json(),
             "by_category": {name: share.as_json() for name, share in self.by_category.items()},
@@ -100,7 +102,7 @@ class Evaluation:
 
 
 def judge(rows: Sequence[Answered], report: Reporter, case_timeout_s: float) -> Evaluation:
-    """Run every answer; a bar is shown where that takes longer than two seconds.
+    """Judge every answer; a bar is shown where that takes longer than two seconds.
 
     Raises InputError with file and line where a case itself is at fault, EnvironmentProblem where an engine is missing.
     """

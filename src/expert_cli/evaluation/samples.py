@@ -1,8 +1,7 @@
-"""A few held-out prompts, answered before and after training; where they are the expert's cases, every answer is run."""
+"""A few held-out prompts, answered before and after training; where they are the expert's cases, the answers are judged."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.console import Reporter
 from expert_cli.data.sources import first_rows
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import Asked, JsonCase, TypescriptCase, read_cases
+from expert_cli.evaluation.cases import Asked, expected_text, read_cases
 from expert_cli.evaluation.experts import CASE_TIMEOUT_S, own_cases, try_out
 from expert_cli.evaluation.generate import settings_for
 from expert_cli.evaluation.judge import verdict_on
@@ -59,7 +58,7 @@ def choose(plan: Plan, inputs: Inputs, report: Reporter) -> list[Question]:
     except (InputError, EnvironmentProblem) as error:
         report.warn(f"no case is asked after training: {error.message}; {error.hint}")
         return _row(plan, inputs)
-    return [Question(case.prompt, case.input, _expected(case), case) for case in drawn]
+    return [Question(case.prompt, case.input, expected_text(case.case) or "its tests pass", case) for case in drawn]
 
 
 def ask(model: Any, questions: Sequence[Question], speaker: Speaker, plan: Plan, report: Reporter) -> list[Reply]:
@@ -99,12 +98,6 @@ def _row(plan: Plan, inputs: Inputs) -> list[Question]:
         return []
     row = min(range(len(rows)), key=rows.characters)
     return [Question(rows.instruction[row], rows.input[row], rows.response[row], None)]
-
-
-def _expected(asked: Asked) -> str:
-    if isinstance(asked.case, JsonCase):
-        return json.dumps(asked.case.expected, ensure_ascii=False)
-    return "its tests pass" if isinstance(asked.case, TypescriptCase) else asked.case.expected
 
 
 def _is_right(question: Question, text: str) -> bool | None:

@@ -15,6 +15,7 @@ from expert_cli.machine import Machine
 from expert_cli.model.quantise import DTYPES
 from expert_cli.paths import RunPaths
 from expert_cli.runconfig import RunConfig
+from expert_cli.rundir import number, part, read_json
 from expert_cli.training.flops import Flops
 
 EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "cuda": 0.3}
@@ -43,7 +44,7 @@ def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, mach
     """Return the pace of this machine's finished runs of the same base model, the newest of those that come nearest."""
     found = [pair for folder in folders for pair in _finished(folder)]
     alike = [pair for pair in found if _is_alike(pair[0], run, base_sha256, machine)]
-    same = [pair for pair in alike if _shape_of_steps(pair[0]["config"]) == _shape_of_steps(asdict(run))]
+    same = [pair for pair in alike if _shape_of_steps(part(pair[0], "config")) == _shape_of_steps(asdict(run))]
     chosen = max(same or alike, key=lambda pair: str(pair[0].get("started")), default=None)
     if chosen is None:
         return None
@@ -87,25 +88,22 @@ def _finished(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     try:
         if not paths.complete.is_file():
             return []
-        record, document = (
-            json.loads(path.read_text(encoding="utf-8")) for path in (paths.run_json, paths.report_json)
-        )
-    except (OSError, ValueError):
+    except OSError:
         return []
-    is_whole = isinstance(record, dict) and isinstance(document, dict) and document.get("tokens_per_s", 0) > 0
-    return [(record, document)] if is_whole else []
+    record, document = read_json(paths.run_json), read_json(paths.report_json)
+    return [(record, document)] if record and (number(document, "tokens_per_s") or 0) > 0 else []
 
 
 def _is_alike(record: Mapping[str, Any], run: RunConfig, base_sha256: str, machine: Machine) -> bool:
     """Whether a run had this base model, this machine, and the settings that decide how fast a token is."""
     mine: dict[str, Any] = json.loads(json.dumps({name: asdict(getattr(run, name)) for name in _DECISIVE}))
     here: dict[str, Any] = json.loads(json.dumps(asdict(machine)))
-    config, there = record.get("config", {}), record.get("machine", {})
+    there = part(record, "machine")
     mine["model"] = {"quantization": run.model.quantization}
-    theirs = {name: config.get(name, {}) for name in _DECISIVE}
+    theirs = {name: part(record, "config", name) for name in _DECISIVE}
     theirs["model"] = {"quantization": theirs["model"].get("quantization")}
     return (
-        record.get("identity", {}).get("base model") == base_sha256
+        part(record, "identity").get("base model") == base_sha256
         and all(there.get(name) == here[name] for name in ("system", "cores", "gpus"))
         and record.get("torch_threads") == torch.get_num_threads()
         and theirs == mine
@@ -113,12 +111,11 @@ def _is_alike(record: Mapping[str, Any], run: RunConfig, base_sha256: str, machi
 
 
 def _shape_of_steps(config: Mapping[str, Any]) -> tuple[Any, ...]:
-    data, optim, loader = (config.get(name, {}) for name in ("data", "optim", "loader"))
+    data, optim, loader = (part(config, name) for name in ("data", "optim", "loader"))
     return data.get("max_seq_length"), optim.get("batch_size"), optim.get("optim"), loader.get("packing")
 
 
 def _pace(document: Mapping[str, Any]) -> float:
     """Return a run's real tokens a second of training alone."""
-    shares = document.get("step_time_shares", {})
-    others = float(shares.get("eval", 0.0)) + float(shares.get("checkpoint", 0.0))
+    others = sum(number(document, "step_time_shares", name) or 0.0 for name in ("eval", "checkpoint"))
     return float(document["tokens_per_s"]) / max(0.1, 1 - others)

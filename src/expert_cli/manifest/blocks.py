@@ -6,12 +6,25 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Positive = Annotated[int, Field(gt=0)]
-NotNegative = Annotated[int, Field(ge=0)]
-PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegativeNumber = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LARGEST = 2**31 - 1
+"""The largest count (steps, rows, tokens, characters): products of two of them fit the 64 bits that arrays count in."""
+LARGEST_NUMBER = 1e6
+"""The largest number that scales something: far above any use, and finite in fp16's range of exponents times a weight."""
+
+Positive = Annotated[int, Field(gt=0, le=LARGEST)]
+NotNegative = Annotated[int, Field(ge=0, le=LARGEST)]
+Bytes = Annotated[int, Field(ge=0)]
+PositiveNumber = Annotated[float, Field(gt=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
+NotNegativeNumber = Annotated[float, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Text = Annotated[str, Field(min_length=1)]
+NO_NUL = r"^[^\x00]*$"
+"""No file system takes it, nor do the libraries that a name is handed to."""
+TIME = r"^[1-9][0-9]{0,5}[smh]$"
+Text = Annotated[str, Field(min_length=1, pattern=NO_NUL)]
+LONGEST_NAME = 100
+"""Letters of what names a folder: file systems take 255 bytes, and stores and runs add to a name."""
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NO_NUL)]
 Modules = Literal["all-linear"] | Annotated[list[Text], Field(min_length=1)]
 
 

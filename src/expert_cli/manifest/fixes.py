@@ -16,16 +16,11 @@ from typing import Any
 from expert_cli.errors import EnvironmentProblem, Fault
 from expert_cli.files import write_bytes
 from expert_cli.manifest.jsontext import JsonText, Path_
+from expert_cli.manifest.names import BY_HAND
 from expert_cli.manifest.schema import Dataset
 from expert_cli.manifest.training_config import TrainingConfig
 
-BY_HAND = {
-    "train_on_inputs": "it means the opposite",
-    "load_in_4bit": 'true is written "int4" there',
-}
-"""Names of other tools whose values do not go with the name here, and why."""
-
-_MEANT = re.compile(r"did you mean (\w+)\?")
+_MEANT = re.compile(r"did you mean (\w+)\?.*")
 
 
 @dataclass(frozen=True)
@@ -47,13 +42,15 @@ class Fix:
 def find_fixes(raw: str, text: JsonText, faults: Sequence[Fault]) -> tuple[list[Fix], list[Fault]]:
     """Return the renames, in the file's order, and a remark for every key that cannot be renamed.
 
-    raw: the file's text, with the byte order mark if it has one. text: the same, parsed. faults: what the reader found.
+    raw: the file's text, with the byte order mark if it has one, which the parser does not count. text: the same, parsed.
+    faults: what the reader found.
     Keys inside a mistyped block show only once that block has its right name.
     """
     meant = {(f.line, f.column): match[1] for f in faults if (match := _MEANT.fullmatch(f.suggestion))}
     fixes: list[Fix] = []
     remarks: list[Fault] = []
     taken: dict[Path_, set[str]] = {}
+    lines = [0, *(end + 1 for end, char in enumerate(raw) if char == "\n")]
     for path, place in text.places.items():
         key = str(path[-1])
         if any(str(part).startswith("_") for part in path):
@@ -68,7 +65,7 @@ def find_fixes(raw: str, text: JsonText, faults: Sequence[Fault]) -> tuple[list[
             remarks.append(text.fault(path, f"is not renamed to {new}: {reason}"))
             continue
         present.add(new)
-        start = _offset(raw, *place)
+        start = lines[place[0] - 1] + place[1] - 1 + (place[0] == 1 and raw.startswith("\ufeff"))
         fixes.append(Fix(*place, key, new, start, scanstring(raw, start + 1, True)[1]))
     return fixes, remarks
 
@@ -120,11 +117,3 @@ def _at(value: Any, path: Path_) -> Any:
     for part in path:
         value = value[part]
     return value
-
-
-def _offset(raw: str, line: int, column: int) -> int:
-    """Return where a place of the parsed text stands in `raw`, whose byte order mark the parser does not count."""
-    start = 1 if raw.startswith("\ufeff") else 0
-    for _ in range(line - 1):
-        start = raw.index("\n", start) + 1
-    return start + column - 1

@@ -8,7 +8,10 @@ trailing commas, comments, single quotes, NaN. Its speed does not matter: manife
 from __future__ import annotations
 
 import json
+import math
 import re
+import stat
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed leaves it out
 from pathlib import Path
@@ -24,6 +27,8 @@ Path_ = tuple[str | int, ...]
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_]+")
 _SPACE = re.compile(r"[ \t\r\n]*")
+_HALF = re.compile("[\ud800-\udfff]")
+_LINE_END = re.compile("\n")
 _LITERALS = {"true": True, "false": False, "null": None}
 _SPELLINGS = {
     "True": "true",
@@ -69,11 +74,15 @@ def read_json(path: Path) -> JsonText:
     Raises ManifestError: absent, a folder, too large, not UTF-8, not JSON, nested too deeply, a key twice.
     """
     file = str(path)
-    if path.is_dir():
-        raise ManifestError(path, [Fault(file, 1, 1, "", "is a folder", f"name the file: {path / 'manifest.json'}")])
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
+        facts = path.stat()
+        if stat.S_ISDIR(facts.st_mode):
+            hint = f"name the file: {path / 'manifest.json'}"
+            raise ManifestError(path, [Fault(file, 1, 1, "", "is a folder", hint)])
+        if not stat.S_ISREG(facts.st_mode):
+            hint = "write the manifest to a file first"
+            raise ManifestError(path, [Fault(file, 1, 1, "", "is a pipe or a device, not a file", hint)])
+        if (size := facts.st_size) > MAX_BYTES:
             message = f"is {size:,} bytes, a manifest may have {MAX_BYTES:,}"
             raise ManifestError(path, [Fault(file, 1, 1, "", message, "data belongs into data files that it names")])
         raw = path.read_bytes()
@@ -118,13 +127,18 @@ class _Parser:
     at: int = 0
     places: dict[Path_, tuple[int, int]] = field(default_factory=dict)
     repeated: list[Fault] = field(default_factory=list)
+    lines: list[int] = field(default_factory=lambda: [0])
+
+    def __post_init__(self) -> None:
+        self.lines += (found.end() for found in _LINE_END.finditer(self.text))
 
     def position(self, at: int) -> tuple[int, int]:
-        return self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
+        line = bisect_right(self.lines, at)
+        return line, at - self.lines[line - 1] + 1
 
-    def fail(self, message: str, suggestion: str = "", at: int | None = None) -> None:
+    def fail(self, message: str, suggestion: str = "", at: int | None = None, key: str = "") -> None:
         line, column = self.position(self.at if at is None else at)
-        raise ManifestError(self.path, [Fault(str(self.path), line, column, "", message, suggestion)])
+        raise ManifestError(self.path, [Fault(str(self.path), line, column, key, message, suggestion)])
 
     def skip_space(self) -> None:
         match = _SPACE.match(self.text, self.at)
@@ -144,7 +158,7 @@ class _Parser:
             return self.array(path, depth)
         if char == '"':
             return self.string()
-        return self.number() if char and char in "-0123456789" else self.word(char)
+        return self.number(path) if char and char in "-0123456789" else self.word(char)
 
     def string(self) -> str:
         start = self.at
@@ -153,15 +167,22 @@ class _Parser:
             value, self.at = scanstring(self.text, start + 1, True)
         except json.JSONDecodeError as error:
             self.fail(f"broken string: {error.msg.lower()}", 'close it with ", write \\\\ for a backslash', error.pos)
+        if _HALF.search(value):
+            self.fail(
+                "half of a surrogate pair, which is no character", "write the character itself, or both halves", start
+            )
         return value
 
-    def number(self) -> int | float:
+    def number(self, path: Path_) -> int | float:
         match = _NUMBER.match(self.text, self.at)
         if match is None or len(match.group()) > MAX_NUMBER_CHARS:
             self.fail("not a number")
             raise AssertionError
+        value = float(match.group()) if match.group(1) or match.group(2) else int(match.group())
+        if not math.isfinite(value):
+            self.fail(f"{match.group()} is no finite number", "the largest is about 1.8e308", key=dotted(path))
         self.at = match.end()
-        return float(match.group()) if match.group(1) or match.group(2) else int(match.group())
+        return value
 
     def word(self, char: str) -> Any:
         match = _WORD.match(self.text, self.at)

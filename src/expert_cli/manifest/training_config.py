@@ -8,17 +8,21 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from expert_cli.manifest.blocks import (
+    LARGEST,
+    TIME,
     Modules,
     NotNegative,
     NotNegativeNumber,
     Positive,
     PositiveNumber,
+    Seed,
     Share,
     Strict,
     Text,
 )
 from expert_cli.runconfig import AdapterType, Strategy
 
+Epochs = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 SCHEDULERS: dict[str, frozenset[str]] = {
     "linear": frozenset(),
     "cosine": frozenset({"num_cycles"}),
@@ -32,6 +36,22 @@ SCHEDULERS: dict[str, frozenset[str]] = {
     "warmup_stable_decay": frozenset({"num_decay_steps", "num_stable_steps", "min_lr_ratio", "num_cycles"}),
     "one_cycle": frozenset({"pct_start", "div_factor", "final_div_factor", "three_phase"}),
 }
+SCHEDULE_BOUNDS: dict[str, tuple[float, float]] = {
+    "num_cycles": (0, 1e6),
+    "power": (0, 1e3),
+    "timescale": (1, LARGEST),
+    "num_stable_steps": (0, LARGEST),
+    "num_decay_steps": (0, LARGEST),
+    "pct_start": (0, 1),
+    "div_factor": (1, 1e9),
+    "final_div_factor": (1, 1e9),
+    "min_lr": (0, 1e6),
+    "min_lr_rate": (0, 1),
+    "min_lr_ratio": (0, 1),
+    "warmup_lr_rate": (0, 1),
+    "lr_end": (0, 1e6),
+}
+"""What the settings of schedulers may be, both ends included."""
 OPTIMIZERS = (
     "adamw_torch",
     "adamw_torch_fused",
@@ -66,7 +86,7 @@ class TrainingConfig(Strict):
     """Supervised fine-tuning; the only method."""
     adapter_type: AdapterType | None = None
     """Kind of adapter; lora where it is not written."""
-    rank: Positive | None = None
+    rank: Annotated[int, Field(gt=0, le=2**16)] | None = None
     """Rank of the adapter's matrices; needed unless `adapter_type` is ia3."""
     alpha: PositiveNumber | None = None
     """Scale of the adapter: alpha / rank (rslora: alpha / sqrt(rank)); twice the rank where it is not written."""
@@ -76,13 +96,13 @@ class TrainingConfig(Strict):
     """Names of the linear layers that get an adapter, or "all-linear" (the default)."""
     feedforward_modules: Annotated[list[Text], Field(min_length=1)] | None = None
     """ia3: which of `target_modules` are feed-forward layers (scaled at their input)."""
-    epochs: PositiveNumber | None = None
+    epochs: Epochs | None = None
     """Passes over the data, fractions allowed; 1 where it is not written."""
-    num_epochs: PositiveNumber | None = None
+    num_epochs: Epochs | None = None
     """Old name of `epochs`."""
     max_steps: Positive | None = None
     """Optimizer steps; decides instead of `epochs`."""
-    learning_rate: PositiveNumber | None = None
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Peak learning rate; 2e-4 where it is not written."""
     lr_scheduler: Literal[tuple(SCHEDULERS)] | None = None  # type: ignore[valid-type]
     """How the learning rate runs; cosine where it is not written."""
@@ -100,7 +120,7 @@ class TrainingConfig(Strict):
     """Rows a device and micro-step; 1 where it is not written."""
     gradient_accumulation_steps: Positive | None = None
     """Micro-steps an optimizer step; 1 where it is not written."""
-    max_seq_length: Annotated[int, Field(ge=8)] | None = None
+    max_seq_length: Annotated[int, Field(ge=8, le=2**24)] | None = None
     """Longest document in tokens; 2048 where it is not written."""
     packing: bool | Literal["random", "best_fit", "concat"] | None = None
     """Fill each row with several documents that do not see each other: "random" (true, the default) draws them anew for every
@@ -112,7 +132,7 @@ class TrainingConfig(Strict):
     """Batches of rows of similar length."""
     pretokenized_cache: Text | None = None
     """Folder of the token store, relative to the project root."""
-    dataloader_num_workers: NotNegative | None = None
+    dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = None
     """Processes that prepare batches; 0 (the default) prepares them in the training process."""
     dataloader_pin_memory: bool | None = None
     """Page-locked batches for a faster copy to the GPU; on with a GPU where it is not written."""
@@ -164,7 +184,7 @@ class TrainingConfig(Strict):
     """When checkpoints are written; by time (`save_every`) where it is not written."""
     save_steps: Positive | None = None
     """Steps between two checkpoints; 500 where it is not written."""
-    save_every: Annotated[str, Field(pattern=r"^[1-9][0-9]*[smh]$")] | None = None
+    save_every: Annotated[str, Field(pattern=TIME)] | None = None
     """Time between two checkpoints ("30s", "5m", "1h"); 5m where nothing says when to save."""
     save_total_limit: Positive | None = None
     """Checkpoints that are kept, at least 2; null keeps all."""
@@ -188,7 +208,7 @@ class TrainingConfig(Strict):
     """Not used here."""
     system_prompt: str | None = None
     """System message of every prompt, in training and after it; "": none, not even the chat template's own."""
-    seed: NotNegative | None = None
+    seed: Seed | None = None
     """Seed of everything random; 42 where it is not written."""
     report_to: (
         Literal["tensorboard", "trackio", "wandb", "none"] | list[Literal["tensorboard", "trackio", "wandb"]] | None

@@ -1,12 +1,21 @@
 """Proof, on the very model and back end of a run, that packed documents do not see each other.
 
-Two short documents are read three times: packed as in training, each alone by transformers' own attention, and joined into
-one document, which is what a leak makes of them. The packed logits must be those of the documents alone. How far the
-joined ones are off says what a leak would look like in this model and dtype, so no tolerance has to be guessed.
+    pack       A A A B B B B B C C C D D          read as in training
+    seen       a a a B B B B B c c c D D          every second document is another one: nothing else may change
+    alone      A A A | B B B B B | C C C | D D    each by transformers' own attention: packed, it must be the same
+
+Nothing that a document does not attend to can reach it, so `seen` is exactly 0 in any dtype where tokens meet in attention
+alone. They also meet where a whole batch is scaled or sorted at once (8-bit weights, experts): rows of a batch, which no
+attention connects, then change each other too, and so may documents, by rounding. `difference` is rounding: 1e-5, or what
+one rounding of the embeddings grows to on its way through this model in this dtype.
+
+All figures are norms of differences of the last hidden states, as shares of those states' own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,59 +23,183 @@ import torch
 from transformers import PreTrainedModel
 
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.model import short_documents
 from expert_cli.model.attention import borders, plain_attention
 from expert_cli.runconfig import Layout
 
-LENGTHS = (7, 9)
+SHORT = (23, 61, 57, 9)
+"""Documents of like and of unlike lengths: on a CPU, several buckets, and one of several documents."""
+BESIDE = (23, 57)
+"""Documents beside a long one."""
+BEYOND = 8
+"""Tokens of a long document beyond the length from which another way through attention begins."""
 ROUNDING = 1e-5
-SHARE_OF_A_LEAK = 0.25
+SLACK = 2.0
+"""What rounding makes is an estimate from one draw: so many times of it are allowed."""
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """Largest differences of logits: of packed documents to the same ones alone, and what a leak would make of them."""
+    """What was measured on documents of `lengths` tokens; shares of the hidden states' norm.
 
+    seen: change of documents whose neighbours in the pack change; may_see: of documents whose neighbours in the batch do.
+    difference: of packed documents to the same ones alone; rounding: what rounding would make of it. Where the former are
+    within ROUNDING, the latter are not measured: 0.
+    """
+
+    lengths: tuple[int, ...]
+    seen: float
     difference: float
-    leak: float
+    may_see: float
+    rounding: float
 
     @property
     def holds(self) -> bool:
-        """Whether the difference is rounding."""
-        return self.difference <= max(ROUNDING, SHARE_OF_A_LEAK * self.leak)
+        """Whether documents do not see each other, and are what they are alone."""
+        allowed = SLACK * max(self.may_see, self.rounding) if self.may_see > ROUNDING else ROUNDING
+        return self.seen <= allowed and self.difference <= max(ROUNDING, SLACK * self.rounding)
 
 
-def measure(model: PreTrainedModel, layout: Layout, *, autocast: torch.dtype | None = None) -> Isolation:
-    """Read the three forms and compare; the model's mode (train or eval) is kept. autocast: the dtype of a training step."""
-    was_training = model.training
+def packs(longest: int, window: int | None, *, single: bool = False) -> list[tuple[int, ...]]:
+    """Return the lengths of documents that take every way through attention which a run's documents take.
+
+    longest: tokens of the run's longest document. window: tokens that a model with a sliding window attends to. single: no
+    two documents of the run share a row.
+    """
+    found = [tuple(min(length, longest) for length in SHORT)]
+    borders_passed = [limit for limit in (short_documents.LONGEST, window) if limit and limit < longest]
+    if borders_passed:
+        found.append((BESIDE[0], min(max(borders_passed) + BEYOND, longest), BESIDE[1]))
+    return [(max(lengths),) for lengths in found] if single else found
+
+
+def prove(
+    model: PreTrainedModel,
+    layout: Layout,
+    backend: str,
+    longest: int,
+    *,
+    single: bool = False,
+    autocast: torch.dtype | None = None,
+) -> None:
+    """Measure on every way through attention; longest, single as in `packs`.
+
+    Raises EnvironmentProblem where documents see each other, or are not what they are alone.
+    """
+    window = getattr(model.config.get_text_config(), "sliding_window", None)
+    for lengths in packs(longest, window, single=single):
+        require(measure(model, layout, lengths, autocast=autocast), backend)
+
+
+def measure(
+    model: PreTrainedModel, layout: Layout, lengths: tuple[int, ...], *, autocast: torch.dtype | None = None
+) -> Isolation:
+    """Read the forms and compare; the model's mode (train or eval) is kept. autocast: the dtype of a training step."""
+    was_training, device = model.training, model.device
     model.eval()
-    device = model.device
-    random = torch.Generator().manual_seed(0)
-    ids = torch.randint(model.config.get_text_config().vocab_size, (1, sum(LENGTHS)), generator=random).to(device)
-    positions = torch.cat([torch.arange(n) for n in LENGTHS])[None].to(device)
-    starts = torch.tensor([0, *torch.tensor(LENGTHS).cumsum(0).tolist()], dtype=torch.int32, device=device)
-    packed: dict[str, Any] = borders(starts, max(LENGTHS)) if layout == "flat" else {}
+    try:
+        with torch.no_grad(), torch.autocast(device.type, dtype=autocast, enabled=autocast is not None):
+            return _measure(_Reader(model, layout, lengths), _epsilon(device, autocast or model.dtype))
+    finally:
+        model.train(was_training)
 
-    def logits(begin: int, end: int, **settings: Any) -> torch.Tensor:
-        part = slice(begin, end)
-        out = model(input_ids=ids[:, part], position_ids=positions[:, part], use_cache=False, **settings)
-        read: torch.Tensor = out.logits[0].float()
-        return read
 
-    with torch.no_grad(), torch.autocast(device.type, dtype=autocast, enabled=autocast is not None):
-        together = logits(0, sum(LENGTHS), **packed)
-        with plain_attention(model):
-            alone = torch.cat([logits(0, LENGTHS[0]), logits(LENGTHS[0], sum(LENGTHS))])
-            joined = logits(0, sum(LENGTHS), attention_mask=torch.ones_like(ids))
-    model.train(was_training)
-    return Isolation(float((together - alone).abs().max()), float((joined - alone).abs().max()))
+def _measure(reader: _Reader, epsilon: float) -> Isolation:
+    ids = reader.ids
+    together = reader.packed(ids)
+    changed = torch.zeros(ids.shape[1], dtype=torch.bool, device=ids.device)
+    for document in reader.documents[::2]:
+        changed[document] = True
+    seen = max(
+        _share(together[~part], reader.packed(torch.where(part, reader.other, ids))[~part])
+        if bool((~part).any())
+        else 0.0
+        for part in (changed, ~changed)
+    )
+    with plain_attention(reader.model):
+        alone = reader.alone(ids)
+        difference = _share(alone, together)
+        rounding = may_see = 0.0
+        if max(seen, difference) > ROUNDING:  # else no excuse is needed, and its forward passes are saved
+            may_see = reader.neighbours() if seen > ROUNDING else 0.0
+            with _rounded_embeddings(reader.model, epsilon):
+                rounding = _share(alone, reader.alone(ids))
+    return Isolation(reader.lengths, seen, difference, may_see, rounding)
+
+
+class _Reader:
+    """Reads the same documents in several forms; hidden states are fp32 [tokens, hidden size]."""
+
+    def __init__(self, model: PreTrainedModel, layout: Layout, lengths: tuple[int, ...]) -> None:
+        self.model, self.lengths = model, lengths
+        random, size = torch.Generator().manual_seed(0), model.config.get_text_config().vocab_size
+        ids = torch.randint(size, (1, sum(lengths)), generator=random)
+        other = (ids + torch.randint(1, size, ids.shape, generator=random)) % size  # another token at every place
+        positions = torch.cat([torch.arange(length) for length in lengths])[None]
+        self.ids, self.other, self._positions = (part.to(model.device) for part in (ids, other, positions))
+        ends = torch.tensor(lengths).cumsum(0).tolist()
+        self.documents = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        starts = torch.tensor([0, *ends], dtype=torch.int32, device=model.device)
+        self._borders = borders(starts, max(lengths)) if layout == "flat" else {}
+
+    def packed(self, ids: torch.Tensor) -> torch.Tensor:
+        return self._hidden(ids, self._positions, **self._borders)[0]
+
+    def alone(self, ids: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self._hidden(ids[:, part], self._positions[:, part])[0] for part in self.documents])
+
+    def neighbours(self) -> float:
+        """Return how a document changes where another row of its batch does."""
+        longest = max(self.documents, key=lambda part: part.stop - part.start)
+        ids, other = self.ids[:, longest], self.other[:, longest]
+        positions = self._positions[:, longest].expand(2, -1)
+        beside_itself, beside_other = (self._hidden(torch.cat([ids, row]), positions)[0] for row in (ids, other))
+        return _share(beside_itself, beside_other)
+
+    def _hidden(self, ids: torch.Tensor, positions: torch.Tensor, **settings: Any) -> torch.Tensor:
+        decoder: Any = self.model.get_decoder()
+        read: torch.Tensor = decoder(input_ids=ids, position_ids=positions, use_cache=False, **settings)[0]
+        return read.float()
 
 
 def require(found: Isolation, backend: str) -> None:
     """Raise EnvironmentProblem if documents see each other, or anything else changes what they are alone."""
     if found.holds:
         return
+    tokens = ", ".join(map(str, found.lengths))
     raise EnvironmentProblem(
-        f"attention back end {backend}: packed documents are not what they are alone (logits differ by "
-        f"{found.difference:.3g}; a leak would make it {found.leak:.3g})",
-        'write "use_sdpa": false to attend with transformers\' eager attention, or "packing": false with batch_size 1',
+        f"attention back end {backend}, documents of {tokens} tokens: packed documents are not what they are alone (they "
+        f"differ by {found.difference:.2g} of their norm, rounding makes {found.rounding:.2g}; other documents beside them "
+        f"change them by {found.seen:.2g})",
+        ("" if backend == "eager" else 'write "use_sdpa": false to attend with transformers\' eager attention, or ')
+        + 'write "packing": false and "batch_size": 1',
     )
+
+
+@contextmanager
+def _rounded_embeddings(model: PreTrainedModel, epsilon: float) -> Iterator[None]:
+    """Let the embeddings be off by up to one rounding each."""
+
+    def rounded(module: Any, args: Any, out: torch.Tensor) -> torch.Tensor:  # noqa: ARG001  torch's signature
+        random = torch.Generator().manual_seed(1)
+        off = torch.rand(out.shape, generator=random).to(out.device).mul_(2 * epsilon).sub_(epsilon)
+        return (out.float() * (1 + off)).to(out.dtype)
+
+    hook = model.get_input_embeddings().register_forward_hook(rounded)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _epsilon(device: torch.device, dtype: torch.dtype) -> float:
+    """Return by how much of a number its product's rounding can be off; TF32 keeps 10 bits of an fp32 number's 23."""
+    if device.type == "cuda" and dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32:
+        return 2.0**-10
+    return torch.finfo(dtype).eps
+
+
+def _share(of: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the norm of the difference as a share of the first one's; infinite where either is not finite."""
+    share = float((other - of).norm() / of.norm())
+    return share if share == share else float("inf")  # noqa: PLR0124  not a number

@@ -89,6 +89,7 @@ def settle(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
         from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
         _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
+        plan = with_liger(plan, model)
     settled = _with_attention(plan, model)
     if settled.attention == plan.attention:
         attention.use(model, plan.attention)
@@ -178,6 +179,17 @@ def _with_attention(plan: KernelPlan, model: Any) -> KernelPlan:
         return plan
     own = model.config._attn_implementation
     return plan.with_line("attention", own, f"{reason}; a mask keeps documents apart", attention=own, layout="rows")
+
+
+def with_liger(plan: KernelPlan, model: Any) -> KernelPlan:
+    """Return the plan with the kernels that Liger really put on the model: it leaves one that it does not know as it is."""
+    forwards = [vars(module).get("forward") for module in model.modules()]
+    count = sum(str(getattr(forward, "__module__", "")).startswith("liger_kernel") for forward in forwards)
+    if not count:
+        return plan.with_line("fused", "off", f"Liger has no kernels for {model.config.model_type}", fused=False)
+    return plan.with_line(
+        "fused", "liger", f"Liger's kernels in {count} norms and activations, and its rotary embeddings"
+    )
 
 
 def _with_copy(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int) -> KernelPlan:

@@ -7,12 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import jinja2
 import tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.rendering import render_jinja, render_safely
 
 _PROBE = "Paris 4711"
 
@@ -36,22 +37,32 @@ class TokenizerInfo:
     vocab_size: int
     sha256: str
 
-    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool) -> str:
         """Return the text of a conversation ({"role", "content"} each) in the model's own template, without thinking.
 
         Raises InputError where the template refuses the conversation (no system turn, roles that do not alternate).
         """
-        return _render(self.hf, messages, add_generation_prompt=add_generation_prompt)
+        return _render(self.hf, messages, add_generation_prompt)
 
-    def render(self, chat_template: str, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
-        """Do so in another template (jinja text)."""
-        return _render(self.hf, messages, add_generation_prompt=add_generation_prompt, chat_template=chat_template)
+    def render(
+        self,
+        chat_template: str,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool,
+        /,
+        *,
+        tools: Sequence[Any] = (),
+    ) -> str:
+        """Do so in another template (jinja text), which decides on the thinking. Raises whatever the template raises."""
+        names = self.hf.special_tokens_map
+        return render_jinja(chat_template, messages, add_generation_prompt, tools=tools, variables=names)
 
 
 def load(folder: Path) -> TokenizerInfo:
     """Return the tokenizer of a model folder; nothing is fetched and no code of the folder runs.
 
-    Raises EnvironmentProblem where there is none, it has no fast backend, or no token ends an answer.
+    Raises EnvironmentProblem where there is none, it has no fast backend, or no token ends an answer; InputError where its
+    chat template cannot write a question with an answer.
     """
     try:
         hf = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
@@ -66,7 +77,10 @@ def load(folder: Path) -> TokenizerInfo:
         )
     backend: tokenizers.Tokenizer = hf.backend_tokenizer
     has_chat_template = bool(hf.chat_template)
-    eos_id = _turn_end(hf, backend) if has_chat_template else None
+    try:
+        eos_id = _turn_end(hf, backend) if has_chat_template else None
+    except InputError as error:
+        raise InputError(f"{folder}: {error.message}", "Mend its chat template, or use another base model") from error
     eos_id = hf.eos_token_id if eos_id is None else eos_id
     if eos_id is None:
         raise EnvironmentProblem(
@@ -86,34 +100,19 @@ def load(folder: Path) -> TokenizerInfo:
     )
 
 
-def _render(
-    hf: PreTrainedTokenizerFast,
-    messages: Sequence[Mapping[str, str]],
-    *,
-    add_generation_prompt: bool,
-    chat_template: str | None = None,
-) -> str:
-    try:
-        text = hf.apply_chat_template(
-            [dict(message) for message in messages],
-            chat_template=chat_template,
-            tokenize=False,
-            add_generation_prompt=add_generation_prompt,
-            enable_thinking=False,
-        )
-    except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
-        roles = ", ".join(message["role"] for message in messages)
-        raise InputError(
-            f"The model's chat template refuses a conversation of {roles}: {_first_line(error)}",
-            'Reorder its turns, or set another "prompt_template" for this base model (alpaca takes any pair)',
-        ) from error
-    return str(text)
+def _render(hf: PreTrainedTokenizerFast, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> str:
+    variables = {**hf.special_tokens_map, "enable_thinking": False}
+
+    def render(turns: Sequence[Mapping[str, Any]], generate: bool) -> str:
+        return render_jinja(hf.get_chat_template(), turns, generate, variables=variables)
+
+    return render_safely(render, messages, add_generation_prompt)
 
 
 def _turn_end(hf: PreTrainedTokenizerFast, backend: tokenizers.Tokenizer) -> int | None:
     """Return the first control token that the template puts after an answer, None if it puts none."""
     conversation = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": _PROBE}]
-    tail = _render(hf, conversation, add_generation_prompt=False).rpartition(_PROBE)[2]
+    tail = _render(hf, conversation, False).rpartition(_PROBE)[2]
     control = backend.get_added_tokens_decoder()
     return next((token for token in backend.encode(tail, add_special_tokens=False).ids if token in control), None)
 

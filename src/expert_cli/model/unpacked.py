@@ -9,7 +9,6 @@ No lock: two processes at once both build, the first to rename wins, the other v
 from __future__ import annotations
 
 import errno
-import json
 import shutil
 import tempfile
 import time
@@ -19,7 +18,7 @@ from typing import Any
 
 from expert_cli.console import Reporter
 from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
-from expert_cli.files import sha256_of, sync_folder, write_json
+from expert_cli.files import parse_json, sha256_of, sync_folder, write_json
 
 RECORD = "unpacked.json"
 _STALE_S = 24 * 3600.0
@@ -51,7 +50,7 @@ def fault(folder: Path) -> str | None:
     Sizes are always compared; contents are hashed where the time of the last change is not the recorded one.
     """
     try:
-        record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
+        record: dict[str, Any] = parse_json((folder / RECORD).read_bytes())["files"]
         for name, wanted in record.items():
             file = folder / name
             found = file.stat()
@@ -69,7 +68,7 @@ def _good(folder: Path, report: Reporter) -> dict[str, str] | None:
         return None
     wrong = fault(folder)
     if wrong is None:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
+        record = parse_json((folder / RECORD).read_bytes())["files"]
         return {name: entry["sha256"] for name, entry in record.items()}
     report.warn(f"{folder} is damaged ({wrong}): it is made again")
     return None

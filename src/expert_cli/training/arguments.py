@@ -65,7 +65,6 @@ def _loader(run: RunConfig) -> dict[str, Any]:
         "dataloader_num_workers": loader.num_workers,
         "dataloader_pin_memory": loader.pin_memory,
         "dataloader_prefetch_factor": loader.prefetch_factor,
-        "dataloader_persistent_workers": loader.persistent_workers,
     }
 
 

@@ -18,7 +18,6 @@ is the one written last, which after going on from an older one is not the one w
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -36,7 +35,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
-from expert_cli.files import CANNOT_WRITE, read_sealed, sha256_of, sync_folder, sync_names, write_json, write_sealed
+from expert_cli.files import (
+    CANNOT_WRITE,
+    parse_json,
+    read_sealed,
+    remove,
+    sha256_of,
+    sync_folder,
+    sync_names,
+    write_json,
+    write_sealed,
+)
 from expert_cli.training.statetree import Tensors, own_memory, pack, unpack
 
 FORMAT = 1
@@ -49,7 +58,8 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 STATE_TENSORS = "state.safetensors"
 _FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, STATE_TENSORS}
-_NAME = re.compile(r"(?:checkpoint|\.replaced)-(\d+)")
+_NAME = re.compile(r"(?:checkpoint|\.replaced)-[0-9]+")
+_LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -122,11 +132,11 @@ def write(folder: Path, step: int, parts: Parts) -> CheckpointInfo:
 def read(path: Path) -> Parts:
     """Verify a checkpoint and return what was written, tensors on the CPU. Raises LockedOrDamaged."""
     _verify(path)
-    state = json.loads((path / STATE).read_text(encoding="utf-8"))
+    state = parse_json((path / STATE).read_bytes())
     rest = unpack(state["rest"], load_file(path / STATE_TENSORS))
     return Parts(
         adapter=load_file(path / ADAPTER),
-        adapter_config=json.loads((path / ADAPTER_CONFIG).read_text(encoding="utf-8")),
+        adapter_config=parse_json((path / ADAPTER_CONFIG).read_bytes()),
         optimizer=unpack(state["optimizer"], load_file(path / OPTIMIZER)),
         position=Position(**state["position"]),
         identity=state["identity"],
@@ -150,7 +160,7 @@ def newest_good(folder: Path) -> Search:
 def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
     """Remove all but the `keep` newest checkpoints (None: all are kept) and the steps in `protect`; return what went.
 
-    At least LEAST are kept, and only those count whose files are all there in their sizes.
+    At least LEAST are kept, and only those count whose files are all there in their sizes; what has no manifest is not ours.
     """
     if keep is None:
         return []
@@ -159,7 +169,8 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
     for path in _newest_first(folder):
         whole = not _damage(path, hashed=False)
         good += whole
-        if _step(path) in protect or (whole and good <= max(LEAST, keep)):
+        is_kept = _step(path) in protect or (whole and good <= max(LEAST, keep))
+        if is_kept or not (path / MANIFEST).is_file():
             continue
         hidden = folder / f".removed-{_step(path)}"
         path.rename(hidden)
@@ -215,31 +226,36 @@ def _rename(beside: Path, home: Path) -> None:
 
 def _tidy(folder: Path) -> None:
     """Remove what killed writers left; a checkpoint that one was about to replace gets its name back."""
-    for path in (*folder.glob(".writing-*"), *folder.glob(".removed-*")):
-        shutil.rmtree(path)
-    for path in folder.glob(".replaced-*"):
+    for path in folder.iterdir():
+        if _LEFT.fullmatch(path.name):
+            remove(path)
+    for path in _named(folder, ".replaced-*"):
         home = folder / f"checkpoint-{_step(path)}"
         if home.exists():
-            shutil.rmtree(path)
+            remove(path)
         else:
             path.rename(home)
 
 
 def _newest_first(folder: Path) -> list[Path]:
     """Return the checkpoints by serial; those whose manifest does not tell it come first, to be named as damaged."""
-    found = {_step(path): path for path in sorted(folder.glob(".replaced-*")) if _NAME.fullmatch(path.name)}
-    found |= {_step(path): path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)}
+    found = {_step(path): path for path in (*_named(folder, ".replaced-*"), *_named(folder, "checkpoint-*"))}
     return sorted(found.values(), key=lambda path: (_serial(path) or sys.maxsize, _step(path)), reverse=True)
 
 
+def _named(folder: Path, pattern: str) -> list[Path]:
+    return [path for path in folder.glob(pattern) if _NAME.fullmatch(path.name)]
+
+
 def _step(path: Path) -> int:
-    return int(path.name.rsplit("-", 1)[1])
+    """The step that a checkpoint's name tells, -1 for a name that tells none."""
+    return int(path.name.rpartition("-")[2]) if _NAME.fullmatch(path.name) else -1
 
 
 def _serial(path: Path) -> int | None:
     try:
         return int(read_sealed(path / MANIFEST)["serial"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -34,6 +34,7 @@ from expert_cli.training.result import FitResult
 from expert_cli.training.resume import Resumed, forget_after, load_best, require_room, restore, save
 from expert_cli.training.signals import StopRequest
 from expert_cli.training.trainer import ExpertTrainer
+from expert_cli.training.used import Used, what_was_used
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,12 @@ class TrainingData:
     validation: PackedDataset | None
     pad_id: int
     run_answers: Callable[[], float] | None = None
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest document, of those that evaluate too."""
+        sets = [packs for packs in (self.train, self.validation) if packs is not None]
+        return max(int(packs.document_lengths.max()) for packs in sets)
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ def fit(
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
         load_best(trainer, model, paths.checkpoints)
-    return _result(trainer, watcher, cost, peak, adjusted)
+    return _result(trainer, watcher, cost, peak, adjusted, what_was_used(trainer, model))
 
 
 def of_first(accelerator: Accelerator, measure: Callable[[], float]) -> float:
@@ -242,7 +249,12 @@ def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
 
 
 def _result(
-    trainer: ExpertTrainer, watcher: Watcher, cost: Flops, peak: tuple[float, str] | None, adjusted: list[str]
+    trainer: ExpertTrainer,
+    watcher: Watcher,
+    cost: Flops,
+    peak: tuple[float, str] | None,
+    adjusted: list[str],
+    used: Used,
 ) -> FitResult:
     progress, here = trainer.progress, watcher.done_here()
     return FitResult(
@@ -260,6 +272,7 @@ def _result(
         step_time_shares=trainer.clock.shares(),
         adjusted=tuple(adjusted),
         stop_reason=_stop_reason(trainer),
+        used=used,
     )
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from expert_cli.training.used import Used
 
 
 def mean_span(steps: int) -> int:
@@ -31,7 +35,7 @@ class FitResult:
 
     Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the
     hardware's peak that `peak` names; None where no peak is known), step_time_shares, which sum to 1.
-    adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
+    adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did. used: what trained.
     """
 
     steps: int
@@ -48,6 +52,7 @@ class FitResult:
     step_time_shares: Mapping[str, float]
     adjusted: tuple[str, ...]
     stop_reason: str
+    used: Used
 
     @property
     def first_loss(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from peft import PeftModel
 
 from expert_cli.console import Reporter
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.locked import require_goes_on
+from expert_cli.files import parse_json
+from expert_cli.locked import require_goes_on, require_keys
 from expert_cli.paths import RunPaths
 from expert_cli.runconfig import AUTO
 from expert_cli.training import checkpoints
@@ -46,6 +46,7 @@ def find(
             report.warn(f"{line}; the one before it is used")
         path = found.path
         if path is None:
+            require_keys(drift, identity)
             report.say("no checkpoint to go on from: training starts")
             return None
     else:
@@ -53,11 +54,7 @@ def find(
         if not path.is_dir():
             raise InputError(f"--resume {wanted}: is not a folder", 'name a folder checkpoint-N, or write "auto"')
     parts = checkpoints.read(path)
-    require_goes_on(path, parts.identity, identity, drift)
-    if parts.identity.get("code") != identity.get("code"):
-        report.warn(
-            "expert-cli itself has changed since that checkpoint: the run goes on, but may not be bit for bit the same"
-        )
+    require_goes_on(path, parts.identity, identity, drift, report)
     report.say(f"resumed   {path}: step {parts.position.step}, epoch {parts.position.epoch}")
     return Resumed(path, parts)
 
@@ -125,14 +122,14 @@ def forget_after(paths: RunPaths, step: int) -> None:
     if not paths.metrics.is_file():
         return
     kept = []
-    for line in paths.metrics.read_text(encoding="utf-8").splitlines():
+    for line in paths.metrics.read_bytes().splitlines():
         try:
-            if json.loads(line)["step"] <= step:
-                kept.append(f"{line}\n")
+            if parse_json(line)["step"] <= step:
+                kept.append(line + b"\n")
         except (ValueError, KeyError, TypeError):
             continue  # torn by the kill
     beside = paths.metrics.with_suffix(".tmp")
-    beside.write_text("".join(kept), encoding="utf-8", newline="\n")
+    beside.write_bytes(b"".join(kept))
     beside.replace(paths.metrics)
 
 

@@ -11,11 +11,12 @@ LARGEST_SHARE = 0.01
 
 
 class Saves:
-    """Counts the time since the last checkpoint."""
+    """Counts the time since the last checkpoint, and the checkpoints that were written."""
 
     def __init__(self, every_s: float) -> None:
         """every_s: seconds between two checkpoints; 0: never by the clock."""
         self.every_s = every_s
+        self.written = 0
         self._last_s = 0.0
         self._since = time.monotonic()
 
@@ -28,6 +29,7 @@ class Saves:
         """Wrap the writing of a checkpoint."""
         started = time.monotonic()
         yield
+        self.written += 1
         self._since = time.monotonic()
         self._last_s = self._since - started
 

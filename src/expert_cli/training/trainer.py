@@ -65,13 +65,12 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.figures = Figures(
             self.progress, self.gradients, self._documents, scaled=self.accelerator.scaler is not None
         )
-        self.learning_rate = 0.0
-        self.recomputes = False
+        self.learning_rate, self.recomputes, self.answered = 0.0, False, 0
         self.extra_evaluation: Callable[[], float] | None = None
         self.stop_asked: Callable[[], bool] = lambda: False
         self.save: Callable[[], Any] = lambda: None
         self.measure: Callable[[], dict[str, float]] = dict
-        self._saves = Saves(watch.save_every_s)
+        self.saves = Saves(watch.save_every_s)
         self._prepared: Any = None
         self._logged = 0
 
@@ -225,14 +224,15 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         if self.extra_evaluation is not None and (last or step % watch.judge_every == 0):
             with self.clock.phase("eval"):
                 self._take(EXECUTION_ACCURACY, self.extra_evaluation())
+                self.answered += 1
         improved = watch.load_best_model_at_end and self.progress.best_step == step
         stops = self.progress.is_stale(watch.early_stopping_patience)
-        asked, in_time = self._agreed(self.stop_asked(), self._saves.due())
+        asked, in_time = self._agreed(self.stop_asked(), self.saves.due())
         writes = watch.save_strategy != "no" or watch.save_every_s > 0
         due = last or stops or in_time or is_due(watch.save_strategy, step, watch.save_steps, epoch_ends=epoch_ends)
         if asked or improved or (due and writes):
             self.figures.settle()
-            with self.clock.phase("checkpoint"), self._saves.measured():
+            with self.clock.phase("checkpoint"), self.saves.measured():
                 self.save()
         return stops or asked or self.control.should_training_stop
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from chat_templates import GEMMA2, LLAMA31, MISTRAL, PREAMBLE, PUBLISHED, QWEN25, SMOLLM2
 from tiny import CHATML, tiny_tokenizer
 
 from expert_cli.data.chat_template import ChatTemplate
@@ -14,62 +15,6 @@ from expert_cli.errors import InputError
 
 EOS, BOS = "</s>", "<s>"
 TOKENS = {EOS, BOS, "<|start|>", *(token for style in STYLES.values() for token in style.control)}
-# As published: SmolLM2, Qwen2.5 (its part without tools), Llama 3.1 (likewise), Gemma 2, Mistral 7B v0.1.
-SMOLLM2 = (
-    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-    "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}"
-    "{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-QWEN25 = (
-    "{%- if messages[0]['role'] == 'system' %}\n"
-    "    {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}\n"
-    "{%- else %}\n"
-    "    {{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud.<|im_end|>\\n' }}\n"
-    "{%- endif %}\n"
-    "{%- for message in messages %}\n"
-    "    {%- if (message.role == 'user') or (message.role == 'system' and not loop.first) or message.role == 'assistant' %}\n"
-    "        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}\n"
-    "    {%- endif %}\n"
-    "{%- endfor %}\n"
-    "{%- if add_generation_prompt %}\n"
-    "    {{- '<|im_start|>assistant\\n' }}\n"
-    "{%- endif %}\n"
-)
-LLAMA31 = (
-    "{{- '<s>' }}\n"
-    "{%- if messages[0]['role'] == 'system' %}\n"
-    "    {%- set system_message = messages[0]['content']|trim %}\n"
-    "    {%- set messages = messages[1:] %}\n"
-    "{%- else %}\n"
-    '    {%- set system_message = "" %}\n'
-    "{%- endif %}\n"
-    '{{- "<|start_header_id|>system<|end_header_id|>\\n\\nCutting Knowledge Date: December 2023\\n\\n" }}\n'
-    "{{- system_message }}\n"
-    '{{- "<|eot_id|>" }}\n'
-    "{%- for message in messages %}\n"
-    "    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}\n"
-    "{%- endfor %}\n"
-    "{%- if add_generation_prompt %}\n"
-    "    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}\n"
-    "{%- endif %}\n"
-)
-GEMMA2 = (
-    "{{ '<s>' }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-    "{% for message in messages %}{% set role = 'model' if message['role'] == 'assistant' else message['role'] %}"
-    "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"
-)
-MISTRAL = (
-    "{{ '<s>' }}{% for message in messages %}"
-    "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
-    "{% elif message['role'] == 'assistant' %}{{ message['content'] + '</s>' }}"
-    "{% else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}"
-)
-THINKING = (
-    CHATML + "{% if add_generation_prompt and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
-)
-PREAMBLE = "{{ 'A chat.\n\n' }}" + GEMMA2.removeprefix("{{ '<s>' }}")
 SYSTEM = 'Answer with SQL: "one" {{query}}, {% nothing else %}.\nNo words \\ é 😀'
 
 
@@ -100,15 +45,7 @@ def read(template: Template, *turns: tuple[str, str], generate: bool) -> str:
 
 
 TALK = (("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b"))
-OWN_TEMPLATES = {
-    "smollm2": SMOLLM2,
-    "qwen2.5": QWEN25,
-    "llama 3.1": LLAMA31,
-    "gemma 2": GEMMA2,
-    "mistral": MISTRAL,
-    "thinking": THINKING,
-    "none": None,
-}
+OWN_TEMPLATES: dict[str, str | None] = {**PUBLISHED, "none": None}
 ALL = [(jinja, name) for name, jinja in OWN_TEMPLATES.items()]
 
 
@@ -129,7 +66,7 @@ def test_what_is_left_writes_what_was_trained(jinja: str | None, system_prompt: 
     assert read(template, *TALK[:3], generate=True) == text(template.prompt_messages(messages))
     rows = Rows("messages", messages=[tuple(Message(*turn) for turn in TALK)], origins=["x:1"])
     whole = read(template, *TALK, generate=False)
-    trained = text(template.documents(rows)[0]).replace("<think>\n\n</think>\n\n", "")
+    trained = text(template.documents(rows)[0])
     assert whole.startswith(trained)
     assert not whole.removeprefix(trained).strip(), "nothing but the template's own white space follows the end token"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from expert_cli.data.columns import Columns, choose_columns, names_of_interest
@@ -221,7 +223,7 @@ def test_a_pair_is_good_or_bad_for_one_reason(fields: dict[str, object], reason:
         pytest.param("hi", '"messages" is text, not a list of messages', id="text"),
         pytest.param(["hi"], "a message is text, not an object", id="a turn of text"),
         pytest.param(
-            [{"role": "tool", "content": "1"}], 'a message has the role "tool", which is not trained', id="tool"
+            [{"role": "narrator", "content": "1"}], 'a message has the role "narrator", which is not trained', id="role"
         ),
         pytest.param([{"role": "user"}], "a message's content is missing", id="no content"),
         pytest.param(
@@ -239,3 +241,131 @@ def test_a_conversation_ends_with_its_last_answer(turns: object, expected: tuple
     rows = Rows("messages")
     reason = append_row(rows, {"messages": turns}, Columns(messages="messages"), "f:1")
     assert (reason, rows.messages) == ((expected, []) if isinstance(expected, str) else ("", [expected]))
+
+
+USER = {"role": "user", "content": "u"}
+CALL = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+CALLING = json.dumps({"tool_calls": [CALL]})
+
+
+@pytest.mark.parametrize(
+    ("turn", "expected"),
+    [
+        ({"content": "a", "weight": 0}, Message("assistant", "a", trained=False)),
+        ({"content": "a", "weight": 1.0, "train": True}, Message("assistant", "a")),
+        ({"content": "a", "train": False, "weight": 1}, Message("assistant", "a", trained=False)),
+        ({"content": "a", "weight": None, "tool_calls": None, "name": None}, Message("assistant", "a")),
+        ({"content": "a", "tool_calls": []}, Message("assistant", "a")),
+        ({"content": "a", "reasoning_content": "R"}, Message("assistant", "a", fields='{"reasoning_content": "R"}')),
+        ({"content": "a", "thinking": "R"}, Message("assistant", "a", fields='{"thinking": "R"}')),
+        ({"content": None, "tool_calls": [CALL]}, Message("assistant", "", fields=CALLING)),
+        ({"tool_calls": [CALL]}, Message("assistant", "", fields=CALLING)),
+        ({"content": "a", "weight": 0.5}, 'a message\'s "weight" is 0.5: 0 and false, 1 and true are known'),
+        ({"content": "a", "train": "no"}, "a message's \"train\" is 'no': 0 and false, 1 and true are known"),
+        ({"content": "a", "tool_calls": "f()"}, 'a message\'s "tool_calls" is text'),
+        (
+            {"content": "a", "tool_calls": [{"function": {}}]},
+            'a message\'s "tool_calls" is not a list of calls with names',
+        ),
+        ({"content": "a", "reasoning_content": ["R"]}, 'a message\'s "reasoning_content" is a list'),
+        ({"content": "a", "function_call": {"name": "f"}}, 'a message has "function_call", which cannot be trained'),
+        ({"content": "a", "images": ["x.png"]}, 'a message has "images", which cannot be trained'),
+        ({"content": "a", "reasoning_content": "\ud800"}, "a message is not Unicode text (half of a surrogate pair)"),
+    ],
+)
+def test_what_an_answer_has_beside_its_content(turn: dict[str, object], expected: Message | str) -> None:
+    rows = Rows("messages")
+    turns = [USER, {"role": "assistant", "content": "z"}, USER, {"role": "assistant", **turn}]
+    reason = append_row(rows, {"m": turns}, Columns(messages="m"), "f:1")
+    assert (reason or rows.messages[0][-1]) == expected
+    assert len(rows) == (0 if reason else 1)
+
+
+@pytest.mark.parametrize(
+    ("turn", "reason"),
+    [
+        ({"role": "user", "content": "u", "train": False}, ""),
+        (
+            {"role": "user", "content": "u", "train": True},
+            'a message of the role "user" has "train": True, but only answers',
+        ),
+        (
+            {"role": "system", "content": "u", "weight": 1},
+            'a message of the role "system" has "weight": 1, but only answers',
+        ),
+    ],
+)
+def test_only_answers_are_trained(turn: dict[str, object], reason: str) -> None:
+    rows = Rows("messages")
+    found = append_row(rows, {"m": [turn, USER, {"role": "assistant", "content": "a"}]}, Columns(messages="m"), "f:1")
+    assert found.startswith(reason)
+    assert bool(found) == bool(reason)
+
+
+def test_a_conversation_without_a_trained_answer_is_bad() -> None:
+    turns = [USER, {"role": "assistant", "content": "a", "weight": 0}]
+    reason = append_row(Rows("messages"), {"m": turns}, Columns(messages="m"), "f:1")
+    assert reason == "no assistant turn is to be trained"
+
+
+def test_fields_that_nothing_reads_are_remembered() -> None:
+    rows = Rows("messages")
+    turns = [{**USER, "id": 7, "name": "Ada", "note": None}, {"role": "tool", "content": "1", "name": "f"}]
+    append_row(rows, {"m": [*turns, {"role": "assistant", "content": "a"}]}, Columns(messages="m"), "f:1")
+    assert rows.ignored == {"id", "name"}
+    assert rows.messages[0][1] == Message("tool", "1", fields='{"name": "f"}')
+
+
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+@pytest.mark.parametrize(
+    ("beside", "expected"),
+    [
+        ({"tools": [TOOL], "system": "s"}, [Message("tools", json.dumps([TOOL])), Message("system", "s")]),
+        ({"tools": json.dumps([{"name": "f"}])}, [Message("tools", '[{"name": "f"}]')]),
+        ({"tools": "", "system": None}, []),
+        ({"tools": [], "system": ""}, []),
+        ({"tools": "not JSON"}, '"tools" is not JSON'),
+        ({"tools": [{"type": "function"}]}, '"tools" is not a list of tools with names'),
+        ({"system": 5}, '"system" is a number, not text'),
+    ],
+)
+def test_columns_beside_the_messages(beside: dict[str, object], expected: list[Message] | str) -> None:
+    rows = Rows("messages")
+    columns = choose_columns(["messages", *beside], ColumnMapping(), "rows")
+    reason = append_row(rows, {"messages": [USER, {"role": "assistant", "content": "a"}], **beside}, columns, "f:1")
+    assert (reason or list(rows.messages[0][:-2])) == expected
+
+
+def test_two_system_messages_are_one_too_many() -> None:
+    turns = [{"role": "system", "content": "s"}, USER, {"role": "assistant", "content": "a"}]
+    columns = Columns(messages="m", system="system")
+    reason = append_row(Rows("messages"), {"m": turns, "system": "t"}, columns, "f:1")
+    assert reason == '"system" and the first message are both a system message'
+
+
+def test_columns_that_are_not_read() -> None:
+    names = ["question", "system", "answer", "source"]
+    assert choose_columns(names, ColumnMapping(), "rows").ignored(names) == ["system", "source"]
+    assert (
+        str(choose_columns(["system", "messages"], ColumnMapping(), "rows")) == "messages <- messages, system <- system"
+    )
+
+
+def test_conversations_that_differ_beside_their_contents_are_no_repeats() -> None:
+    rows = Rows("messages")
+    answers = [{}, {"weight": 0}, {"reasoning_content": "R"}, {"tool_calls": [CALL]}, {"weight": 1}]
+    for more in answers:
+        turns = [
+            USER,
+            {"role": "assistant", "content": "a", **more},
+            USER,
+            {"role": "assistant", "content": "b", **more},
+        ]
+        turns[-1].pop("weight", None)
+        assert not append_row(rows, {"m": turns}, Columns(messages="m"), "f:1")
+    contents = [rows.content(row) for row in range(5)]
+    assert len(set(contents)) == 4
+    assert contents[0] == contents[4] == ("user", "u", "assistant", "a", "user", "u", "assistant", "b")
+    assert len({rows.answer(row) for row in range(5)}) == 3

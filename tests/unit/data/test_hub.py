@@ -18,8 +18,12 @@ import pytest
 from huggingface_hub import constants
 
 from expert_cli.console import Silent
+from expert_cli.data.hub import refuse_damaged
 from expert_cli.data.sources import locate_data, read_training_rows
+from expert_cli.data.store import store_key
+from expert_cli.data.storefiles import Memo
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.files import sha256_of
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
 COMMIT = "a" * 40
@@ -132,6 +136,65 @@ def test_an_incomplete_cache_is_not_used(cache: Path, tree: bool) -> None:
         assert "1 of 2 files" in caught.value.message
         with pytest.raises(EnvironmentProblem, match="1 of 1 files of the split"):
             locate_data(data_config(replace(ROWS, config="small")), Silent())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a cache without links has no blobs")
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "rows/b.jsonl",
+            "gone",
+            r'1 of 2 files of the split "train" are not whole in the cache: rows/b\.jsonl leads now',
+        ),
+        ("rows/b.jsonl", "cut", r"rows/b\.jsonl has 5 bytes, not 34"),
+        ("README.md", "gone", "in the cache README.md leads nowhere"),
+        ("README.md", "cut", "in the cache README.md has 5 bytes, not "),
+    ],
+)
+def test_a_broken_blob_is_not_passed_over(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, name: str, change: str, message: str
+) -> None:
+    for other in ("rows/a.jsonl", "rows/b.jsonl"):
+        monkeypatch.setitem(FILES, other, row(f"r{other[5]}"))
+    monkeypatch.setitem(FILES, "README.md", b"---\nconfigs: [{data_files: rows/*}]\n---\n")
+    folder = fill(cache, ["README.md", "rows/a.jsonl", "rows/b.jsonl"], tree=change == "cut")
+    assert read_training_rows(data_config(ROWS), Silent()).train.response == ["ra", "rb"]
+    blob = (folder / name).resolve()
+    if change == "gone":
+        blob.unlink()
+    else:
+        blob.write_bytes(blob.read_bytes()[:5])
+    with pytest.raises(EnvironmentProblem, match=message):
+        locate_data(data_config(ROWS), Silent())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a cache without links has no blobs")
+def test_a_blob_whose_content_is_not_what_its_name_says_is_refused(cache: Path, tmp_path: Path) -> None:
+    path = fill(cache, ["small.jsonl"]) / "small.jsonl"
+    refuse_damaged(path, sha256_of(path))
+    path.resolve().write_bytes(b"x" + FILES["small.jsonl"][1:])
+    located = locate_data(data_config(ROWS), Silent())
+    with pytest.raises(EnvironmentProblem, match=r"small\.jsonl: damaged in the hub client's cache") as caught:
+        store_key(data_config(ROWS), located, Memo(tmp_path / "memo"), tokenizer="", template="", masking="")
+    assert caught.value.hint == f"Delete {path.resolve()} and download the data set again."
+
+
+def test_a_packed_file_in_the_cache_is_not_passed_over(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FILES, "rows/b.jsonl.gz", b"")
+    fill(cache, ["small.jsonl", "rows/b.jsonl.gz"])
+    with pytest.raises(InputError, match=r"rows/b\.jsonl\.gz belongs to these rows"):
+        locate_data(data_config(ROWS), Silent())
+
+
+def test_a_readme_that_was_not_downloaded_is_missed(cache: Path) -> None:
+    fill(cache, [name for name in FILES if name != "README.md"], tree=True)
+    reporter = Listening()
+    locate_data(data_config(ROWS), reporter)
+    assert reporter.warned == [
+        "org/rows: its README is not in the cache; the files were chosen by their names",
+        "org/rows: not read: small.jsonl (its name has no split)",
+    ]
 
 
 @pytest.mark.parametrize("by", ["run", "client"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -345,3 +346,11 @@ def test_a_slow_disk_is_a_warning(world: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def measured_world(world: Path, report: Silent) -> Inventory:
     return measure_disks(take_inventory(world / "project" / "experts", hf_caches(world / "hf"), Silent()), report)
+
+
+def test_a_time_that_no_calendar_has_is_not_told(world: Path) -> None:
+    made(world / "project" / "experts" / "nobody" / "x.jsonl")
+    (row,) = listed(world).values()
+    future = replace(row, last_used=4e11).as_json()
+    assert (future["last_used"], future["last_used_from"]) == (None, None)
+    assert str(row.as_json()["last_used"]).startswith("20")

@@ -157,8 +157,13 @@ OVERFLOWS: list[tuple[Overflow, list[tuple[int, int, int]], tuple[int, int, int]
     # The prompt of document 1 keeps a quarter, of its answer 6 of 15 tokens stay and the one after the seam is lost too.
     ("truncate", [(0, 0, 5), (1, 0, 8), (2, 0, 8), (3, 0, 8)], (2, 17 + 1, 9 + 1)),
     ("drop", [(0, 0, 5), (2, 0, 8)], (2, 25 + 9, 15 + 4)),
-    # Document 1: the first piece is all prompt, the third begins in the answer, the last is one token, as in document 3.
-    ("split", [(0, 0, 5), (1, 8, 16), (1, 16, 24), (2, 0, 8), (3, 0, 8)], (2, 8 + 1 + 1, 1 + 1 + 1)),
+    # Document 1: the first piece is all prompt, later ones begin in the answer. Its last token takes the one before along,
+    # as in document 3: alone it would not train.
+    (
+        "split",
+        [(0, 0, 5), (1, 8, 16), (1, 16, 23), (1, 23, 25), (2, 0, 8), (3, 0, 7), (3, 7, 9)],
+        (2, 8, 1 + 1 + 1),
+    ),
 ]
 
 
@@ -211,14 +216,13 @@ def test_split_leaves_out_only_what_cannot_train(documents: list[tuple[int, int]
     lengths = prompts + np.array([answer for answer, _ in documents])
     longest = int(lengths.max())
     fitted = fit_lengths(np.append(lengths, 8), np.append(prompts, 0), capacity, "split")
-    kept = {
-        (d, token)
-        for d, start, stop in zip(fitted.documents, fitted.starts, fitted.stops, strict=True)
-        for token in range(start, stop)
-    }
+    pieces = list(zip(fitted.documents.tolist(), fitted.starts.tolist(), fitted.stops.tolist(), strict=True))
+    kept = {(d, token) for d, start, stop in pieces for token in range(start, stop)}
     for d, (length, prompt) in enumerate(zip(lengths.tolist(), prompts.tolist(), strict=True)):
-        gone = [token for token in range(length) if (d, token) not in kept]
-        assert all(token // capacity * capacity + capacity <= prompt or token == length - 1 for token in gone)
+        assert all((d, token) in kept for token in range(prompt, length))
+        last = max((start, stop) for n, start, stop in pieces if n == d)
+        assert last[1] == length, "the end token stays"
+        assert last[0] < length - 1 or length == 1, "and is trained"
     assert fitted.lengths.max() <= capacity
     assert (fitted.tokens == 0) == (len(kept) == lengths.sum() + 8)
     assert fitted.rows == sum(length > capacity for length in lengths.tolist()) <= longest

@@ -44,6 +44,15 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
+def write_table(path: Path, table: pa.Table) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=4)
+        return
+    form = pa.ipc.new_stream if path.name == "stream.arrow" else pa.ipc.new_file
+    with pa.OSFile(str(path), "wb") as file, form(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=4)
+
+
 def write_texts(path: Path) -> None:
     """Write TEXTS as the answers of a file in the format of its suffix."""
     rows = [{"q": str(number), "a": text, "other": number} for number, text in enumerate(TEXTS)]
@@ -54,14 +63,8 @@ def write_texts(path: Path) -> None:
         write(path, json.dumps({"version": [1, {"data": [0]}], "data": rows, "end": None}))
     elif path.suffix == ".json":
         write(path, json.dumps(rows, indent=1, ensure_ascii=False))
-    elif path.suffix == ".parquet":
-        pq.write_table(table, path, row_group_size=4)
-    elif path.name == "stream.arrow":
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
-            writer.write_table(table, max_chunksize=4)
-    elif path.suffix == ".arrow":
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table, max_chunksize=4)
+    elif path.suffix in (".parquet", ".arrow"):
+        write_table(path, table)
     else:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, ["q", "a", "other"])
@@ -133,6 +136,24 @@ def test_the_limit_of_csv_cells_is_put_back(tmp_path: Path) -> None:
             id="json: in truth lines",
         ),
         pytest.param(
+            "x.json",
+            '{"licenses": [{"name": "MIT"}], "data": [{"a": "1"}], "empty": []}',
+            [(1, {"a": "1"}, "")],
+            id="json: lists of something else",
+        ),
+        pytest.param(
+            "x.json",
+            '[{"a": "1"}, {"a": "2", "a": "3"},\n{"a": "4"}]',
+            [(1, {"a": "1"}, ""), (1, {}, "a name stands twice in a JSON object"), (2, {"a": "4"}, "")],
+            id="json: a name twice",
+        ),
+        pytest.param(
+            "x.jsonl",
+            '{"a": "1"}\n{"a": "2", "a": "3"}\n{"a": [{"b": 1, "b": 2}]}\n',
+            [(1, {"a": "1"}, ""), *((line, {}, "a name stands twice in a JSON object") for line in (2, 3))],
+            id="jsonl: a name twice",
+        ),
+        pytest.param(
             "x.csv",
             b'\xef\xbb\xbfq,"a"\r\n\r\n1,"two\r\nlines"\r\n2\r\n3,\xff\r\n4,"x"y\r\n5,\r\n',
             [
@@ -162,6 +183,19 @@ def test_each_row_is_named_with_its_line(
         pytest.param("x.json", '[{"a": "1"}', r"x.json:1:12: not valid JSON: expecting", id="cut off"),
         pytest.param("x.json", '[{"a": "1"} {}]', r"x.json:1:13: not valid JSON: expecting", id="comma missing"),
         pytest.param("x.json", '{"rows": []}', r'an object without a list "data"', id="no data"),
+        pytest.param(
+            "x.json", '[{"a": "1"}]\n[{"a": "2"}]', r"x.json:2:1: .*something follows the list", id="two lists"
+        ),
+        pytest.param("x.json", '[{"a": "1"}]\n]', r"x.json:2:1: .*something follows the list", id="garbage"),
+        pytest.param(
+            "x.json", '{"data": [],\n"data": []}', r'x.json:2:9: .*a second list of rows, "data"', id="data twice"
+        ),
+        pytest.param(
+            "x.json",
+            '{"train": [{"q": "1"}], "data": [{"a": "1"}]}',
+            r'x.json:1:11: .*a second list of rows, "train", beside "data"',
+            id="rows beside data",
+        ),
         pytest.param("x.json", "3", r"neither a list nor an object", id="a number"),
         pytest.param("x.json", "", r"x.json:1:1: not valid JSON", id="empty"),
         pytest.param("x.json", b'[\n{"a": "\xff"}]', r"x.json:2: not valid UTF-8", id="bytes"),
@@ -204,6 +238,17 @@ def test_columnar_rows_have_numbers_types_and_bad_bytes(tmp_path: Path) -> None:
         RawRow(f"{path}:row 2", {}, "not valid UTF-8"),
         RawRow(f"{path}:row 3", {"q": 3, "a": "end"}),
     ]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "stream.arrow", "file.arrow"])
+def test_a_column_of_interest_that_stands_twice_is_not_chosen_from(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    table = pa.Table.from_arrays([pa.array([text]) for text in "1234"], ["a", "other", "other", "a"])
+    write_table(path, table)
+    with pytest.raises(InputError, match=r'the schema names "a" more than once'):
+        rows_of(path)
+    write_table(path, table.select([0, 1, 2]))
+    assert [row.fields for row in rows_of(path)] == [{"a": "1"}]
 
 
 def test_columnar_rows_without_a_column_of_interest_are_counted(tmp_path: Path) -> None:

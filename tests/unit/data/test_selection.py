@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from expert_cli.data.readers import READERS
+from expert_cli.data.readme import parse_configs
 from expert_cli.data.selection import select_files
 from expert_cli.errors import InputError
 from expert_cli.sourcespec import DATA_SUFFIXES
@@ -14,7 +15,7 @@ from expert_cli.sourcespec import DATA_SUFFIXES
 SHARDS = ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet", "data/test-00000-of-00001.parquet"]
 TWO = {
     "configs": [
-        {"config_name": "easy", "data_files": [{"split": "train", "path": "easy/*.jsonl"}], "default": True},
+        {"config_name": "easy", "data_files": [{"split": "train", "path": "easy/*.jsonl"}], "default": "true"},
         {"config_name": "hard", "data_files": [{"split": "train", "path": ["hard/a.jsonl", "hard/b*"]}]},
     ]
 }
@@ -74,7 +75,7 @@ TWO_NAMES = ["easy/one.jsonl", "easy/deep/two.jsonl", "hard/b1.jsonl", "hard/a.j
 def test_the_files_of_a_split(
     names: list[str], card: dict[str, Any], config: str, split: str, expected: list[str]
 ) -> None:
-    assert select_files(names, card, config, split, "here") == expected
+    assert select_files(names, parse_configs(card.get("configs", [])), config, split, "here").files == expected
 
 
 @pytest.mark.parametrize(
@@ -101,9 +102,6 @@ def test_the_files_of_a_split(
         ),
         pytest.param(SHARDS[1:], {}, "", "train", "has 1 of 2 parts; number 00000 is missing", id="missing shard"),
         pytest.param(
-            SHARDS, {"configs": "all"}, "", "train", "not a list of configurations", id="card of another form"
-        ),
-        pytest.param(
             ["a.jsonl"],
             {"configs": [{"config_name": "x", "data_files": "../../etc/*.jsonl"}]},
             "",
@@ -111,11 +109,102 @@ def test_the_files_of_a_split(
             "no file holds",
             id="a pattern that leaves the folder",
         ),
+        pytest.param(
+            ["a.jsonl"],
+            {"configs": [{"config_name": "x", "data_files": ["*.jsonl", "b.jsonl"]}]},
+            "",
+            "train",
+            'the README says that the split "train" is in b.jsonl, which is not there',
+            id="a file of the README that is not there",
+        ),
+        pytest.param(
+            ["a.jsonl", "b.jsonl.gz"],
+            {},
+            "",
+            "train",
+            r'b\.jsonl\.gz belongs to these rows, and "\.gz" is not read',
+            id="a packed file",
+        ),
+        pytest.param(
+            ["a.jsonl", "b.JSONL.ZST"],
+            {"configs": [{"config_name": "x", "data_files": "*"}]},
+            "",
+            "train",
+            r"b\.JSONL\.ZST belongs to these rows",
+            id="a packed file that a pattern fits",
+        ),
+        pytest.param(
+            ["rows.tsv", "_a.csv"],
+            {},
+            "",
+            "train",
+            r'there is: no data file; not read: _a\.csv \(a name .*\), rows\.tsv \("\.tsv" is not read\)',
+            id="only what is not read",
+        ),
+        pytest.param(
+            ["a.jsonl"],
+            {"configs": [{"config_name": "x", "data_files": "x**.jsonl"}]},
+            "",
+            "train",
+            r'"\*\*" stands alone between slashes',
+            id="two stars in a name",
+        ),
     ],
 )
 def test_what_cannot_be_selected(names: list[str], card: dict[str, Any], config: str, split: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        select_files(names, card, config, split, "here")
+        select_files(names, parse_configs(card.get("configs", [])), config, split, "here")
+
+
+@pytest.mark.parametrize(
+    ("names", "configs", "split", "unread"),
+    [
+        pytest.param(["a.jsonl", "LICENSE", "notes.txt", "config.json"], [], "train", [], id="what is no data"),
+        pytest.param(["a.jsonl", "test.jsonl.gz"], [], "test", None, id="packed, of this split"),
+        pytest.param(["train.jsonl", "test.jsonl.gz"], [], "train", [], id="packed, of another split"),
+        pytest.param(
+            ["train.json", "stats.json", "more/x.json"],
+            [],
+            "train",
+            ["more/x.json (its name has no split)", "stats.json (its name has no split)"],
+            id="no split in the name",
+        ),
+        pytest.param(
+            ["a.jsonl", "a.jsonl.bak", "b.tsv", "all.zip", ".git/x.json", "_old/y.jsonl"],
+            [],
+            "train",
+            [
+                '.git/x.json (a name that begins with "." or "_")',
+                '_old/y.jsonl (a name that begins with "." or "_")',
+                'a.jsonl.bak (".bak" is not read)',
+                'all.zip (".zip" is not read)',
+                'b.tsv (".tsv" is not read)',
+            ],
+            id="other formats, hidden names",
+        ),
+        pytest.param(
+            ["a.jsonl", "b.csv"],
+            [{"data_files": ["*.jsonl", "*.parquet"]}],
+            "train",
+            ["*.parquet (no file fits this pattern of the README)"],
+            id="a pattern that fits nothing",
+        ),
+    ],
+)
+def test_what_looks_like_rows_and_is_not_read_is_named(
+    names: list[str], configs: list[dict[str, Any]], split: str, unread: list[str] | None
+) -> None:
+    if unread is None:
+        with pytest.raises(InputError, match="is not read"):
+            select_files(names, parse_configs(configs), "", split, "here")
+    else:
+        assert select_files(names, parse_configs(configs), "", split, "here").unread == unread
+
+
+def test_what_is_not_read_fits_in_a_line() -> None:
+    names = ["a.csv", *(f"{number}.tsv" for number in range(9))]
+    remark = select_files(names, (), "", "train", "here").remark()
+    assert remark.endswith('4.tsv (".tsv" is not read) and 4 more')
 
 
 def test_every_suffix_that_makes_a_path_local_has_a_reader() -> None:

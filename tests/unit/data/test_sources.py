@@ -13,7 +13,7 @@ import pytest
 
 from expert_cli.console import Silent
 from expert_cli.data.rows import Message
-from expert_cli.data.sources import DataRows, locate_data, read_training_rows
+from expert_cli.data.sources import DataRows, input_column, locate_data, read_training_rows
 from expert_cli.errors import InputError
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
@@ -76,6 +76,50 @@ def test_rows_carry_text_origin_mapping_and_files(tmp_path: Path) -> None:
     assert (result.validation, result.validation_report, result.files) == (None, None, [path])
     assert (reporter.said, reporter.warned) == ([f"{path}: 2 rows; {line}"], [])
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "unread", "warned"),
+    [
+        ({"source": "s"}, "; not read: source", ""),
+        (
+            {"source": "s", "history": [], "system": "x"},
+            "; not read: source, history, system",
+            "history, system: not trained",
+        ),
+    ],
+)
+def test_columns_that_are_not_read_are_told(tmp_path: Path, extra: dict[str, object], unread: str, warned: str) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", ["a0"], **extra)
+    reporter = Listening()
+    report = read_training_rows(config(file_source(path)), reporter).train_report
+    assert reporter.said == [f"{path}: 1 rows; instruction <- question, response <- answer{unread}"]
+    assert warned in "".join(reporter.warned)
+    assert bool(reporter.warned) == bool(warned)
+    assert report.ignored == list(extra)
+
+
+def test_fields_of_messages_that_are_not_read_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    turns = [{"role": "user", "content": "u", "id": 1}, {"role": "assistant", "content": "a", "date": "today"}]
+    path.write_text(json.dumps({"messages": turns, "tag": "x"}) + "\n", encoding="utf-8")
+    reporter = Listening()
+    report = read_training_rows(config(file_source(path)), reporter).train_report
+    assert report.ignored == ["tag", "messages[].date", "messages[].id"]
+    assert reporter.said == [f"{path}: 1 rows; messages <- messages; not read: tag, messages[].date, messages[].id"]
+
+
+@pytest.mark.parametrize("others", [[], ["other.jsonl"]], ids=["late in a file", "in another source"])
+def test_the_input_column_is_looked_for_in_all_rows(tmp_path: Path, others: list[str]) -> None:
+    plain = write_rows(tmp_path / "rows.jsonl", numbered(100))
+    late = write_rows(tmp_path / "late.jsonl", ["b"], schema="CREATE TABLE t")
+    if not others:
+        plain.write_bytes(plain.read_bytes() + late.read_bytes())
+    data = config(file_source(plain), *(file_source(late) for _ in others))
+    assert input_column(data, locate_data(data, Silent()).train) == "schema"
+    assert read(data).train_report.input_column == "schema"
+    without = config(file_source(write_rows(tmp_path / "none.jsonl", ["c"])))
+    assert input_column(without, locate_data(without, Silent()).train) == ""
 
 
 @pytest.mark.parametrize(
@@ -324,8 +368,13 @@ def test_folders_of_save_to_disk_are_read_in_the_order_of_their_state(tmp_path: 
     (tmp_path / "both" / "train" / "data-00001-of-00003.arrow").unlink()
     with pytest.raises(InputError, match=r"data-00001-of-00003\.arrow: listed in .*state\.json, but it is not there"):
         read(config(both))
-    (tmp_path / "one" / "state.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(InputError, match="not written by save_to_disk"):
+    for text in ("{}", "[]", "[" * 100_000, '{"_data_files": "abc"}', "\x00"):
+        (tmp_path / "one" / "state.json").write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match="not written by save_to_disk"):
+            read(config(SourceSpec("folder", str(tmp_path / "one"))))
+    whole = '{"_data_files": [{"filename": "data-00000-of-00001.arrow"}, {"file": "lost.arrow"}]}'
+    (tmp_path / "one" / "state.json").write_text(whole, encoding="utf-8")
+    with pytest.raises(InputError, match="not every entry of _data_files names a file"):
         read(config(SourceSpec("folder", str(tmp_path / "one"))))
 
 

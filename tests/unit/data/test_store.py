@@ -22,10 +22,11 @@ from expert_cli.console import Silent
 from expert_cli.data import store as stores
 from expert_cli.data.assemble import Encoded
 from expert_cli.data.documents import Documents
+from expert_cli.data.keep import Unchanged
 from expert_cli.data.sources import Located, LocatedData
-from expert_cli.data.store import StoreKey, build, look, store_key
+from expert_cli.data.store import Contents, StoreKey, build, look, store_key
 from expert_cli.data.storefiles import Memo, read_fingerprint
-from expert_cli.errors import EnvironmentProblem
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
 KEY = StoreKey((("format", "1"), ("train data", "abc")))
@@ -51,7 +52,8 @@ def shards(split: str, skip: int) -> Iterator[Encoded]:
 
 
 def make(folder: Path, key: StoreKey = KEY, source: Any = shards) -> Path:
-    return build(folder, key, ("train", "validation"), source, lambda _: {"rows": 24}, Silent())
+    filled = Contents(("train", "validation"), source, lambda _: {"rows": 24})
+    return build(folder, key, filled, Memo(folder / ".memo.json"), Silent())
 
 
 def contents(home: Path) -> dict[str, bytes]:
@@ -322,7 +324,9 @@ def key_of(folder: Path, raw: bytes = b"rows", **changes: Any) -> str:
     data = replace(DATA, **{name: value for name, value in changes.items() if name in DataConfig.__dataclass_fields__})
     located = LocatedData(tuple(Located(spec, (path,), changes.get("revision", "")) for spec in data.train), ())
     tokenizer, template = changes.get("tokenizer", "t"), changes.get("template", "chatml")
-    return store_key(data, located, Memo(folder / "m"), tokenizer=tokenizer, template=template).sha256
+    return store_key(
+        data, located, Memo(folder / "m"), tokenizer=tokenizer, template=template, masking=changes.get("masking", "1")
+    ).sha256
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -330,6 +334,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "an added byte": {"raw": b"rows "},
     "tokenizer": {"tokenizer": "u"},
     "template": {"template": "alpaca"},
+    "masking rule": {"masking": "2"},
     "mapping": {"mapping": ColumnMapping(instruction="q")},
     "masking": {"completion_only": False},
     "slice": {"train": (SourceSpec("file", "x", split="train[:5]"),)},
@@ -395,3 +400,140 @@ def test_the_fingerprint_names_every_file(tmp_path: Path) -> None:
     home = make(tmp_path)
     assert set(read_fingerprint(home)["files"]) == set(contents(home)) - {"fingerprint.json"}
     assert json.loads((home / "stats.json").read_text(encoding="utf-8")) == {"rows": 24}
+
+
+def test_a_source_that_changes_while_it_is_read_is_not_stored(tmp_path: Path) -> None:
+    """Neither in what is sealed nor in the shards that a later build would go on with."""
+    source = tmp_path / "rows.jsonl"
+    source.write_text("one\n", encoding="utf-8")
+    files = Unchanged([source])
+
+    def changing(split: str, skip: int) -> Iterator[Encoded]:
+        source.write_text("two\n", encoding="utf-8")
+        yield SHARDS["train"][0]
+
+    filled = Contents(("train",), changing, lambda _: {}, files.require)
+    with pytest.raises(InputError, match=r"rows\.jsonl: changed while it was read"):
+        build(tmp_path / "out", KEY, filled, Memo(tmp_path / "m"), Silent())
+    assert look(tmp_path / "out", KEY, Memo(tmp_path / "m")).state == "missing"
+    (progress,) = (tmp_path / "out").glob(".building-*/progress.json")
+    assert json.loads(progress.read_text(encoding="utf-8"))["shards"] == []
+
+
+def test_a_source_that_changes_after_the_last_shard_is_not_stored(tmp_path: Path) -> None:
+    source = tmp_path / "rows.jsonl"
+    source.write_text("one\n", encoding="utf-8")
+    files = Unchanged([source])
+    seen: list[bool] = []
+
+    def once() -> None:
+        seen.append(bool(files))
+        if len(seen) == 2:
+            source.unlink()
+        files.require()
+
+    filled = Contents(("train",), lambda _, skip: [SHARDS["train"][0]][skip:], lambda _: {}, once)
+    with pytest.raises(InputError, match=r"rows\.jsonl: changed while it was read"):
+        build(tmp_path / "out", KEY, filled, Memo(tmp_path / "m"), Silent())
+    assert seen == [True, True]
+    assert not list((tmp_path / "out").glob("[0-9a-f]*"))
+
+
+DAMAGED = {
+    "list": b"[]",
+    "deep": b"[" * 200_000,
+    "no record": b'{"shards": [{}]}',
+    "number": b'{"shards": 3}',
+    "not UTF-8": b"\xff",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_progress_file_is_none(tmp_path: Path, damage: bytes) -> None:
+    building = tmp_path / f".building-{KEY.sha256[:12]}"
+    (building / "train").mkdir(parents=True)
+    (building / "progress.json").write_bytes(damage)
+    (building / "train" / "data-00009.arrow").touch()
+    whole = contents(make(tmp_path / "other"))
+    assert contents(make(tmp_path)) == whole
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_memo_is_none(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / ".memo.json").write_bytes(damage)
+    make(tmp_path)
+    assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json")).state == "hit"
+
+
+def test_a_memo_with_one_digit_changed_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"abc")
+    memo = Memo(tmp_path / "m")
+    true = memo.sha256(path)
+    memo.save()
+    assert Memo(tmp_path / "m").known
+    (tmp_path / "m").write_text((tmp_path / "m").read_text().replace(true[:8], "00000000"))
+    assert Memo(tmp_path / "m").sha256(path) == true
+
+
+IN_THE_WAY: dict[str, Any] = {
+    "folder": lambda out: out.touch(),
+    "folder's parent": lambda out: (out.parent.rmdir(), out.parent.touch()),
+    "store": lambda out: (out.mkdir(), (out / KEY.sha256[:12]).touch()),
+    "lock": lambda out: (out / f".lock-{KEY.sha256[:12]}").mkdir(parents=True),
+}
+
+
+@pytest.mark.parametrize("lay", IN_THE_WAY.values(), ids=IN_THE_WAY.keys())
+def test_something_else_in_the_place_of_a_store_is_named(tmp_path: Path, lay: Any) -> None:
+    out = tmp_path / "stores" / "out"
+    out.parent.mkdir()
+    lay(out)
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(EnvironmentProblem, match=r"cannot write the token store in .*stores") as caught:
+        make(out)
+    assert "move it away" in caught.value.hint
+    assert before <= set(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("kind", ["link to a folder", "link to nothing", "file"])
+def test_a_build_writes_through_no_link(tmp_path: Path, kind: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    if kind == "link to a folder":  # one that could be gone on with
+
+        def breaks(split: str, skip: int) -> Iterator[Encoded]:
+            yield SHARDS[split][0]
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            make(tmp_path / "other", source=breaks)
+        next((tmp_path / "other").glob(".building-*")).rename(elsewhere)
+    before = contents(elsewhere)
+    building = tmp_path / "out" / f".building-{KEY.sha256[:12]}"
+    building.parent.mkdir()
+    building.touch() if kind == "file" else building.symlink_to(elsewhere)
+    home = make(tmp_path / "out")
+    assert not home.is_symlink()
+    assert len(Documents(home / "train")) == 23
+    assert contents(elsewhere) == before
+
+
+def test_a_damaged_store_behind_a_link_is_replaced_where_the_link_lies(tmp_path: Path) -> None:
+    home = make(tmp_path / "out")
+    moved = home.rename(tmp_path / "moved")
+    home.symlink_to(moved)
+    assert look(tmp_path / "out", KEY, Memo(tmp_path / "m")).state == "hit"
+    flip(moved / "train" / "data-00000.arrow")
+    before = contents(moved)
+    make(tmp_path / "out")
+    assert not home.is_symlink()
+    assert contents(moved) == before
+
+
+def test_a_file_whose_name_is_no_utf8_is_remembered(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.jsonl")
+    path.write_bytes(b"abc")
+    memo = Memo(tmp_path / "m")
+    memo.sha256(path)
+    memo.save()
+    assert Memo(tmp_path / "m").known == memo.known

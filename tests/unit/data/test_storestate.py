@@ -11,15 +11,49 @@ import pytest
 from dataset_world import KEY, OTHER, expert, listed, made, store
 from datasets import Dataset
 
+from expert_cli.config import Overrides
 from expert_cli.data.fingerprint import parse_fingerprint
 from expert_cli.files import write_sealed
-from expert_cli.plan import Plan
+from expert_cli.machine import inspect
+from expert_cli.plan import Plan, make_plan
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
     (tmp_path / "project" / "experts").mkdir(parents=True)
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "place"),
+    [
+        ("Expert-SQL", None, "datasets_optimized/expert-sql/tokenized"),
+        ("an_expert 2.0", None, "datasets_optimized/an-expert-2-0/tokenized"),
+        ("~one", None, "datasets_optimized/one-cc281283/tokenized"),
+        ("a\\b", None, "datasets_optimized/b-c62016d0/tokenized"),
+        ("专家一", None, "datasets_optimized/model-4f7aa777/tokenized"),
+        ("one", "cache\\mine", "cache/mine"),
+        ("one", "./cache/../cache/mine/", "cache/mine"),
+    ],
+)
+def test_a_store_is_found_where_training_puts_it(world: Path, name: str, written: str | None, place: str) -> None:
+    path = expert(world, "folder", {"path": "org/rows"}, pretokenized_cache=written)
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"name": name}), encoding="utf-8")
+    run = make_plan(path, inspect(), Overrides()).run
+    assert run.store == world / "project" / place
+    home = store(run.store)
+    (row,) = [row for row in listed(world, lambda _: KEY).values() if row.path == home]
+    assert (row.status, row.experts) == ("fresh", (name,))
+
+
+def test_a_base_model_may_have_a_folder_of_its_own(world: Path) -> None:
+    path = expert(world, "one", {"path": "org/rows"})
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["base_models"].append({"name": "org/second", "config": {"pretokenized_cache": "second"}})
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    homes = [store(world / "project" / place) for place in ("second", "datasets_optimized/one/tokenized")]
+    rows = {row.path: row.experts for row in listed(world).values()}
+    assert [rows[home] for home in homes] == [("one",), ("one",)]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +121,9 @@ def test_a_fingerprint_that_is_not_as_it_was_sealed_is_damage(world: Path, chang
     assert (row.status, row.note) == ("damaged", "fingerprint.json does not match its own hash")
 
 
-@pytest.mark.parametrize("written", [b"", b"[]", b"\xff", b'"x"'], ids=["empty", "list", "not UTF-8", "text"])
+@pytest.mark.parametrize(
+    "written", [b"", b"[]", b"\xff", b'"x"', b"[" * 100_000], ids=["empty", "list", "not UTF-8", "text", "deep"]
+)
 def test_a_spoilt_fingerprint_is_damage(world: Path, written: bytes) -> None:
     home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
     (home / "fingerprint.json").write_bytes(written)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from chat_templates import FORGETTING, QWEN3
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tiny import CHATML, CONTROL_TOKENS, tiny_backend
@@ -28,14 +29,16 @@ from expert_cli.data.keep import ROOM_BYTES
 from expert_cli.data.rawrows import ColumnFilter, RawRow
 from expert_cli.data.readers import read_file
 from expert_cli.data.rowcheck import append_row
-from expert_cli.data.rows import Rows
-from expert_cli.data.sampling import copies_by_weight, held_out, parse_split
-from expert_cli.data.sources import locate_data, read_training_rows
+from expert_cli.data.rows import RowReport, Rows
+from expert_cli.data.sampling import copies_by_weight, held_out
+from expert_cli.data.sources import first_rows, locate_data, read_training_rows
 from expert_cli.data.stream import DocumentStream, EncodedChunk
 from expert_cli.data.survey import Split, survey_data
 from expert_cli.data.templates import Template
+from expert_cli.data.tokenise import tokenise
 from expert_cli.errors import InputError
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.splitspec import parse_split
 
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
 
@@ -285,16 +288,139 @@ def test_a_late_column_that_changes_the_choice_counts_from_the_first_row(
     monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 300)
     path = tmp_path / "rows.jsonl"
     early, late = {"text": "t", "output": "o"}, {"instruction": "i", "text": "t", "output": "o"}
-    path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [late]), encoding="utf-8")
-    with pytest.raises(InputError, match=r'200 of 201 rows are bad: .*:1: "instruction" is missing'):
+    path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [late] * 3), encoding="utf-8")
+    with pytest.raises(InputError, match=r'200 of 203 rows are bad: .*:1: "instruction" is missing'):
         opened(config(source(path)))
-    path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [{**early, "answer": "?"}]), "utf-8")
+    path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [{**early, "answer": "?"}] * 3), "utf-8")
     with pytest.raises(InputError, match=r'2 columns could be the response \("output", "answer"\)'):
         opened(config(source(path)))
     first = [{"other": 1}] * 200
     path.write_text("".join(json.dumps(row) + "\n" for row in [*first, *[early] * 200]), encoding="utf-8")
     with pytest.raises(InputError, match=r'200 of 400 rows are bad: .*:1: "text" is missing'):
         opened(config(source(path)))
+
+
+STRICT = (
+    "{% for m in messages %}"
+    "{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must alternate') }}{% endif %}"
+    "<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def write_roles(path: Path, *conversations: str) -> Path:
+    """Write a conversation a row: "uaua" is two questions with answers."""
+    names = {"u": "user", "a": "assistant"}
+    rows = [
+        [{"role": names[role], "content": f"{role}{row}.{turn}"} for turn, role in enumerate(roles)]
+        for row, roles in enumerate(conversations)
+    ]
+    path.write_text("".join(json.dumps({"messages": turns}) + "\n" for turns in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd"),
+    [
+        pytest.param({"text": "t"}, {"question": "q", "answer": "a"}, id="a pair among texts"),
+        pytest.param({"question": "q", "answer": "a"}, {"question": "q", "answer": "a", "sql": "s"}, id="two answers"),
+        pytest.param({"text": "t", "output": "o"}, {"instruction": "i", "text": "t", "output": "o"}, id="a question"),
+        pytest.param(
+            {"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]},
+            {"question": "q", "answer": "a"},
+            id="a pair among conversations",
+        ),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 150, 400], ids=["first", "amid", "last"])
+def test_one_row_of_another_kind_does_not_decide_what_all_are(
+    tmp_path: Path, usual: dict[str, object], odd: dict[str, object], at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 3000)
+    rows = [usual] * 400
+    rows.insert(at, odd)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    read = read_training_rows(config(source(path)), Silent())
+    assert read.train.origins == [f"{path}:{line}" for line in range(1, 402) if line != at + 1]
+    assert sum(read.train_report.dropped.values()) == 1
+    assert f"{path}:{at + 1}: " in read.train_report.examples[0]
+    assert first_rows(BASE, locate_data(config(source(path)), Silent()).train)[0].kind == read.train.kind
+
+
+def test_an_empty_table_does_not_decide_what_the_rows_of_others_are(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("question,answer\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("text\nx\ny\n", encoding="utf-8")
+    folder = config(SourceSpec("folder", str(tmp_path)))
+    assert read_training_rows(folder, Silent()).train.text == ["x", "y"]
+
+
+def test_a_conversation_that_the_template_refuses_is_a_bad_row(tmp_path: Path) -> None:
+    template = template_for(tiny_backend(), "", own=ChatTemplate(STRICT), eos_token=CONTROL_TOKENS[0])
+    data = config(source(write_roles(tmp_path / "rows.jsonl", *["ua"] * 200, "aua", *["uaua"] * 200)))
+    located = locate_data(data, Silent())
+    surveyed = survey_data(data, located, Silent(), refused=template.refused)
+    reason = "the chat template refuses a conversation of assistant, user: Roles must alternate"
+    assert surveyed.train_report.dropped == {reason: 1}
+    assert surveyed.train_report.examples == [f"{tmp_path / 'rows.jsonl'}:201: {reason}"]
+    chunks = list(DocumentStream(data, surveyed, template, ENCODER).chunks("train"))
+    assert np.concatenate([chunk.numbers for chunk in chunks]).tolist() == [n for n in range(401) if n != 200]
+    rows = plain_rows(data, "train")
+    good = rows.without({200})
+    assert_equal(whole(iter(chunks)), ENCODER.encode(template.documents(good)))
+    write_roles(tmp_path / "rows.jsonl", *["ua"] * 98, "aua", "uua")
+    with pytest.raises(InputError, match=r"2 of 100 rows are bad: .*:99: the chat template refuses .*; .*:100: "):
+        survey_data(data, locate_data(data, Silent()), Silent(), refused=template.refused)
+
+
+@pytest.mark.parametrize("at", [0, 400], ids=["first", "last"])
+def test_a_store_is_built_without_the_conversation_that_the_template_refuses(tmp_path: Path, at: int) -> None:
+    template = template_for(tiny_backend(), "", own=ChatTemplate(STRICT), eos_token=CONTROL_TOKENS[0])
+    roles = ["ua"] * 400
+    roles.insert(at, "aua")
+    data = config(source(write_roles(tmp_path / "rows.jsonl", *roles)))
+    store = tokenise(
+        data,
+        locate_data(data, Silent()),
+        tmp_path / "store",
+        template,
+        tiny_backend(),
+        Silent(),
+        tokenizer_sha256="t",
+        kind="messages",
+    )
+    stats = store.stats["train"]
+    assert (stats["rows"], list(stats["dropped"].values())) == (400, [1])
+
+
+def test_rows_before_the_first_good_one_do_not_hide_the_columns(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    odd = ['{"foo": 1}'] * 35 + ["{broken"] * 35
+    good = [json.dumps({"question": f"q{n}", "context": "c", "answer": "a"}) for n in range(10_000)]
+    path.write_text("\n".join(odd + good), encoding="utf-8")
+    located = locate_data(config(source(path)), Silent()).train
+    rows, report = first_rows(BASE, located)
+    assert (rows.instruction[0], len(rows), report.input_column) == ("q0", 58, "context")
+    assert read_training_rows(config(source(path)), Silent()).train.instruction[-1] == "q9999"
+    path.write_text("\n".join(odd), encoding="utf-8")
+    assert first_rows(BASE, located) == (Rows("pair"), RowReport(read=70))
+    with pytest.raises(InputError, match=r"35 of 70 rows are bad: .*:36: not valid JSON"):
+        read_training_rows(config(source(path)), Silent())
+
+
+def test_rows_that_can_be_read_and_do_not_tell_the_columns_are_refused_at_the_first_look(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "q", "foo": 1}\n' * 200, encoding="utf-8")
+    with pytest.raises(InputError, match="no column is recognised as the response; columns: question, foo"):
+        first_rows(BASE, locate_data(config(source(path)), Silent()).train)
+
+
+def test_first_rows_are_some_that_the_template_takes(tmp_path: Path) -> None:
+    template = template_for(tiny_backend(), "", own=ChatTemplate(STRICT), eos_token=CONTROL_TOKENS[0])
+    data = config(source(write_roles(tmp_path / "rows.jsonl", "aua", "ua")))
+    located = locate_data(data, Silent()).train
+    assert first_rows(data, located)[0].origins == [f"{tmp_path / 'rows.jsonl'}:{line}" for line in (1, 2)]
+    assert first_rows(data, located, refused=template.refused)[0].origins == [f"{tmp_path / 'rows.jsonl'}:2"]
 
 
 def test_bad_rows_are_said_before_anything_is_encoded(tmp_path: Path) -> None:
@@ -513,3 +639,45 @@ def test_nothing_behind_a_limit_is_read(
     names = ColumnFilter(names_of_interest(ColumnMapping()))
     assert sum(block.count for block in blocks.read_blocks(path, names, 5)) == 5
     assert names.seen == ["q"]
+
+
+def test_forms_of_texts_are_counted_also_where_a_build_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    texts = ["<|im_start|>assistant\na<|im_end|>", "plain", "<|im_start|>user\nb<|im_end|>"] * 4
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    for skip in (0, 1, 2):
+        stream = opened(config(source(path)))
+        chunks = list(stream.chunks("train", skip=skip, chunk_rows=5))
+        assert stream.forms == {"chatml": 8, "plain": 4}
+        assert sum(chunk.encoded.dropped for chunk in chunks) == sum("user" in text for text in texts[5 * skip :])
+
+
+@pytest.mark.parametrize(("foreign", "refused"), [(1, False), (3, True)])
+def test_texts_of_another_tokenizer_are_refused_but_for_one_in_a_hundred(
+    tmp_path: Path, foreign: int, refused: bool
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    texts = ["plain"] * (200 - foreign) + ["<|start_header_id|>assistant<|end_header_id|>\n\na<|eot_id|>"] * foreign
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    stream = opened(config(source(path)))
+    if not refused:
+        assert len(whole(stream.chunks("train"))) == 200
+        return
+    with pytest.raises(
+        InputError, match="3 of 200 texts are written in control tokens that the tokenizer does not have"
+    ):
+        list(stream.chunks("train"))
+
+
+@pytest.mark.parametrize("jinja", [QWEN3, FORGETTING], ids=["qwen3", "forgetting"])
+def test_pairs_that_a_template_looks_into_are_those_of_one_at_a_time(tmp_path: Path, jinja: str) -> None:
+    """A batch with one such row is rendered row by row; without one, piece by piece: both give the same."""
+    template = template_for(tiny_backend(), "", own=ChatTemplate(jinja), eos_token=CONTROL_TOKENS[0])
+    answers = ["a", "b <|im_end|>", "\nc\n", "d"] if jinja == FORGETTING else ["a", "<think>b</think>c", "\nc\n", "d"]
+    path = tmp_path / "rows.jsonl"
+    rows = [{"prompt": f"q{n}", "response": answer} for n, answer in enumerate(answers)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = whole(opened(config(source(path)), template).chunks("train"))
+    pairs = [Rows("pair", [f"q{n}"], [""], [answer], origins=["x"]) for n, answer in enumerate(answers)]
+    assert_equal(found, ENCODER.encode([document for pair in pairs for document in template.documents(pair)]))
+    assert template.pair_columns(pairs[0]) != []

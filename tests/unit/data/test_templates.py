@@ -18,7 +18,13 @@ from expert_cli.errors import InputError
 
 BOS, EOS = "<s>", "</s>"
 CHATML_TOKENS = ("<|im_start|>", "<|im_end|>", EOS)
-ALL_TOKENS = {EOS, *(token for style in STYLES.values() for token in style.control)}
+ALL_TOKENS = {
+    EOS,
+    "<|python_tag|>",
+    "<|eom_id|>",
+    "[TOOL_CALLS]",
+    *(token for style in STYLES.values() for token in style.control),
+}
 SYSTEM_BY_ITSELF = "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}{% endif %}"
 THINKING = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}"
@@ -183,11 +189,11 @@ def test_a_default_system_message_stays() -> None:
     assert drawn(prompt)[0] == "C <|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>"
 
 
-def test_training_sees_the_prompt_of_generation_not_an_empty_think_block() -> None:
+def test_what_a_template_puts_before_an_answer_is_learnt() -> None:
     template = own(THINKING)
     document = template.documents(pair("q", "", "a"))[0]
     assert document[: len(template.prompt("q"))] == template.prompt("q")
-    assert "think" not in "".join(s.text for s in document)
+    assert drawn(document)[-2:] == ["U* <think>\n\n</think>\n\na", "C* <|im_end|>"]
 
 
 def test_a_template_that_trims_is_followed() -> None:
@@ -252,13 +258,64 @@ def test_bos_stands_there_once(rendered: str, bos: str) -> None:
         (
             "<|system|>\ns\n<|end|>\n<|user|>\nq\n<|end|>\n<|assistant|>\na<|end|>",
             "phi",
-            ["C <|system|>\ns\n<|end|>\n<|user|>\nq\n<|end|>\n<|assistant|>\n", "C* a<|end|>", "C* <|im_end|>"],
+            ["C <|system|>\ns\n<|end|>\n<|user|>\nq\n<|end|>\n<|assistant|>\n", "C* a<|end|>"],
         ),
         (
             "<|start_header_id|>assistant<|end_header_id|>\n\na<|eot_id|>",
             "llama",
-            ["C <|start_header_id|>assistant<|end_header_id|>\n\n", "C* a<|eot_id|>", "C* <|im_end|>"],
+            ["C <|start_header_id|>assistant<|end_header_id|>\n\n", "C* a<|eot_id|>"],
         ),
+        (
+            "<|start_header_id|>assistant<|end_header_id|>\n\n<|python_tag|>f()<|eom_id|>"
+            "<|start_header_id|>ipython<|end_header_id|>\n\n4<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\nfour<|eot_id|>",
+            "llama",
+            [
+                "C <|start_header_id|>assistant<|end_header_id|>\n\n",
+                "C* <|python_tag|>f()<|eom_id|>",
+                "C <|start_header_id|>ipython<|end_header_id|>\n\n4<|eot_id|>"
+                "<|start_header_id|>assistant<|end_header_id|>\n\n",
+                "C* four<|eot_id|>",
+            ],
+        ),
+        (
+            "<|system|>\ns</s>\n<|user|>\nq</s>\n<|assistant|>\na</s>\n<|user|>\nr</s>\n<|assistant|>\nb</s>\n",
+            "zephyr",
+            [
+                "C <|system|>\ns</s>\n<|user|>\nq</s>\n<|assistant|>\n",
+                "C* a</s>",
+                "C \n<|user|>\nr</s>\n<|assistant|>\n",
+                "C* b</s>",
+            ],
+        ),
+        (
+            "<|user|>\nq\n<|assistant|>\na\n<|user|>\nr\n<|assistant|>\nb",
+            "zephyr",
+            ["C <|user|>\nq\n<|assistant|>\n", "C* a", "C \n<|user|>\nr\n<|assistant|>\n", "C* b", "C* <|im_end|>"],
+        ),
+        (
+            "[INST]q[/INST]a</s>[INST] r [/INST] b</s>",
+            "mistral",
+            ["C [INST]q[/INST]", "C* a</s>", "C [INST] r [/INST]", "C*  b</s>"],
+        ),
+        (
+            "[INST]q[/INST][TOOL_CALLS][{}]</s>",
+            "mistral",
+            ["C [INST]q[/INST]", "C* [TOOL_CALLS][{}]</s>"],
+        ),
+        (
+            "### Instruction:\nq\n\n### Response:\na</s>\n\n### Instruction:\nr\n\n### Response:\nb",
+            "alpaca",
+            [
+                "C ### Instruction:\nq\n\n### Response:\n",
+                "C* a</s>",
+                "C \n\n### Instruction:\nr\n\n### Response:\n",
+                "C* b",
+                "C* <|im_end|>",
+            ],
+        ),
+        ("<|im_start|>assistant\na<|python_tag|>\n", "chatml", ["C <|im_start|>assistant\n", "C* a<|python_tag|>"]),
+        ("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n", "chatml", None),
         (
             "### Instruction:\nq\n\n### Response:\na\n### not a heading of ours\n",
             "alpaca",
@@ -266,13 +323,55 @@ def test_bos_stands_there_once(rendered: str, bos: str) -> None:
         ),
         ("once upon a time ", "plain", ["C* once upon a time ", "C* <|im_end|>"]),
         ("once upon a time</s>\n", "plain", ["C* once upon a time</s>"]),
-        ("<|im_start|>user\nonly a question<|im_end|>", "plain", ["C* <|im_start|>user\nonly a question<|im_end|>"]),
+        ("<|im_start|>user\nonly a question<|im_end|>", "chatml", None),
+        ("<|im_start|>only a text<|im_end|>", "plain", ["C* <|im_start|>only a text<|im_end|>"]),
     ],
-    ids=["chatml", "chatml, open end", "phi", "llama", "alpaca", "plain", "plain, ended", "no answer"],
+    ids=[
+        "chatml",
+        "chatml, open end",
+        "phi",
+        "llama",
+        "llama, a call",
+        "zephyr",
+        "zephyr without ends",
+        "mistral",
+        "mistral, a call",
+        "alpaca, several turns",
+        "an end that no form knows",
+        "an answer not begun",
+        "alpaca",
+        "plain",
+        "plain, ended",
+        "no answer",
+        "no turn",
+    ],
 )
-def test_a_whole_text_is_read(text: str, form: str, expected: list[str]) -> None:
+def test_a_whole_text_is_read(text: str, form: str, expected: list[str] | None) -> None:
+    """None: nothing of it is trained."""
+    expected = [f"C {text}"] if expected is None else expected
     forms: dict[str, int] = {}
-    assert drawn(own().documents(texts(text), forms=forms)[0]) == expected
+    template = make_template("", own=ChatTemplate(CHATML, by_transformers), control_tokens=ALL_TOKENS, eos_token=EOS)
+    assert drawn(template.documents(texts(text), forms=forms)[0]) == expected
+    assert forms == {form: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("<|im_start|>assistant\na<|im_end|>", "chatml, in another tokenizer's control tokens"),
+        (
+            "<|start_header_id|>assistant<|end_header_id|>\n\na<|eot_id|>",
+            "llama, in another tokenizer's control tokens",
+        ),
+        ("<|user|>\nq</s>\n<|assistant|>\na</s>", "zephyr"),
+        ("[INST]q[/INST]a</s>", "mistral"),
+    ],
+    ids=["chatml", "llama", "zephyr's markers are words", "and so are Mistral's first"],
+)
+def test_control_tokens_of_another_tokenizer_are_told(text: str, form: str) -> None:
+    forms: dict[str, int] = {}
+    template = make_template("alpaca", own=None, control_tokens=[EOS, "<|eot_id|>"], eos_token=EOS)
+    template.documents(texts(text), forms=forms)
     assert forms == {form: 1}
 
 

@@ -11,8 +11,6 @@ import pytest
 from expert_cli._compat import nothing_compiled
 from expert_cli.doctor import attention, probes
 
-pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-
 
 def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     import bitsandbytes
@@ -26,16 +24,24 @@ def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert (line.state, line.found) == ("fail", "the gradient through a 4-bit layer is zero")
 
 
-def test_sdpa_and_flex_keep_documents_apart_here() -> None:
-    assert [line.state for line in (attention.try_sdpa(), attention.try_flex())] == ["ok", "ok"]
+def test_the_attention_of_training_keeps_documents_apart_here() -> None:
+    from expert_cli.model import kernels
+
+    assert attention.try_documents().state == "ok"
+    tried = {probe.name.removeprefix("attention, ") for probe in probes.PROBES if "attention" in probe.name}
+    assert {name.replace("flash-attn", "flash_attention_2") for name in tried} == set(kernels.FLAT)
 
 
-def test_attention_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
+@pytest.mark.parametrize("leaks", attention.PACKS, ids=str)
+def test_attention_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch, leaks: tuple[int, ...]) -> None:
+    starts = attention._starts
 
-    size = sum(attention.LENGTHS)
-    monkeypatch.setattr(attention, "_mask", lambda _: torch.ones(size, size).tril().bool())
-    assert [line.state for line in (attention.try_sdpa(), attention.try_flex())] == ["fail", "warn"]
+    def one_document(lengths: tuple[int, ...], device: str) -> Any:
+        return starts((sum(lengths),) if lengths == leaks else lengths, device)
+
+    monkeypatch.setattr(attention, "_starts", one_document)
+    line = attention.try_documents()
+    assert (line.state, "by at most" in line.found) == ("fail", True)
 
 
 def test_the_quick_probes_load_no_code_generator() -> None:
@@ -60,9 +66,9 @@ def test_an_import_leaves_the_compiler_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("device", "compiler", "states"),
     [
-        pytest.param("cpu", "", ["ok", "ok"], id="nothing lacks"),
-        pytest.param("cpu", "no-such-compiler", ["ok", "warn"], id="no C++ compiler"),
-        pytest.param("cuda", "no-such-compiler", ["ok", "ok"], id="no C++ compiler, but a GPU"),
+        pytest.param("cpu", "", ["ok"], id="nothing lacks"),
+        pytest.param("cpu", "no-such-compiler", ["warn"], id="no C++ compiler"),
+        pytest.param("cuda", "no-such-compiler", ["ok"], id="no C++ compiler, but a GPU"),
     ],
 )
 def test_what_is_not_tried(monkeypatch: pytest.MonkeyPatch, device: str, compiler: str, states: list[str]) -> None:
@@ -72,9 +78,7 @@ def test_what_is_not_tried(monkeypatch: pytest.MonkeyPatch, device: str, compile
     monkeypatch.setattr("pathlib.Path.is_file", lambda _: True)
     monkeypatch.setattr("shutil.which", lambda name: None if name == "no-such-compiler" else name)
     found = probes.untried(device)
-    assert [(line.name, line.state) for line in found] == list(
-        zip(["attention, flex", "torch.compile"], states, strict=True)
-    )
+    assert [(line.name, line.state) for line in found] == list(zip(["torch.compile"], states, strict=True))
     assert ["--deep" in line.fix for line in found] == [state == "ok" for state in states]
 
 

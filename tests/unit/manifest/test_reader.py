@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from expert_cli.errors import Fault, InputError, ManifestError
 from expert_cli.manifest.names import OTHER_TOOLS, nearest
 from expert_cli.manifest.reader import load
-from expert_cli.manifest.schema import Base, Manifest
+from expert_cli.manifest.schema import Base, Dataset, FieldMapping, Manifest
 from expert_cli.manifest.training_config import TrainingConfig
 
 Change = Callable[[dict[str, Any]], Any]
@@ -50,7 +51,112 @@ CASES: dict[str, tuple[Change, str, str, str]] = {
         "",
     ),
     "modules": (config(target_modules=[1]), "training.config.target_modules", "list of texts, is [1]", ""),
-    "both precisions": (config(fp16=True, bf16=True), "training.config.fp16", "both true", "keep bf16"),
+    "a key of a base model": (
+        config(quantization="int4"),
+        "training.config.quantization",
+        "unknown key",
+        "it belongs in base_models[i].quantization",
+    ),
+    "another tool's name of one": (
+        config(load_in_4bit=True),
+        "training.config.load_in_4bit",
+        "unknown key",
+        "it belongs in base_models[i].quantization",
+    ),
+    "a key of the data set": (
+        config(val_set_size=0.1),
+        "training.config.val_set_size",
+        "unknown key",
+        "it belongs in training.dataset.validation_split",
+    ),
+    "a setting in the base model": (
+        lambda m: m["base_models"][0].update(learning_rate=1e-4),
+        "base_models[0].learning_rate",
+        "unknown key",
+        "it belongs in training.config.learning_rate",
+    ),
+    "two base models of one name": (
+        lambda m: m["base_models"].append({"name": "qwen/qwen3-0.6b"}),
+        "base_models[1].name",
+        "base_models[0] has the same name",
+        "an alias of its own",
+    ),
+    "two aliases": (
+        lambda m: m.update(base_models=[{"name": "a/b", "alias": "x"}, {"name": "a/c", "alias": "X"}]),
+        "base_models[1].alias",
+        "base_models[0] has the same alias",
+        "an alias of its own",
+    ),
+    "a time of two words": (config(save_every="5 min"), "training.config.save_every", 'such as "5m", is "5 min"', ""),
+    "a time without end": (config(save_every="9" * 400 + "h"), "training.config.save_every", 'such as "5m"', ""),
+    "a seed of 33 bits": (config(seed=2**32), "training.config.seed", "less than 4294967296, is 4294967296", ""),
+    "endless epochs": (config(epochs=1e308), "training.config.epochs", "less than or equal to 100000", ""),
+    "endless steps": (config(max_steps=10**30), "training.config.max_steps", "less than or equal to 2147483647", ""),
+    "endless documents": (
+        config(max_seq_length=10**12),
+        "training.config.max_seq_length",
+        "less than or equal to 16777216",
+        "",
+    ),
+    "endless scale": (config(alpha=1e300), "training.config.alpha", "less than or equal to 1000000", ""),
+    "endless weight": (
+        lambda m: m["training"]["dataset"].update(tasks={"a": {"train": "a.jsonl", "weight": 1e9}}),
+        "training.dataset.tasks.a.weight",
+        "less than or equal to 1000",
+        "",
+    ),
+    "endless base models": (
+        lambda m: m.update(base_models=[{"name": f"a/{n}"} for n in range(101)]),
+        "base_models",
+        "at most 100 entries",
+        "",
+    ),
+    "no base model in the list": (lambda m: m.update(base_models=[]), "base_models", "of at least 1 entry, is []", ""),
+    "no list of base models": (lambda m: m.update(base_models={"name": "x"}), "base_models", "a list of objects", ""),
+    "a key of a block that may be text": (
+        lambda m: m.update(evaluation={"every_steps": "3"}),
+        "evaluation.every_steps",
+        'must be a whole number, is "3": write 3 without quotes',
+        "",
+    ),
+    "a key of old filters": (
+        lambda m: m["training"]["dataset"].update(validation={"min_length": -1}),
+        "training.dataset.validation.min_length",
+        "greater than or equal to 0, is -1",
+        "",
+    ),
+    "the opposite": (
+        config(train_on_inputs=False),
+        "training.config.train_on_inputs",
+        "unknown key",
+        "did you mean completion_only_loss? (it means the opposite)",
+    ),
+    "true that is a name here": (
+        lambda m: m["base_models"][0].update(load_in_8bit=True),
+        "base_models[0].load_in_8bit",
+        "unknown key",
+        'did you mean quantization? (true is written "int8" there)',
+    ),
+    "a column by its usual name": (
+        lambda m: m["training"]["dataset"].update(field_mapping={"output": "sql"}),
+        "training.dataset.field_mapping.output",
+        "unknown key",
+        "did you mean response?",
+    ),
+    "a folder no system has": (
+        config(pretokenized_cache="a\0b"),
+        "training.config.pretokenized_cache",
+        "must be text without a NUL character",
+        "",
+    ),
+    "a long name": (lambda m: m.update(name="n" * 300), "name", "at most 100 letters long", ""),
+    "a long alias": (lambda m: m["base_models"][0].update(alias="n" * 300), "base_models[0].alias", "100 letters", ""),
+    "a long path of a model": (
+        lambda m: m["base_models"][0].update(name="n/" * 3000),
+        "base_models[0].name",
+        "at most 4096 letters",
+        "",
+    ),
     "old and new name": (config(epochs=1, num_epochs=2), "training.config.num_epochs", "old name of epochs", "remove"),
     "checkpointing setting": (
         config(gradient_checkpointing_kwargs={"reentrant": True}),
@@ -126,7 +232,7 @@ def test_one_fault_one_row(tmp_path: Path, change: Change, key: str, message: st
 def test_a_number_too_large_for_a_float_is_refused(tmp_path: Path) -> None:
     path = manifests.write(tmp_path, manifests.small())
     path.write_text(path.read_text(encoding="utf-8").replace("0.001", "1e999"), encoding="utf-8")
-    with pytest.raises(ManifestError, match=r"training\.config\.learning_rate"):
+    with pytest.raises(ManifestError, match=r"training\.config\.learning_rate: 1e999 is no finite number"):
         load(path)
 
 
@@ -152,7 +258,8 @@ def test_free_keys_are_kept_with_a_warning(tmp_path: Path) -> None:
 
 
 def test_every_name_of_another_tool_leads_to_a_key_there_is() -> None:
-    known = {*TrainingConfig.model_fields, *Base.model_fields, *Manifest.model_fields, "validation_split"}
+    blocks = (TrainingConfig, Base, Manifest, Dataset, FieldMapping)
+    known = {name for block in blocks for name in block.model_fields}
     assert set(OTHER_TOOLS.values()) <= known
     for foreign, ours in OTHER_TOOLS.items():
         if ours in TrainingConfig.model_fields:
@@ -181,6 +288,50 @@ def test_set_changes_one_key(tmp_path: Path, setting: str, key: str, value: Any)
     assert getattr(loaded.manifest.training.config, key) == value
 
 
+def test_set_knows_old_names(tmp_path: Path) -> None:
+    loaded = load(manifests.write(tmp_path, manifests.small(epochs=2)), ("num_epochs=3",))
+    assert (loaded.manifest.training.config.epochs, loaded.manifest.training.config.num_epochs) == (3, None)
+
+
+def test_set_beats_every_spelling_in_every_block(tmp_path: Path) -> None:
+    manifest = manifests.small(num_epochs=1, max_steps=9)
+    manifest["base_models"][0]["config"] = {"num_epochs": 5, "max_steps": 7}
+    loaded = load(manifests.write(tmp_path, manifest), ("epochs=3",))
+    assert (loaded.manifest.training.config.epochs, loaded.manifest.training.config.max_steps) == (3, None)
+    own = loaded.manifest.bases[0].config
+    assert own is not None
+    assert (own.num_epochs, own.max_steps) == (None, None)
+
+
+def test_set_on_a_manifest_without_a_list_of_base_models_leaves_the_fault_to_the_check(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="must be a list of objects, is 5"):
+        load(manifests.write(tmp_path, {**manifests.small(), "base_models": 5}), ("rank=3",))
+
+
+BROKEN_SETTINGS = {
+    "brackets": ("rank=[[[", "--set rank=[[[: is not JSON: a value is missing"),
+    "endless brackets": (f"rank={'[' * 100_000}", "brackets nested more than 64 deep"),
+    "an endless number": ("alpha=1e999", 'must be a number, is "1e999"'),
+    "no number": ("rank=NaN", 'must be a whole number, is "NaN"'),
+    "nothing": ("rank=", 'must be a whole number, is ""'),
+    "an open list": ('target_modules=["q_proj",]', "trailing comma"),
+    "too many bits": ("seed=4294967296", "must be less than 4294967296"),
+}
+
+
+@pytest.mark.parametrize(("setting", "message"), BROKEN_SETTINGS.values(), ids=BROKEN_SETTINGS.keys())
+def test_a_broken_setting_is_told_as_one(tmp_path: Path, setting: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        load(manifests.write(tmp_path, manifests.small()), (setting,))
+    assert caught.value.message.startswith("--set ")
+    assert len(caught.value.message) < 250
+
+
+def test_a_text_that_begins_like_a_list_is_a_text_where_texts_go(tmp_path: Path) -> None:
+    loaded = load(manifests.write(tmp_path, manifests.small()), ("system_prompt=[INST] be brief",))
+    assert loaded.manifest.training.config.system_prompt == "[INST] be brief"
+
+
 @pytest.mark.parametrize("setting", ["rank", "training.dataset.path=x", "training.config.rnk=3"])
 def test_set_refuses_what_it_does_not_know(tmp_path: Path, setting: str) -> None:
     with pytest.raises(InputError):
@@ -188,5 +339,5 @@ def test_set_refuses_what_it_does_not_know(tmp_path: Path, setting: str) -> None
 
 
 def test_set_values_are_checked_like_written_ones(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match="must be a whole number"):
+    with pytest.raises(InputError, match=r"--set training\.config\.rank=high: must be a whole number"):
         load(manifests.write(tmp_path, manifests.small()), ("training.config.rank=high",))

@@ -9,8 +9,7 @@ import tiny
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
 
-from expert_cli.errors import EnvironmentProblem
-from expert_cli.model import attention, isolation
+from expert_cli.model import attention
 from expert_cli.runconfig import Layout
 
 SHAPE: dict[str, Any] = {
@@ -57,42 +56,6 @@ def test_gradients_of_one_document_stay_in_it() -> None:
     for tensor in (q, k, v):
         assert not tensor.grad[:, :, :4].any()
         assert tensor.grad[:, :, 4:].abs().sum() > 0 or tensor is q
-
-
-@pytest.mark.parametrize(("backend", "layout"), BACKENDS.items())
-def test_isolation_is_measured_and_holds(backend: str, layout: Layout) -> None:
-    model = tiny.tiny_model().train()
-    attention.use(model, backend)
-    found = isolation.measure(model, layout)
-    assert found.holds
-    assert found.difference < 1e-5
-    assert found.leak > 0.1
-    assert model.training
-    isolation.require(found, backend)
-
-
-def test_a_leaking_back_end_is_refused_with_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    def leaky(module: Any, query: Any, key: Any, value: Any, mask: Any, **settings: Any) -> Any:
-        settings["cu_seq_lens_q"] = torch.tensor([0, query.shape[2]], dtype=torch.int32)
-        return attention.documents_attention(module, query, key, value, mask, **settings)
-
-    model = tiny.tiny_model()
-    attention.use(model, "documents")
-    monkeypatch.setitem(attention.AttentionInterface._global_mapping, attention.NAMES["documents"], leaky)
-    found = isolation.measure(model, "flat")
-    assert not found.holds
-    with pytest.raises(EnvironmentProblem, match="documents: packed documents are not what they are alone") as caught:
-        isolation.require(found, "documents")
-    assert f"{found.difference:.3g}" in caught.value.message
-    assert "use_sdpa" in caught.value.hint
-
-
-def test_isolation_in_bfloat16_tells_rounding_from_a_leak() -> None:
-    model = tiny.tiny_model().to(torch.bfloat16)
-    attention.use(model, "documents")
-    found = isolation.measure(model, "flat", autocast=torch.bfloat16)
-    assert found.holds
-    assert found.difference < isolation.SHARE_OF_A_LEAK * found.leak
 
 
 def test_architectures_that_need_more_than_we_do_keep_their_own() -> None:

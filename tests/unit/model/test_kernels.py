@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -93,6 +94,24 @@ def test_plain_lora_is_fused_on_a_cpu(change: dict[str, Any], kind: Any, used: s
     compute = replace(CPU, **change)
     plan = settle_adapter(kernel_plan(compute, MODEL, HERE), model, compute)
     assert plan.lines["fused"].used == used
+
+
+def test_liger_is_told_as_used_where_it_is_on_the_model() -> None:
+    """Liger leaves a model that it does not know as it is, without a word: installed is not used."""
+    model, plan = tiny.tiny_model(), replace(kernel_plan(CPU, MODEL, HERE), fused=True)
+    untouched = kernels.with_liger(plan, model)
+    assert (untouched.fused, untouched.lines["fused"].used) == (False, "off")
+    assert "no kernels for llama" in untouched.lines["fused"].reason
+
+    def forward(_: Any, x: Any) -> Any:
+        return x
+
+    forward.__module__ = "liger_kernel.transformers.rms_norm"
+    for layer in model.model.layers:
+        layer.input_layernorm.forward = MethodType(forward, layer.input_layernorm)
+    used = kernels.with_liger(plan, model)
+    assert (used.fused, used.lines["fused"].used) == (True, "liger")
+    assert used.lines["fused"].reason.startswith("Liger's kernels in 2 norms")
 
 
 COPIES = {

@@ -175,6 +175,30 @@ def test_what_is_not_whole_does_not_count_as_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == ["checkpoint-1", "checkpoint-2"]
 
 
+def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    for name in (
+        "checkpoint-1/pytorch_model.bin",
+        ".writing-notes/a",
+        ".removed-/a",
+        ".replaced-by/a",
+        "checkpoint-x/a",
+    ):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    mine = {path for path in tmp_path.rglob("*") if path.is_file()}
+    for step in range(2, 6):
+        write(tmp_path, step, parts(step))
+    rotate(tmp_path, 2, set())
+    assert not (tmp_path / "checkpoint-3").exists()
+    assert mine <= set(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("name", ["best", "checkpoint-", "checkpoint-1x", "checkpoint-²"])
+def test_a_checkpoint_under_a_name_that_tells_no_step_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(LockedOrDamaged, match="another checkpoint"):
+        read(write(tmp_path, 1, parts(1)).path.rename(tmp_path / name))
+
+
 def test_a_state_without_form_leaves_nothing(tmp_path: Path) -> None:
     write(tmp_path, 1, parts(1))
     with pytest.raises(TypeError, match="hook"):

@@ -1,0 +1,38 @@
+"""The folder `adapter/` of a run: weights, the tokenizer with the run's own chat template, how to load it, the model card."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from expert_cli.artifacts.loading import adapter_lines, put_loading, write_base
+from expert_cli.card import model_card
+from expert_cli.expert import Speaker
+from expert_cli.files import remove, sha256_of, sync_folder, write_text
+from expert_cli.model.sources import LocalModel
+from expert_cli.paths import RunPaths
+from expert_cli.plan import Plan
+from expert_cli.training.result import FitResult
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+
+def save_adapter(
+    model: PeftModel, source: LocalModel, speaker: Speaker, plan: Plan, done: FitResult, paths: RunPaths
+) -> str:
+    """Write the adapter folder beside its place and rename it; return the hash of its weights.
+
+    Its tokenizer writes prompts as training did, whatever chat template the base model has.
+    """
+    beside = paths.adapter.with_name(".adapter.tmp")
+    remove(beside)  # of a run that was killed here
+    model.save_pretrained(beside, safe_serialization=True)
+    write_base(beside, plan.run, source, speaker.template.fingerprint)
+    speaker.tokenizer.hf.chat_template = speaker.template.chat_template
+    speaker.tokenizer.hf.save_pretrained(beside)
+    write_text(beside / "README.md", model_card(plan, done))
+    put_loading(beside / "README.md", adapter_lines(plan.run, source, speaker))
+    sync_folder(beside)
+    remove(paths.adapter)
+    beside.rename(paths.adapter)
+    return sha256_of(paths.adapter / "adapter_model.safetensors")

@@ -1,0 +1,95 @@
+"""Why a value does not fit a key, in words that a user of JSON knows."""
+
+from __future__ import annotations
+
+import json
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from expert_cli.manifest.blocks import NO_NUL, TIME, Loose, Strict
+from expert_cli.manifest.jsontext import Path_
+from expert_cli.manifest.schema import Manifest
+
+_RULES = {
+    "too_short": "of at least {min_length} entry",
+    "too_long": "at most {max_length} entries long",
+    "string_too_long": "at most {max_length} letters long",
+}
+"""What some of pydantic's errors mean here."""
+_PATTERNS = {TIME: 'a number and s, m or h, such as "5m"', NO_NUL: "text without a NUL character"}
+
+
+def unfit(block: type[BaseModel], path: Path_, value: Any) -> str:
+    """Return why the key of a block at `path` cannot take a value; "" where it can."""
+    try:
+        block.model_validate({str(path[-1]): value})
+    except ValidationError as error:
+        return message_of(path, value, error.errors()[0])
+    return ""
+
+
+def message_of(path: Path_, value: Any, error: ErrorDetails) -> str:
+    """Return one error of pydantic's in words; `value`: what stands at `path`."""
+    shown = shortened(json.dumps(value, ensure_ascii=True, default=str))
+    annotation = _annotation(path)
+    if error["type"] == "string_pattern_mismatch":
+        return f"must be {_PATTERNS[error['ctx']['pattern']]}, is {shown}"
+    if error["type"] in _RULES:
+        return f"must be {_RULES[error['type']].format(**error['ctx'])}, is {shown}"
+    if error["type"] in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        rule = error["msg"].removeprefix("Input should ").removeprefix("be ")
+        return f"must be {rule}, is {shown}"
+    wanted = (
+        " or ".join(dict.fromkeys(_describe(part) for part in parts_of(annotation))) if annotation else "another type"
+    )
+    hint = ""
+    if isinstance(value, str) and value.replace(".", "", 1).lstrip("-").isdigit() and "number" in wanted:
+        hint = f": write {value} without quotes"
+    return f"must be {wanted}, is {shown}{hint}"
+
+
+def shortened(text: str, length: int = 60) -> str:
+    """Return a text, or its beginning where it is longer than a message should be."""
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def parts_of(annotation: Any) -> list[Any]:
+    """Return the alternatives of a type, without Annotated and None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return parts_of(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [part for arg in get_args(annotation) for part in parts_of(arg)]
+    return [] if annotation is type(None) else [annotation]
+
+
+def _annotation(path: Path_) -> Any:
+    """Return the type that the schema gives the key at `path`, or None for a key inside free-form data."""
+    types_: list[Any] = [Manifest]
+    for part in path:
+        found: list[Any] = []
+        for candidate in types_:
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel) and part in candidate.model_fields:
+                found += parts_of(candidate.model_fields[str(part)].annotation)
+            elif get_origin(candidate) is (list if isinstance(part, int) else dict):
+                found += parts_of(get_args(candidate)[-1])
+        types_ = found
+    return Union[tuple(types_)] if types_ else None  # noqa: UP007
+
+
+def _describe(part: Any) -> str:
+    """Return a type in words a user of JSON knows."""
+    if get_origin(part) is Literal:
+        options = ", ".join(json.dumps(option) for option in get_args(part))
+        return options if len(get_args(part)) == 1 else f"one of {options}"
+    if get_origin(part) is list:
+        items = " or ".join(_describe(item) for item in parts_of(get_args(part)[0]))
+        plain = {"text": "a list of texts", "an object": "a list of objects", "a value": "a list"}
+        return plain.get(items, f"a list ({items})")
+    if get_origin(part) is dict or (isinstance(part, type) and issubclass(part, (Loose, Strict))):
+        return "an object"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return words.get(part, "a value")

@@ -1,0 +1,154 @@
+"""What a run that has ended really used, read off the objects that trained: nothing here looks at the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from peft import PeftModel
+
+from expert_cli.model.recompute import decoder_layers
+from expert_cli.training.trainer import ExpertTrainer
+
+
+@dataclass(frozen=True)
+class UsedAdapter:
+    """The adapter on the model: kind, numbers (0 where the kind has none) and the last name parts of its layers."""
+
+    kind: str
+    rank: int
+    alpha: float
+    dropout: float
+    modules: tuple[str, ...]
+    feedforward: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UsedCompute:
+    """How a step was computed. layers: decoder layers in all, those recomputed as a whole, by their attention, compiled."""
+
+    precision: str
+    tf32: bool
+    layers: int
+    recomputed: int
+    recomputed_attention: int
+    compiled: int
+
+
+@dataclass(frozen=True)
+class UsedLoader:
+    """How batches came. longest_row: tokens of the longest pack; too_long: documents above it, None where all are cut alike."""
+
+    workers: int
+    pinned: bool
+    prefetch: int | None
+    longest_row: int
+    too_long: int | None
+
+
+@dataclass(frozen=True)
+class Used:
+    """What trained. warmup: steps; max_steps -1: the epochs decided; best_step 0: no evaluation chose one.
+
+    Counted in the process that ended the run: evaluations, answered (evaluations that ran answers), checkpoints.
+    """
+
+    adapter: UsedAdapter
+    compute: UsedCompute
+    loader: UsedLoader
+    optimizer: str
+    learning_rate: float
+    weight_decay: float
+    max_grad_norm: float
+    warmup: int
+    noise: bool
+    seed: int
+    batch_size: int
+    accumulation: int
+    max_steps: int
+    steps: int
+    epochs: float
+    evaluations: int
+    answered: int
+    checkpoints: int
+    best_step: int
+    stopped_early: bool
+    reports: tuple[str, ...]
+
+
+def what_was_used(trainer: ExpertTrainer, model: PeftModel) -> Used:
+    """Read off what trained."""
+    schedule, progress = trainer.batches.schedule, trainer.progress
+    groups: list[dict[str, Any]] = trainer.optimizer.param_groups
+    return Used(
+        adapter=_adapter(model),
+        compute=_compute(trainer, model),
+        loader=_loader(trainer),
+        optimizer=type(getattr(trainer.optimizer, "optimizer", trainer.optimizer)).__name__,
+        learning_rate=max(group.get("max_lr", group.get("initial_lr", group["lr"])) for group in groups),
+        weight_decay=max(group.get("weight_decay", 0.0) for group in groups),
+        max_grad_norm=trainer.args.max_grad_norm,
+        warmup=trainer.args.get_warmup_steps(schedule.steps),
+        noise=getattr(trainer, "neftune_hook_handle", None) is not None,
+        seed=trainer.args.seed,
+        batch_size=schedule.batch_size,
+        accumulation=schedule.accumulation,
+        max_steps=schedule.max_steps,
+        steps=progress.step,
+        epochs=schedule.epoch_of(progress.step),
+        evaluations=len(progress.evaluations),
+        answered=trainer.answered,
+        checkpoints=trainer.saves.written,
+        best_step=progress.best_step,
+        stopped_early=progress.step < schedule.steps,
+        reports=tuple(sorted(_reports(trainer))),
+    )
+
+
+def _adapter(model: PeftModel) -> UsedAdapter:
+    config = model.peft_config["default"]
+    kind = config.peft_type.value.lower()
+    if kind == "lora":
+        kind = "dora" if config.use_dora else "rslora" if config.use_rslora else "lora"
+    modules = {name.rsplit(".", 1)[-1] for name in model.base_model.targeted_module_names}
+    return UsedAdapter(
+        kind=kind,
+        rank=getattr(config, "r", 0),
+        alpha=getattr(config, "lora_alpha", getattr(config, "alpha", 0.0)),
+        dropout=getattr(config, "lora_dropout", getattr(config, "rank_dropout", 0.0)),
+        modules=tuple(sorted(modules)),
+        feedforward=tuple(sorted(getattr(config, "feedforward_modules", None) or ())),
+    )
+
+
+def _compute(trainer: ExpertTrainer, model: PeftModel) -> UsedCompute:
+    layers = decoder_layers(model)
+    precision = trainer.accelerator.mixed_precision
+    return UsedCompute(
+        precision="fp32" if precision == "no" else precision,
+        tf32=trainer.clock.on_gpu and torch.backends.cuda.matmul.allow_tf32,
+        layers=len(layers),
+        recomputed=sum(bool(layer.gradient_checkpointing) for layer in layers),
+        recomputed_attention=sum(isinstance(layer.self_attn.forward, partial) for layer in layers),
+        compiled=sum(layer._compiled_call_impl is not None for layer in layers),
+    )
+
+
+def _loader(trainer: ExpertTrainer) -> UsedLoader:
+    loader = trainer.loader(trainer.train_dataset, trainer.batches)
+    packs = trainer.train_dataset.packs
+    return UsedLoader(
+        workers=loader.num_workers,
+        pinned=loader.pin_memory,
+        prefetch=loader.prefetch_factor,
+        longest_row=int(packs.of(0).lengths.max()),
+        too_long=None if packs.fitted is None else packs.fitted.rows,
+    )
+
+
+def _reports(trainer: ExpertTrainer) -> list[str]:
+    names = [type(callback).__name__ for callback in trainer.callback_handler.callbacks]
+    known = {"TensorBoardCallback": "tensorboard", "TrackioCallback": "trackio", "WandbCallback": "wandb"}
+    return [known[name] for name in names if name in known]

@@ -1,0 +1,79 @@
+"""What training reads of data files, held against the slow reader: no row is lost or changed that was not named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slow_reader import Row, SlowRead, slow_read
+
+from expert_cli.console import Silent
+from expert_cli.data.rows import Rows
+from expert_cli.data.sources import DataRows, read_training_rows
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+
+
+@dataclass
+class _Listening(Silent):
+    warned: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+def disagreements(path: Path, start: int = 0, stop: int | None = None) -> list[str]:
+    """Return what is wrong with how a file or folder of rows is read, a sentence each; nothing if all is well.
+
+    start, stop: the slice that is asked for, as Python has it; of files that are broken all rows are asked for. Rows that are
+    good have to be there, in order, as they are; the others have to be counted; what is not read or cannot be has to be
+    named. Any error but InputError and EnvironmentProblem is raised.
+    """
+    slow = slow_read(path)
+    part = slice(0, None) if slow.broken else slice(start, stop)
+    slow.rows = slow.rows[part]
+    split = f"train[{part.start}:{'' if part.stop is None else part.stop}]"
+    spec = SourceSpec("folder" if path.is_dir() else "file", str(path), split=split)
+    data = DataConfig((spec,), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
+    reporter = _Listening()
+    try:
+        read = read_training_rows(data, reporter)
+    except (InputError, EnvironmentProblem) as error:
+        return _of_refusal(slow, error.message, str(path))
+    return _of_reading(slow, read, "\n".join(reporter.warned))
+
+
+def _of_refusal(slow: SlowRead, message: str, place: str) -> list[str]:
+    if slow.broken:
+        named = any(name in message for name in slow.broken)
+        return [] if named else [f"{slow.broken} cannot be read, but what is said is: {message}"]
+    if slow.good and slow.bad <= 0.01 * len(slow.rows):
+        return [f"{len(slow.good)} good rows and {slow.bad} others are refused: {message}"]
+    return (
+        []
+        if place in message
+        else [f"{slow.bad} of {len(slow.rows)} rows are bad, but it is not said where: {message}"]
+    )
+
+
+def _of_reading(slow: SlowRead, read: DataRows, warned: str) -> list[str]:
+    found = [f"{name} cannot be read, and is read" for name in slow.broken]
+    found += [f"{name} is not read, and is not named: {warned}" for name in slow.unread if name not in warned]
+    rows, expected = _texts(read.train), slow.good
+    wrong = next((n for n, (mine, right) in enumerate(zip(rows, expected, strict=False)) if mine != right), None)
+    if wrong is not None:
+        found.append(f"row {wrong} at {read.train.origins[wrong]} is {rows[wrong]}, not {expected[wrong]}")
+    elif len(rows) != len(expected):
+        found.append(f"{len(rows)} rows are read, there are {len(expected)}")
+    dropped = sum(read.train_report.dropped.values())
+    if dropped != slow.bad:
+        found.append(f"{dropped} rows are said to be bad, {slow.bad} are")
+    return found
+
+
+def _texts(rows: Rows) -> list[Row]:
+    if rows.kind == "messages":
+        return [tuple(part for turn in turns for part in (turn.role, turn.content)) for turns in rows.messages]
+    if rows.kind == "text":
+        return [(text,) for text in rows.text]
+    return list(zip(rows.instruction, rows.input, rows.response, strict=True))

@@ -1,0 +1,272 @@
+"""The base model beside an expert: asked in its own template, with and without examples, never cut short, kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import tiny
+from projects import SEVEN, case, expert_of_seven
+from typer.testing import CliRunner
+
+from expert_cli.chat import open_chat
+from expert_cli.cli import app
+from expert_cli.console import Silent
+from expert_cli.data.sources import read_training_rows
+from expert_cli.data.templates import OWN
+from expert_cli.errors import InputError
+from expert_cli.evaluation import generate
+from expert_cli.evaluation.baseline import NEW_TOKENS
+from expert_cli.evaluation.cases import Asked, read_cases
+from expert_cli.evaluation.experts import cases_of, evaluate_adapter
+from expert_cli.evaluation.generate import Settings
+from expert_cli.evaluation.shots import Shots, drawn_shots
+from expert_cli.expert import base_speaker, open_expert
+from expert_cli.plan import Trained, trained
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
+
+
+@pytest.fixture(scope="module")
+def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trained with alpaca, on a base model whose own template is ChatML."""
+    return expert_of_seven(tmp_path_factory.mktemp("expert"), template="alpaca", chat_template=OTHER)
+
+
+OTHER = tiny.CHATML.replace("'\n' + message['content']", "'>' + message['content']").replace(
+    "assistant\n'", "assistant>'"
+)
+"""Ends otherwise than alpaca: a model of random numbers repeats the last token, so it answers otherwise."""
+assert "assistant>" in OTHER
+
+
+@pytest.fixture(scope="module")
+def by(expert: Path) -> Trained:
+    return trained(expert, None, None, offline=True)
+
+
+@pytest.fixture(scope="module")
+def document(expert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    args = ["--baseline", "--shots", "2", "--max-new-tokens", "8", "--json", "--output", str(expert / "kept.json")]
+    done = CliRunner().invoke(app, ["evaluate", "--adapter", str(expert), *args])
+    assert done.exit_code == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_base_model_is_asked_in_its_own_template(by: Trained, document: dict[str, Any]) -> None:
+    assert document["expert"]["template"] == "alpaca"
+    assert document["baseline"]["template"] == document["few_shot"]["template"] == OWN
+    expert = open_expert(by.plan.run, by.origin, Silent())
+    speaker = base_speaker(by.plan.run, by.origin, expert.speaker.tokenizer)
+    prompt = speaker.prompt("Which number is 3?", "below")
+    assert speaker.text(prompt) == ("<|im_start|>user>Which number is 3?\n\nbelow<|im_end|>\n<|im_start|>assistant>")
+    cases = cases_of(by.plan, None)
+    settings = Settings(NEW_TOKENS, 16)
+    with expert.model.disable_adapter():
+        written = generate.write_answers(expert.model, speaker, cases, settings, Silent(), "")
+    assert [one.answer for one in written.answers] == [row["answer"] for row in document["baseline"]["answers"]]
+    with expert.model.disable_adapter():
+        in_alpaca = generate.write_answers(expert.model, expert.speaker, cases[:1], settings, Silent(), "")
+    assert in_alpaca.answers[0].answer != written.answers[0].answer, "the template is seen in the answers"
+
+
+def test_so_is_that_of_a_conversation(by: Trained, document: dict[str, Any]) -> None:
+    chat = open_chat(by, Silent(), max_new_tokens=NEW_TOKENS, sample=False)
+    cases = {case.id: case for case in cases_of(by.plan, None)}
+    first = document["baseline"]["answers"][0]
+    assert "".join(chat.base(cases[first["id"]].prompt)) == first["answer"]
+    assert "".join(chat.answer(cases[first["id"]].prompt)) == "7"
+
+
+def test_its_answers_are_as_long_as_they_need(by: Trained, document: dict[str, Any]) -> None:
+    assert document["generation"]["max_new_tokens"] == 8
+    for base in (document["baseline"], document["few_shot"]):
+        assert base["generation"]["max_new_tokens"] == NEW_TOKENS
+        assert base["generation"]["stops"] == []
+    assert document["generation"]["stops"] == ["###"]
+    long = [
+        replace(one, case=one.case.model_copy(update={"expected": "x" * 2000})) for one in cases_of(by.plan, None, 1)
+    ]
+    heard = Heard()
+    found = evaluate_adapter(by, long, Settings(8, 4), heard, case_timeout_s=2, baseline=True)
+    need = found.bases["baseline"].asked["generation"]["max_new_tokens"] // 2
+    assert need > 1000
+    long_answers, long_prompt = heard.warnings
+    assert long_answers.startswith(f"right answers to these cases have up to {need} tokens, an answer may have 8: ")
+    assert long_prompt.endswith(" tokens, the base model was made for 2,048")
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def test_examples_are_training_rows_as_turns(by: Trained, document: dict[str, Any]) -> None:
+    asked = cases_of(by.plan, None)
+    shots = drawn_shots(by, 2, Silent())
+    rows = [SEVEN[int(where.rpartition(":")[2]) - 1] for where in document["few_shot"]["examples"]]
+    assert document["few_shot"]["shots"] == len(rows) == 2
+    assert document["baseline"]["shots"] == 0
+    assert document["baseline"]["examples"] == []
+    expert = open_expert(by.plan.run, by.origin, Silent())
+    speaker = base_speaker(by.plan.run, by.origin, expert.speaker.tokenizer)
+    turns = [(row["instruction"], row["output"]) for row in rows]
+    text = "".join(f"<|im_start|>user>{q}<|im_end|>\n<|im_start|>assistant>{a}<|im_end|>\n" for q, a in turns)
+    question = f"<|im_start|>user>{asked[0].prompt}<|im_end|>\n<|im_start|>assistant>"
+    assert speaker.text(generate._prompt(speaker, asked[0], shots)) == text + question
+    again = drawn_shots(by, 2, Silent())
+    assert again == shots
+    other = replace(by, plan=replace(by.plan, run=replace(by.plan.run, seed=7)))
+    assert drawn_shots(other, 2, Silent()).before(asked[0]) != shots.before(asked[0])
+
+
+def test_a_cases_own_row_is_never_an_example(by: Trained) -> None:
+    shots = drawn_shots(by, 3, Silent())
+    first = [row.prompt for row in shots.rows[:4]]
+    (asked,) = [one for one in everything(by) if one.prompt == first[1]]
+    assert [row.prompt for row in shots.before(asked)] == [first[0], first[2], first[3]]
+    with pytest.raises(InputError, match=f"--shots {len(SEVEN)}: {len(SEVEN) - 1} training rows"):
+        replace(shots, count=len(SEVEN)).before(asked)
+
+
+def everything(by: Trained) -> list[Asked]:
+    """A case for every training row."""
+    path = by.plan.run.manifest.parent / "all.jsonl"
+    path.write_text("".join(json.dumps(case(n, 7)) + "\n" for n in range(len(SEVEN))), encoding="utf-8")
+    return read_cases(path)
+
+
+def test_nor_is_the_same_answer_to_the_same_input_in_other_words(by: Trained) -> None:
+    (asked,) = cases_of(by.plan, None, 1)
+    asked = replace(asked, input="CREATE TABLE t (a INT)")
+    (row,) = drawn_shots(by, 1, Silent()).rows[:1]
+    same, other = row._replace(prompt="Another?", input=asked.input), row._replace(input="CREATE TABLE u (a INT)")
+    assert Shots(1, (same, other)).before(asked) == [other]
+    assert Shots(1, (same._replace(answer="8"), other)).before(asked) == [same._replace(answer="8")]
+
+
+def test_held_out_rows_are_no_examples(by: Trained) -> None:
+    """A run with --seed 5 that set a half of its rows apart; the manifest says nothing of either."""
+    assert by.origin.rows is not None
+    rows = by.origin.rows._replace(validation_share=0.5, seed=5)
+    other = replace(by, origin=replace(by.origin, rows=rows))
+    data = replace(by.plan.run.data, validation_share=0.5, seed=5)
+    trained_rows = read_training_rows(data, Silent()).train
+    shown = {row.prompt for row in drawn_shots(other, 2, Silent()).rows}
+    assert shown == set(trained_rows.instruction)
+    assert len(shown) == len(SEVEN) // 2
+
+
+def test_rows_that_are_gone_are_told(by: Trained, tmp_path: Path) -> None:
+    assert by.origin.rows is not None
+    (source,) = by.origin.rows.sources
+    assert source.path == str(by.plan.run.manifest.parent / "train.jsonl")
+    rows = by.origin.rows._replace(sources=(replace(source, path=str(tmp_path / "gone.jsonl")),))
+    gone = replace(by, origin=replace(by.origin, rows=rows))
+    with pytest.raises(InputError, match=r"--shots: the rows of training cannot be read: .*gone\.jsonl: no such file"):
+        drawn_shots(gone, 2, Silent())
+
+
+def test_the_document_and_the_table_have_both(expert: Path, document: dict[str, Any]) -> None:
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    assert {row["stop"] for row in document["answers"]} == {"end"}
+    assert "base model, 2 examples" in (expert / "report.html").read_text(encoding="utf-8")
+    assert "| base model | base model, 2 examples |" in (expert / "adapter" / "README.md").read_text(encoding="utf-8")
+    shown = CliRunner().invoke(app, ["evaluate", "--answers", str(expert / "kept.json")]).stdout
+    assert f"base model: {OWN}" in shown
+    assert f"base model, 2 examples: {OWN}" in shown
+
+
+def own(expert: Path) -> Path:
+    return expert.parents[1] / "tests" / "cases.jsonl"
+
+
+def judged(*args: object) -> tuple[int, Any, str]:
+    done = CliRunner().invoke(app, ["evaluate", "--answers", *map(str, args), "--json"])
+    return done.exit_code, json.loads(done.stdout) if done.exit_code == 0 else None, str(done.exception)
+
+
+def test_kept_answers_are_judged_again_to_the_same(expert: Path, document: dict[str, Any]) -> None:
+    code, again, _ = judged(expert / "kept.json")
+    assert code == 0
+    assert again == document
+
+
+def test_stricter_cases_judge_kept_answers_again(expert: Path, document: dict[str, Any], tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in own(expert).read_text(encoding="utf-8").splitlines()]
+    stricter = tmp_path / "stricter.jsonl"
+    stricter.write_text("".join(json.dumps(row | {"expected": 8}) + "\n" for row in rows), encoding="utf-8")
+    code, again, _ = judged(expert / "kept.json", "--cases", stricter)
+    assert (code, document["correct"], again["correct"]) == (0, 6, 0)
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(again)
+    assert again["cases_file"] == str(stricter.resolve())
+    assert [row["answer"] for row in again["answers"]] == [row["answer"] for row in document["answers"]]
+    assert again["generation"] == document["generation"]
+    assert judged(expert / "kept.json", "--limit", "3")[1]["limit"] == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"prompt": "Another?"}, "case 'n0' asks something else"), ({"id": "m0"}, "no case 'n0', which")],
+)
+def test_other_questions_do_not_judge_them(
+    expert: Path, document: dict[str, Any], tmp_path: Path, change: dict[str, str], words: str
+) -> None:
+    first, *rest = own(expert).read_text(encoding="utf-8").splitlines()
+    other = tmp_path / "other.jsonl"
+    other.write_text("\n".join([json.dumps(json.loads(first) | change), *rest]), encoding="utf-8")
+    code, _, error = judged(expert / "kept.json", "--cases", other)
+    assert code == 1  # the runner shows the error itself; cli.main gives it its exit code
+    assert words in error
+
+
+def test_answers_kept_before_prompts_had_a_hash_are_judged_by_the_same_cases_alone(
+    expert: Path, document: dict[str, Any], tmp_path: Path
+) -> None:
+    old = {key: value for key, value in document.items() if key != "few_shot"}
+    old["baseline"] = {
+        k: v for k, v in document["baseline"].items() if k not in ("shots", "examples", "template", "generation")
+    }
+    for row in (*old["answers"], *old["baseline"]["answers"]):
+        del row["prompt"], row["stop"]
+    (tmp_path / "old.json").write_text(json.dumps(old), encoding="utf-8")
+    code, again, _ = judged(tmp_path / "old.json")
+    assert (code, again["correct"], again["few_shot"]) == (0, 6, None)
+    rows = [json.loads(line) | {"expected": 8} for line in own(expert).read_text(encoding="utf-8").splitlines()]
+    (tmp_path / "stricter.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert "asks something else" in judged(tmp_path / "old.json", "--cases", tmp_path / "stricter.jsonl")[2]
+
+
+@pytest.mark.parametrize(
+    "damage", [{"generation": {"tokens": "many"}}, {"generation": 3}, {"limit": "x"}, {"expert": []}]
+)
+def test_what_is_damaged_beside_the_answers_is_not_needed(
+    document: dict[str, Any], tmp_path: Path, damage: dict[str, Any]
+) -> None:
+    (tmp_path / "damaged.json").write_text(json.dumps({**document, **damage, "baseline": 3}), encoding="utf-8")
+    shown = CliRunner().invoke(app, ["evaluate", "--answers", str(tmp_path / "damaged.json")])
+    assert (shown.exit_code, "6/8" in shown.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("answers", [[3], [{"id": "n0"}], [{"id": "n0", "answer": 7}]])
+def test_answers_that_are_damaged_are_told(document: dict[str, Any], tmp_path: Path, answers: list[Any]) -> None:
+    (tmp_path / "damaged.json").write_text(json.dumps({**document, "answers": answers}), encoding="utf-8")
+    assert "an answer is missing" in judged(tmp_path / "damaged.json")[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [(("--shots", "2"), "--shots goes with --baseline"), (("--baseline", "--shots", "-1"), "equal to 0")],
+)
+def test_flags_that_mean_nothing_are_refused(expert: Path, flags: tuple[str, ...], words: str) -> None:
+    done = CliRunner().invoke(app, ["evaluate", "--adapter", str(expert), *flags])
+    assert done.exit_code == 2
+    assert words in done.stderr

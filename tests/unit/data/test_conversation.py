@@ -1,0 +1,320 @@
+"""Conversations that go through their chat template: reasoning, tools, and answers that are not trained."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_templates import ALWAYS_THINKING, DATED, FORGETTING, QWEN3, QWEN25, QWQ
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import CHATML, tiny_tokenizer
+
+from expert_cli.data.chat_template import ChatTemplate
+from expert_cli.data.columns import Columns
+from expert_cli.data.encode import Encoder, template_for
+from expert_cli.data.rowcheck import append_row
+from expert_cli.data.rows import Message, Rows
+from expert_cli.data.segments import Document
+from expert_cli.data.templates import Template
+from expert_cli.errors import InputError
+from expert_cli.model.tokenizer import load
+
+HF = tiny_tokenizer()
+BACKEND = HF.backend_tokenizer
+END = "<|im_end|>"
+TOOLS = [{"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object"}}}]
+QUOTING = CHATML.replace(
+    "+ '<|im_end|>'",
+    "}}{% if message.tool_calls %}{{ message.tool_calls[0].function | tojson }}{% endif %}{{ '<|im_end|>'",
+)
+
+
+def user(content: str, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **more}
+
+
+def said(content: str | None, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
+def call(arguments: object, name: str = "add") -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def rendered(jinja: str, turns: list[dict[str, Any]], generate: bool, *, tools: Any = None, **more: Any) -> str:
+    return str(
+        HF.apply_chat_template(
+            turns, tools=tools or None, chat_template=jinja, tokenize=False, add_generation_prompt=generate, **more
+        )
+    )
+
+
+def made(jinja: str, **options: Any) -> Template:
+    return template_for(BACKEND, "", own=ChatTemplate(jinja, rendered), eos_token=END, **options)
+
+
+def row(turns: list[dict[str, Any]], **columns: Any) -> Rows:
+    rows = Rows("messages")
+    read = Columns(messages="messages", **{name: name for name in columns})
+    reason = append_row(rows, {"messages": turns, **columns}, read, "rows.jsonl:7")
+    assert not reason
+    return rows
+
+
+def document(
+    jinja: str, turns: list[dict[str, Any]], *, options: dict[str, Any] | None = None, **columns: Any
+) -> Document:
+    return made(jinja, **options or {}).documents(row(turns, **columns))[0]
+
+
+def text(pieces: Document) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+def trained(pieces: Document) -> list[str]:
+    """The stretches that are trained."""
+    return [
+        "".join(piece.text for piece in run) for is_trained, run in groupby(pieces, lambda p: p.trained) if is_trained
+    ]
+
+
+THOUGHT = "<think>\nR\n</think>\n\nA"
+CALLED = [user("q"), said("", tool_calls=[call({"a": 1, "b": "two"})]), {"role": "tool", "content": "3"}, said("three")]
+CASES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
+    "plain": ([user("q"), said("A")], ["A<|im_end|>"]),
+    "a think block": ([user("q"), said(THOUGHT)], [f"{THOUGHT}<|im_end|>"]),
+    "a think block without line feeds": ([user("q"), said("<think>R</think>A")], [f"{THOUGHT}<|im_end|>"]),
+    "reasoning_content": ([user("q"), said("A", reasoning_content="R")], [f"{THOUGHT}<|im_end|>"]),
+    "thinking": ([user("q"), said("A", thinking="R")], [f"{THOUGHT}<|im_end|>"]),
+    "several turns": ([user("q"), said(THOUGHT), user("r"), said("B")], ["A<|im_end|>", "B<|im_end|>"]),
+    "only reasoning": (
+        [user("0?"), said("0</think>"), user("0?"), said("0")],
+        ["<|im_end|>", "0<|im_end|>"],
+    ),
+    "an answer that is asked next": (
+        [user("</think>"), said("yes or no"), user("no"), said("no")],
+        ["yes or no<|im_end|>", "no<|im_end|>"],
+    ),
+    "reasoning of the last": (
+        [user("q"), said("B"), user("r"), said(THOUGHT)],
+        ["B<|im_end|>", f"{THOUGHT}<|im_end|>"],
+    ),
+    "line feeds that are taken off": ([user("q"), said("\n\nA\n")], ["A\n<|im_end|>"]),
+    "a user's think block": ([user("what is <think>?"), said("A")], ["A<|im_end|>"]),
+    "a tool's answer from a user": ([user("q"), user("<tool_response>1</tool_response>"), said("A")], ["A<|im_end|>"]),
+    "nothing asked": ([user(""), said("A")], ["A<|im_end|>"]),
+    "a call": (
+        CALLED,
+        [
+            '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": "two"}}\n</tool_call><|im_end|>',
+            "three<|im_end|>",
+        ],
+    ),
+    "a call as text": (
+        [user("q"), said(None, tool_calls=[call('{"a":1}')])],
+        ['<tool_call>\n{"name": "add", "arguments": {"a":1}}\n</tool_call><|im_end|>'],
+    ),
+    "the first not trained": ([user("q"), said("A", weight=0), user("r"), said("B", weight=1.0)], ["B<|im_end|>"]),
+    "the last not trained": ([user("q"), said("A"), user("r"), said("B", train=False)], ["A<|im_end|>"]),
+    "reasoning that is not trained": (
+        [user("q"), said(THOUGHT, weight=0), user("r"), said(THOUGHT, train=True)],
+        [f"{THOUGHT}<|im_end|>"],
+    ),
+}
+
+
+def for_transformers(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Turns as every supported transformers renders them; its older versions read reasoning under one name alone."""
+    names = {"thinking": "reasoning_content"}
+    return [{names.get(name, name): "" if value is None else value for name, value in turn.items()} for turn in turns]
+
+
+@pytest.mark.parametrize("tools", [None, TOOLS], ids=["", "with tools"])
+@pytest.mark.parametrize(("turns", "expected"), CASES.values(), ids=CASES)
+def test_qwen3_writes_what_it_writes_by_itself(
+    turns: list[dict[str, Any]], expected: list[str], tools: list[Any] | None
+) -> None:
+    found = document(QWEN3, turns, **({"tools": tools} if tools else {}))
+    whole = rendered(QWEN3, for_transformers(turns), False, tools=tools, enable_thinking=False)
+    assert text(found) + "\n" == whole
+    assert trained(found) == expected
+
+
+def test_what_follows_a_prompt_without_thinking_is_the_answer() -> None:
+    """The empty think block of a plain row is asked, not answered; a row that thinks is asked without it."""
+    template = made(QWEN3)
+    assert text(template.prompt("q")).endswith("assistant\n<think>\n\n</think>\n\n")
+    plain, thought = (document(QWEN3, [user("q"), said(answer)]) for answer in ("A", THOUGHT))
+    assert text(plain) == text(template.prompt("q")) + "A<|im_end|>"
+    assert text(thought) == f"<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n{THOUGHT}<|im_end|>"
+    for answer, thinks in (("A", False), (THOUGHT, True)):
+        template.documents(row([user("q"), said(THOUGHT), user("q"), said(answer)]))
+        assert template.thought is thinks
+
+
+def test_pairs_that_think_are_conversations_that_think() -> None:
+    template = made(QWEN3)
+    rows = Rows("pair", ["q", "r"], ["", ""], [THOUGHT, "B"], origins=["x:1", "x:2"])
+    assert template.pair_columns(rows) == []
+    assert trained(template.documents(rows)[0]) == [f"{THOUGHT}<|im_end|>"]
+    assert trained(template.documents(rows)[1]) == ["B<|im_end|>"]
+
+
+@pytest.mark.parametrize("answer", ["A", THOUGHT], ids=["plain", "thinking"])
+@pytest.mark.parametrize("jinja", [QWQ, ALWAYS_THINKING], ids=["qwq", "always thinking"])
+def test_a_generation_prompt_that_opens_the_block(jinja: str, answer: str) -> None:
+    template = made(jinja)
+    found = document(jinja, [user("q"), said(answer)])
+    assert text(found) + "\n" == rendered(jinja, [user("q"), said(answer)], False)
+    asked = rendered(template.chat_template, [user("q")], True)
+    assert text(template.prompt("q")) == asked
+    assert [text(found).removeprefix(asked)] == trained(found)
+    assert text(found).count("<think>") == (0 if (jinja, answer) == (QWQ, "A") else 1)
+
+
+@pytest.mark.parametrize(
+    ("jinja", "turns", "columns", "message"),
+    [
+        (FORGETTING, [user("q"), said("<think>R</think>A")], {}, 'does not show all of the last answer: "<think>R"'),
+        (CHATML, [user("q"), said("A", reasoning_content="R")], {}, 'does not show all of the last answer: "R"'),
+        (CHATML, CALLED, {}, "does not show tool_calls"),
+        (CHATML, [user("q"), said("A")], {"tools": TOOLS}, "does not show tools"),
+        (
+            "{% for m in messages if m.role != 'tool' %}{{ m.content + '<|im_end|>' }}{% endfor %}",
+            [*CALLED[:1], said("B"), {"role": "tool", "content": "3", "name": "add"}, said("A")],
+            {"tools": TOOLS},
+            "does not show tools",
+        ),
+    ],
+    ids=["forgotten reasoning", "unknown reasoning", "calls", "tools", "a tool's turn"],
+)
+def test_what_a_template_does_not_show_is_refused(
+    jinja: str, turns: list[dict[str, Any]], columns: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=r"rows\.jsonl:7: the chat template ") as caught:
+        document(jinja, turns, **columns)
+    assert message in caught.value.message
+    assert "prompt_template" in caught.value.hint
+
+
+def test_rows_that_cannot_be_written_down_are_numbered() -> None:
+    """Of plain conversations by their roles; of others by what they hold."""
+    template = made("{% if messages[0].role != 'user' %}{{ raise_exception('users first') }}{% endif %}" + FORGETTING)
+    rows = Rows("messages")
+    for turns in (
+        [user("q"), said("a")],
+        [said("a"), user("q"), said("b")],
+        [user("q"), said("<think>R</think>a")],
+        [user("q"), said("a", reasoning_content="R")],
+        [user("</think>"), said("a")],
+    ):
+        assert not append_row(rows, {"m": turns}, Columns(messages="m"), "x:1")
+    found = template.refused(rows)
+    assert set(found) == {1, 2, 3, 4}
+    assert "users first" in found[1]
+    assert all("does not show" in found[number] for number in (2, 3, 4))
+    pairs = Rows("pair", ["q"] * 3, [""] * 3, ["a", "<think>R</think>a", "b"], origins=["x"] * 3)
+    assert set(template.refused(pairs)) == {1}
+    assert template.refused(Rows("pair", ["q"], [""], ["a"], origins=["x"])) == {}
+    assert template.refused(Rows("text", text=["</think>"], origins=["x"])) == {}
+
+
+def test_arguments_that_would_be_quoted_twice_are_given_as_what_they_spell() -> None:
+    found = document(QUOTING, [user("q"), said("A", tool_calls=[call('{"a": "x"}')])])
+    assert trained(found) == ['A{"name": "add", "arguments": {"a": "x"}}<|im_end|>']
+
+
+def test_a_turn_that_is_no_answer_cannot_be_left_out_of_everything() -> None:
+    turns = [user("q", weight=0), said("A", weight=0), user("r"), said("B")]
+    found = document(CHATML, turns)
+    assert trained(found) == ["B<|im_end|>"]
+    with pytest.raises(InputError, match="a turn that is no answer is not to be trained"):
+        document(CHATML, turns, options={"completion_only": False})
+    everything = document(CHATML, [user("q"), *turns[1:]], options={"completion_only": False})
+    assert "A<|im_end|>" not in "".join(trained(everything))
+    assert len(trained(everything)) == 2
+
+
+def test_the_next_answer_is_asked_as_the_template_writes_what_was_said() -> None:
+    messages = [Message("user", "q"), Message("assistant", THOUGHT), Message("user", "r")]
+    asked = rendered(QWEN3, [user("q"), said(THOUGHT), user("r")], True, enable_thinking=False)
+    assert text(made(QWEN3).prompt_messages(messages)) == asked
+
+
+@pytest.mark.parametrize("jinja", [QWEN3, QWEN25, CHATML], ids=["qwen3", "qwen2.5", "chatml"])
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.one_of(
+                st.text(max_size=6),
+                st.sampled_from(["<think>", "</think>", "<|im_end|>", "\n", " ", "\ue0000\ue001", "{{", "user"]),
+            ),
+            max_size=5,
+        ).map("".join),
+        min_size=2,
+        max_size=6,
+    ).map(lambda texts: texts[: len(texts) // 2 * 2])
+)
+def test_every_conversation_is_the_templates_or_refused(jinja: str, contents: list[str]) -> None:
+    """The text is that of the template but for control tokens, which stay text; every answer ends where it should."""
+    turns = [(user if n % 2 == 0 else said)(content) for n, content in enumerate(contents)]
+    rows = Rows("messages")
+    if append_row(rows, {"m": turns}, Columns(messages="m"), "x:1"):
+        return
+    try:
+        found = made(jinja).documents(rows)[0]
+    except InputError:
+        assert "</think>" in contents[-1], "the template takes nothing else away"
+        return
+    hidden = [{**turn, "content": turn["content"].replace("<|im_end|>", "<|im_\ufdd0end|>")} for turn in turns]
+    expected = rendered(jinja, hidden, False, enable_thinking=False).replace("\ufdd0", "")
+    assert expected.startswith(text(found))
+    assert not expected[len(text(found)) :].strip()
+    ends = sum(piece.text.count("<|im_end|>") for piece in found if piece.control)
+    assert ends == rendered(jinja, hidden, False, enable_thinking=False).count("<|im_end|>")
+    assert found[-1].trained
+    assert len(trained(found)) == len(contents) // 2
+
+
+def test_the_clock_does_not_run() -> None:
+    template = made(DATED)
+    assert text(template.prompt("q")).startswith("<|im_start|>system\nToday is 26 Jul 2024.<|im_end|>\n")
+    assert rendered(template.chat_template, [user("q")], True) == text(template.prompt("q"))
+    assert template.masking("pair") == "1, date 2024-07-26"
+
+
+@pytest.mark.parametrize(
+    ("jinja", "kind", "rule"),
+    [
+        (CHATML, "pair", "1"),
+        (QWEN25, "pair", "1"),
+        (QWEN3, "pair", "2"),
+        (QWQ, "pair", "2"),
+        (ALWAYS_THINKING, "pair", "2"),
+        (CHATML, "messages", "2"),
+        (CHATML, "text", "2"),
+    ],
+)
+def test_stores_of_rows_that_were_always_right_stay(jinja: str, kind: Any, rule: str) -> None:
+    assert made(jinja).masking(kind) == rule
+
+
+@pytest.mark.real
+def test_qwen3s_own_tokenizer(qwen3_tokenizer: Path) -> None:
+    info = load(qwen3_tokenizer)
+    own = ChatTemplate(info.hf.get_chat_template(), info.render)
+    assert own.jinja == QWEN3
+    template = template_for(info.backend, "", own=own, eos_token=info.eos_token)
+    encoder = Encoder(info.backend)
+    for turns, expected in CASES.values():
+        encoded = encoder.encode(template.documents(row(turns, tools=TOOLS)))
+        whole = info.hf.apply_chat_template(for_transformers(turns), tools=TOOLS, enable_thinking=False)["input_ids"]
+        assert encoded.ids.tolist() == whole[: len(encoded.ids)]
+        assert info.backend.decode(whole[len(encoded.ids) :]) == "\n"
+        decoded = info.backend.decode(encoded.ids[encoded.trained], skip_special_tokens=False)
+        assert decoded == "".join(expected)

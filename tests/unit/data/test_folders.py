@@ -1,0 +1,189 @@
+"""Every file of a folder that looks like rows is read, or named with the reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from expert_cli.console import Silent
+from expert_cli.data import folders
+from expert_cli.data.folders import folder_files
+from expert_cli.data.sources import locate_data
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+
+posix = pytest.mark.skipif(os.name == "nt", reason="links, pipes and permissions of POSIX")
+
+
+@dataclass
+class Listening(Silent):
+    warned: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+def made(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text('{"question": "q", "answer": "a"}\n', encoding="utf-8")
+    return folder
+
+
+def files_of(folder: Path, split: str = "train", config: str = "") -> tuple[list[str], list[str]]:
+    """The files that are located, and what is said of others."""
+    spec = SourceSpec("folder" if folder.is_dir() else "file", str(folder), config, split)
+    data = DataConfig((spec,), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
+    reporter = Listening()
+    located = locate_data(data, reporter).files()
+    return [path.relative_to(folder).as_posix() for path in located], reporter.warned
+
+
+def test_all_files_below_are_read_and_others_named(tmp_path: Path) -> None:
+    made(tmp_path, "b.jsonl", "deep/er/a.JSONL", "notes.txt", "c.tsv", ".d.jsonl")
+    assert files_of(tmp_path) == (
+        ["b.jsonl", "deep/er/a.JSONL"],
+        [f'{tmp_path}: not read: .d.jsonl (a name that begins with "." or "_"), c.tsv (".tsv" is not read)'],
+    )
+
+
+def test_a_packed_file_beside_rows_is_not_passed_over(tmp_path: Path) -> None:
+    made(tmp_path, "a.jsonl", "b.jsonl.gz")
+    with pytest.raises(InputError, match=r'b\.jsonl\.gz belongs to these rows, and "\.gz" is not read'):
+        files_of(tmp_path)
+
+
+@posix
+def test_a_link_to_a_folder_is_read_once(tmp_path: Path) -> None:
+    made(tmp_path / "elsewhere", "x.jsonl", "deep/y.jsonl")
+    here = made(tmp_path / "here", "a.jsonl", "sub/b.jsonl")
+    (here / "linked").symlink_to(tmp_path / "elsewhere")
+    (here / "again").symlink_to(here / "sub")
+    (tmp_path / "elsewhere" / "circle").symlink_to(here)
+    (here / "link.jsonl").symlink_to(tmp_path / "elsewhere" / "x.jsonl")
+    files, warned = files_of(here)
+    assert files == ["a.jsonl", "link.jsonl", "linked/deep/y.jsonl", "linked/x.jsonl", "sub/b.jsonl"]
+    read_already = "(a link to a folder that is read already)"
+    assert warned == [f"{here}: not read: again/ {read_already}, linked/circle/ {read_already}"]
+
+
+@posix
+@pytest.mark.parametrize("target", ["gone.jsonl", "b.jsonl"], ids=["to nothing", "in a circle"])
+def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, target: str) -> None:
+    made(tmp_path, "a.jsonl")
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / target)
+    with pytest.raises(InputError, match=r"b\.jsonl: a link that leads nowhere: "):
+        files_of(tmp_path)
+
+
+@posix
+def test_a_link_to_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
+    made(tmp_path, "a.jsonl")
+    (tmp_path / "more").symlink_to(tmp_path / "gone")
+    (tmp_path / "README.md").symlink_to(tmp_path / "gone.md")
+    assert files_of(tmp_path) == (["a.jsonl"], [f"{tmp_path}: not read: more (a link that leads nowhere)"])
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Root may read everything: be nobody for a while."""
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if was_root:
+            os.seteuid(0)
+
+
+@posix
+@pytest.mark.parametrize("name", ["sub", ".sub", "lost+found"])
+def test_a_folder_that_may_not_be_read_stops_the_reading_where_rows_may_be_in_it(name: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as made_here:
+        folder = made(Path(made_here), "a.jsonl", f"{name}/b.jsonl")
+        folder.chmod(0o755)
+        (folder / name).chmod(0)
+        with without_privileges():
+            if name == "sub":
+                with pytest.raises(EnvironmentProblem, match=r"sub: cannot be read: Permission denied"):
+                    files_of(folder)
+            else:
+                assert files_of(folder) == (["a.jsonl"], [])
+        (folder / name).chmod(0o755)
+
+
+SPECIAL: dict[str, Callable[[Path], None]] = {
+    "a named pipe": os.mkfifo if os.name != "nt" else Path.touch,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": lambda path: None,
+}
+
+
+@posix
+@pytest.mark.parametrize("what", ["a named pipe", "a device"])
+@pytest.mark.parametrize("inside", [True, False], ids=["in a folder", "by itself"])
+def test_what_is_no_file_is_never_opened(tmp_path: Path, what: str, inside: bool) -> None:
+    made(tmp_path, "a.jsonl")
+    SPECIAL[what](tmp_path / "b.jsonl")
+    with pytest.raises(InputError, match=rf"b\.jsonl: {what}, not a file of rows"):
+        files_of(tmp_path if inside else tmp_path / "b.jsonl")
+
+
+def test_a_folder_of_more_files_than_a_data_set_has_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "MOST_FILES", 2)
+    made(tmp_path, "a.jsonl", "b.jsonl")
+    assert files_of(tmp_path)[0] == ["a.jsonl", "b.jsonl"]
+    made(tmp_path, "deep/c.jsonl")
+    with pytest.raises(InputError, match="more than 2 files"):
+        files_of(tmp_path)
+
+
+def saved(folder: Path, **state: object) -> Path:
+    """A folder as `save_to_disk` writes it, without its content."""
+    folder.mkdir(exist_ok=True)
+    (folder / "data.arrow").touch()
+    said = {"_data_files": [{"filename": "data.arrow"}], "_split": None, **state}
+    (folder / "state.json").write_text(json.dumps(said), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("state", "split"), [({}, "train"), ({"_split": "test"}, "train"), ({"_split": "validation"}, "dev")]
+)
+def test_a_saved_dataset_is_its_one_split(tmp_path: Path, state: dict[str, object], split: str) -> None:
+    folder = saved(tmp_path, **state)
+    assert folder_files(folder, "", split, Silent()) == [folder / "data.arrow"]
+
+
+@pytest.mark.parametrize(
+    ("state", "config", "split", "message"),
+    [
+        pytest.param({}, "", "test", 'no split "test": a Dataset was saved here, which is one split$', id="no name"),
+        pytest.param({"_split": "train"}, "", "test", 'which is one split, "train"$', id="another name"),
+        pytest.param({}, "small", "train", 'no configuration "small": save_to_disk wrote', id="configuration"),
+        pytest.param(
+            {"_data_files": [{}]},
+            "",
+            "train",
+            "not every entry of _data_files names a file",
+            id="a file without a name",
+        ),
+        pytest.param({"_data_files": 3}, "", "train", "not written by save_to_disk", id="no list"),
+        pytest.param(
+            {"_indices_data_files": [{"filename": "i.arrow"}]}, "", "train", "a choice of rows by numbers", id="indices"
+        ),
+    ],
+)
+def test_what_a_saved_dataset_has_not_is_refused(
+    tmp_path: Path, state: dict[str, object], config: str, split: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        folder_files(saved(tmp_path, **state), config, split, Silent())

@@ -1,0 +1,179 @@
+"""What rows become, token by token: rows of every kind through every template, held against what is kept.
+
+A store is keyed by what it was made of and by the rule that made it, not by the code: whoever changes ids or masks must
+raise the rule (`MASKING_RULES` in data/templates.py), or stores made before would be taken for what the code now makes.
+Then `python tests/unit/data/test_golden.py` keeps the new ones; it refuses where the rule is the old one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_templates import PUBLISHED
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from expert_cli.data.chat_template import ChatTemplate
+from expert_cli.data.columns import Columns
+from expert_cli.data.encode import Encoder, template_for
+from expert_cli.data.rowcheck import append_row
+from expert_cli.data.rows import RowKind, Rows
+from expert_cli.data.templates import Template
+from expert_cli.data.text_templates import MARKERS, STYLES
+from expert_cli.errors import InputError
+from expert_cli.rendering import render_jinja
+
+KEPT = Path(__file__).parents[2] / "golden" / "documents.json"
+SPECIAL = ("<unk>", "<s>", "</s>", *sorted(MARKERS), "<|eom_id|>", "<|python_tag|>")
+EOS = "</s>"
+THOUGHT = "<think>\nR\n</think>\n\nA"
+CALL = {"type": "function", "function": {"name": "frobnicate", "arguments": {"a": "x"}}}
+TOOL = {"type": "function", "function": {"name": "frobnicate", "parameters": {}}}
+PAIRS = {"pair": ("q", "", "a"), "input": (" q\n", "c <|im_end|>", "\na </s>"), "thought": ("q", "", THOUGHT)}
+TALKS: dict[str, dict[str, Any]] = {
+    "system": {"messages": [("system", "s"), ("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b")]},
+    "thought": {"messages": [("user", "u"), ("assistant", THOUGHT), ("user", "v"), ("assistant", THOUGHT)]},
+    "weights": {"messages": [("user", "u"), ("assistant", "a", {"weight": 0}), ("user", "v"), ("assistant", "b")]},
+    "unweighted end": {
+        "messages": [("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b", {"train": False})]
+    },
+    "reasoning": {"messages": [("user", "u"), ("assistant", "a", {"reasoning_content": "R"})]},
+    "system column": {"messages": [("user", "u"), ("assistant", "a")], "system": "s"},
+    "plain tool turn": {"messages": [("user", "u"), ("assistant", "a"), ("tool", '{"a": 7}'), ("assistant", "b")]},
+    "tools": {
+        "messages": [("user", "u"), ("assistant", "", {"tool_calls": [CALL]}), ("tool", "4"), ("assistant", "b")],
+        "tools": json.dumps([TOOL]),
+    },
+}
+TEXTS = {
+    "chatml": "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
+    "<|im_start|>user\nv<|im_end|>\n<|im_start|>assistant\nb",
+    "phi": "<|user|>\nu<|end|>\n<|assistant|>\na<|end|>\n<|user|>\nv<|end|>\n<|assistant|>\nb<|end|>\n",
+    "zephyr": "<|user|>\nu</s>\n<|assistant|>\na</s>\n<|user|>\nv</s>\n<|assistant|>\nb</s>\n",
+    "llama": "<|start_header_id|>user<|end_header_id|>\n\nu<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+    "<|python_tag|>a<|eom_id|><|start_header_id|>ipython<|end_header_id|>\n\nv<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\nb<|eot_id|>",
+    "gemma": "<start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\na<end_of_turn>\n",
+    "deepseek": "<｜User｜>u<｜Assistant｜>a<｜end▁of▁sentence｜><｜User｜>v<｜Assistant｜>b",
+    "mistral": "<s>[INST] u [/INST] a</s>[INST]v[/INST]b</s>",
+    "alpaca": "### Instruction:\nu\n\n### Response:\na\n\n### Instruction:\nv\n\n### Response:\nb",
+    "plain": "once upon a time",
+    "no answer": "<|im_start|>user\nu<|im_end|>\n",
+}
+
+
+@cache
+def byte_level() -> Tokenizer:
+    """Return a tokenizer of single bytes; ids in the order of the alphabet, whatever the version of the library."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    return tokenizer
+
+
+@cache
+def sentencepiece() -> Tokenizer:
+    """Return one of single letters that prefixes words as Llama 2's does, and puts <s> first."""
+    letters = ["▁", *"\n \t", *(chr(c) for c in range(33, 127)), "｜"]
+    tokenizer = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(letters)}, merges=[]))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    bos = tokenizer.token_to_id("<s>")
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", bos)])
+    return tokenizer
+
+
+TOKENIZERS = {"bytes": byte_level, "sentencepiece": sentencepiece}
+
+
+def templates() -> Iterator[tuple[str, Tokenizer, Template]]:
+    for tokenizer_name, tokenizer in TOKENIZERS.items():
+        for name in STYLES if tokenizer_name == "bytes" else ("mistral", "alpaca", "phi"):
+            yield f"{tokenizer_name}/{name}", tokenizer(), template_for(tokenizer(), name, own=None, eos_token=EOS)
+        everything = template_for(tokenizer(), "chatml", own=None, eos_token=EOS, completion_only=False)
+        yield f"{tokenizer_name}/chatml, everything", tokenizer(), everything
+    for name, jinja in PUBLISHED.items():
+        own = ChatTemplate(jinja, render_jinja, "<s>")
+        for system, said in (("", None), (", a system prompt", "S"), (", no system prompt", "")):
+            if said and name in ("gemma 2", "mistral"):
+                continue
+            made = template_for(byte_level(), "", own=own, eos_token=EOS, system_prompt=said)
+            yield f"bytes/own {name}{system}", byte_level(), made
+
+
+def rows() -> Iterator[tuple[str, Rows]]:
+    for name, (question, given, answer) in PAIRS.items():
+        yield f"pair/{name}", Rows("pair", [question], [given], [answer], origins=["x:1"])
+    for name, fields in TALKS.items():
+        turns = [
+            {"role": role, "content": content, **(more[0] if more else {})}
+            for role, content, *more in fields["messages"]
+        ]
+        found = Rows("messages")
+        columns = Columns(messages="messages", **{key: key for key in fields if key != "messages"})
+        assert not append_row(found, {**fields, "messages": turns}, columns, "x:1")
+        yield f"messages/{name}", found
+    for name, text in TEXTS.items():
+        yield f"text/{name}", Rows("text", text=[text], origins=["x:1"])
+
+
+def made() -> dict[str, list[str]]:
+    """Return by template and row the rule and the ids, a trained one with a star, or "refused"."""
+    found: dict[str, list[str]] = {}
+    for template_name, tokenizer, template in templates():
+        encoder = Encoder(tokenizer)
+        for row_name, row in rows():
+            if "system prompt" in template_name and row.kind == "text":
+                continue  # it has no part in them
+            kind: RowKind = row.kind
+            rule = template.masking(kind)
+            try:
+                encoded = encoder.encode(template.documents(row))
+                ids = zip(encoded.ids.tolist(), encoded.trained.tolist(), strict=True)
+                written = " ".join(f"{number}{'*' if trained else ''}" for number, trained in ids)
+            except InputError:
+                written = "refused"
+            found[f"{template_name}: {row_name}"] = [rule, written]
+    return found
+
+
+def unraised(kept: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
+    """Return which documents are others than those kept under the same rule."""
+    return [name for name in kept if name in now and now[name] != kept[name] and now[name][0] == kept[name][0]]
+
+
+def test_whoever_changes_what_rows_become_raises_the_rule() -> None:
+    kept, now = json.loads(KEPT.read_text(encoding="utf-8")), made()
+    changed = unraised(kept, now)
+    assert not changed, (
+        f"{len(changed)} documents changed under their rule, such as {changed[:3]}: raise it in templates.py"
+    )
+    assert now == kept, "python tests/unit/data/test_golden.py keeps the new documents"
+
+
+def test_every_template_and_form_is_kept() -> None:
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    assert {name.partition(": ")[0].partition("/")[2] for name in kept} >= {
+        *STYLES,
+        *(f"own {name}" for name in PUBLISHED),
+    }
+    assert {name.partition("/text/")[2] or name.partition(": text/")[2] for name in kept} >= set(TEXTS)
+
+
+@pytest.mark.parametrize(("rule", "refused"), [("1", True), ("2", False)])
+def test_a_change_without_another_rule_is_refused(rule: str, refused: bool) -> None:
+    assert bool(unraised({"a": ["1", "5 6*"]}, {"a": [rule, "5* 6*"]})) is refused
+
+
+if __name__ == "__main__":
+    new = made()
+    silent = unraised(json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else {}, new)
+    if silent:
+        sys.exit(f"raise the rule first: {silent}")
+    KEPT.write_text(json.dumps(new, indent=0, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

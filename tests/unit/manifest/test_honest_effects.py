@@ -1,0 +1,338 @@
+"""The effects table says what a run does: another value of an applied key gives another run, of an unused one the same."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, get_args
+
+import manifests
+import pytest
+from pydantic import ValidationError
+
+from expert_cli.config import Overrides, decide
+from expert_cli.defaults.training import WITHOUT_EFFECT
+from expert_cli.errors import ManifestError
+from expert_cli.machine import Gpu, Machine
+from expert_cli.manifest.effects import Effect, effects, leaves
+from expert_cli.manifest.jsontext import Path_, dotted
+from expert_cli.manifest.reader import LoadedManifest, load
+from expert_cli.manifest.schema import Manifest
+from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.plan import make_plan
+
+CPU = Machine("Linux", 2, 2**34, (), True, "", ())
+GPU = Machine("Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), True, "13.0", ())
+Change = Callable[[dict[str, Any]], object]
+
+
+def data(**keys: Any) -> Change:
+    return lambda manifest: manifest["training"]["dataset"].update(keys)
+
+
+def tasks(**keys: Any) -> Change:
+    return data(
+        tasks={"sql": {"train": "rows.jsonl", "valid": "v.jsonl", "test": "t.jsonl", "format": "jsonl"}}, **keys
+    )
+
+
+def config(evaluation: dict[str, Any] | None = None, **keys: Any) -> Change:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["training"]["config"] |= keys
+        manifest |= {"evaluation": evaluation} if evaluation else {}
+
+    return change
+
+
+BY_ANSWERS = config({"every_steps": 4}, early_stopping_patience=2, metric_for_best_model="execution_accuracy")
+TOLD: dict[str, tuple[Change, str, str, str]] = {
+    "stops by answers": (BY_ANSWERS, "config.early_stopping_patience", "applied", "2 evaluations that run answers"),
+    "chosen by answers": (BY_ANSWERS, "config.metric_for_best_model", "applied", "execution_accuracy"),
+    "a slice of a file": (data(path="rows.jsonl::train[:100]"), "dataset.path", "applied", "training rows"),
+    "a file from here": (data(path="./rows.jsonl"), "dataset.path", "applied", "training rows"),
+    "a folder": (data(path="data/"), "dataset.path", "applied", "training rows"),
+    "a slice of the hub": (data(path="id::train[:10]"), "dataset.path", "applied", "training rows"),
+    "path beside tasks": (tasks(), "dataset.path", "not_used", "come from tasks"),
+    "validation_path beside tasks": (
+        tasks(validation_path="v.jsonl"),
+        "dataset.validation_path",
+        "not_used",
+        "each task",
+    ),
+    "rows of a task": (tasks(), "dataset.tasks.sql.train", "applied", "of this task"),
+    "test rows of a task": (tasks(), "dataset.tasks.sql.test", "not_used", "untouched"),
+    "format of a task": (tasks(), "dataset.tasks.sql.format", "informational", "read from the file"),
+    "split beside a task's rows": (tasks(validation_split=0.1), "dataset.validation_split", "not_used", "are named"),
+    "old name beside filters": (
+        data(filters={"min_length": 1}, validation={"min_length": 2}),
+        "dataset.validation.min_length",
+        "not_used",
+        "filters decides",
+    ),
+    "filters beside the old name": (
+        data(filters={"min_length": 1}, validation={"min_length": 2}),
+        "dataset.filters.min_length",
+        "applied",
+        "left out",
+    ),
+    "a filter that there is not": (
+        data(filters={"min_tokens": 5}),
+        "dataset.filters.min_tokens",
+        "informational",
+        "card",
+    ),
+    "text_field beside field_mapping.text": (
+        data(text_field="a", field_mapping={"text": "a"}),
+        "dataset.text_field",
+        "not_used",
+        "field_mapping.text",
+    ),
+    "streaming": (data(streaming=True), "dataset.streaming", "not_used", "always read as a stream"),
+    "workers that live on": (
+        config(dataloader_num_workers=2, dataloader_persistent_workers=True),
+        "config.dataloader_persistent_workers",
+        "not_used",
+        "whatever this says",
+    ),
+    "overflow of concat": (config(packing="concat", overflow="drop"), "config.overflow", "not_used", "concat"),
+    "no pages to lock": (config(dataloader_pin_memory=False), "config.dataloader_pin_memory", "not_used", "no GPU"),
+    "sdpa beside flash": (
+        config(use_sdpa=True, flash_attention_2=True),
+        "config.use_sdpa",
+        "not_used",
+        "flash_attention_2 decides",
+    ),
+    "checkpointing that is narrowed": (
+        config(gradient_checkpointing=True, activation_checkpointing="attention_only"),
+        "config.gradient_checkpointing",
+        "adjusted",
+        "activation_checkpointing narrows it",
+    ),
+    "eval_steps where checkpoints take them": (
+        config(save_strategy="steps", eval_strategy="no", eval_steps=7),
+        "config.eval_steps",
+        "applied",
+        "a checkpoint every 7 steps",
+    ),
+    "stop sequences of answers in training": (
+        lambda m: m["training"].update(decoding={"stop_sequences": ["#"]}) or m.update(evaluation={"every_steps": 2}),
+        "decoding.stop_sequences",
+        "applied",
+        "answers",
+    ),
+    "an empty config": (config(lr_scheduler_kwargs={}), "config.lr_scheduler_kwargs", "not_used", "empty"),
+    "an empty mapping": (data(field_mapping={}), "dataset.field_mapping", "not_used", "usual names"),
+    "empty filters": (data(filters={}), "dataset.filters", "not_used", "empty"),
+}
+
+
+@pytest.mark.parametrize(("change", "key", "status", "words"), TOLD.values(), ids=TOLD.keys())
+def test_what_is_told_of_one_key(tmp_path: Path, change: Change, key: str, status: str, words: str) -> None:
+    (tmp_path / "rows.jsonl").touch()
+    (tmp_path / "data").mkdir()
+    manifest = manifests.small()
+    change(manifest)
+    rows = {row.key: row for row in make_plan(manifests.write(tmp_path, manifest), CPU, Overrides()).effects}
+    row = rows[f"training.{key}"]
+    assert row.status == status
+    assert words in f"{row.effect} {row.reason}"
+
+
+def test_a_command_line_that_sets_a_key_aside_is_named(tmp_path: Path) -> None:
+    manifest = manifests.small(max_steps=5, epochs=2)
+    path = manifests.write(tmp_path, manifest)
+    overrides = Overrides(epochs=3.0, dataset="other.jsonl", validation="held.jsonl")
+    rows = {row.key: row for row in make_plan(path, CPU, overrides).effects}
+    assert (rows["training.config.max_steps"].status, rows["training.config.max_steps"].reason) == (
+        "not_used",
+        "--epochs decides",
+    )
+    assert rows["training.config.epochs"].reason == "--epochs overrides it"
+    assert rows["training.dataset.path"].status == "not_used"
+    assert "--dataset" in rows["training.dataset.path"].reason
+
+
+@pytest.mark.parametrize("block", [{}, None], ids=["empty", "null"])
+def test_an_empty_config_of_a_base_model_is_one_row(tmp_path: Path, block: object) -> None:
+    manifest = manifests.small()
+    manifest["base_models"][0] |= {"config": block, "adapters": []}
+    rows = {row.key: row for row in make_plan(manifests.write(tmp_path, manifest), CPU, Overrides()).effects}
+    assert rows["base_models[0].config"].status == rows["base_models[0].adapters"].status == "not_used"
+
+
+ALTERNATIVES: tuple[Any, ...] = (
+    *(True, False, 3, 512, 0.25, 0.75, "x", "7s", ["q_proj"], {"num_cycles": 2.0}, {"use_reentrant": True}),
+    *dict.fromkeys(
+        option
+        for field in TrainingConfig.model_fields.values()
+        for part in (field.annotation, *get_args(field.annotation))
+        for option in get_args(part)
+        if isinstance(option, str)
+    ),
+)
+KEPT = {
+    "training.config.epochs": ("optim", "epochs"),
+    "training.config.overflow": ("loader", "overflow"),
+    "training.config.alpha": ("adapter", "alpha"),
+    "training.config.rank": ("adapter", "rank"),
+    "training.config.dropout": ("adapter", "dropout"),
+    "training.config.feedforward_modules": ("adapter", "feedforward_modules"),
+    "training.config.gradient_checkpointing_kwargs.use_reentrant": ("compute", "reentrant"),
+    "training.config.torch_compile_backend": ("compute", "compile_backend"),
+    "training.config.torch_compile_mode": ("compute", "compile_mode"),
+    "training.config.fused_kernels": ("compute", "fused_kernels"),
+    "training.config.dequantized_copy": ("compute", "dequantized_copy"),
+    "training.config.on_oom": ("compute", "on_oom"),
+    "base_models[0].sha256": ("model", "sha256"),
+    "base_model.sha256": ("model", "sha256"),
+}
+"""Where a value that nothing looks at stays in the run's identity, so that runs made before go on."""
+ALIKE = (".use_sdpa", ".memory_efficient_attention", ".method", ".alias")
+"""Two keys that ask for the same thing, one that can say one thing alone, and one that only `--base-model` looks at."""
+
+
+def decided(loaded: LoadedManifest, machine: Machine) -> dict[str, Any] | None:
+    """Return the run without the names of its origins; None where the manifest is refused."""
+    try:
+        found = asdict(decide(loaded, machine).run)
+    except ManifestError:
+        return None
+    return {**found, "origins": None}
+
+
+def others(loaded: LoadedManifest, path: Path_, value: Any) -> Iterator[LoadedManifest]:
+    """Yield the manifest without a key, and with other values of it that the schema takes."""
+    for other in (None, *ALTERNATIVES):
+        written = copy.deepcopy(loaded.text.value)
+        block = written
+        for part in path[:-1]:
+            block = block[part]
+        if other is None:
+            del block[path[-1]]
+        elif other == value and type(other) is type(value):
+            continue
+        else:
+            block[path[-1]] = other
+        try:
+            yield replace(loaded, manifest=Manifest.model_validate(written))
+        except ValidationError:
+            continue
+
+
+def decides(path: Path_) -> bool:
+    """Whether a key is of a block whose keys decide something in a run."""
+    if path[0] == "training":
+        return path[1] in ("config", "dataset")
+    return path[0] in ("base_models", "base_model", "evaluation") and "adapters" not in path
+
+
+CONTEXTS: dict[str, Change] = {
+    "nothing more": config(),
+    "steps decide": config(epochs=2, max_steps=9, warmup_steps=3, warmup_ratio=0.1, save_strategy="no"),
+    "answers decide": config(
+        {"every_steps": 4, "sample": 3},
+        early_stopping_patience=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="execution_accuracy",
+        greater_is_better=True,
+        save_total_limit=2,
+    ),
+    "losses decide": config(
+        load_best_model_at_end=True,
+        eval_strategy="epoch",
+        eval_steps=3,
+        save_strategy="steps",
+        early_stopping_patience=1,
+    ),
+    "nothing asks for them": config(
+        {"sample": 5},
+        metric_for_best_model="eval_loss",
+        greater_is_better=True,
+        save_strategy="no",
+        save_steps=7,
+        save_total_limit=3,
+        eval_strategy="no",
+        eval_steps=9,
+        dequantized_copy="always",
+        feedforward_modules=["up_proj"],
+        fp16=False,
+        on_oom="error",
+        gradient_checkpointing=False,
+        activation_checkpointing="attention_only",
+    ),
+    "unpacked": config(packing=False, group_by_length=True, overflow="drop", dataloader_num_workers=2),
+    "concatenated": config(packing="concat", overflow="split", dataloader_prefetch_factor=3, torch_compile=True),
+    "attention": config(flash_attention_2=True, use_sdpa=False, memory_efficient_attention=True, use_tf32=True),
+    "attention of older torches": config(use_sdpa=False, memory_efficient_attention=True, lr_scheduler_kwargs={}),
+    "recomputed": config(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True}),
+    "ia3": config(
+        adapter_type="ia3", feedforward_modules=["up_proj"], target_modules=["up_proj"], neftune_noise_alpha=5
+    ),
+    "tasks": tasks(type="multi_task", validation_split=0.1, streaming=True, test_path="t.jsonl"),
+    "filters": data(filters={"min_length": 1}, validation={"max_length": 9}, validation_path="v.jsonl", text_field="a"),
+    "without effect": config(memory_clear_every=3, cuda_graph_warmup_steps=3, use_unsloth=True),
+}
+
+
+def but_for_kept(run: dict[str, Any], before: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return a run with the value of a key that is kept though nothing looks at it as it was before."""
+    if key not in KEPT:
+        return run
+    block, field = KEPT[key]
+    return {**run, block: {**run[block], field: before[block][field]}}
+
+
+def require_honest(loaded: LoadedManifest, machine: Machine) -> None:
+    before = decided(loaded, machine)
+    assert before is not None
+    rows: dict[str, Effect] = {row.key: row for row in effects(loaded.text, decide(loaded, machine).decided)}
+    lies = []
+    for path, value in leaves(loaded.text.value):
+        row = rows[dotted(path)]
+        if not decides(path) or row.status == "adjusted" or row.key.endswith(ALIKE) or value in (None, {}):
+            continue
+        runs = [decided(other, machine) for other in islice(others(loaded, path, value), 4)]
+        if row.status == "applied" and runs and all(run == before for run in runs):
+            lies.append(f"{row.key} = {value}: applied ({row.effect}), but nothing differs without it")
+        if row.status in ("not_used", "informational"):
+            changed = [run for run in runs if run is not None and but_for_kept(run, before, row.key) != before]
+            if changed:
+                lies.append(f"{row.key} = {value}: {row.status} ({row.reason}), but another value gives another run")
+    assert lies == []
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("change", CONTEXTS.values(), ids=CONTEXTS.keys())
+def test_a_key_is_applied_if_another_value_gives_another_run(tmp_path: Path, machine: Machine, change: Change) -> None:
+    manifest = manifests.small()
+    change(manifest)
+    require_honest(load(manifests.write(tmp_path, manifest)), machine)
+
+
+@pytest.mark.parametrize("path", manifests.SHIPPED + manifests.SHARED, ids=manifests.name_of)
+def test_of_every_manifest_too(path: Path) -> None:
+    require_honest(load(path), CPU)
+
+
+def test_the_keys_without_effect_are_those_that_change_no_run(tmp_path: Path) -> None:
+    """In every context, a key has an effect in one of them or stands in the list."""
+    inert = set(TrainingConfig.model_fields) - set(TrainingConfig.old_names) - {"method"}
+    for change in CONTEXTS.values():
+        for machine in (CPU, GPU):
+            manifest = manifests.small()
+            change(manifest)
+            loaded = load(manifests.write(tmp_path, manifest))
+            before = decided(loaded, machine)
+            for key in sorted(inert):
+                text = replace(loaded.text, value=json.loads(json.dumps(loaded.text.value)))
+                text.value["training"]["config"].setdefault(key, None)
+                changed = replace(loaded, text=text)
+                if any(
+                    decided(other, machine) != before for other in others(changed, ("training", "config", key), None)
+                ):
+                    inert.discard(key)
+    assert inert == set(WITHOUT_EFFECT)

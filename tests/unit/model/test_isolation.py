@@ -1,0 +1,174 @@
+"""The check at the start of a run: what it lets pass is rounding, on every way through attention that the run takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from transformers import GptOssConfig, GptOssForCausalLM, MistralConfig, MistralForCausalLM
+
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.model import attention, isolation
+from expert_cli.runconfig import Layout
+
+BACKENDS: dict[str, Layout] = {"documents": "flat", "sdpa": "rows", "eager": "rows"}
+WINDOW = 16
+LONG = 600
+Call = Callable[..., Any]
+
+
+def windowed() -> Any:
+    torch.manual_seed(0)
+    shape = {"vocab_size": 384, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    return MistralForCausalLM(MistralConfig(**shape, **heads, sliding_window=WINDOW))
+
+
+def prove(model: Any, longest: int, dtype: torch.dtype = torch.float32) -> None:
+    attention.use(model, "documents")
+    autocast = dtype if dtype != torch.float32 else None
+    isolation.prove(model.to(dtype), "flat", "documents", longest, autocast=autocast)
+
+
+@pytest.fixture
+def instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[Call], None]:
+    """Let another function attend in place of `documents`; it gets the right one first."""
+
+    def put(function: Call) -> None:
+        def call(*given: Any, **settings: Any) -> Any:
+            return function(attention.documents_attention, *given, **settings)
+
+        monkeypatch.setitem(attention.AttentionInterface._global_mapping, attention.NAMES["documents"], call)
+
+    return put
+
+
+def joined(settings: dict[str, Any], tokens: int) -> dict[str, Any]:
+    return settings | {"cu_seq_lens_q": torch.tensor([0, tokens], dtype=torch.int32)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("make", [tiny.tiny_model, lambda: tiny.tiny_model("qwen3"), windowed])
+@pytest.mark.parametrize(("backend", "layout"), BACKENDS.items())
+def test_it_holds_on_every_back_end(make: Any, backend: str, layout: Layout, dtype: torch.dtype) -> None:
+    model = make().to(dtype).train()
+    attention.use(model, backend)
+    for lengths in isolation.packs(LONG, WINDOW):
+        found = isolation.measure(model, layout, lengths, autocast=None if dtype == torch.float32 else dtype)
+        assert found.holds
+        assert found.seen == 0
+        assert found.difference < (1e-6 if dtype == torch.float32 else 0.02)
+    assert model.training
+    assert not model.get_input_embeddings()._forward_hooks
+
+
+def test_the_lengths_take_every_way_that_the_documents_of_a_run_take() -> None:
+    assert isolation.packs(3, None) == [(3, 3, 3, 3)]
+    assert isolation.packs(512, None) == [(23, 61, 57, 9)]
+    assert isolation.packs(2048, None) == [(23, 61, 57, 9), (23, 520, 57)]
+    assert isolation.packs(514, None) == [(23, 61, 57, 9), (23, 514, 57)]
+    assert isolation.packs(512, 128) == [(23, 61, 57, 9), (23, 136, 57)]
+    assert isolation.packs(8192, 4096) == [(23, 61, 57, 9), (23, 4104, 57)]
+    assert isolation.packs(2048, None, single=True) == [(61,), (520,)]
+    assert isolation.packs(4096, 4096) == [(23, 61, 57, 9), (23, 520, 57)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("share", [1.0, 0.1, 0.01])
+def test_a_leak_through_one_head_of_one_layer_is_refused(
+    instead: Callable[[Call], None], share: float, dtype: torch.dtype
+) -> None:
+    def leaky(right: Call, module: Any, query: Any, *rest: Any, **settings: Any) -> Any:
+        out, _ = right(module, query, *rest, **settings)
+        if module.layer_idx == 1:
+            leak, _ = right(module, query, *rest, **joined(settings, query.shape[2]))
+            out = torch.cat([out[:, :, :1].lerp(leak[:, :, :1], share), out[:, :, 1:]], 2)
+        return out, None
+
+    instead(leaky)
+    with pytest.raises(EnvironmentProblem, match="documents of 23, 61, 57, 9 tokens: packed documents are"):
+        prove(tiny.tiny_model(), 100, dtype)
+
+
+@pytest.mark.parametrize(
+    ("make", "longest", "told"),
+    [(tiny.tiny_model, LONG, "23, 520, 57 tokens"), (windowed, 100, "23, 61, 57, 9 tokens")],
+)
+def test_a_leak_of_long_documents_alone_is_refused(
+    instead: Callable[[Call], None], make: Any, longest: int, told: str
+) -> None:
+    def leaky(right: Call, module: Any, query: Any, *rest: Any, **settings: Any) -> Any:
+        tokens, limit = query.shape[2], settings.get("sliding_window") or 512
+        long = int(settings["cu_seq_lens_q"].diff().max()) > limit
+        return right(module, query, *rest, **(joined(settings, tokens) if long else settings))
+
+    instead(leaky)
+    with pytest.raises(EnvironmentProblem, match=told) as caught:
+        prove(make(), longest)
+    assert "use_sdpa" in caught.value.hint
+    if make is not windowed:
+        prove(make(), 512)
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_a_window_that_is_one_token_off_is_refused(instead: Callable[[Call], None], off: int) -> None:
+    def other(right: Call, *given: Any, **settings: Any) -> Any:
+        return right(*given, **(settings | {"sliding_window": WINDOW + off}))
+
+    instead(other)
+    with pytest.raises(EnvironmentProblem, match="of their norm"):
+        prove(windowed(), 100)
+
+
+def test_what_is_not_a_number_is_refused(instead: Callable[[Call], None]) -> None:
+    def broken(right: Call, *given: Any, **settings: Any) -> Any:
+        out, _ = right(*given, **settings)
+        return out * float("nan"), None
+
+    instead(broken)
+    with pytest.raises(EnvironmentProblem, match="inf"):
+        prove(tiny.tiny_model(), 100)
+
+
+def scaled_by_the_batch(module: Any, given: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """As 8-bit weights do: one scale for all tokens of a batch, and every number rounded to it."""
+    step = given[0].abs().max() / 127
+    return (given[0] / step).round() * step
+
+
+def test_what_rows_of_a_batch_change_in_each_other_is_no_leak() -> None:
+    model = tiny.tiny_model()
+    model.model.layers[0].mlp.register_forward_pre_hook(scaled_by_the_batch)
+    attention.use(model, "documents")
+    found = isolation.measure(model, "flat", isolation.SHORT, autocast=torch.bfloat16)
+    assert found.seen > isolation.ROUNDING
+    assert found.may_see > isolation.ROUNDING
+    assert found.holds
+
+
+def test_a_leak_beside_it_is_one(instead: Callable[[Call], None]) -> None:
+    def leaky(right: Call, module: Any, query: Any, *rest: Any, **settings: Any) -> Any:
+        return right(module, query, *rest, **joined(settings, query.shape[2]))
+
+    instead(leaky)
+    model = tiny.tiny_model()
+    model.model.layers[0].mlp.register_forward_pre_hook(scaled_by_the_batch)
+    with pytest.raises(EnvironmentProblem):
+        prove(model, 100, torch.bfloat16)
+
+
+def test_an_architecture_that_leaks_by_itself_is_refused_and_told_what_is_left() -> None:
+    """transformers 5.23 makes no mask of documents for gpt-oss."""
+    torch.manual_seed(0)
+    shape = {"vocab_size": 384, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16}
+    model = GptOssForCausalLM(
+        GptOssConfig(**shape, num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, pad_token_id=None)
+    )
+    assert "attention sinks" in attention.why_not(model)
+    with pytest.raises(EnvironmentProblem, match="other documents beside them change them by") as caught:
+        isolation.prove(model, "rows", "eager", 100)
+    assert caught.value.hint == 'write "packing": false and "batch_size": 1'
+    isolation.prove(model, "rows", "eager", LONG, single=True)

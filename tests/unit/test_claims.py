@@ -1,0 +1,70 @@
+"""What README and the documents say of the repository itself is so."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_there_is_one_licence() -> None:
+    manifests = [*ROOT.glob("experts/*/manifest.json"), *ROOT.glob("examples/*/manifest.json")]
+    assert len(manifests) == 5
+    assert {json.loads(path.read_text(encoding="utf-8"))["license"] for path in manifests} == {"MIT"}
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
+    assert re.search(r'^license = "MIT"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_a_speed_up_stands_beside_what_it_is_against(document: Path) -> None:
+    """18.3 times is against fp32, with documents of 109 tokens padded to 512: the line says so wherever it is claimed."""
+    lines = [
+        line for line in document.read_text(encoding="utf-8").splitlines() if re.search(r"\b18\.3( x| times)", line)
+    ]
+    for line in lines:
+        assert "fp32" in line
+        assert "109" in line
+        assert "512" in line
+    assert lines or document.name not in ("STATUS.md", "BENCHMARKS.md")
+
+
+def test_the_files_of_the_map_are_there() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \|$", text.partition("## A map of files")[2], re.MULTILINE)
+    assert len(rows) > 8
+    for places, about in rows:
+        folders = []
+        for place in re.findall(r"`([^`]+)`", places):
+            found = [
+                path
+                for path in (ROOT / place, ROOT / "src" / "expert_cli" / place, *(one / place for one in folders))
+                if path.exists()
+            ]
+            assert found, place
+            folders += [found[0].parent if found[0].is_file() else found[0]]
+        for name in re.findall(r"`(\w+\.py)`", about):
+            assert any((folder / name).is_file() for folder in folders), name
+
+
+LINK = re.compile(r"\]\((?!https?:)(?P<file>[^)#]*)(?:#(?P<anchor>[^)]*))?\)")
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub and mkdocs make them."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in LINK.finditer(document.read_text(encoding="utf-8")):
+        target = document.parent / link["file"] if link["file"] else document
+        assert target.exists(), link[0]
+        if link["anchor"]:
+            assert link["anchor"] in anchors(target), link[0]

@@ -1,0 +1,179 @@
+"""What a run must have in common with one that it goes on with, or is locked to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+from dataset_world import Words
+
+from expert_cli import machine
+from expert_cli.config import Overrides
+from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.locked import code_sha256, identity, require_goes_on, require_same
+from expert_cli.plan import make_plan
+from expert_cli.runconfig import RunConfig
+
+PARTS = {
+    "format": "1",
+    "train data": "a" * 64,
+    "train rows": '[["train", 1.0, null]]',
+    "validation data": "b" * 64,
+    "validation rows": "[]",
+    "split": "none",
+    "filters": '{"deduplicate": "off", "min_chars": 0, "max_chars": null}',
+    "tokenizer": "c" * 64,
+    "template": "d" * 64,
+    "mapping": "{}",
+    "masking": "1, answers",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunConfig:
+    return make_plan(manifests.write(tmp_path, manifests.small()), machine.inspect(), Overrides()).run
+
+
+def of(run: RunConfig, trusted: str = "", **parts: str) -> dict[str, Any]:
+    store = {**PARTS, **{name.replace("_", " "): value for name, value in parts.items()}}
+    hashes = {"base": "e" * 64, "template": PARTS["template"]}
+    versions = (("torch", "2.13.0"), ("peft", "0.21.2"))
+    return identity(run, files=["f" * 64], store=store, trusted=trusted, processes=1, versions=versions, **hashes)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_of_a_stores_key_belongs_to_the_run(tmp_path: Path, run: RunConfig, name: str) -> None:
+    before, now = of(run), of(run, **{name.replace(" ", "_"): "changed"})
+    key = name if name == "tokenizer" else f"store.{name}"
+    with pytest.raises(LockedOrDamaged, match=rf"{key}: .* -> changed") as caught:
+        require_goes_on(tmp_path, before, now, (), Words())
+    assert f'--allow-drift "{key}"' in caught.value.hint
+    require_goes_on(tmp_path, before, now, (key,), Words())
+    with pytest.raises(LockedOrDamaged, match=rf"{key}: .* -> changed"):
+        require_same(written(tmp_path, before), now, Words())
+
+
+def test_an_adapters_template_is_told_by_its_fingerprint(run: RunConfig) -> None:
+    """A store's key may say more of it: the date that it is rendered with."""
+    dated = of(run, template=f"{PARTS['template']}, date 2026-01-01")
+    assert dated["template"] == of(run)["template"] == PARTS["template"]
+    assert (dated["store"]["template"], "template" in of(run)["store"]) == (
+        f"{PARTS['template']}, date 2026-01-01",
+        False,
+    )
+
+
+@pytest.mark.parametrize(("before", "now"), [("", "1" * 64), ("1" * 64, ""), ("1" * 64, "2" * 64)])
+def test_rows_that_another_program_saved_belong_to_the_run(
+    tmp_path: Path, run: RunConfig, before: str, now: str
+) -> None:
+    with pytest.raises(LockedOrDamaged, match=r"store\.trusted: "):
+        require_goes_on(tmp_path, of(run, before), of(run, now), (), Words())
+    require_goes_on(tmp_path, of(run, before), of(run, before), (), Words())
+
+
+def test_what_an_older_run_does_not_tell_is_named_and_not_refused(tmp_path: Path, run: RunConfig) -> None:
+    now, report = of(run), Words()
+    older = {name: value for name, value in now.items() if name not in ("store", "compute.on_oom")}
+    require_goes_on(tmp_path, older, now, (), report)
+    require_same(written(tmp_path, older), now, report)
+    assert len(report.lines) == 2
+    for name in ("compute.on_oom", "store.filters", "store.mapping", "store.split", "store.masking", "store.trusted"):
+        assert all(f" {name}" in line for line in report.lines)
+    assert not any("seed" in line for line in report.lines)
+    with pytest.raises(LockedOrDamaged, match="seed: 1 -> 42"):
+        require_goes_on(tmp_path, {**older, "seed": 1}, now, (), Words())
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_part_that_is_in_a_key_only_where_it_is_used_is_compared_all_the_same(
+    tmp_path: Path, run: RunConfig, turned: bool
+) -> None:
+    both = [of(run), of(run, date="2026-01-01")]
+    before, now = reversed(both) if turned else both
+    with pytest.raises(LockedOrDamaged, match=r"store\.date: "):
+        require_goes_on(tmp_path, before, now, (), Words())
+
+
+PROGRAMS: dict[str, tuple[dict[str, Any], str]] = {
+    "code": ({"code": "0" * 64}, "expert-cli itself"),
+    "library": ({"versions": [["torch", "2.12.0"], ["peft", "0.21.2"]]}, "torch (2.12.0 -> 2.13.0)"),
+    "both": ({"code": "0" * 64, "versions": [["torch", "2.13.0"]]}, "expert-cli itself, peft (none -> 0.21.2)"),
+}
+
+
+@pytest.mark.parametrize(("changed", "words"), PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_other_programs_are_told_in_one_line(
+    tmp_path: Path, run: RunConfig, changed: dict[str, Any], words: str
+) -> None:
+    now, report = of(run), Words()
+    require_goes_on(tmp_path, {**now, **changed}, now, (), report)
+    assert report.lines == [f"warning: changed since {tmp_path}: {words}; the run may not be bit for bit the same"]
+    require_goes_on(tmp_path, now, now, (), report)
+    assert len(report.lines) == 1
+
+
+def test_locked_refuses_other_code_and_tells_other_libraries(tmp_path: Path, run: RunConfig) -> None:
+    now, report = of(run), Words()
+    assert now["code"] == code_sha256()
+    with pytest.raises(LockedOrDamaged, match="code: 000000000000 -> "):
+        require_same(written(tmp_path, {**now, "code": "0" * 64}), now, report)
+    require_same(written(tmp_path, {**now, "versions": [["torch", "2.12.0"]]}), now, report)
+    assert len(report.lines) == 1
+
+
+def test_an_identity_holds_no_secret_and_tells_two_apart(run: RunConfig) -> None:
+    columns = ['{"messages": "hf_' + letter * 20 + '"}' for letter in "ab"]
+    one, two = (of(run, mapping=column) for column in columns)
+    assert one["store"]["mapping"] != two["store"]["mapping"]
+    assert "hf_a" not in json.dumps(one)
+    named = replace(run, model=replace(run.model, name="https://x?access_token=abcdef"))
+    assert "abcdef" not in json.dumps(of(named))
+
+
+WATCHED: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "best": ({}, {"load_best_model_at_end": True}, True),
+    "early": ({}, {"early_stopping_patience": 2}, True),
+    "patience": ({"early_stopping_patience": 2}, {"early_stopping_patience": 3}, True),
+    "metric": ({"load_best_model_at_end": True}, {"load_best_model_at_end": True, "eval_steps": 7}, True),
+    "evaluated, not chosen": ({}, {"eval_steps": 7}, False),
+    "logged and saved": ({"load_best_model_at_end": True}, {"load_best_model_at_end": True, "save_steps": 7}, False),
+}
+
+
+@pytest.mark.parametrize(("before", "now", "differs"), WATCHED.values(), ids=WATCHED.keys())
+def test_which_adapter_is_kept_belongs_to_the_run(
+    tmp_path: Path, run: RunConfig, before: dict[str, Any], now: dict[str, Any], differs: bool
+) -> None:
+    one, two = (of(replace(run, watch=replace(run.watch, **changes))) for changes in (before, now))
+    if differs:
+        with pytest.raises(LockedOrDamaged, match="best model: "):
+            require_same(written(tmp_path, one), two, Words())
+    else:
+        require_same(written(tmp_path, one), two, Words())
+
+
+def test_every_setting_is_in_it(run: RunConfig) -> None:
+    blocks = {name: getattr(run, name) for name in ("model", "adapter", "optim", "loader", "compute")}
+    assert {f"{name}.{one.name}" for name, block in blocks.items() for one in fields(block)} < set(of(run))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"identity": 1}', "[" * 100_000, '{"identity": ['],
+    ids=lambda text: text[:12] or "empty",
+)
+def test_what_is_no_run_json_is_named(tmp_path: Path, run: RunConfig, content: str) -> None:
+    (tmp_path / "run.json").write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=r"is not a run\.json of expert-cli"):
+        require_same(tmp_path / "run.json", of(run), Words())
+
+
+def written(folder: Path, value: dict[str, Any]) -> Path:
+    path = folder / "run.json"
+    path.write_text(json.dumps({"identity": value}), encoding="utf-8")
+    return path

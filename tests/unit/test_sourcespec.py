@@ -1,0 +1,68 @@
+"""What a data source names: a file, a folder, a hub id; which split, slice and configuration of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from expert_cli.errors import InputError
+from expert_cli.runconfig import SourceSpec
+from expert_cli.sourcespec import parse_source
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "config", "split"),
+    [
+        ("rows.jsonl", "file", "", "train"),
+        ("./rows.jsonl::train[:10]", "file", "", "train[:10]"),
+        ("rows.jsonl::[:10]", "file", "", "train[:10]"),
+        ("sql_dev.jsonl", "file", "", "train"),
+        ("sql_dev.jsonl::validation", "file", "", "validation"),
+        ("sql_dev.jsonl::dev[5:]", "file", "", "dev[5:]"),
+        ("folder::test::small", "folder", "small", "test"),
+        ("org/name::test::small", "hub", "small", "test"),
+    ],
+)
+def test_what_is_there_tells_what_it_is(tmp_path: Path, written: str, kind: str, config: str, split: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "rows.jsonl").touch()
+    (tmp_path / "sql_dev.jsonl").touch()
+    spec = parse_source(written, (tmp_path,))
+    path = "org/name" if kind == "hub" else str(tmp_path / written.partition("::")[0])
+    assert spec == SourceSpec(kind, path, config, split)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("rows.jsonl::test", 'rows.jsonl is a file, it has no split "test"'),
+        ("rows.jsonl::whatever[8:]", 'rows.jsonl is a file, it has no split "whatever"'),
+        ("sql_dev.jsonl::test", 'sql_dev.jsonl is a file, it has no split "test"'),
+        ("rows.jsonl::train::small", 'rows.jsonl is a file, it has no configuration "small"'),
+        ("rows\0.jsonl", "holds a NUL"),
+        ("org/na\0me", "holds a NUL"),
+        ("::train", "is not of the form"),
+    ],
+)
+def test_what_a_file_has_not_is_refused(tmp_path: Path, written: str, message: str) -> None:
+    for name in ("rows.jsonl", "sql_dev.jsonl"):
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=message):
+        parse_source(written, (tmp_path,))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows says it in other words")
+@pytest.mark.parametrize("path", ["./" + "x" * 300 + ".jsonl", "/" + "x/" * 3000, "x" * 5000 + ".json"])
+def test_a_path_that_is_too_long_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InputError, match="File name too long") as caught:
+        parse_source(path, (tmp_path,))
+    assert len(caught.value.message) < 120
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege")
+def test_links_in_a_circle_lead_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").symlink_to("b.jsonl")
+    (tmp_path / "b.jsonl").symlink_to("a.jsonl")
+    assert parse_source("a.jsonl", (tmp_path,)).tried == (str(tmp_path / "a.jsonl"),)

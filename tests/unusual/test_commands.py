@@ -1,0 +1,150 @@
+"""Unusual command lines: what is wrong is named, in words and as JSON, and nothing is written that nobody asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import manifests
+import pytest
+import tiny
+
+from expert_cli import cli
+
+M = ("-m", "manifest.json")
+TRAIN = ("train", *M)
+# id -> command line, exit code, what is said
+CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "validate: a folder": (("validate", "."), 2, "folder"),
+    "validate: nothing there": (("validate", "no/such.json"), 2, "no such file"),
+    "validate: a device": (("validate", "/dev/zero"), 2, "device"),
+    "validate: a name of 300 letters": (("validate", "a" * 300), 2, "aaa"),
+    "validate: one good, one bad": (("validate", "manifest.json", "broken.json"), 2, "broken.json"),
+    "steps with a point": ((*TRAIN, "--max-steps", "1e3"), 2, "--max-steps"),
+    "steps below zero": ((*TRAIN, "--max-steps", "-1"), 2, "--max-steps"),
+    "seed below zero": ((*TRAIN, "--seed", "-1"), 2, "--seed"),
+    "seed of 33 bits": ((*TRAIN, "--seed", str(2**32)), 2, "seed"),
+    "epochs that are no number": ((*TRAIN, "--epochs", "nan"), 2, "epochs"),
+    "epochs without end": ((*TRAIN, "--epochs", "inf"), 2, "epochs"),
+    "epochs below zero": ((*TRAIN, "--epochs", "-1"), 2, "epochs"),
+    "set: brackets": ((*TRAIN, "--set", "rank=[[["), 2, "rank"),
+    "set: beyond all numbers": ((*TRAIN, "--set", "learning_rate=1e999"), 2, "learning_rate"),
+    "set: nothing behind the sign": ((*TRAIN, "--set", "rank="), 2, "rank"),
+    "set: nothing before the sign": ((*TRAIN, "--set", "=4"), 2, "--set"),
+    "set: the name of the expert": ((*TRAIN, "--set", "name=x"), 2, "name"),
+    "set: a block": ((*TRAIN, "--set", "training.config={}"), 2, "training.config"),
+    "set: two values for one key": ((*TRAIN, "--plan", "--set", "rank=4", "--set", "rank=8"), 2, "rank"),
+    "data that is not there": ((*TRAIN, "--dataset", "no.jsonl"), 2, "no.jsonl"),
+    "data of no name": ((*TRAIN, "--dataset", ""), 2, "data source"),
+    "data with a slice of words": ((*TRAIN, "--dataset", "x.jsonl::train[abc]"), 2, "abc"),
+    "output that is a file": ((*TRAIN, "--output", "notes.txt"), 2, "notes.txt"),
+    "output under a file": ((*TRAIN, "--output", "notes.txt/run"), 2, "notes.txt"),
+    "a base model that is not listed": ((*TRAIN, "--base-model", "gpt-9"), 3, "gpt-9"),
+    "resume from nothing": ((*TRAIN, "--resume", "no/such"), 2, "no/such"),
+    "resume and start anew": ((*TRAIN, "--resume", "auto", "--overwrite"), 2, "--overwrite"),
+    "drift without going on": ((*TRAIN, "--allow-drift", "data"), 2, "--resume"),
+    "locked to nothing": ((*TRAIN, "--locked", "no.json"), 2, "no.json"),
+    "locked to words": ((*TRAIN, "--locked", "notes.txt"), 2, "notes.txt"),
+    "a price of words": ((*TRAIN, "--plan", "--price", "cheap"), 2, "cheap"),
+    "a price below zero": ((*TRAIN, "--plan", "--price", "-1/h"), 2, "price"),
+    "drift of a key that is none": ((*TRAIN, "--resume", "auto", "--allow-drift", "colour"), 2, "colour"),
+    "probe without plan": ((*TRAIN, "--probe"), 2, "--plan"),
+    "device of another world": ((*TRAIN, "--device", "quantum"), 2, "quantum"),
+    "show fewer than none": (("pretokenize", *M, "--show", "-1"), 2, "--show"),
+    "threads below zero": (("pretokenize", *M, "--threads", "-1"), 2, "--threads"),
+    "all of a folder without experts": (("pretokenize", "--all", "empty"), 2, "empty"),
+    "all of a folder that is not there": (("pretokenize", "--all", "no/such"), 2, "no/such"),
+    "pretokenize nothing": (("pretokenize",), 2, "manifest|--all"),
+    "experts that are not there": (("find-datasets", "--experts", "no/such"), 2, "no/such"),
+    "answers that are not there": (("evaluate", "--answers", "no.jsonl"), 2, "no.jsonl"),
+    "answers of none": (("evaluate", "--answers", "empty.jsonl"), 2, "empty.jsonl"),
+    "answers of words": (("evaluate", "--answers", "notes.txt"), 2, "notes.txt"),
+    "answers without a verifier": (("evaluate", "--answers", "unverified.jsonl"), 2, "verifier"),
+    "answers of an unknown verifier": (("evaluate", "--answers", "oracle.jsonl"), 2, "oracle"),
+    "a threshold above all": (("evaluate", "--answers", "right.jsonl", "--threshold", "2"), 2, "threshold"),
+    "a drop from nothing": (("evaluate", "--answers", "right.jsonl", "--max-drop", "0.1"), 2, "--against"),
+    "against words": (("evaluate", "--answers", "right.jsonl", "--against", "notes.txt"), 2, "notes.txt"),
+    "an adapter that is not there": (("evaluate", *M, "--adapter", "no/such"), 2, "no/such"),
+    "export: nothing there": (("export", "--adapter", "no/such", "--output", "out"), 2, "no/such"),
+    "export: a kind of GGUF that is none": (("export", "--adapter", "empty", "--output", "out", "--gguf", "q99"), 2, "q99"),
+    "chat: nothing there": (("chat", *M, "--adapter", "no/such", "--prompt", "hi"), 2, "no/such"),
+    "report: nothing there": (("report", "no/such"), 2, "no/such"),
+    "report: a file": (("report", "notes.txt"), 2, "notes.txt"),
+    "report: no run": (("report", "empty"), 2, "empty"),
+    "benchmark: no time": (("benchmark", "--duration", "0"), 2, "--duration"),
+    "benchmark: compare words": (("benchmark", "--compare", "notes.txt", "notes.txt"), 2, "notes.txt"),
+    "benchmark: a sweep of nothing": (("benchmark", *M, "--sweep", "rank"), 2, "rank"),
+    "benchmark: a sweep of an unknown key": (("benchmark", *M, "--sweep", "colour=1,2"), 2, "colour"),
+    "benchmark: against what is not there": (("benchmark", *M, "--against", "no.json"), 2, "no.json"),
+    "init: a folder that is full": (("init", "full"), 2, "full"),
+    "init: here": (("init", "."), 2, "name of an expert"),
+    "init: above": (("init", "../x"), 2, r"\.\./x"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+@pytest.fixture
+def place(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a manifest, some files, and nothing else."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    files = {
+        "broken.json": "{,}",
+        "notes.txt": "only words\n",
+        "empty.jsonl": "",
+        "unverified.jsonl": '{"answer": "1", "expected": "1"}\n',
+        "oracle.jsonl": '{"verifier": "oracle", "answer": "1", "expected": "1"}\n',
+        "right.jsonl": '{"verifier": "json", "schema": null, "rule": "exact", "answer": "1", "expected": 1}\n',
+        "full/notes.txt": "mine\n",
+        "datasets/train.jsonl": '{"instruction": "ask", "output": "say"}\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    manifest = manifests.small()
+    manifest["base_models"][0]["name"] = str(model)
+    manifests.write(tmp_path, manifest)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    return tmp_path
+
+
+def written(place: Path) -> list[Path]:
+    """Return what lies in a folder, but for the lock that a run takes before it looks closer."""
+    return sorted(path for path in place.rglob("*") if path.is_file() and path.suffix != ".lock")
+
+
+def run(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> int:
+    """Run a command line in this process and return its exit code."""
+    monkeypatch.setattr(sys, "argv", ["expert-cli", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(("words", "code", "said"), CASES.values(), ids=CASES.keys())
+def test_named_and_nothing_written(
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    before = written(place)
+    assert run(monkeypatch, words) == code, capsys.readouterr()
+    told = capsys.readouterr()
+    assert re.search(said, told.out + told.err)
+    assert "Traceback" not in told.err
+    assert run(monkeypatch, (*words, "--json")) == code
+    document = json.loads(capsys.readouterr().out)
+    assert document["command"] == words[0]
+    assert re.search(said, json.dumps(document, ensure_ascii=False))
+    assert written(place) == before

@@ -1,0 +1,185 @@
+"""Unusual manifests: what each key does is told as it is, or the fault is named with its place; never a surprise later."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+from odd_manifests import MACHINE
+
+from expert_cli.check import Check, check
+
+Change = dict[str, Any]
+MISSING = object()
+
+
+def changed(changes: Change) -> dict[str, Any]:
+    """Return a small manifest with values put at dotted places; MISSING takes a key away."""
+    document = copy.deepcopy(manifests.small())
+    for place, value in changes.items():
+        *way, last = place.split(".")
+        holder: Any = document
+        for key in way:
+            holder = holder[int(key)] if isinstance(holder, list) else holder.setdefault(key, {})
+        if value is MISSING:
+            del holder[last]
+        else:
+            holder[last] = value
+    return document
+
+
+def checked(folder: Path, raw: str | bytes | Change) -> Check:
+    """Write a manifest and return what `validate` finds."""
+    path = folder / "manifest.json"
+    text = json.dumps(changed(raw)) if isinstance(raw, dict) else raw
+    path.write_bytes(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
+    return check(path, MACHINE, None)
+
+
+C = "training.config."
+D = "training.dataset."
+GOOD = json.dumps(manifests.small())
+# id -> change or text, key that the fault names, what it says
+FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
+    "no name": ({"name": MISSING}, "name", "missing|needed|required"),
+    "an empty name": ({"name": ""}, "name", "."),
+    "a name with a zero": ({"name": "a\0b"}, "name", "."),
+    "a name of 300 letters": ({"name": "a" * 300}, "name", "300|long|letters|characters"),
+    "a name that is a number": ({"name": 7}, "name", "text|string"),
+    "no training": ({"training": MISSING}, "training", "."),
+    "training that is a list": ({"training": []}, "training", "."),
+    "no config": ({"training.config": MISSING}, "training.config", "."),
+    "no data set": ({"training.dataset": MISSING}, "training.dataset", "."),
+    "a data set without a place": ({"training.dataset": {}}, "training.dataset", "path|tasks"),
+    "no base model": ({"base_models": []}, "base_models", "."),
+    "base models that are text": ({"base_models": "qwen"}, "base_models", "."),
+    "a base model without a name": ({"base_models": [{}]}, "base_models[0].name", "."),
+    "two base models of one name, the second wrong": (
+        {"base_models": [{"name": "a/b"}, {"name": "a/b", "quantization": "int3"}]}, "base_models[1].quantization", "int3",
+    ),
+    "two base models of one name, the second's settings wrong": (
+        {"base_models": [{"name": "a/b"}, {"name": "a/b", "config": {"rank": -1}}]}, "base_models[1].config.rank", "-1",
+    ),
+    "another schema": ({"schema_version": "3.0"}, "schema_version", "3.0"),
+    "a schema that is a number": ({"schema_version": 2.0}, "schema_version", "."),
+    "a rank of zero": ({C + "rank": 0}, C + "rank", "0"),
+    "a rank of words": ({C + "rank": "8"}, C + "rank", "8"),
+    "a rank with a point": ({C + "rank": 8.5}, C + "rank", "8.5"),
+    "a rank that is true": ({C + "rank": True}, C + "rank", "true"),
+    "a rank of a million": ({C + "rank": 10**9}, C + "rank", "10*|large|most"),
+    "no rank": ({C + "rank": MISSING}, C + "rank", "."),
+    "a rate that is no number": ({C + "learning_rate": "1e-4"}, C + "learning_rate", "1e-4"),
+    "a rate of 1e999": (GOOD.replace("0.001", "1e999"), C + "learning_rate", "1e999|large|finite"),
+    "a rate of NaN": (GOOD.replace("0.001", "NaN"), "", "NaN"),
+    "a rate below zero": ({C + "learning_rate": -1e-4}, C + "learning_rate", "-"),
+    "epochs without end": ({C + "epochs": 1e308}, C + "epochs", "1e|large|most"),
+    "epochs of zero": ({C + "epochs": 0}, C + "epochs", "0"),
+    "two names of one key": ({C + "epochs": 1, C + "num_epochs": 2}, C + "num_epochs", "epochs"),
+    "a seed of 33 bits": ({C + "seed": 2**32}, C + "seed", "4294967296|4,294,967,29|2\\^32"),
+    "a seed below zero": ({C + "seed": -1}, C + "seed", "-1"),
+    "a length beyond all": ({C + "max_seq_length": 10**12}, C + "max_seq_length", "1000000000000|1,000,000,000,000|most|large"),
+    "a length of one": ({C + "max_seq_length": 1}, C + "max_seq_length", "1"),
+    "a batch of zero": ({C + "batch_size": 0}, C + "batch_size", "0"),
+    "workers below zero": ({C + "dataloader_num_workers": -1}, C + "dataloader_num_workers", "-1"),
+    "workers beyond all": ({C + "dataloader_num_workers": 10**6}, C + "dataloader_num_workers", "1000000|1,000,000|most|large"),
+    "dropout of one": ({C + "dropout": 1.0}, C + "dropout", "1"),
+    "an optimizer that nobody knows": ({C + "optim": "adam"}, C + "optim", "adam"),
+    "a scheduler that nobody knows": ({C + "lr_scheduler": "cosin"}, C + "lr_scheduler", "cosin"),
+    "settings of another scheduler": ({C + "lr_scheduler": "linear", C + "lr_scheduler_kwargs": {"num_cycles": 2}}, C + "lr_scheduler_kwargs", "num_cycles"),
+    "llama3's positions without their factors": ({"base_models.0.rope_scaling": {"rope_type": "llama3", "factor": 8}}, "rope_scaling", "low_freq_factor"),
+    "positions by a word": ({"base_models.0.rope_scaling": {"rope_type": "yarn", "factor": "x"}}, "rope_scaling", "factor"),
+    "positions below zero": ({"base_models.0.rope_scaling": {"rope_type": "linear", "factor": -1}}, "rope_scaling", "factor"),
+    "a power below zero": ({C + "lr_scheduler": "polynomial", C + "lr_scheduler_kwargs": {"power": -1}}, C + "lr_scheduler_kwargs", "power"),
+    "a timescale of zero": ({C + "lr_scheduler": "inverse_sqrt", C + "lr_scheduler_kwargs": {"timescale": 0}}, C + "lr_scheduler_kwargs", "timescale"),
+    "cycles without end": ({C + "lr_scheduler": "cosine", C + "lr_scheduler_kwargs": {"num_cycles": 1e308}}, C + "lr_scheduler_kwargs", "num_cycles"),
+    "a peak behind the end": ({C + "lr_scheduler": "one_cycle", C + "lr_scheduler_kwargs": {"pct_start": 2}}, C + "lr_scheduler_kwargs", "pct_start"),
+    "both number formats": ({C + "fp16": True, C + "bf16": True}, C, "fp16.*bf16|bf16.*fp16"),
+    "a mistyped key": ({C + "lerning_rate": 1}, C + "lerning_rate", "learning_rate"),
+    "a time without its unit": ({C + "save_every": "5"}, C + "save_every", "5"),
+    "a weight beyond all": ({D + "type": "multi_task", D + "path": MISSING, D + "tasks": {"a": {"train": "x.jsonl", "weight": 1e9}}}, D + "tasks.a.weight", "1e|1000000000|most|large"),
+    "a slice of words": ({D + "path": "x.jsonl::train[abc]"}, D + "path", "abc"),
+    "a slice of a task of words": ({D + "type": "multi_task", D + "path": MISSING, D + "tasks": {"a": {"train": "x::train[abc]"}}}, D + "tasks.a.train", "abc"),
+    "a path with a zero": ({D + "path": "a\0b"}, D + "path", "."),
+    "a share of one": ({D + "validation_split": 1.0}, D + "validation_split", "1"),
+    "tasks without their type": ({D + "tasks": {}, D + "type": "multi_task"}, D + "tasks", "."),
+    "a mapping of numbers": ({D + "field_mapping": {"instruction": 1}}, D + "field_mapping.instruction", "."),
+    "best without evaluation": ({C + "load_best_model_at_end": True, C + "eval_strategy": "no"}, "load_best_model_at_end", "eval_strategy|steps"),
+    "stopping early without evaluation": ({C + "early_stopping_patience": 3, C + "eval_strategy": "no"}, "early_stopping_patience", "eval_strategy|steps"),
+    "accuracy that nobody measures": ({C + "metric_for_best_model": "execution_accuracy", C + "load_best_model_at_end": True}, C + "metric_for_best_model", "every_steps"),
+    "a key that comes twice": (GOOD.replace('"rank": 4', '"rank": 4, "rank": 8'), "rank", "twice|again|duplicate"),
+    "an empty file": ("", "", "."),
+    "a list": ("[]", "", "object|list"),
+    "a text": ('"x"', "", "object|text"),
+    "a manifest that is cut": (GOOD[:-5], "", "."),
+    "words after the end": (GOOD + " x", "", "."),
+    "depth without end": ('{"a":' * 20_000 + "1" + "}" * 20_000, "", "."),
+    "a comma too many": (GOOD[:-1] + ",}", "", "comma"),
+    "zeros": (b"\0\0\0\0", "", "."),
+    "half a pair of surrogates": (GOOD.replace("expert-small", "\\ud800"), "", "surrogate"),
+}  # fmt: skip
+
+FAULTS["a text column beside another"] = (
+    {D + "text_field": "a", D + "field_mapping": {"text": "b"}}, "text", "field_mapping.text",
+)  # fmt: skip
+FAULTS["tasks of a single set"] = (
+    {D + "type": "single", D + "tasks": {"a": {"train": "y.jsonl"}}},
+    D + "type",
+    "tasks",
+)
+
+# id -> change, key, status, what the row says
+TOLD: dict[str, tuple[Change, str, str, str]] = {
+    "a comment": ({"_note": "x"}, "name", "applied", ""),
+    "epochs beside steps": ({C + "max_steps": 3, C + "epochs": 2}, C + "epochs", "not_used", "max_steps"),
+    "a ratio beside warm-up steps": ({C + "warmup_steps": 3, C + "warmup_ratio": 0.1}, C + "warmup_ratio", "not_used", "warmup_steps"),
+    "evaluation steps without evaluation": ({C + "eval_steps": 3, C + "eval_strategy": "no"}, C + "eval_steps", "not_used", "."),
+    "steps between saves by epoch": ({C + "save_strategy": "epoch", C + "save_steps": 3}, C + "save_steps", "not_used", "epoch"),
+    "prefetch without workers": ({C + "dataloader_num_workers": 0, C + "dataloader_prefetch_factor": 4}, C + "dataloader_prefetch_factor", "not_used", "worker"),
+    "lasting workers without workers": ({C + "dataloader_num_workers": 0, C + "dataloader_persistent_workers": True}, C + "dataloader_persistent_workers", "not_used", "worker"),
+    "pinned memory without a GPU": ({C + "dataloader_pin_memory": True}, C + "dataloader_pin_memory", "not_used", "GPU|CPU"),
+    "TF32 without a GPU": ({C + "use_tf32": True}, C + "use_tf32", "not_used", "GPU|CPU"),
+    "unsloth": ({C + "use_unsloth": True}, C + "use_unsloth", "not_used", "."),
+    "a compiler that is off": ({C + "torch_compile": False, C + "torch_compile_mode": "default"}, C + "torch_compile_mode", "not_used", "torch_compile"),
+    "a path beside tasks": ({D + "type": "multi_task", D + "path": "x.jsonl", D + "tasks": {"a": {"train": "y.jsonl"}}}, D + "path", "not_used", "tasks"),
+    "old filters beside filters": ({D + "filters": {"min_length": 1}, D + "validation": {"min_length": 2}}, D + "validation.min_length", "not_used", "filters"),
+    "a share beside validation rows": ({D + "validation_split": 0.1, D + "validation_path": "v.jsonl"}, D + "validation_split", "not_used", "validation"),
+    "positions by a list": ({"base_models.0.rope_scaling": {"type": []}}, "base_models[0].rope_scaling.type", "informational", "not a form"),
+    "a key of another block": ({"training.rank": 4}, "training.rank", "informational", "card"),
+    "feed-forward layers of LoRA": ({C + "feedforward_modules": ["up_proj"]}, C + "feedforward_modules", "not_used", "ia3"),
+    "a direction without a metric": ({C + "greater_is_better": True}, C + "greater_is_better", "not_used", "."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("raw", "key", "why"), FAULTS.values(), ids=FAULTS.keys())
+def test_the_fault_is_named(tmp_path: Path, raw: Change | str | bytes, key: str, why: str) -> None:
+    found = checked(tmp_path, raw)
+    assert found.errors, found.as_json()
+    first = found.errors[0]
+    assert key in (first.key or "") or key in first.message, first
+    assert re.search(why, f"{first.message} {first.suggestion}"), first
+    assert first.line >= 1
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "/srv/x", "..", ".", "a\nb", "~", "C:\\x", "con", "专家一", "a/../../b", "-rf"]
+)
+def test_whatever_an_expert_is_called_its_folders_lie_in_the_project(tmp_path: Path, name: str) -> None:
+    found = checked(tmp_path, {"name": name})
+    assert found.plan
+    for folder in (found.plan.run.store, found.plan.run.output):
+        assert folder.is_relative_to(tmp_path)
+        assert all(part not in ("", ".", "..") and part.isprintable() for part in folder.relative_to(tmp_path).parts)
+
+
+@pytest.mark.parametrize(("change", "key", "status", "why"), TOLD.values(), ids=TOLD.keys())
+def test_what_a_key_does_is_told(tmp_path: Path, change: Change, key: str, status: str, why: str) -> None:
+    found = checked(tmp_path, change)
+    assert not found.errors
+    assert found.plan
+    (row,) = [row for row in found.plan.effects if row.key == key]
+    assert (row.status, bool(re.search(why, f"{row.effect} {row.reason}"))) == (status, True), row
