@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from expert_cli.data.rows import Message
 from expert_cli.data.segments import Document, Segment
 from expert_cli.data.skeleton import Carver
-from expert_cli.data.text_templates import TURN_ENDS
+from expert_cli.data.text_forms import TURN_ENDS
 from expert_cli.errors import InputError
 from expert_cli.rendering import render_safely
 

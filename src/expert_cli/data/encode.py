@@ -29,7 +29,7 @@ from expert_cli.data.enginecheck import Choice, Chooser
 from expert_cli.data.segments import Document, Segment
 from expert_cli.data.skeleton import PieceColumn
 from expert_cli.data.templates import Template, make_template
-from expert_cli.data.text_templates import MARKERS
+from expert_cli.data.text_forms import MARKERS
 from expert_cli.errors import InputError
 
 _BATCH = 1000

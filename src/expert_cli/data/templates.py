@@ -18,16 +18,18 @@ from expert_cli.data.conversation import THINKING, asking, needs_template, whole
 from expert_cli.data.rows import Message, RowKind, Rows
 from expert_cli.data.segments import Document
 from expert_cli.data.skeleton import Carver, PieceColumn
+from expert_cli.data.text_forms import LATER_MARKERS
 from expert_cli.data.text_templates import ALPACA, STYLES, Style
 from expert_cli.data.texts import TextReader
 from expert_cli.errors import InputError
 from expert_cli.rendering import DATE, render_safely
 
-MASKING_RULES: Mapping[RowKind, str] = MappingProxyType({"pair": "1", "messages": "2", "text": "2"})
+MASKING_RULES: Mapping[RowKind, str] = MappingProxyType({"pair": "1", "messages": "3", "text": "3"})
 """Which tokens of a row are trained, and what stands around it, by its kind. Part of a store's key: raise a kind's rule
 whenever a row of that kind becomes other tokens or another mask. `tests/unit/data/test_golden.py` fails until it is."""
 _RENDERED_RULE = "2"
-"""The rule of pairs whose template looks into them, or opens answers otherwise than the first rule took it."""
+"""The rule of pairs whose template looks into them, or opens answers otherwise than the first rule took it; and of those
+whose tokenizer has markers that the first rule knew only as special tokens."""
 OWN = "the tokenizer's own chat template"
 """The name of a template that the base model brings along."""
 _PAIR = ("user", "assistant")
@@ -69,7 +71,10 @@ class Template:
     def masking(self, kind: RowKind) -> str:
         """Return the rule by which rows of a kind are written and masked: part of the key of their store."""
         changed = (
-            AS_ANSWERED in self.chat_template or not self.carver.skeleton(_PAIR).as_before or bool(self.carver.watched)
+            AS_ANSWERED in self.chat_template
+            or not self.carver.skeleton(_PAIR).as_before
+            or bool(self.carver.watched)
+            or not self.carver.control_tokens.isdisjoint(LATER_MARKERS)
         )
         rule = _RENDERED_RULE if kind == "pair" and changed else MASKING_RULES[kind]
         return f"{rule}, date {DATE}" if "strftime_now" in self.chat_template else rule

@@ -101,8 +101,3 @@ STYLES = MappingProxyType(
         "alpaca": ALPACA,
     }
 )
-
-# Some tokenizers (DeepSeek V3) do not call these special, though they are control tokens.
-MARKERS = frozenset(token for style in STYLES.values() for token in style.control)
-TURN_ENDS = frozenset(("</s>", "<|eot_id|>", "<|eom_id|>", *(style.end for style in STYLES.values() if style.end)))
-"""Tokens that end a turn wherever they are control tokens."""

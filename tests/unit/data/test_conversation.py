@@ -11,6 +11,7 @@ from chat_templates import ALWAYS_THINKING, DATED, FORGETTING, QWEN3, QWEN25, QW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import CHATML, tiny_tokenizer
+from tokenizers import Tokenizer
 
 from expert_cli.data.chat_template import ChatTemplate
 from expert_cli.data.columns import Columns
@@ -29,6 +30,17 @@ TOOLS = [{"type": "function", "function": {"name": "add", "description": "adds",
 QUOTING = CHATML.replace(
     "+ '<|im_end|>'",
     "}}{% if message.tool_calls %}{{ message.tool_calls[0].function | tojson }}{% endif %}{{ '<|im_end|>'",
+)
+
+# Of gpt-oss, its turns alone.
+HARMONY = (
+    "{% for m in messages %}{{ '<|start|>' + m.role }}"
+    "{% if m.tool_calls %}{{ ' to=functions.' + m.tool_calls[0].function.name + '<|channel|>commentary json<|message|>' }}"
+    "{{ m.tool_calls[0].function.arguments | tojson }}<|call|>"
+    "{% elif m.role == 'assistant' %}{{ '<|channel|>final<|message|>' + m.content }}"
+    "{{ '<|return|>' if loop.last else '<|end|>' }}"
+    "{% else %}{{ '<|message|>' + m.content + '<|end|>' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
 )
 
 
@@ -287,6 +299,27 @@ def test_the_clock_does_not_run() -> None:
     assert template.masking("pair") == "1, date 2024-07-26"
 
 
+def test_a_call_ends_with_its_own_token() -> None:
+    """Harmony's answers end with <|return|>, or with <|end|> in the middle, its calls with <|call|>."""
+    tokenizer = Tokenizer.from_str(BACKEND.to_str())
+    end = "<|return|>"
+    tokenizer.add_special_tokens(["<|start|>", "<|channel|>", "<|message|>", "<|call|>", "<|end|>", end])
+    template = template_for(tokenizer, "", own=ChatTemplate(HARMONY, rendered), eos_token=end)
+    turns = [
+        user("q"),
+        said("", tool_calls=[call({"city": "Rome"})]),
+        {"role": "tool", "content": "4"},
+        said("four"),
+        user("r"),
+        said("five"),
+    ]
+    assert trained(template.documents(row(turns))[0]) == [
+        ' to=functions.add<|channel|>commentary json<|message|>{"city": "Rome"}<|call|>',
+        "<|channel|>final<|message|>four<|end|>",
+        "<|channel|>final<|message|>five<|return|>",
+    ]
+
+
 @pytest.mark.parametrize(
     ("jinja", "kind", "rule"),
     [
@@ -295,8 +328,8 @@ def test_the_clock_does_not_run() -> None:
         (QWEN3, "pair", "2"),
         (QWQ, "pair", "2"),
         (ALWAYS_THINKING, "pair", "2"),
-        (CHATML, "messages", "2"),
-        (CHATML, "text", "2"),
+        (CHATML, "messages", "3"),
+        (CHATML, "text", "3"),
     ],
 )
 def test_stores_of_rows_that_were_always_right_stay(jinja: str, kind: Any, rule: str) -> None:

@@ -127,12 +127,13 @@ def test_the_tokenizer_is_left_as_it_was_and_its_limits_do_not_count() -> None:
     assert not tokenizer.encode_special_tokens
 
 
-def test_known_markers_are_control_tokens_even_if_not_special_and_words_are_not() -> None:
+@pytest.mark.parametrize("known", ["<｜User｜>", "<|USER_TOKEN|>"], ids=["DeepSeek V3", "Command-R"])
+def test_known_markers_are_control_tokens_even_if_not_special_and_words_are_not(known: str) -> None:
     tokenizer = Tokenizer.from_str(tiny_backend().to_str())
-    tokenizer.add_tokens([AddedToken("<｜User｜>", special=False), AddedToken("<think>", special=False)])
-    assert control_tokens(tokenizer) == {*CONTROL_TOKENS, "<｜User｜>"}
-    marker, word = tokenizer.token_to_id("<｜User｜>"), tokenizer.token_to_id("<think>")
-    users, templates = Segment("<｜User｜><think>", False, True), Segment("<｜User｜>", True, True)
+    tokenizer.add_tokens([AddedToken(known, special=False), AddedToken("<think>", special=False)])
+    assert control_tokens(tokenizer) == {*CONTROL_TOKENS, known}
+    marker, word = tokenizer.token_to_id(known), tokenizer.token_to_id("<think>")
+    users, templates = Segment(f"{known}<think>", False, True), Segment(known, True, True)
     ids = Encoder(tokenizer).ids((users, templates))
     assert (ids.count(marker), ids[-1], ids.count(word)) == (1, marker, 1)
 

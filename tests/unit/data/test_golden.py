@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 from chat_templates import PUBLISHED
+from chat_texts import PUBLISHED as PUBLISHED_TEXTS
+from chat_texts import bare
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from expert_cli.data.chat_template import ChatTemplate
@@ -24,12 +26,14 @@ from expert_cli.data.encode import Encoder, template_for
 from expert_cli.data.rowcheck import append_row
 from expert_cli.data.rows import RowKind, Rows
 from expert_cli.data.templates import Template
-from expert_cli.data.text_templates import MARKERS, STYLES
+from expert_cli.data.text_forms import MARKERS
+from expert_cli.data.text_templates import STYLES
 from expert_cli.errors import InputError
 from expert_cli.rendering import render_jinja
 
 KEPT = Path(__file__).parents[2] / "golden" / "documents.json"
-SPECIAL = ("<unk>", "<s>", "</s>", *sorted(MARKERS), "<|eom_id|>", "<|python_tag|>")
+STYLED = sorted({token for style in STYLES.values() for token in style.control})
+SPECIAL = ("<unk>", "<s>", "</s>", *STYLED, "<|eom_id|>", "<|python_tag|>")
 EOS = "</s>"
 THOUGHT = "<think>\nR\n</think>\n\nA"
 CALL = {"type": "function", "function": {"name": "frobnicate", "arguments": {"a": "x"}}}
@@ -78,6 +82,15 @@ def byte_level() -> Tokenizer:
 
 
 @cache
+def every_marker() -> Tokenizer:
+    """Return one of single bytes that has the control tokens of every form of texts."""
+    tokenizer = Tokenizer.from_str(byte_level().to_str())
+    more = sorted(MARKERS.difference(SPECIAL))
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in more])
+    return tokenizer
+
+
+@cache
 def sentencepiece() -> Tokenizer:
     """Return one of single letters that prefixes words as Llama 2's does, and puts <s> first."""
     letters = ["▁", *"\n \t", *(chr(c) for c in range(33, 127)), "｜"]
@@ -89,6 +102,7 @@ def sentencepiece() -> Tokenizer:
     return tokenizer
 
 
+MARKED = "every marker/chatml"
 TOKENIZERS = {"bytes": byte_level, "sentencepiece": sentencepiece}
 
 
@@ -105,9 +119,15 @@ def templates() -> Iterator[tuple[str, Tokenizer, Template]]:
                 continue
             made = template_for(byte_level(), "", own=own, eos_token=EOS, system_prompt=said)
             yield f"bytes/own {name}{system}", byte_level(), made
+    yield MARKED, every_marker(), template_for(every_marker(), "chatml", own=None, eos_token=EOS)
 
 
-def rows() -> Iterator[tuple[str, Rows]]:
+def rows(template_name: str) -> Iterator[tuple[str, Rows]]:
+    if template_name == MARKED:
+        for form, texts in PUBLISHED_TEXTS.items():
+            for name, marked in texts.items():
+                yield f"text/{form}, {name}", Rows("text", text=[bare(marked)], origins=["x:1"])
+        return
     for name, (question, given, answer) in PAIRS.items():
         yield f"pair/{name}", Rows("pair", [question], [given], [answer], origins=["x:1"])
     for name, fields in TALKS.items():
@@ -128,7 +148,7 @@ def made() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for template_name, tokenizer, template in templates():
         encoder = Encoder(tokenizer)
-        for row_name, row in rows():
+        for row_name, row in rows(template_name):
             if "system prompt" in template_name and row.kind == "text":
                 continue  # it has no part in them
             kind: RowKind = row.kind
@@ -163,7 +183,8 @@ def test_every_template_and_form_is_kept() -> None:
         *STYLES,
         *(f"own {name}" for name in PUBLISHED),
     }
-    assert {name.partition("/text/")[2] or name.partition(": text/")[2] for name in kept} >= set(TEXTS)
+    texts = {name.partition(": text/")[2] for name in kept}
+    assert texts >= {*TEXTS, *(f"{form}, {name}" for form, published in PUBLISHED_TEXTS.items() for name in published)}
 
 
 @pytest.mark.parametrize(("rule", "refused"), [("1", True), ("2", False)])

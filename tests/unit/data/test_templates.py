@@ -314,7 +314,11 @@ def test_bos_stands_there_once(rendered: str, bos: str) -> None:
                 "C* <|im_end|>",
             ],
         ),
-        ("<|im_start|>assistant\na<|python_tag|>\n", "chatml", ["C <|im_start|>assistant\n", "C* a<|python_tag|>"]),
+        (
+            "<|im_start|>assistant\na<|python_tag|>\n",
+            "chatml",
+            ["C <|im_start|>assistant\n", "C* a<|python_tag|>", "C* <|im_end|>"],
+        ),
         ("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n", "chatml", None),
         (
             "### Instruction:\nq\n\n### Response:\na\n### not a heading of ours\n",
@@ -337,7 +341,7 @@ def test_bos_stands_there_once(rendered: str, bos: str) -> None:
         "mistral",
         "mistral, a call",
         "alpaca, several turns",
-        "an end that no form knows",
+        "a token that ends no turn",
         "an answer not begun",
         "alpaca",
         "plain",
@@ -378,6 +382,11 @@ def test_control_tokens_of_another_tokenizer_are_told(text: str, form: str) -> N
 def test_a_whole_text_is_trained_whole_without_completion_only() -> None:
     text = "<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nb<|im_end|>"
     assert drawn(own(completion_only=False).documents(texts(text))[0]) == [f"C* {text}"]
+
+
+def test_pairs_of_a_tokenizer_with_markers_that_the_first_rule_did_not_know_are_written_anew() -> None:
+    assert own().masking("pair") == "1"
+    assert own(control_tokens=(*CHATML_TOKENS, "<|USER_TOKEN|>")).masking("pair") == "2"
 
 
 def test_forms_are_counted_row_by_row() -> None:
