@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import manifests
 import pytest
+from machines import CPU
+from machines import RTX_4090 as GPU
 
 from expert_cli.check import FOR_EVERY_BASE, check, mend
-from expert_cli.machine import Gpu, Machine
-
-CPU = Machine("Linux", 2, 2**34, (), True, "", ())
-GPU = replace(CPU, gpus=(Gpu("NVIDIA GeForce RTX 4090", 24 * 2**30, (8, 9)),), torch_cuda="13.0")
+from expert_cli.machine import Machine
 
 
 @pytest.mark.parametrize(

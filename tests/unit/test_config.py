@@ -8,19 +8,17 @@ from typing import Any
 
 import manifests
 import pytest
+from machines import CPU, PLAIN_CPU
+from machines import RTX_4090 as GPU
+from machines import T4 as OLD_GPU
 
 from expert_cli.benchmark.process import QUIET_SETTINGS
 from expert_cli.config import Overrides, missing_data, require_data, resolve
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
-from expert_cli.machine import Gpu, Machine
+from expert_cli.machine import Machine
 from expert_cli.manifest.reader import load
 from expert_cli.plan import make_plan
 from expert_cli.runconfig import RunConfig
-
-CPU = Machine("Linux", 2, 2**34, (), True, "", ())
-PLAIN_CPU = replace(CPU, cpu_bf16=False)
-GPU = replace(CPU, gpus=(Gpu("NVIDIA GeForce RTX 4090", 24 * 2**30, (8, 9)),), torch_cuda="13.0")
-OLD_GPU = replace(GPU, gpus=(Gpu("Tesla T4", 16 * 2**30, (7, 5)),))
 
 
 def resolved(

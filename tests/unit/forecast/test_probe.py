@@ -7,11 +7,11 @@ from pathlib import Path
 
 import manifests
 import pytest
+from machines import CPU
 
 from expert_cli.config import Overrides, resolve
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
 from expert_cli.forecast.probe import answered, command, speed
-from expert_cli.machine import Machine
 from expert_cli.manifest.reader import load
 
 FAILED = '{"schema_version": 1, "command": "train", "error": {"exit_code": %d, "message": "m", "hint": "h"}}'
@@ -44,7 +44,7 @@ def test_a_run_that_chooses_its_best_step_can_be_probed(tmp_path: Path, chosen_b
     best = {"load_best_model_at_end": True, "early_stopping_patience": 2, "metric_for_best_model": chosen_by}
     steps = {"eval_strategy": "steps", "save_strategy": "steps"} if chosen_by == "eval_loss" else {}
     written = {**manifests.small(**best, **steps), "evaluation": {"every_steps": 5}}
-    path, machine = manifests.write(tmp_path, written), Machine("Linux", 2, 2**34, (), True, "", ())
+    path, machine = manifests.write(tmp_path, written), CPU
     words = command(resolve(load(path), machine), Overrides(), tmp_path / "out")
     settings = tuple(value for word, value in pairwise(words) if word == "--set")
     watch = resolve(load(path, settings), machine).watch

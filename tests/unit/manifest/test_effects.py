@@ -10,10 +10,12 @@ from typing import Any
 
 import manifests
 import pytest
+from machines import CPU
+from machines import H200 as GPU
 from pydantic import BaseModel
 
 from expert_cli.config import Overrides
-from expert_cli.machine import Gpu, Machine
+from expert_cli.machine import Machine
 from expert_cli.manifest import effects as tables
 from expert_cli.manifest.effects import Effect
 from expert_cli.manifest.reader import load
@@ -21,8 +23,6 @@ from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest,
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.plan import make_plan
 
-CPU = Machine("Linux", 2, 2**34, (), True, "", ())
-GPU = Machine("Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), True, "13.0", ())
 EXPERTS = sorted((Path(__file__).parents[3] / "experts").glob("*/manifest.json"))
 
 

@@ -12,12 +12,14 @@ from typing import Any, get_args
 
 import manifests
 import pytest
+from machines import CPU
+from machines import H200 as GPU
 from pydantic import ValidationError
 
 from expert_cli.config import Overrides, decide
 from expert_cli.defaults.training import WITHOUT_EFFECT
 from expert_cli.errors import ManifestError
-from expert_cli.machine import Gpu, Machine
+from expert_cli.machine import Machine
 from expert_cli.manifest.effects import Effect, effects, leaves
 from expert_cli.manifest.jsontext import Path_, dotted
 from expert_cli.manifest.reader import LoadedManifest, load
@@ -25,8 +27,6 @@ from expert_cli.manifest.schema import Manifest
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.plan import make_plan
 
-CPU = Machine("Linux", 2, 2**34, (), True, "", ())
-GPU = Machine("Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), True, "13.0", ())
 Change = Callable[[dict[str, Any]], object]
 
 

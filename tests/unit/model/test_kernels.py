@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import tiny
 from bitsandbytes.nn import Linear4bit
+from machines import CPU as HERE
+from machines import H200, T4
 
-from expert_cli.machine import Gpu, Machine
+from expert_cli.machine import Machine
 from expert_cli.model import kernels
 from expert_cli.model.adapter import attach
 from expert_cli.model.kernels import kernel_plan, settle, settle_adapter
@@ -20,9 +22,6 @@ from expert_cli.runconfig import AdapterConfig, ComputeConfig, ModelConfig
 
 MODEL = ModelConfig("m", "", "int4", "", None, ())
 CPU = ComputeConfig("cpu", "bf16", False, "fused", "off", False, False, "inductor", "default", "auto", "auto", "fit")
-HERE = Machine("Linux", 2, 2**34, (), True, "", ())
-H200 = Machine("Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), True, "13.0", ())
-T4 = Machine("Linux", 8, 2**35, (Gpu("Tesla T4", 2**34, (7, 5)),), False, "13.0", ())
 GPU = replace(CPU, device="cuda")
 
 ATTENTION = {
