@@ -141,7 +141,7 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     from expert_cli.data.chat_template import ChatTemplate
     from expert_cli.data.encode import template_for
     from expert_cli.data.sources import locate_data
-    from expert_cli.data.tokenise import tokenise
+    from expert_cli.data.tokenise import StoreInputs, file_hashes, tokenise
     from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
     if not fast:
@@ -160,16 +160,8 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     with tempfile.TemporaryDirectory(dir=rows.parent) as folder:
         read = meter()
         located = locate_data(data, Silent())
-        store = tokenise(
-            data,
-            located,
-            Path(folder),
-            template,
-            tokenizer.backend,
-            Silent(),
-            tokenizer_sha256=tokenizer.sha256,
-            kind="pair",
-        )
+        inputs = StoreInputs(located, tokenizer, template, "pair", file_hashes(Path(folder)))
+        store = tokenise(data, inputs, Path(folder), Silent())
         figures = read()
         expected = "fastokens" if fast else "tokenizers"
         if not store.stats["train"]["encoder"].startswith(expected):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -51,6 +51,13 @@ def tiny_backend(vocab_size: int = 384) -> Tokenizer:
     )
     backend.train_from_iterator(_CORPUS, trainer)
     return backend
+
+
+class TinyTokenizer(NamedTuple):
+    """A tokenizer and its hash, as a store is asked for."""
+
+    backend: Tokenizer
+    sha256: str = "t"
 
 
 def tiny_tokenizer(vocab_size: int = 384, *, chat_template: str | None = CHATML) -> PreTrainedTokenizerFast:

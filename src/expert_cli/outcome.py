@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.console import Reporter
+from expert_cli.data.columns import FIRST_COLUMN_RULE
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.store import store_key
 from expert_cli.data.storefiles import Memo
@@ -143,7 +144,14 @@ def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, An
     tokenizer, template = (str(recorded.get(name)) for name in ("tokenizer", "template"))
     rule = str(store.get("masking", "")).rpartition(", ")[0]  # what follows is a setting
     places = LocatedData(*sources), Memo(run.output / ".none")
-    key = store_key(run.data, *places, tokenizer=tokenizer, template=str(store.get("template", template)), masking=rule)
+    key = store_key(
+        run.data,
+        *places,
+        tokenizer=tokenizer,
+        template=str(store.get("template", template)),
+        masking=rule,
+        columns=str(store.get("columns", FIRST_COLUMN_RULE)),
+    )
     contents = {name: store[name] for name in ("train data", "validation data") if name in store}
     now = identity(
         run,

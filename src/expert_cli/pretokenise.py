@@ -14,12 +14,10 @@ from expert_cli.data.disk import stage, staged_path
 from expert_cli.data.folders import require_apart
 from expert_cli.data.loader import plan_packs
 from expert_cli.data.packing import SizeRow, recommend, right_size
-from expert_cli.data.rows import RowKind
 from expert_cli.data.sources import Located, LocatedData, first_rows, input_column, locate_data
-from expert_cli.data.store import StoreKey, StoreState, store_key
-from expert_cli.data.storefiles import Memo
-from expert_cli.data.templates import Template
-from expert_cli.data.tokenise import Tokenised, file_hashes, foreign_store, state_of, tokenise, trust
+from expert_cli.data.store import StoreKey, StoreState, has_stores, lies_in
+from expert_cli.data.templates import SCHEMA_COLUMNS
+from expert_cli.data.tokenise import StoreInputs, Tokenised, file_hashes, foreign_store, state_of, tokenise, trust
 from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.model.tokenizer import load as load_tokenizer
@@ -28,18 +26,11 @@ from expert_cli.runconfig import RunConfig
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """What a store is made of, found on this machine: the base model, its tokenizer, the template, the data files.
+class Inputs(StoreInputs):
+    """What a store is made of, and the base model that the tokenizer is of."""
 
-    kind: what the rows of the data files are. hashes: those of files that were read already.
-    """
-
-    source: LocalModel
     tokenizer: TokenizerInfo
-    template: Template
-    located: LocatedData
-    kind: RowKind
-    hashes: Memo
+    source: LocalModel
 
 
 def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
@@ -48,13 +39,27 @@ def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
     located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    rows, _ = first_rows(run.data, located.train)
-    template = prompt_template(run, tokenizer, "")
-    if template.heads_input and rows.kind == "pair":
-        template = prompt_template(run, tokenizer, input_column(run.data, located.train))
-    if rows.kind == "text" and run.model.system_prompt is not None:
+    kind = first_rows(run.data, located.train).kind
+    if kind == "text" and run.model.system_prompt is not None:
         report.warn("system_prompt: rows of whole documents are trained as they are; it stands in later prompts alone")
-    return Inputs(source, tokenizer, template, located, rows.kind, file_hashes(run.store))
+    inputs = Inputs(located, tokenizer, prompt_template(run, tokenizer, ""), kind, file_hashes(run.store), source)
+    return _headed(inputs, run) if inputs.template.heads_input and kind == "pair" else inputs
+
+
+def _headed(inputs: Inputs, run: RunConfig) -> Inputs:
+    """Return the inputs with the heading that the input gets by its column's name, which the last row may be the first to tell.
+
+    Where a store of this data lies that was built with a heading, all rows have been read for it already.
+    """
+
+    def with_column(name: str) -> Inputs:
+        return replace(inputs, template=prompt_template(run, inputs.tokenizer, name))
+
+    if has_stores(run.store):
+        for candidate in map(with_column, ("", *SCHEMA_COLUMNS[:1])):
+            if lies_in(run.store, candidate.key(run.data)):
+                return candidate
+    return with_column(input_column(run.data, inputs.located.train))
 
 
 def store_for(
@@ -71,30 +76,15 @@ def store_for(
 
     locked: build nothing, raise LockedOrDamaged instead. trusting: use a data set that another program saved there.
     """
-    tokenizer = inputs.tokenizer
     foreign = foreign_store(run.store)
     if foreign is not None and trusting:
-        key = key_of(run, inputs)
+        key = inputs.key(run.data)
         report.warn(f"{foreign} was made by another program; nothing tells whether it fits this data")
-        return trust(foreign, key, tokenizer.vocab_size)
+        return trust(foreign, key, inputs.tokenizer.vocab_size)
     if foreign is not None:
         report.warn(f"{foreign} was made by another program and is not used; --trust-store uses it")
     require_apart(run.data, run.store, "pretokenized_cache, or pretokenize --output DIR")
-    return tokenise(
-        run.data,
-        inputs.located,
-        run.store,
-        inputs.template,
-        tokenizer.backend,
-        report,
-        tokenizer_sha256=tokenizer.sha256,
-        kind=inputs.kind,
-        memo=inputs.hashes,
-        expert=run.expert,
-        verify=verify,
-        force=force,
-        locked=locked,
-    )
+    return tokenise(run.data, inputs, run.store, report, expert=run.expert, verify=verify, force=force, locked=locked)
 
 
 def staged_inputs(inputs: Inputs, run: RunConfig, target: Path, report: Reporter) -> Inputs:
@@ -115,29 +105,9 @@ def staged_store(store: Tokenised, target: Path, report: Reporter) -> Tokenised:
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
 
-def key_of(run: RunConfig, inputs: Inputs) -> StoreKey:
-    """Return the key that the run gives now."""
-    return store_key(
-        run.data,
-        inputs.located,
-        inputs.hashes,
-        tokenizer=inputs.tokenizer.sha256,
-        template=inputs.template.fingerprint,
-        masking=inputs.template.masking(inputs.kind),
-    )
-
-
 def explain(run: RunConfig, inputs: Inputs) -> tuple[StoreKey, StoreState]:
     """Return the key that the run gives now and what lies there for it; builds nothing."""
-    return state_of(
-        run.data,
-        inputs.located,
-        run.store,
-        inputs.template,
-        inputs.tokenizer.sha256,
-        inputs.hashes,
-        kind=inputs.kind,
-    )
+    return state_of(run.data, inputs, run.store)
 
 
 @dataclass(frozen=True)

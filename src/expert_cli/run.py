@@ -40,7 +40,7 @@ from expert_cli.model.sources import LocalModel
 from expert_cli.outcome import RunResult, document, finished
 from expert_cli.paths import RunPaths
 from expert_cli.plan import Plan, require_free
-from expert_cli.pretokenise import Inputs, describe, find_inputs, key_of, staged_store, store_for
+from expert_cli.pretokenise import Inputs, describe, find_inputs, staged_store, store_for
 from expert_cli.runconfig import AUTO, EXECUTION_ACCURACY, RunConfig
 from expert_cli.runlock import contents, hold
 from expert_cli.runlog import Logged, RunLog
@@ -120,7 +120,7 @@ def _train(
     run, paths = plan.run, RunPaths(plan.run.output)
     _require_apart(run, options)
     inputs = find_inputs(run, report)
-    key = key_of(run, inputs)
+    key = inputs.key(run.data)
     continuity = _continuity(run, inputs, key, machine, job.num_processes, options, report, status)
     speaker, cases = Speaker(inputs.tokenizer, inputs.template), _cases(plan, report)
     if job.is_main_process:

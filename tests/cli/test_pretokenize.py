@@ -26,7 +26,10 @@ import expert_cli
 from expert_cli.cli import app
 from expert_cli.config import Overrides
 from expert_cli.console import Bar, Silent, SilentBar
+from expert_cli.data import blocks
+from expert_cli.data.storefiles import read_fingerprint
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.files import sha256_of, write_json, write_sealed
 from expert_cli.machine import inspect
 from expert_cli.plan import make_plan
 from expert_cli.pretokenise import find_inputs, store_for
@@ -355,6 +358,41 @@ def test_alpaca_heads_the_input_by_its_column_also_where_the_first_rows_lack_it(
     documents = load_from_disk(store["path"])["train"]
     text = tiny.tiny_tokenizer().decode(documents[99]["input_ids"])
     assert text.startswith("### Instruction:\nq99\n\n### Schema:\nCREATE\n\n### Response:\na")
+
+
+@pytest.mark.parametrize("column", ["", "schema"])
+def test_a_store_of_alpaca_that_is_there_is_found_without_a_look_at_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
+) -> None:
+    bare = tiny.tiny_model_folder(tmp_path / "bare", chat_template=None)
+    rows = [{"question": f"q{n}", "answer": "a", **({column: "S"} if column and n == 99 else {})} for n in range(100)]
+    manifest = project(tmp_path, bare, rows)
+    (built,) = pretokenize("-m", manifest)
+    opened: list[Path] = []
+    read_lines = blocks.read_lines
+    monkeypatch.setattr(blocks, "read_lines", lambda path: opened.append(path) or read_lines(path))
+    (found,) = pretokenize("-m", manifest)
+    assert (built["status"], found["status"], found["key"], opened) == ("built", "hit", built["key"], [])
+
+
+def test_a_store_that_read_no_weight_of_rows_is_built_anew(tmp_path: Path, model: Path) -> None:
+    rows = [{"question": "q", "answer": f"a{n}", "weight": n % 2} for n in range(4)]
+    manifest = project(tmp_path, model, rows)
+    (built,) = pretokenize("-m", manifest)
+    assert (built["rows"], built["dropped"]) == (2, {"not to be trained": 2})
+    home = Path(built["path"])
+    sealed = read_fingerprint(home)
+    stats = json.loads((home / "stats.json").read_text(encoding="utf-8"))
+    stats["train"] = {**stats["train"], "ignored": ["weight"]}
+    del stats["train"]["rule_of_columns"]
+    write_json(home / "stats.json", stats)
+    changed = {"bytes": (home / "stats.json").stat().st_size, "sha256": sha256_of(home / "stats.json")}
+    files = {**sealed["files"], "stats.json": changed}
+    write_sealed(home / "fingerprint.json", {**sealed, "files": files})
+    (again,) = pretokenize("-m", manifest)
+    assert (again["status"], again["reason"]) == ("rebuilt", f"{home} left weight of the rows unread")
+    (found,) = pretokenize("-m", manifest)
+    assert (found["status"], found["rows"]) == ("hit", 2)
 
 
 def test_what_is_read_of_conversations_and_texts_is_told(tmp_path: Path, model: Path) -> None:

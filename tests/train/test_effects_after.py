@@ -12,6 +12,7 @@ import manifests
 import projects
 import pytest
 import tiny
+from machines import CPU
 
 from expert_cli import machine
 from expert_cli.artifacts.used_keys import differences, used_keys
@@ -20,7 +21,6 @@ from expert_cli.console import Silent
 from expert_cli.data.located import LocatedData
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.files import sha256_of
-from expert_cli.machine import Machine
 from expert_cli.manifest.effects import Effect
 from expert_cli.manifest.settings import adjusted
 from expert_cli.manifest.training_config import TrainingConfig
@@ -223,13 +223,12 @@ USED = Used(
 
 def rows_after(manifest: Path, used: Used) -> dict[str, Effect]:
     """Return the rows of a manifest, held against a run that used `used`."""
-    facts = Machine("Linux", 2, 2**34, (), True, "", ())
-    plan = make_plan(manifest, facts, Overrides())
+    plan = make_plan(manifest, CPU, Overrides())
     store = Tokenised(
         manifest.parent, "hit", "", None, {"train": {"tokens": 2, "trained_tokens": 1, "mapping": ""}}, 0, 0
     )
-    inputs = Inputs(None, None, None, LocatedData((), ()), "pair", None)
-    told = used_keys(plan, used, kernel_plan(plan.run.compute, plan.run.model, facts), inputs, store)
+    inputs = Inputs(LocatedData((), ()), None, None, "pair", None, None)
+    told = used_keys(plan, used, kernel_plan(plan.run.compute, plan.run.model, CPU), inputs, store)
     assert {str(path[1]) for path in told if path[0] == "config"} <= set(TrainingConfig.model_fields)
     return {row.key: row for row in plan.effects_after(told)}
 

@@ -16,7 +16,7 @@ from expert_cli.data.documents import Documents
 from expert_cli.data.encode import template_for
 from expert_cli.data.sources import locate_data
 from expert_cli.data.storefiles import Memo, find_damage, read_fingerprint
-from expert_cli.data.tokenise import tokenise
+from expert_cli.data.tokenise import StoreInputs, tokenise
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 5)} for n in range(8)]
@@ -29,9 +29,8 @@ def make_store(folder: Path) -> Path:
     backend = tiny.tiny_backend()
     template = template_for(backend, "chatml", own=None, eos_token=tiny.CONTROL_TOKENS[2])
     located = locate_data(data, Silent())
-    return tokenise(
-        data, located, folder / "store", template, backend, Silent(), tokenizer_sha256="t", kind="pair"
-    ).home
+    inputs = StoreInputs(located, tiny.TinyTokenizer(backend), template, "pair", Memo(folder / "memo.json"))
+    return tokenise(data, inputs, folder / "store", Silent()).home
 
 
 # TRL asks transformers by old names.

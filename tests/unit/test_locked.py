@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,8 +14,14 @@ from dataset_world import Words
 
 from expert_cli import machine
 from expert_cli.config import Overrides
+from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.store import store_key
+from expert_cli.data.storefiles import Memo
 from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.files import write_json
 from expert_cli.locked import code_sha256, identity, require_goes_on, require_same
+from expert_cli.outcome import finished
+from expert_cli.paths import RunPaths
 from expert_cli.plan import make_plan
 from expert_cli.runconfig import RunConfig
 
@@ -55,6 +62,21 @@ def test_every_part_of_a_stores_key_belongs_to_the_run(tmp_path: Path, run: RunC
     require_goes_on(tmp_path, before, now, (key,), Words())
     with pytest.raises(LockedOrDamaged, match=rf"{key}: .* -> changed"):
         require_same(written(tmp_path, before), now, Words())
+
+
+@pytest.mark.parametrize("rule", ["1", "2"])
+def test_a_complete_run_is_the_same_by_whatever_rule_its_columns_were_read(run: RunConfig, rule: str) -> None:
+    located = LocatedData(tuple(Located(spec, ()) for spec in run.data.train), ())
+    made_by = {"tokenizer": "c" * 64, "template": PARTS["template"], "masking": "1", "columns": rule}
+    key = store_key(run.data, located, Memo(run.output / ".none"), **made_by)
+    paths = RunPaths(run.output)
+    paths.adapter.mkdir(parents=True)
+    (paths.adapter / "adapter_model.safetensors").write_bytes(b"weights")
+    paths.complete.touch()
+    write_json(paths.report_json, {"adapter_sha256": hashlib.sha256(b"weights").hexdigest()})
+    recorded = of(run, **{name.replace(" ", "_"): value for name, value in key.parts})
+    write_json(paths.run_json, {"identity": recorded})
+    assert finished(run, (), Words()) is not None
 
 
 def test_an_adapters_template_is_told_by_its_fingerprint(run: RunConfig) -> None:

@@ -107,7 +107,7 @@ REFUSED: dict[str, tuple[list[Any], dict[str, Any], dict[str, Any], str]] = {
     "a role that nobody knows": ([chat(USER, {"role": "oracle", "content": "say"})], {}, {}, r"oracle|answer|assistant"),
     "conversations beside documents": ([chat(USER, SAY), {"text": "x"}], {}, {}, r"."),
     "a mapping to two kinds": ([row(1)], {"field_mapping": {"instruction": "instruction", "response": "output", "text": "output"}}, {}, r"text"),
-    "a range of lengths that is empty": ([row(1)], {"filters": {"min_length": 9, "max_length": 3}}, {}, r"min_length|max_length|leave no row"),
+    "a range of lengths that is empty": ([row(1)], {"filters": {"min_length": 9, "max_length": 3}}, {}, r"min_length|max_length|no row of 1 is left"),
 }  # fmt: skip
 
 

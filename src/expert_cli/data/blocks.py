@@ -23,7 +23,7 @@ from expert_cli.data.columns import Columns
 from expert_cli.data.jsonblocks import ColumnReader, Lines, read_lines
 from expert_cli.data.rawrows import ColumnFilter, RawRow
 from expert_cli.data.readers import file_errors, read_file
-from expert_cli.data.rowcheck import append_row
+from expert_cli.data.rowcheck import NOT_TRAINED, append_row
 from expert_cli.data.rows import Rows
 
 _ROWS = 1000
@@ -47,17 +47,21 @@ class Block:
 
 @dataclass(frozen=True)
 class Checked:
-    """The good rows of a block, which of its rows they are (int64), and the others as (place, reason)."""
+    """The good rows of a block, which of its rows they are (int64), and the others as (place, reason).
+
+    untrained: how many rows are none of these, as they say that they are not to be trained.
+    """
 
     rows: Rows
     numbers: NDArray[np.int64]
     bad: list[tuple[str, str]]
+    untrained: int = 0
 
     def without(self, reasons: Mapping[int, str]) -> Checked:
         """Return the same block with some of its good rows, by their number among these, as bad ones."""
         numbers = np.delete(self.numbers, list(reasons))
         bad = [(self.rows.origins[row], reason) for row, reason in reasons.items()]
-        return Checked(self.rows.without(reasons), numbers, self.bad + bad)
+        return Checked(self.rows.without(reasons), numbers, self.bad + bad, self.untrained)
 
 
 def read_blocks(path: Path, columns: ColumnFilter, limit: int | None) -> Iterator[Block]:
@@ -78,18 +82,21 @@ def check_block(block: Block, columns: Columns, start: int, stop: int) -> Checke
     rows = Rows(columns.kind)
     numbers: list[int] = []
     bad: list[tuple[str, str]] = []
+    untrained = 0
     for number, row in enumerate(islice(block.raw(), start, stop), start):
         fault = row.fault or append_row(rows, row.fields, columns, row.where)
-        if fault:
+        if fault == NOT_TRAINED:
+            untrained += 1
+        elif fault:
             bad.append((row.where, fault))
         else:
             numbers.append(number)
-    return Checked(rows, np.array(numbers, np.int64), bad)
+    return Checked(rows, np.array(numbers, np.int64), bad, untrained)
 
 
 def _all_good(block: Block, columns: Columns, start: int, stop: int) -> Rows | None:
     """The rows if all of them are good and text column by column; the rules are those of `rowcheck`."""
-    if block.texts is None or columns.kind == "messages":
+    if block.texts is None or columns.kind == "messages" or columns.flags():
         return None
     answers = _plain(block.texts.get(columns.text or columns.response), start, stop)
     if answers is None or any(not text or text.isspace() for text in answers):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from expert_cli.data.rows import RowKind
 from expert_cli.errors import InputError
@@ -23,8 +23,16 @@ USUAL_NAMES = {
     "text": ("text",),
     "tools": ("tools",),
     "system": ("system",),
+    "weight": ("weight",),
+    "train": ("train",),
 }
 """The names by which columns are recognised, the preferred one first; two that could be the response are an error."""
+FIRST_COLUMN_RULE = "1"
+COLUMN_RULE = "1"
+"""Which columns are read of those there are. Part of a store's key: raise it whenever the same names give another choice.
+`tests/unit/data/test_golden.py` fails until it is."""
+_FLAGS = ("weight", "train")
+"""What says of a whole row whether it is trained, whatever else is read and whatever the manifest names."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,7 @@ class Columns:
     """The columns that are read, by role; "" = there is none. The roles that are set make the kind.
 
     tools, system: what a conversation has beside its messages, the tools that may be called and its system message.
+    weight, train: whether a row is trained, which rows of every kind may say.
     """
 
     instruction: str = ""
@@ -41,6 +50,8 @@ class Columns:
     text: str = ""
     tools: str = ""
     system: str = ""
+    weight: str = ""
+    train: str = ""
 
     @property
     def kind(self) -> RowKind:
@@ -56,8 +67,16 @@ class Columns:
 
     def ignored(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that are not read."""
-        read = {getattr(self, role.name) for role in fields(self)}
+        read = set(self.read())
         return [name for name in names if name not in read]
+
+    def read(self) -> list[str]:
+        """Return the columns that are read."""
+        return [name for role in fields(self) if (name := getattr(self, role.name))]
+
+    def flags(self) -> list[str]:
+        """Return the columns that say whether a row is trained."""
+        return [name for name in (self.weight, self.train) if name]
 
 
 def names_of_interest(mapping: ColumnMapping) -> frozenset[str]:
@@ -72,6 +91,18 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
 
     Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous.
     """
+    chosen = _choice(names, mapping, where)
+    taken = chosen.read()
+    found = {role: _usual(role, [name for name in names if name not in taken]) for role in _FLAGS}
+    return replace(chosen, **found)
+
+
+def left_unread(ignored: Iterable[str]) -> list[str]:
+    """Return which of some columns say whether a row is trained."""
+    return [name for name in ignored if name.casefold() in _FLAGS]
+
+
+def _choice(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
     if mapping.text or mapping.messages:
         return _whole_rows(names, mapping, where)
     instruction = _mapped("instruction", names, mapping, where)

@@ -21,6 +21,7 @@ from expert_cli.data.columns import Columns, choose_columns, names_of_interest
 from expert_cli.data.keep import Kept
 from expert_cli.data.located import Located
 from expert_cli.data.rawrows import ColumnFilter
+from expert_cli.data.rowcheck import NOT_TRAINED
 from expert_cli.data.rows import RowReport, Rows
 from expert_cli.data.sampling import content_rank
 from expert_cli.errors import InputError
@@ -145,7 +146,7 @@ class _Judge:
         look = None
         while look is None:
             look = self.all_rows(names, start, stop)
-        _refuse_useless(self.located, look, self.data.filters)
+        _refuse_useless(self.located, look)
         return look
 
     def all_rows(self, names: ColumnFilter, start: int, stop: int | None) -> Look | None:
@@ -198,6 +199,9 @@ class _Judge:
             checked = checked.without(_with_rare(block, checked, self.rare))
         look.rows.add(first, checked)
         look.fields |= checked.rows.ignored
+        look.report.trailing += sum(checked.rows.trailing)
+        if checked.untrained:
+            look.report.leave_out(NOT_TRAINED, checked.untrained)
         for where, reason in checked.bad:
             look.report.drop(reason, where)
         passing = self._filtered(checked.rows, look)
@@ -263,15 +267,16 @@ def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
     return digest.digest()
 
 
-def _refuse_useless(located: Located, look: Look, filters: RowFilters) -> None:
+def _refuse_useless(located: Located, look: Look) -> None:
     report = look.report
     if not report.read:
         raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
     _refuse_bad(located, report)
-    if filters != RowFilters() and not any(kept.any() for kept in look.kept):
+    if not any(kept.any() for kept in look.kept):
         good = report.read - sum(report.dropped.values())
         reasons = ", ".join(f"{reason}: {count}" for reason, count in report.filtered.items())
-        raise InputError(f"{located}: the filters leave no row of {good} ({reasons})", 'Loosen "filters".')
+        hint = 'Loosen "filters", or mend "weight" and "train" of the rows.'
+        raise InputError(f"{located}: no row of {good} is left ({reasons})", hint)
 
 
 def _refuse_bad(located: Located, report: RowReport) -> None:

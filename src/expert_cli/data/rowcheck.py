@@ -18,19 +18,19 @@ _ROLES = {
 }
 """The roles of a conversation, OpenAI's and ShareGPT's, and what they are here."""
 
-_SAID = ("role", "content", "from", "value")
-_WEIGHTS = ("weight", "train")
-"""Whether an answer is trained: OpenAI's 0 or 1, axolotl's true or false."""
+_WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
+"""Whether an answer is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+_OF_ANSWERS = (*_REASONING, "tool_calls")
+"""What answers alone have: templates leave it out of any other turn."""
 _CARRIED: Mapping[str, type] = {
-    "reasoning_content": str,
-    "thinking": str,
-    "reasoning": str,
+    **dict.fromkeys(_REASONING, str),
     "tool_calls": list,
     "tool_call_id": str,
     "name": str,
 }
 """What else of a turn reaches the chat template, and what it must be; the last two of a tool's answer alone."""
-_NOT_CARRIED = ("function_call", "audio", "images", "image", "videos", "refusal", "prefix", "mask")
+_NOT_CARRIED = ("function_call", "audio", "images", "image", "videos", "refusal", "prefix", "mask", "train_detail")
 """What changes what a turn says or trains, and cannot be expressed."""
 
 _TYPE_NAMES: tuple[tuple[type, str], ...] = (
@@ -44,6 +44,12 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 )
 
 
+NOT_TRAINED = "not to be trained"
+"""What becomes of a good row whose weight is 0 or whose train is false."""
+_FLAG_TEXTS = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1, "": 1}
+"""How CSV, which holds text alone, writes them."""
+
+
 class _BadRow(Exception):
     """The reason why a row cannot be used, in the same words for every row with this fault."""
 
@@ -51,11 +57,16 @@ class _BadRow(Exception):
 def append_row(rows: Rows, fields: Mapping[str, object], columns: Columns, where: str) -> str:
     """Append one row read at `where` to `rows`, whose kind is that of `columns`.
 
-    Returns "", or the reason why the row is bad; nothing is appended then.
+    Returns "", or the reason why the row is bad, or NOT_TRAINED where it says so itself; nothing is appended then.
     """
     try:
+        flags = [_flag_of_row(fields[name], name) for name in columns.flags() if fields.get(name) is not None]
+        if not all(flags):
+            return NOT_TRAINED
         if rows.kind == "messages":
-            rows.messages.append(_conversation(fields, columns, rows.ignored))
+            said, turns = _conversation(fields, columns, rows.ignored)
+            rows.messages.append(said)
+            rows.trailing.append(turns)
         elif rows.kind == "text":
             rows.text.append(_answer(fields, columns.text))
         else:
@@ -111,8 +122,8 @@ def _type_name(value: object) -> str:
     return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
-def _conversation(fields: Mapping[str, object], columns: Columns, ignored: set[str]) -> tuple[Message, ...]:
-    """The turns up to the last one of the assistant, which is the answer; what follows it could not be trained."""
+def _conversation(fields: Mapping[str, object], columns: Columns, ignored: set[str]) -> tuple[tuple[Message, ...], int]:
+    """The turns up to the last one of the assistant, which is the answer; and how many follow, which nothing could train."""
     key = columns.messages
     if fields.get(key) is None:
         raise _BadRow(f'"{key}" is {"null" if key in fields else "missing"}')
@@ -128,7 +139,8 @@ def _conversation(fields: Mapping[str, object], columns: Columns, ignored: set[s
     last = messages[answers[-1]]
     if not last.content.strip() and "tool_calls" not in last.fields:
         raise _BadRow("the last assistant turn is empty")
-    return (*_beside(fields, columns, messages), *messages[: answers[-1] + 1])
+    end = answers[-1] + 1
+    return (*_beside(fields, columns, messages), *messages[:end]), len(messages) - end
 
 
 def _beside(fields: Mapping[str, object], columns: Columns, messages: Sequence[Message]) -> Iterator[Message]:
@@ -161,7 +173,7 @@ def _message(turn: object, ignored: set[str]) -> Message:
     role = _ROLES[role]
     if len(turn) == 2 and content_key in turn:  # the usual turn says nothing else
         return Message(role, _text(turn, content_key, "a message's content"))
-    more = {name: value for name, value in turn.items() if name not in _SAID and value is not None}
+    more = _beside_what_is_said(turn, role, content_key)
     carried = _carried(more, role)
     trained = _is_trained(more, role)
     ignored.update(
@@ -173,14 +185,33 @@ def _message(turn: object, ignored: set[str]) -> Message:
     return Message(role, content, trained, _written(carried, "a message") if carried else "")
 
 
+def _beside_what_is_said(turn: Mapping[str, object], role: str, content_key: str) -> dict[str, object]:
+    """What a turn has beside its role and content, OpenAI's and ShareGPT's, which must not contradict each other."""
+    sender = turn.get("from")
+    known = isinstance(sender, str) and sender in _ROLES  # else it is a name
+    if known and _ROLES[str(sender)] != role:
+        raise _BadRow('a message\'s "from" is not its "role"')
+    for name in ("content", "value"):
+        if turn.get(name) not in (None, turn.get(content_key)):
+            raise _BadRow(f'a message\'s "{name}" is not its "{content_key}"')
+    said = ("role", "content", "value", *(["from"] if known else []))
+    return {name: value for name, value in turn.items() if name not in said and value is not None}
+
+
 def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
     """What else a turn says; an empty text or list says nothing."""
     for name in _NOT_CARRIED:
         if more.get(name):
             raise _BadRow(f'a message has "{name}", which cannot be trained')
+    for name in _OF_ANSWERS:
+        if more.get(name) and role != "assistant":
+            raise _BadRow(f'a message of the role "{role}" has "{name}", which only answers have')
     for name, kind in _CARRIED.items():
         if name in more and not isinstance(more[name], kind):
             raise _BadRow(f'a message\'s "{name}" is {_type_name(more[name])}')
+    thoughts = [name for name in _REASONING if more.get(name)]
+    if any(more[name] != more[thoughts[0]] for name in thoughts):
+        raise _BadRow(f"a message has {' and '.join(map(_quoted, thoughts))}, which differ")
     calls = more.get("tool_calls") or []
     if isinstance(calls, list) and not all(map(_has_name, calls)):
         raise _BadRow('a message\'s "tool_calls" is not a list of calls with names')
@@ -189,14 +220,29 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
 
 
 def _is_trained(more: Mapping[str, object], role: str) -> bool:
-    """Whether a turn carries loss, as its weight or train says."""
-    said = [(name, more[name]) for name in _WEIGHTS if name in more]
-    for name, value in said:
-        if value not in (0, 1):  # false and true are 0 and 1
-            raise _BadRow(f'a message\'s "{name}" is {value!r:.40}: 0 and false, 1 and true are known')
-        if value and role != "assistant":
-            raise _BadRow(f'a message of the role "{role}" has "{name}": {value!r}, but only answers are trained')
-    return all(bool(value) for _, value in said)
+    """Whether a turn carries loss, as its weight or another of these fields says."""
+    said = {
+        name: _flag(more[name], f'a message\'s "{name}"') == kept for name, kept in _WEIGHTS.items() if name in more
+    }
+    for name, trained in said.items():
+        if trained and role != "assistant":
+            raise _BadRow(f'a message of the role "{role}" has "{name}": {more[name]!r}, but only answers are trained')
+    return all(said.values())
+
+
+def _flag(value: object, label: str) -> bool:
+    if value not in (0, 1):  # false and true are 0 and 1
+        raise _BadRow(f"{label} is {value!r:.40}: 0 and false, 1 and true are known")
+    return bool(value)
+
+
+def _flag_of_row(value: object, name: str) -> bool:
+    known = _FLAG_TEXTS.get(value.strip().lower(), value) if isinstance(value, str) else value
+    return _flag(known, f'"{name}"')
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _parsed(text: str, key: str) -> object:

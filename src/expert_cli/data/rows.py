@@ -34,7 +34,7 @@ class Rows:
 
     pair: instruction, input ("" where there is none), response. messages: one tuple of messages a row, ending with an
     assistant turn. text: whole documents. `origins` has one "file:line" (or "file:row N") a row, for error messages.
-    `ignored`: fields of messages that were not read.
+    `ignored`: fields of messages that were not read; `trailing`: of each conversation, how many turns after its last answer.
     """
 
     kind: RowKind
@@ -45,6 +45,7 @@ class Rows:
     text: list[str] = field(default_factory=list)
     origins: list[str] = field(default_factory=list)
     ignored: set[str] = field(default_factory=set)
+    trailing: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -100,6 +101,7 @@ class Rows:
             mine.extend(theirs[row] for row in numbers)
         if self.kind == "messages":
             self.messages.extend(other.messages[row] for row in numbers)
+            self.trailing.extend(other.trailing[row] for row in numbers)
         self.origins.extend(other.origins[row] for row in numbers)
         self.ignored |= other.ignored
 
@@ -115,8 +117,9 @@ class RowReport:
     """What became of the rows that were read.
 
     `dropped`: bad rows by reason, the first few named in `examples`. `filtered`: good rows that a filter of the manifest
-    leaves out, by reason. `mapping`: which column became what; `input_column`: the one that became the input. `ignored`:
-    columns, and fields of messages ("messages[].id"), that nothing reads.
+    leaves out, or that say they are not to be trained, by reason. `mapping`: which column became what; `input_column`: the
+    one that became the input. `ignored`: columns, and fields of messages ("messages[].id"), that nothing reads. `trailing`:
+    how many turns stand after the last answer of their conversation.
     """
 
     read: int = 0
@@ -126,6 +129,11 @@ class RowReport:
     input_column: str = ""
     filtered: dict[str, int] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
+    trailing: int = 0
+
+    def unread(self) -> list[str]:
+        """Return what nothing reads: columns, fields of messages, turns after the last answer."""
+        return [*self.ignored, *([f"turns after the last answer: {self.trailing}"] if self.trailing else [])]
 
     def drop(self, reason: str, where: str, *, keep_examples: int = 5) -> None:
         """Count one bad row; the first few are kept as "where: reason"."""
@@ -133,13 +141,14 @@ class RowReport:
         if len(self.examples) < keep_examples:
             self.examples.append(f"{where}: {reason}")
 
-    def leave_out(self, reason: str) -> None:
-        """Count one good row that a filter leaves out."""
-        self.filtered[reason] = self.filtered.get(reason, 0) + 1
+    def leave_out(self, reason: str, count: int = 1) -> None:
+        """Count good rows that are left out for a reason."""
+        self.filtered[reason] = self.filtered.get(reason, 0) + count
 
     def add(self, other: RowReport, *, keep_examples: int = 5) -> None:
         """Add the counts of another source; its mapping is appended where it differs."""
         self.read += other.read
+        self.trailing += other.trailing
         for mine, theirs in ((self.dropped, other.dropped), (self.filtered, other.filtered)):
             for reason, count in theirs.items():
                 mine[reason] = mine.get(reason, 0) + count

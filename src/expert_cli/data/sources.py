@@ -101,7 +101,7 @@ def read_located(data: DataConfig, located: LocatedData, reporter: Reporter) -> 
 
 def first_rows(
     data: DataConfig, sources: Sequence[Located], count: int = 64, *, refused: Refused | None = None
-) -> tuple[Rows, RowReport]:
+) -> Rows:
     """Return the good ones of the first `count` rows of the first source, whatever its slice: for a look, not for training.
 
     Where fewer than half of these are good, or they do not tell the columns, it is those of the next `count`. No row: none is
@@ -109,30 +109,30 @@ def first_rows(
     """
     names = ColumnFilter(names_of_interest(data.mapping))
     raw = chain.from_iterable(read_file(path, names) for path in sources[0].files)
-    found, report = Rows("pair"), RowReport()
+    found = Rows("pair")
     unclear: InputError | None = None
-    faults = 0
+    read = faults = 0
     while some := list(islice(raw, count)):
         readable = [row for row in some if not row.fault]
-        report.read += len(some)
+        read += len(some)
         faults += len(some) - len(readable)
         try:
-            rows, columns = _most_good(readable, names.seen, data, str(sources[0]), refused)
+            rows = _most_good(readable, names.seen, data, str(sources[0]), refused)
         except InputError as error:
             unclear = error
             continue
         if len(rows) > len(found):
-            found, report.input_column = rows, columns.input
+            found = rows
         if 2 * len(found) > len(some):
             break
-    if unclear and not len(found) and faults <= BAD_SHARE * report.read:
+    if unclear and not len(found) and faults <= BAD_SHARE * read:
         raise unclear
-    return found, report
+    return found
 
 
 def _most_good(
     raw: Sequence[RawRow], names: Sequence[str], data: DataConfig, where: str, refused: Refused | None
-) -> tuple[Rows, Columns]:
+) -> Rows:
     """The good ones of some rows, by the columns that all names tell or, if these are more, that the usual row's names tell.
 
     Raises InputError: neither tells.
@@ -144,7 +144,7 @@ def _most_good(
             told.append(choose_columns(known, data.mapping, where))
     if not told:
         choose_columns(names, data.mapping, where)
-    return max(((_good(raw, columns, refused), columns) for columns in told), key=lambda found: len(found[0]))
+    return max((_good(raw, columns, refused) for columns in told), key=len)
 
 
 def _good(raw: Sequence[RawRow], columns: Columns, refused: Refused | None) -> Rows:

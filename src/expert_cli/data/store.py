@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 
 from expert_cli.console import Reporter
 from expert_cli.data.assemble import Encoded
+from expert_cli.data.columns import COLUMN_RULE, FIRST_COLUMN_RULE, left_unread
 from expert_cli.data.fingerprint import FINGERPRINT, FORMAT, PROGRESS
 from expert_cli.data.hub import refuse_damaged
 from expert_cli.data.sources import Located, LocatedData
@@ -40,6 +41,8 @@ from expert_cli.runconfig import DataConfig
 from expert_cli.typesetting import change
 
 LOCK_POLL_S = 0.5
+RULE_OF_COLUMNS = "rule_of_columns"
+"""The key of a store's statistics, by split, that says by which rule its columns were read."""
 _STORES = f"[0-9a-f]*/{FINGERPRINT}"
 
 
@@ -82,11 +85,19 @@ class StoreKey:
 
 
 def store_key(
-    data: DataConfig, located: LocatedData, memo: Memo, *, tokenizer: str, template: str, masking: str
+    data: DataConfig,
+    located: LocatedData,
+    memo: Memo,
+    *,
+    tokenizer: str,
+    template: str,
+    masking: str,
+    columns: str = COLUMN_RULE,
 ) -> StoreKey:
     """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make.
 
-    masking: the rule of `Template.masking`.
+    masking: the rule of `Template.masking`. columns: the rule by which columns are recognised; the first one is no part of the
+    key, so that stores from before it had a number are found.
     """
     mapping = {name: value for name, value in asdict(data.mapping).items() if value}
     parts = {
@@ -102,6 +113,8 @@ def store_key(
         "mapping": json.dumps(mapping),
         "masking": f"{masking}, {'answers' if data.completion_only else 'everything'}",
     }
+    if columns != FIRST_COLUMN_RULE:
+        parts["columns"] = columns
     return StoreKey(tuple(parts.items()))
 
 
@@ -131,7 +144,8 @@ class StoreState:
 def look(folder: Path, key: StoreKey, memo: Memo, *, hash_all: bool = False) -> StoreState:
     """Say whether `folder` (the one above the key) holds this store, unharmed.
 
-    stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them.
+    stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them. Or there
+    is one whose rows may have said something that was not read.
     """
     home = folder / key.sha256[:12]
     if not home.is_dir():
@@ -143,12 +157,32 @@ def look(folder: Path, key: StoreKey, memo: Memo, *, hash_all: bool = False) -> 
     if fingerprint["key"] != key.sha256:
         return StoreState("damaged", f"{home} holds another key than its name says")
     damage = find_damage(home, fingerprint, memo, hash_all=hash_all)
-    return StoreState("damaged", damage) if damage else StoreState("hit", f"{home} fits")
+    if damage:
+        return StoreState("damaged", damage)
+    unread = _left_unread(home)
+    return StoreState("stale", f"{home} {unread}") if unread else StoreState("hit", f"{home} fits")
+
+
+def _left_unread(home: Path) -> str:
+    """What a store of before rows could say that they are not trained has not read of them; "" where that changes nothing."""
+    splits = [split for split in read_stats(home).values() if isinstance(split, dict) and RULE_OF_COLUMNS not in split]
+    if any("ignored" not in split for split in splits):
+        return "is of an older version and does not say which columns it left unread"
+    unread = left_unread(name for split in splits for name in split["ignored"])
+    return f"left {', '.join(unread)} of the rows unread" if unread else ""
 
 
 def has_stores(folder: Path) -> bool:
     """Whether any store, of whatever key, lies in `folder`."""
     return any(folder.glob(_STORES))
+
+
+def lies_in(folder: Path, key: StoreKey) -> bool:
+    """Whether the store of this key lies in `folder`, whole or not."""
+    try:
+        return bool(read_fingerprint(folder / key.sha256[:12])["key"] == key.sha256)
+    except LockedOrDamaged:
+        return False
 
 
 def _other_store(folder: Path, key: StoreKey) -> StoreState:

@@ -209,7 +209,7 @@ def _split(
 
 def _tell(located: Located, rows: int, report: RowReport, reporter: Reporter) -> None:
     filtered = "".join(f", {count} {reason}" for reason, count in report.filtered.items())
-    unread = f"; not read: {', '.join(report.ignored)}" if report.ignored else ""
+    unread = f"; not read: {', '.join(report.unread())}" if report.unread() else ""
     reporter.say(f"{located}: {rows} rows{filtered}; {report.mapping}{unread}")
     telling = [name for name in report.ignored if name.casefold() in _TELLING]
     if telling:

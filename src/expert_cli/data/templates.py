@@ -24,7 +24,7 @@ from expert_cli.data.texts import TextReader
 from expert_cli.errors import InputError
 from expert_cli.rendering import DATE, render_safely
 
-MASKING_RULES: Mapping[RowKind, str] = MappingProxyType({"pair": "1", "messages": "3", "text": "3"})
+MASKING_RULES: Mapping[RowKind, str] = MappingProxyType({"pair": "1", "messages": "4", "text": "3"})
 """Which tokens of a row are trained, and what stands around it, by its kind. Part of a store's key: raise a kind's rule
 whenever a row of that kind becomes other tokens or another mask. `tests/unit/data/test_golden.py` fails until it is."""
 _RENDERED_RULE = "2"
@@ -33,7 +33,8 @@ whose tokenizer has markers that the first rule knew only as special tokens."""
 OWN = "the tokenizer's own chat template"
 """The name of a template that the base model brings along."""
 _PAIR = ("user", "assistant")
-_SCHEMA_COLUMNS = ("schema", "context")
+SCHEMA_COLUMNS = ("schema", "context")
+"""Columns that alpaca heads "### Schema:"; an input from any other is headed "### Input:"."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ def make_template(
 
 def input_heading(column: str) -> str:
     """Return what alpaca puts between an instruction and an input that stood in a column of that name."""
-    return f"\n\n### {'Schema' if column.lower() in _SCHEMA_COLUMNS else 'Input'}:\n"
+    return f"\n\n### {'Schema' if column.lower() in SCHEMA_COLUMNS else 'Input'}:\n"
 
 
 def _require_control_tokens(name: str, style: Style, control: frozenset[str]) -> None:

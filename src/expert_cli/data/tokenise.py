@@ -12,20 +12,31 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from expert_cli.console import Reporter
 from expert_cli.data.assemble import Encoded
+from expert_cli.data.columns import COLUMN_RULE
 from expert_cli.data.documents import Documents, data_files
 from expert_cli.data.encode import Encoder
 from expert_cli.data.fingerprint import FINGERPRINT
 from expert_cli.data.keep import Unchanged
 from expert_cli.data.rows import RowKind, RowReport
 from expert_cli.data.sources import LocatedData, first_rows
-from expert_cli.data.store import Contents, StoreKey, StoreState, build, has_stores, look, read_stats, store_key
+from expert_cli.data.store import (
+    RULE_OF_COLUMNS,
+    Contents,
+    StoreKey,
+    StoreState,
+    build,
+    has_stores,
+    look,
+    read_stats,
+    store_key,
+)
 from expert_cli.data.storefiles import Memo
 from expert_cli.data.stream import DocumentStream
 from expert_cli.data.survey import Split, Survey, survey_data
@@ -72,56 +83,71 @@ def file_hashes(folder: Path) -> Memo:
     return Memo(folder / ".memo.json")
 
 
+class HashedTokenizer(Protocol):
+    """A tokenizer and the hash of all that its ids depend on."""
+
+    @property
+    def backend(self) -> Tokenizer:
+        """The tokenizer."""
+
+    @property
+    def sha256(self) -> str:
+        """Its hash."""
+
+
+@dataclass(frozen=True)
+class StoreInputs:
+    """What a store is made of, found on this machine: the data files, the tokenizer, the template.
+
+    kind: what the rows of the data files are. hashes: those of files that were read already.
+    """
+
+    located: LocatedData
+    tokenizer: HashedTokenizer
+    template: Template
+    kind: RowKind
+    hashes: Memo
+
+    def key(self, data: DataConfig) -> StoreKey:
+        """Return the key that these inputs give now."""
+        masking = self.template.masking(self.kind)
+        made_by = {"tokenizer": self.tokenizer.sha256, "template": self.template.fingerprint, "masking": masking}
+        return store_key(data, self.located, self.hashes, **made_by)
+
+
 def state_of(
-    data: DataConfig,
-    located: LocatedData,
-    folder: Path,
-    template: Template,
-    tokenizer_sha256: str,
-    memo: Memo,
-    *,
-    kind: RowKind,
-    verify: bool = False,
+    data: DataConfig, inputs: StoreInputs, folder: Path, *, verify: bool = False
 ) -> tuple[StoreKey, StoreState]:
-    """Return the key that these rows and tokenizer give, and what lies in `folder` for it; remembers file hashes there."""
-    made_by = {"tokenizer": tokenizer_sha256, "template": template.fingerprint, "masking": template.masking(kind)}
-    key = store_key(data, located, memo, **made_by)
-    state = look(folder, key, memo, hash_all=verify)
+    """Return the key that these inputs give, and what lies in `folder` for it; remembers file hashes there."""
+    key = inputs.key(data)
+    state = look(folder, key, inputs.hashes, hash_all=verify)
     if folder.is_dir():
-        memo.save()
+        inputs.hashes.save()
     return key, state
 
 
-def tokenise(  # noqa: PLR0913  everything a store is made of
+def tokenise(
     data: DataConfig,
-    located: LocatedData,
+    inputs: StoreInputs,
     folder: Path,
-    template: Template,
-    tokenizer: Tokenizer,
     report: Reporter,
     *,
-    tokenizer_sha256: str,
-    kind: RowKind,
-    memo: Memo | None = None,
     expert: str = "",
     verify: bool = False,
     force: bool = False,
     locked: bool = False,
 ) -> Tokenised:
-    """Return the store for this data in `folder`, building it if need be.
+    """Return the store for this data in `folder`, building it if need be; expert: whom it is built for.
 
-    memo: the hashes of files that are known already. expert: whom it is built for. Raises InputError (rows that cannot be
-    used, files that change while they are read), EnvironmentProblem (disk), LockedOrDamaged (`locked` and no store fits).
+    Raises InputError (rows that cannot be used, files that change while they are read), EnvironmentProblem (disk),
+    LockedOrDamaged (`locked` and no store fits).
     """
     started = time.monotonic()
-    memo = memo or file_hashes(folder)
-    files = Unchanged(located.files())
+    files = Unchanged(inputs.located.files())
     # Where no store lies one will be built: the engine loads and the rows are looked at while the sources are hashed.
-    begun = None if locked or has_stores(folder) else _Build(data, located, template, tokenizer, report)
+    begun = None if locked or has_stores(folder) else _Build(data, inputs, report)
     with ThreadPoolExecutor(1) as thread:
-        hashed = thread.submit(
-            state_of, data, located, folder, template, tokenizer_sha256, memo, kind=kind, verify=verify
-        )
+        hashed = thread.submit(state_of, data, inputs, folder, verify=verify)
         if begun:
             begun.look()
         key, state = hashed.result()
@@ -135,9 +161,9 @@ def tokenise(  # noqa: PLR0913  everything a store is made of
     for change in state.changes:
         report.say(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
-    build_ = begun or _Build(data, located, template, tokenizer, report)
+    build_ = begun or _Build(data, inputs, report)
     contents = Contents(build_.splits, build_.shards, build_.stats, files.require, expert)
-    home = build(folder, key, contents, memo, report, force=force)
+    home = build(folder, key, contents, inputs.hashes, report, force=force)
     status = "built" if state.state == "missing" else "rebuilt"
     return Tokenised(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
 
@@ -145,13 +171,11 @@ def tokenise(  # noqa: PLR0913  everything a store is made of
 class _Build:
     """One build: surveys the rows, hands out shards as they are encoded, and measures what was written."""
 
-    def __init__(
-        self, data: DataConfig, located: LocatedData, template: Template, tokenizer: Tokenizer, report: Reporter
-    ) -> None:
+    def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
         self.data = data
-        self.located = located
-        self.template = template
-        self.encoder = Encoder(tokenizer, cache=cache_folder() / "engines")
+        self.located = inputs.located
+        self.template = inputs.template
+        self.encoder = Encoder(inputs.tokenizer.backend, cache=cache_folder() / "engines")
         self.report = report
         self.forms: dict[Split, dict[str, int]] = {"train": {}, "validation": {}}
 
@@ -192,7 +216,7 @@ class _Build:
 
     def engine(self) -> str:
         """Return the engine and its version; a build that only had to be finished asks which it would be."""
-        rows, _ = first_rows(self.data, self.located.train, refused=self.template.refused)
+        rows = first_rows(self.data, self.located.train, refused=self.template.refused)
         self.encoder.encode(self.template.documents(rows))
         return self.encoder.engine.engine.name
 
@@ -235,9 +259,10 @@ def _split_stats(
         },
         "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]},
         "mapping": report.mapping if report else "",
-        "ignored": report.ignored if report else [],
+        "ignored": report.unread() if report else [],
         "forms": dict(forms),
         "encoder": encoder,
+        RULE_OF_COLUMNS: COLUMN_RULE,
     }
 
 

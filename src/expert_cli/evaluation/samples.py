@@ -93,7 +93,7 @@ def samples(questions: Sequence[Question], before: Sequence[Reply], after: Seque
 
 
 def _row(plan: Plan, inputs: Inputs) -> list[Question]:
-    rows, _ = first_rows(plan.run.data, inputs.located.validation or inputs.located.train)
+    rows = first_rows(plan.run.data, inputs.located.validation or inputs.located.train)
     if rows.kind != "pair" or not len(rows):
         return []
     row = min(range(len(rows)), key=rows.characters)

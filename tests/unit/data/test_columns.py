@@ -7,7 +7,7 @@ import json
 import pytest
 
 from expert_cli.data.columns import Columns, choose_columns, names_of_interest
-from expert_cli.data.rowcheck import append_row
+from expert_cli.data.rowcheck import NOT_TRAINED, append_row
 from expert_cli.data.rows import Message, Rows
 from expert_cli.errors import InputError
 from expert_cli.runconfig import ColumnMapping
@@ -73,6 +73,27 @@ NOTHING = ColumnMapping()
             ["Doc", "text"], ColumnMapping(text="doc"), Columns(text="Doc"), None, id="text named, other case"
         ),
         pytest.param(["turns"], ColumnMapping(messages="turns"), Columns(messages="turns"), None, id="messages named"),
+        pytest.param(
+            ["weight", "question", "answer", "Train"],
+            NOTHING,
+            Columns("question", "", "answer", weight="weight", train="Train"),
+            "instruction <- question, response <- answer, weight <- weight, train <- Train",
+            id="flags of rows",
+        ),
+        pytest.param(
+            ["q", "a", "weight", "train"],
+            ColumnMapping(instruction="q", response="a", input="weight"),
+            Columns("q", "weight", "a", train="train"),
+            None,
+            id="a flag beside what is named, but for the column that is named",
+        ),
+        pytest.param(
+            ["text", "train"],
+            ColumnMapping(text="text"),
+            Columns(text="text", train="train"),
+            None,
+            id="flag of a text",
+        ),
     ],
 )
 def test_columns_are_chosen_by_mapping_and_usual_names(
@@ -196,6 +217,31 @@ def test_a_pair_is_good_or_bad_for_one_reason(fields: dict[str, object], reason:
 
 
 @pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"weight": 0}, NOT_TRAINED),
+        ({"train": False}, NOT_TRAINED),
+        ({"weight": 1, "train": False}, NOT_TRAINED),
+        ({"weight": "0"}, NOT_TRAINED),
+        ({"weight": " 0.0"}, NOT_TRAINED),
+        ({"train": "False"}, NOT_TRAINED),
+        ({"weight": 0, "answer": None}, NOT_TRAINED),
+        ({"weight": 1, "train": True}, ""),
+        ({"weight": 1.0, "train": None}, ""),
+        ({"weight": "1", "train": ""}, ""),
+        ({"weight": 0.5}, '"weight" is 0.5: 0 and false, 1 and true are known'),
+        ({"weight": 0, "train": "no"}, "\"train\" is 'no': 0 and false, 1 and true are known"),
+        ({"train": [False]}, '"train" is [False]: 0 and false, 1 and true are known'),
+    ],
+)
+def test_a_row_says_whether_it_is_trained(said: dict[str, object], reason: str) -> None:
+    rows = Rows("pair")
+    columns = Columns("question", "", "answer", weight="weight", train="train")
+    assert append_row(rows, {"question": "q", "answer": "a", **said}, columns, "f:1") == reason
+    assert rows.response == ([] if reason else ["a"])
+
+
+@pytest.mark.parametrize(
     ("turns", "expected"),
     [
         pytest.param(
@@ -241,6 +287,7 @@ def test_a_conversation_ends_with_its_last_answer(turns: object, expected: tuple
     rows = Rows("messages")
     reason = append_row(rows, {"messages": turns}, Columns(messages="messages"), "f:1")
     assert (reason, rows.messages) == ((expected, []) if isinstance(expected, str) else ("", [expected]))
+    assert rows.trailing == [len(turns) - len(expected) for _ in rows.messages if isinstance(turns, list)]
 
 
 USER = {"role": "user", "content": "u"}
@@ -254,6 +301,10 @@ CALLING = json.dumps({"tool_calls": [CALL]})
         ({"content": "a", "weight": 0}, Message("assistant", "a", trained=False)),
         ({"content": "a", "weight": 1.0, "train": True}, Message("assistant", "a")),
         ({"content": "a", "train": False, "weight": 1}, Message("assistant", "a", trained=False)),
+        ({"content": "a", "loss": False}, Message("assistant", "a", trained=False)),
+        ({"content": "a", "loss_mask": 0, "masked": True}, Message("assistant", "a", trained=False)),
+        ({"content": "a", "loss_mask": 1, "masked": False, "loss": True}, Message("assistant", "a")),
+        ({"content": "a", "masked": 1, "weight": 1}, Message("assistant", "a", trained=False)),
         ({"content": "a", "weight": None, "tool_calls": None, "name": None}, Message("assistant", "a")),
         ({"content": "a", "tool_calls": []}, Message("assistant", "a")),
         ({"content": "a", "reasoning_content": "R"}, Message("assistant", "a", fields='{"reasoning_content": "R"}')),
@@ -262,11 +313,30 @@ CALLING = json.dumps({"tool_calls": [CALL]})
         ({"tool_calls": [CALL]}, Message("assistant", "", fields=CALLING)),
         ({"content": "a", "weight": 0.5}, 'a message\'s "weight" is 0.5: 0 and false, 1 and true are known'),
         ({"content": "a", "train": "no"}, "a message's \"train\" is 'no': 0 and false, 1 and true are known"),
+        ({"content": "a", "loss": 0.7}, 'a message\'s "loss" is 0.7: 0 and false, 1 and true are known'),
+        (
+            {"content": "a", "loss_mask": [0, 1]},
+            'a message\'s "loss_mask" is [0, 1]: 0 and false, 1 and true are known',
+        ),
+        ({"content": "a", "train_detail": [{}]}, 'a message has "train_detail", which cannot be trained'),
         ({"content": "a", "tool_calls": "f()"}, 'a message\'s "tool_calls" is text'),
         (
             {"content": "a", "tool_calls": [{"function": {}}]},
             'a message\'s "tool_calls" is not a list of calls with names',
         ),
+        (
+            {"content": "a", "thinking": "R", "reasoning": "S"},
+            'a message has "thinking" and "reasoning", which differ',
+        ),
+        (
+            {"content": "a", "thinking": "R", "reasoning": "R"},
+            Message("assistant", "a", fields='{"thinking": "R", "reasoning": "R"}'),
+        ),
+        ({"content": "a", "value": "a", "from": "gpt"}, Message("assistant", "a")),
+        ({"content": "a", "value": "b"}, 'a message\'s "value" is not its "content"'),
+        ({"content": None, "tool_calls": [CALL], "value": "b"}, 'a message\'s "value" is not its "content"'),
+        ({"content": "a", "from": "human"}, 'a message\'s "from" is not its "role"'),
+        ({"content": "a", "from": "Ada"}, Message("assistant", "a")),
         ({"content": "a", "reasoning_content": ["R"]}, 'a message\'s "reasoning_content" is a list'),
         ({"content": "a", "function_call": {"name": "f"}}, 'a message has "function_call", which cannot be trained'),
         ({"content": "a", "images": ["x.png"]}, 'a message has "images", which cannot be trained'),
@@ -293,6 +363,26 @@ def test_what_an_answer_has_beside_its_content(turn: dict[str, object], expected
             {"role": "system", "content": "u", "weight": 1},
             'a message of the role "system" has "weight": 1, but only answers',
         ),
+        ({"role": "user", "content": "u", "masked": True, "loss": 0, "loss_mask": False}, ""),
+        (
+            {"role": "user", "content": "u", "masked": False},
+            'a message of the role "user" has "masked": False, but only answers',
+        ),
+        *(
+            (
+                {"role": role, "content": "u", name: value},
+                f'a message of the role "{role}" has "{name}", which only answers have',
+            )
+            for role in ("user", "system", "tool")
+            for name, value in (
+                ("reasoning_content", "R"),
+                ("thinking", "R"),
+                ("reasoning", "R"),
+                ("tool_calls", [CALL]),
+            )
+        ),
+        ({"role": "user", "content": "u", "thinking": "", "tool_calls": []}, ""),
+        ({"from": "human", "value": "u", "content": "v"}, 'a message\'s "content" is not its "value"'),
     ],
 )
 def test_only_answers_are_trained(turn: dict[str, object], reason: str) -> None:
@@ -310,10 +400,13 @@ def test_a_conversation_without_a_trained_answer_is_bad() -> None:
 
 def test_fields_that_nothing_reads_are_remembered() -> None:
     rows = Rows("messages")
-    turns = [{**USER, "id": 7, "name": "Ada", "note": None}, {"role": "tool", "content": "1", "name": "f"}]
+    turns = [
+        {**USER, "id": 7, "name": "Ada", "note": None, "from": "Ada"},
+        {"role": "tool", "content": "1", "name": "f", "loss": 0},
+    ]
     append_row(rows, {"m": [*turns, {"role": "assistant", "content": "a"}]}, Columns(messages="m"), "f:1")
-    assert rows.ignored == {"id", "name"}
-    assert rows.messages[0][1] == Message("tool", "1", fields='{"name": "f"}')
+    assert rows.ignored == {"id", "name", "from"}
+    assert rows.messages[0][1] == Message("tool", "1", trained=False, fields='{"name": "f"}')
 
 
 TOOL = {"type": "function", "function": {"name": "f"}}

@@ -328,7 +328,7 @@ def test_a_call_ends_with_its_own_token() -> None:
         (QWEN3, "pair", "2"),
         (QWQ, "pair", "2"),
         (ALWAYS_THINKING, "pair", "2"),
-        (CHATML, "messages", "3"),
+        (CHATML, "messages", "4"),
         (CHATML, "text", "3"),
     ],
 )

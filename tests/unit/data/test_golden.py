@@ -1,8 +1,9 @@
 """What rows become, token by token: rows of every kind through every template, held against what is kept.
 
 A store is keyed by what it was made of and by the rule that made it, not by the code: whoever changes ids or masks must
-raise the rule (`MASKING_RULES` in data/templates.py), or stores made before would be taken for what the code now makes.
-Then `python tests/unit/data/test_golden.py` keeps the new ones; it refuses where the rule is the old one.
+raise the rule (`MASKING_RULES` in data/templates.py), and whoever changes which columns are read the rule of columns
+(`COLUMN_RULE` in data/columns.py), or stores made before would be taken for what the code now makes. Then
+`python tests/unit/data/test_golden.py` keeps the new ones; it refuses where the rule is the old one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from chat_texts import bare
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from expert_cli.data.chat_template import ChatTemplate
-from expert_cli.data.columns import Columns
+from expert_cli.data.columns import COLUMN_RULE, USUAL_NAMES, Columns, choose_columns
 from expert_cli.data.encode import Encoder, template_for
 from expert_cli.data.rowcheck import append_row
 from expert_cli.data.rows import RowKind, Rows
@@ -30,8 +32,15 @@ from expert_cli.data.text_forms import MARKERS
 from expert_cli.data.text_templates import STYLES
 from expert_cli.errors import InputError
 from expert_cli.rendering import render_jinja
+from expert_cli.runconfig import ColumnMapping
 
 KEPT = Path(__file__).parents[2] / "golden" / "documents.json"
+KEPT_COLUMNS = KEPT.with_name("columns.json")
+NAMES = (
+    *("instruction", "prompt", "text", "input", "schema", "response", "answer", "messages", "conversations"),
+    *("tools", "system", "weight", "Train"),
+)
+"""One column of every role at least, and two where the order of a role's names decides."""
 STYLED = sorted({token for style in STYLES.values() for token in style.control})
 SPECIAL = ("<unk>", "<s>", "</s>", *STYLED, "<|eom_id|>", "<|python_tag|>")
 EOS = "</s>"
@@ -45,6 +54,12 @@ TALKS: dict[str, dict[str, Any]] = {
     "weights": {"messages": [("user", "u"), ("assistant", "a", {"weight": 0}), ("user", "v"), ("assistant", "b")]},
     "unweighted end": {
         "messages": [("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "b", {"train": False})]
+    },
+    "masked": {
+        "messages": [
+            *(("user", "u"), ("assistant", "a", {"loss_mask": 0}), ("user", "v"), ("assistant", "b", {"masked": True})),
+            *(("user", "w"), ("assistant", "c", {"loss": False}), ("user", "x"), ("assistant", "d"), ("user", "y")),
+        ]
     },
     "reasoning": {"messages": [("user", "u"), ("assistant", "a", {"reasoning_content": "R"})]},
     "system column": {"messages": [("user", "u"), ("assistant", "a")], "system": "s"},
@@ -177,6 +192,36 @@ def test_whoever_changes_what_rows_become_raises_the_rule() -> None:
     assert now == kept, "python tests/unit/data/test_golden.py keeps the new documents"
 
 
+def choices() -> dict[str, Any]:
+    """Return the rule of columns, the names that it knows, and what it makes of two and three of them."""
+    found = {}
+    for names in (*combinations(NAMES, 2), *combinations(NAMES, 3)):
+        try:
+            found[", ".join(names)] = str(choose_columns(names, ColumnMapping(), "x"))
+        except InputError:
+            found[", ".join(names)] = "refused"
+    return {"rule": COLUMN_RULE, "names": {role: list(names) for role, names in USUAL_NAMES.items()}, "choices": found}
+
+
+def unruled(kept: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether columns are chosen otherwise under the same rule."""
+    return kept["rule"] == now["rule"] and kept != now
+
+
+def test_whoever_changes_which_columns_are_read_raises_the_rule() -> None:
+    kept, now = json.loads(KEPT_COLUMNS.read_text(encoding="utf-8")), choices()
+    assert not unruled(kept, now), "other columns are read under the same rule: raise it in columns.py"
+    assert now == kept, "python tests/unit/data/test_golden.py keeps the new choices"
+
+
+@pytest.mark.parametrize(("rule", "refused"), [("1", True), ("2", False)])
+def test_another_choice_of_columns_without_another_rule_is_refused(rule: str, refused: bool) -> None:
+    kept = {"rule": "1", "names": {}, "choices": {"a": "text <- a"}}
+    assert unruled(kept, {**kept, "rule": rule, "choices": {"a": "refused"}}) is refused
+    assert unruled(kept, {**kept, "rule": rule, "names": {"text": ["b"]}}) is refused
+    assert not unruled(kept, kept)
+
+
 def test_every_template_and_form_is_kept() -> None:
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     assert {name.partition(": ")[0].partition("/")[2] for name in kept} >= {
@@ -197,4 +242,8 @@ if __name__ == "__main__":
     silent = unraised(json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else {}, new)
     if silent:
         sys.exit(f"raise the rule first: {silent}")
+    chosen = choices()
+    if KEPT_COLUMNS.is_file() and unruled(json.loads(KEPT_COLUMNS.read_text(encoding="utf-8")), chosen):
+        sys.exit("raise COLUMN_RULE first")
+    KEPT_COLUMNS.write_text(json.dumps(chosen, indent=0) + "\n", encoding="utf-8", newline="\n")
     KEPT.write_text(json.dumps(new, indent=0, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from expert_cli.console import Silent
+from expert_cli.data import survey
 from expert_cli.data.rows import Message
 from expert_cli.data.sources import DataRows, input_column, locate_data, read_training_rows
 from expert_cli.errors import InputError
@@ -101,12 +102,72 @@ def test_columns_that_are_not_read_are_told(tmp_path: Path, extra: dict[str, obj
 
 def test_fields_of_messages_that_are_not_read_are_told(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    turns = [{"role": "user", "content": "u", "id": 1}, {"role": "assistant", "content": "a", "date": "today"}]
-    path.write_text(json.dumps({"messages": turns, "tag": "x"}) + "\n", encoding="utf-8")
+    asked = {"role": "user", "content": "u", "id": 1}
+    turns = [asked, {"role": "assistant", "content": "a", "date": "today"}]
+    rows = [{"messages": turns, "tag": "x"}, {"messages": [*turns, asked]}, {"messages": [*turns, asked, asked]}]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     reporter = Listening()
     report = read_training_rows(config(file_source(path)), reporter).train_report
-    assert report.ignored == ["tag", "messages[].date", "messages[].id"]
-    assert reporter.said == [f"{path}: 1 rows; messages <- messages; not read: tag, messages[].date, messages[].id"]
+    unread = ["tag", "messages[].date", "messages[].id", "turns after the last answer: 3"]
+    assert report.unread() == unread
+    assert reporter.said == [f"{path}: 3 rows; messages <- messages; not read: {', '.join(unread)}"]
+    twice = read(config(file_source(path), file_source(path))).train_report
+    assert twice.unread() == [*unread[:-1], "turns after the last answer: 6"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("name", "said", "mapping"),
+    [
+        ("weight", 0, ColumnMapping()),
+        ("weight", "0", ColumnMapping()),
+        ("train", False, ColumnMapping(instruction="question", response="answer")),
+    ],
+)
+def test_rows_that_are_not_to_be_trained_are_left_out_and_counted(
+    tmp_path: Path, suffix: str, name: str, said: object, mapping: ColumnMapping
+) -> None:
+    path = tmp_path / f"rows{suffix}"
+    yes = type(said)(1)
+    rows = [
+        {"question": "q", "answer": f"a{n}", name: said if n % 3 == 2 else None if n == 0 else yes} for n in range(9)
+    ]
+    if suffix == ".jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    elif suffix == ".csv":
+        lines = [",".join("" if value is None else str(value) for value in row.values()) for row in rows]
+        path.write_text("\n".join([f"question,answer,{name}", *lines]), encoding="utf-8")
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    reporter = Listening()
+    result = read_training_rows(config(file_source(path), mapping=mapping), reporter)
+    assert result.train.response == ["a0", "a1", "a3", "a4", "a6", "a7"]
+    assert result.train_report.filtered == {"not to be trained": 3}
+    line = f"instruction <- question, response <- answer, {name} <- {name}"
+    assert (reporter.said, reporter.warned) == ([f"{path}: 6 rows, 3 not to be trained; {line}"], [])
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [([0] * 3, r"no row of 3 is left \(not to be trained: 3\)"), ([0.5] * 3, '3 of 3 rows are bad: .*"weight" is 0.5')],
+)
+def test_weights_that_leave_no_row_or_are_not_known_are_refused(
+    tmp_path: Path, said: list[object], message: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps({"text": "t", "weight": weight}) for weight in said), encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read(config(file_source(path)))
+
+
+def test_a_flag_in_the_last_row_alone_is_read_when_the_files_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "ROOM_BYTES", 0)
+    path = write_rows(tmp_path / "rows.jsonl", numbered(3000))
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"question": "q", "answer": "secret", "train": false}\n')
+    assert read(config(file_source(path))).train.response == numbered(3000)
 
 
 @pytest.mark.parametrize("others", [[], ["other.jsonl"]], ids=["late in a file", "in another source"])
@@ -203,7 +264,7 @@ def test_filters_are_counted_and_are_not_bad_rows(tmp_path: Path) -> None:
     assert (
         reporter.said[1] == f"{again}: 1 rows, 1 shorter than 4 characters, 1 repeated; {result.train_report.mapping}"
     )
-    with pytest.raises(InputError, match=r"the filters leave no row of 3 \(shorter than 99 characters: 3\)"):
+    with pytest.raises(InputError, match=r"no row of 3 is left \(shorter than 99 characters: 3\)"):
         read(config(file_source(first), filters=RowFilters(min_chars=99)))
 
 

@@ -21,12 +21,13 @@ import pytest
 from expert_cli.console import Silent
 from expert_cli.data import store as stores
 from expert_cli.data.assemble import Encoded
+from expert_cli.data.columns import COLUMN_RULE
 from expert_cli.data.documents import Documents
 from expert_cli.data.keep import Unchanged
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store import Contents, StoreKey, build, look, store_key
 from expert_cli.data.storefiles import Memo, read_fingerprint
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
 KEY = StoreKey((("format", "1"), ("train data", "abc")))
@@ -325,7 +326,13 @@ def key_of(folder: Path, raw: bytes = b"rows", **changes: Any) -> str:
     located = LocatedData(tuple(Located(spec, (path,), changes.get("revision", "")) for spec in data.train), ())
     tokenizer, template = changes.get("tokenizer", "t"), changes.get("template", "chatml")
     return store_key(
-        data, located, Memo(folder / "m"), tokenizer=tokenizer, template=template, masking=changes.get("masking", "1")
+        data,
+        located,
+        Memo(folder / "m"),
+        tokenizer=tokenizer,
+        template=template,
+        masking=changes.get("masking", "1"),
+        **{"columns": changes["columns"]} if "columns" in changes else {},
     ).sha256
 
 
@@ -349,6 +356,39 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES.keys())
 def test_every_change_of_content_changes_the_key(tmp_path: Path, changes: dict[str, Any]) -> None:
     assert key_of(tmp_path / "a") != key_of(tmp_path / "b", **changes)
+
+
+def test_the_rule_of_columns_is_part_of_the_key(tmp_path: Path) -> None:
+    assert key_of(tmp_path) == key_of(tmp_path, columns=COLUMN_RULE)
+    assert len({key_of(tmp_path, columns=rule) for rule in ("1", "2", "3")}) == 3
+
+
+def test_stores_of_before_the_rule_had_a_number_keep_their_key(tmp_path: Path) -> None:
+    """The key as it was made then, of the same parts."""
+    assert key_of(tmp_path, columns="1") == "538f67ff089c8dbff7b192c98f2909811aa8722f66cb9ffba428bf01bec99441"
+
+
+@pytest.mark.parametrize(
+    ("stats", "state"),
+    [
+        ({"ignored": ["id", "source"]}, "hit"),
+        ({"ignored": ["id", "Weight"]}, "stale"),
+        ({"ignored": ["train"]}, "stale"),
+        ({}, "stale"),
+        ({"ignored": ["Weight"], "rule_of_columns": "1"}, "hit"),
+    ],
+)
+def test_a_store_that_left_unread_whether_rows_are_trained_is_stale(
+    tmp_path: Path, stats: dict[str, Any], state: str
+) -> None:
+    memo = Memo(tmp_path / "m")
+    filled = Contents(("train",), lambda split, skip: SHARDS[split][skip:], lambda _: {"train": {**stats, "rows": 1}})
+    if state == "stale":
+        with pytest.raises(LockedOrDamaged, match="just written is stale"):
+            build(tmp_path / "out", KEY, filled, memo, Silent())
+    else:
+        build(tmp_path / "out", KEY, filled, memo, Silent())
+    assert look(tmp_path / "out", KEY, memo).state == state
 
 
 SAME: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ import pytest
 from chat_templates import FORGETTING, QWEN3
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tiny import CHATML, CONTROL_TOKENS, tiny_backend
+from tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
 
 from expert_cli.console import Silent
 from expert_cli.data import blocks, jsonblocks, stream, survey
@@ -29,13 +29,14 @@ from expert_cli.data.keep import ROOM_BYTES
 from expert_cli.data.rawrows import ColumnFilter, RawRow
 from expert_cli.data.readers import read_file
 from expert_cli.data.rowcheck import append_row
-from expert_cli.data.rows import RowReport, Rows
+from expert_cli.data.rows import Rows
 from expert_cli.data.sampling import copies_by_weight, held_out
 from expert_cli.data.sources import first_rows, locate_data, read_training_rows
+from expert_cli.data.storefiles import Memo
 from expert_cli.data.stream import DocumentStream, EncodedChunk
 from expert_cli.data.survey import Split, survey_data
 from expert_cli.data.templates import Template
-from expert_cli.data.tokenise import tokenise
+from expert_cli.data.tokenise import StoreInputs, tokenise
 from expert_cli.errors import InputError
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.splitspec import parse_split
@@ -345,7 +346,7 @@ def test_one_row_of_another_kind_does_not_decide_what_all_are(
     assert read.train.origins == [f"{path}:{line}" for line in range(1, 402) if line != at + 1]
     assert sum(read.train_report.dropped.values()) == 1
     assert f"{path}:{at + 1}: " in read.train_report.examples[0]
-    assert first_rows(BASE, locate_data(config(source(path)), Silent()).train)[0].kind == read.train.kind
+    assert first_rows(BASE, locate_data(config(source(path)), Silent()).train).kind == read.train.kind
 
 
 def test_an_empty_table_does_not_decide_what_the_rows_of_others_are(tmp_path: Path) -> None:
@@ -379,16 +380,9 @@ def test_a_store_is_built_without_the_conversation_that_the_template_refuses(tmp
     roles = ["ua"] * 400
     roles.insert(at, "aua")
     data = config(source(write_roles(tmp_path / "rows.jsonl", *roles)))
-    store = tokenise(
-        data,
-        locate_data(data, Silent()),
-        tmp_path / "store",
-        template,
-        tiny_backend(),
-        Silent(),
-        tokenizer_sha256="t",
-        kind="messages",
-    )
+    memo = Memo(tmp_path / "memo.json")
+    inputs = StoreInputs(locate_data(data, Silent()), TinyTokenizer(tiny_backend()), template, "messages", memo)
+    store = tokenise(data, inputs, tmp_path / "store", Silent())
     stats = store.stats["train"]
     assert (stats["rows"], list(stats["dropped"].values())) == (400, [1])
 
@@ -399,11 +393,11 @@ def test_rows_before_the_first_good_one_do_not_hide_the_columns(tmp_path: Path) 
     good = [json.dumps({"question": f"q{n}", "context": "c", "answer": "a"}) for n in range(10_000)]
     path.write_text("\n".join(odd + good), encoding="utf-8")
     located = locate_data(config(source(path)), Silent()).train
-    rows, report = first_rows(BASE, located)
-    assert (rows.instruction[0], len(rows), report.input_column) == ("q0", 58, "context")
+    rows = first_rows(BASE, located)
+    assert (rows.instruction[0], rows.input[0], len(rows)) == ("q0", "c", 58)
     assert read_training_rows(config(source(path)), Silent()).train.instruction[-1] == "q9999"
     path.write_text("\n".join(odd), encoding="utf-8")
-    assert first_rows(BASE, located) == (Rows("pair"), RowReport(read=70))
+    assert first_rows(BASE, located) == Rows("pair")
     with pytest.raises(InputError, match=r"35 of 70 rows are bad: .*:36: not valid JSON"):
         read_training_rows(config(source(path)), Silent())
 
@@ -419,8 +413,8 @@ def test_first_rows_are_some_that_the_template_takes(tmp_path: Path) -> None:
     template = template_for(tiny_backend(), "", own=ChatTemplate(STRICT), eos_token=CONTROL_TOKENS[0])
     data = config(source(write_roles(tmp_path / "rows.jsonl", "aua", "ua")))
     located = locate_data(data, Silent()).train
-    assert first_rows(data, located)[0].origins == [f"{tmp_path / 'rows.jsonl'}:{line}" for line in (1, 2)]
-    assert first_rows(data, located, refused=template.refused)[0].origins == [f"{tmp_path / 'rows.jsonl'}:2"]
+    assert first_rows(data, located).origins == [f"{tmp_path / 'rows.jsonl'}:{line}" for line in (1, 2)]
+    assert first_rows(data, located, refused=template.refused).origins == [f"{tmp_path / 'rows.jsonl'}:2"]
 
 
 def test_bad_rows_are_said_before_anything_is_encoded(tmp_path: Path) -> None:
