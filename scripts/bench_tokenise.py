@@ -141,7 +141,8 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     from expert_cli.data.chat_template import ChatTemplate
     from expert_cli.data.encode import template_for
     from expert_cli.data.sources import locate_data
-    from expert_cli.data.tokenise import StoreInputs, file_hashes, tokenise
+    from expert_cli.data.storekey import StoreInputs
+    from expert_cli.data.tokenise import file_hashes, tokenise
     from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
     if not fast:

@@ -11,8 +11,9 @@ from expert_cli.console import Silent
 from expert_cli.data.assemble import Encoded
 from expert_cli.data.documents import Documents
 from expert_cli.data.loader import PackedDataset, plan_packs
-from expert_cli.data.store import Contents, StoreKey, build
+from expert_cli.data.store import Contents, build
 from expert_cli.data.storefiles import Memo
+from expert_cli.data.storekey import StoreKey
 from expert_cli.runconfig import Overflow, Packing
 
 END = 9

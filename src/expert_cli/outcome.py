@@ -10,8 +10,8 @@ from typing import Any
 from expert_cli.console import Reporter
 from expert_cli.data.columns import FIRST_COLUMN_RULE
 from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.store import store_key
 from expert_cli.data.storefiles import Memo
+from expert_cli.data.storekey import store_key
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.files import sha256_of
 from expert_cli.locked import PROGRAMS, STORE, identity, require_goes_on

@@ -15,9 +15,10 @@ from expert_cli.data.folders import require_apart
 from expert_cli.data.loader import plan_packs
 from expert_cli.data.packing import SizeRow, recommend, right_size
 from expert_cli.data.sources import Located, LocatedData, first_rows, input_column, locate_data
-from expert_cli.data.store import StoreKey, StoreState, has_stores, lies_in
+from expert_cli.data.store import StoreState, has_stores, lies_in
+from expert_cli.data.storekey import StoreInputs, StoreKey
 from expert_cli.data.templates import SCHEMA_COLUMNS
-from expert_cli.data.tokenise import StoreInputs, Tokenised, file_hashes, foreign_store, state_of, tokenise, trust
+from expert_cli.data.tokenise import Tokenised, file_hashes, foreign_store, state_of, tokenise, trust
 from expert_cli.model.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.model.tokenizer import load as load_tokenizer

@@ -20,7 +20,7 @@ from expert_cli.basemodel import load_base_of, require_positions
 from expert_cli.console import Reporter, Silent
 from expert_cli.data.folders import require_apart
 from expert_cli.data.loader import PackedDataset, plan_packs
-from expert_cli.data.store import StoreKey
+from expert_cli.data.storekey import StoreKey
 from expert_cli.data.tokenise import Tokenised, foreign_store, trusted_sha256
 from expert_cli.ending import recorded
 from expert_cli.errors import InputError

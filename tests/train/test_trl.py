@@ -16,7 +16,8 @@ from expert_cli.data.documents import Documents
 from expert_cli.data.encode import template_for
 from expert_cli.data.sources import locate_data
 from expert_cli.data.storefiles import Memo, find_damage, read_fingerprint
-from expert_cli.data.tokenise import StoreInputs, tokenise
+from expert_cli.data.storekey import StoreInputs
+from expert_cli.data.tokenise import tokenise
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 5)} for n in range(8)]

@@ -15,8 +15,8 @@ from dataset_world import Words
 from expert_cli import machine
 from expert_cli.config import Overrides
 from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.store import store_key
 from expert_cli.data.storefiles import Memo
+from expert_cli.data.storekey import store_key
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.files import write_json
 from expert_cli.locked import code_sha256, identity, require_goes_on, require_same

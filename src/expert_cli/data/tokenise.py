@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from expert_cli.console import Reporter
 from expert_cli.data.assemble import Encoded
@@ -24,23 +23,22 @@ from expert_cli.data.documents import Documents, data_files
 from expert_cli.data.encode import Encoder
 from expert_cli.data.fingerprint import FINGERPRINT
 from expert_cli.data.keep import Unchanged
-from expert_cli.data.rows import RowKind, RowReport
-from expert_cli.data.sources import LocatedData, first_rows
+from expert_cli.data.rows import RowReport
+from expert_cli.data.sources import first_rows
 from expert_cli.data.store import (
     RULE_OF_COLUMNS,
     Contents,
-    StoreKey,
     StoreState,
     build,
     has_stores,
     look,
     read_stats,
-    store_key,
 )
 from expert_cli.data.storefiles import Memo
+from expert_cli.data.storekey import StoreInputs, StoreKey
 from expert_cli.data.stream import DocumentStream
 from expert_cli.data.survey import Split, Survey, survey_data
-from expert_cli.data.templates import Template, input_heading
+from expert_cli.data.templates import input_heading
 from expert_cli.data.texts import describe_forms
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.paths import cache_folder
@@ -81,38 +79,6 @@ class Tokenised:
 def file_hashes(folder: Path) -> Memo:
     """Return the file hashes that are remembered beside the stores in `folder`."""
     return Memo(folder / ".memo.json")
-
-
-class HashedTokenizer(Protocol):
-    """A tokenizer and the hash of all that its ids depend on."""
-
-    @property
-    def backend(self) -> Tokenizer:
-        """The tokenizer."""
-
-    @property
-    def sha256(self) -> str:
-        """Its hash."""
-
-
-@dataclass(frozen=True)
-class StoreInputs:
-    """What a store is made of, found on this machine: the data files, the tokenizer, the template.
-
-    kind: what the rows of the data files are. hashes: those of files that were read already.
-    """
-
-    located: LocatedData
-    tokenizer: HashedTokenizer
-    template: Template
-    kind: RowKind
-    hashes: Memo
-
-    def key(self, data: DataConfig) -> StoreKey:
-        """Return the key that these inputs give now."""
-        masking = self.template.masking(self.kind)
-        made_by = {"tokenizer": self.tokenizer.sha256, "template": self.template.fingerprint, "masking": masking}
-        return store_key(data, self.located, self.hashes, **made_by)
 
 
 def state_of(

@@ -20,8 +20,8 @@ from huggingface_hub import constants
 from expert_cli.console import Silent
 from expert_cli.data.hub import refuse_damaged
 from expert_cli.data.sources import locate_data, read_training_rows
-from expert_cli.data.store import store_key
 from expert_cli.data.storefiles import Memo
+from expert_cli.data.storekey import store_key
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.files import sha256_of
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec

@@ -25,8 +25,9 @@ from expert_cli.data.columns import COLUMN_RULE
 from expert_cli.data.documents import Documents
 from expert_cli.data.keep import Unchanged
 from expert_cli.data.sources import Located, LocatedData
-from expert_cli.data.store import Contents, StoreKey, build, look, store_key
+from expert_cli.data.store import Contents, build, look
 from expert_cli.data.storefiles import Memo, read_fingerprint
+from expert_cli.data.storekey import StoreKey, store_key
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 

@@ -33,10 +33,11 @@ from expert_cli.data.rows import Rows
 from expert_cli.data.sampling import copies_by_weight, held_out
 from expert_cli.data.sources import first_rows, locate_data, read_training_rows
 from expert_cli.data.storefiles import Memo
+from expert_cli.data.storekey import StoreInputs
 from expert_cli.data.stream import DocumentStream, EncodedChunk
 from expert_cli.data.survey import Split, survey_data
 from expert_cli.data.templates import Template
-from expert_cli.data.tokenise import StoreInputs, tokenise
+from expert_cli.data.tokenise import tokenise
 from expert_cli.errors import InputError
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.splitspec import parse_split
