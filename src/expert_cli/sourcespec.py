@@ -13,8 +13,7 @@ from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import Dataset, Filters
 from expert_cli.manifest.settings import Settings, applied, informational, not_used
 from expert_cli.runconfig import ColumnMapping, Deduplicate, RowFilters, SourceSpec
-from expert_cli.splitnames import named_split, split_of
-from expert_cli.splitspec import parse_split
+from expert_cli.splits import named_split, parse_split, split_of
 
 DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".arrow")
 DEFAULT_SHARE = 0.05

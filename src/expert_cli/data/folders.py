@@ -13,7 +13,7 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.files import parse_json
 from expert_cli.paths import is_inside
 from expert_cli.runconfig import DataConfig
-from expert_cli.splitnames import split_of
+from expert_cli.splits import split_of
 
 MOST_FILES = 1_000_000
 

@@ -26,7 +26,7 @@ from expert_cli.data.rows import RowReport, Rows
 from expert_cli.data.sampling import content_rank
 from expert_cli.errors import InputError
 from expert_cli.runconfig import DataConfig, Deduplicate, RowFilters
-from expert_cli.splitspec import parse_split
+from expert_cli.splits import parse_split
 
 BAD_SHARE = 0.01
 """The share of bad rows in a source above which it is refused."""

@@ -16,7 +16,7 @@ from expert_cli.data.globs import fitting, is_pattern
 from expert_cli.data.readers import READERS
 from expert_cli.data.readme import CardConfig
 from expert_cli.errors import InputError
-from expert_cli.splitnames import named_split, split_of
+from expert_cli.splits import named_split, split_of
 
 _NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
 _PACKED = frozenset({".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"})

@@ -30,7 +30,7 @@ from expert_cli.data.rows import RowReport, Rows
 from expert_cli.data.survey import SurveyedSource, batches, survey_data
 from expert_cli.errors import InputError
 from expert_cli.runconfig import DataConfig, SourceSpec
-from expert_cli.splitspec import parse_split
+from expert_cli.splits import parse_split
 
 __all__ = ["DataRows", "Located", "LocatedData", "locate_data", "read_located", "read_training_rows"]
 

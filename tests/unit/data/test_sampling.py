@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.data.sampling import copies_by_weight, held_out
 from expert_cli.errors import InputError
-from expert_cli.splitspec import parse_split
+from expert_cli.splits import parse_split
 
 FROZEN_SAMPLE = [3, 6, 7, 8]
 FROZEN_SPLIT = [6, 9, 11, 16]

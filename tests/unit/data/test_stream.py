@@ -40,7 +40,7 @@ from expert_cli.data.templates import Template
 from expert_cli.data.tokenise import tokenise
 from expert_cli.errors import InputError
 from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
-from expert_cli.splitspec import parse_split
+from expert_cli.splits import parse_split
 
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
 

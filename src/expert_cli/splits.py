@@ -1,4 +1,4 @@
-"""The split of a data source and the slice of it, as they are written: "train[:1000]", "train[10%:20%]", "train[-50:]"."""
+"""The split of a data source and the slice of it, as users write them ("train[10%:20%]"), and the names that splits go by."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from expert_cli.errors import InputError
 
 _SPLIT = re.compile(r"(?P<name>[\w.-]*)(?:\[(?P<start>-?\d{1,18}%?)?:(?P<stop>-?\d{1,18}%?)?\])?")
+_WORDS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test", "testing", "eval", "evaluation"),
+}
+_SPLIT_OF = {word: split for split, words in _WORDS.items() for word in words}
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,19 @@ def parse_split(written: str) -> Split:
     if above := next((end for end in shares if abs(int(end[:-1])) > 100), ""):
         raise InputError(f'"{written}": {above} is more than all rows', "Write a share from 0% to 100%.")
     return Split(match["name"] or "train", match["start"] or "", match["stop"] or "")
+
+
+def split_of(word: str) -> str:
+    """Return the split that a word stands for ("dev" is validation), the word itself where it is none of the known ones."""
+    return _SPLIT_OF.get(word, word)
+
+
+def named_split(part: str) -> str:
+    """Return the split that a file's or folder's name has as a word of its own ("sql-train-00000-of-00002"), the first of two.
+
+    "" where it has none.
+    """
+    return next((_SPLIT_OF[word] for word in re.split(r"[-._ 0-9]+", part.lower()) if word in _SPLIT_OF), "")
 
 
 def _row_number(end: str, total: int) -> int | None:
