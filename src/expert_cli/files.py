@@ -21,7 +21,8 @@ CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQU
 """Errors by which the system says that a disk is full or a place is not to be written: no bug of the program."""
 IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 """Errors by which the system says that a path leads to something else than a file or folder that can be there."""
-_OF_THE_HUB = r"hf_[A-Za-z0-9]{16,}"
+_OF_THE_HUB = r"hf_(?:[A-Za-z0-9]{34,}|[A-Za-z0-9]{16,}(?=…|\.\.\.))"
+"""As long as the hub makes its tokens, or cut: a folder or a column may well be named hf_ and a long word."""
 _SECRET = re.compile(
     _OF_THE_HUB + r"|(?i:(?<=_token=)|(?<=_key=)|(?<=_token\": \")|(?<=_key\": \"))(?!\*\*\*)[^\s\"']+"
 )

@@ -15,7 +15,7 @@ def test_an_error_is_two_lines_whatever_the_message(capsys: pytest.CaptureFixtur
 
 
 def test_a_failure_in_json_keeps_the_message_and_hides_secrets(capsys: pytest.CaptureFixture[str]) -> None:
-    Console("train", as_json=True).fail("one\ntwo hf_abcdefghijklmnopqrst", "", 3)
+    Console("train", as_json=True).fail("one\ntwo hf_abcdefghijklmnopqrstuvwxyzABCDEFGH", "", 3)
     out, err = capsys.readouterr()
     assert err == ""
     assert json.loads(out) == {

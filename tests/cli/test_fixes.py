@@ -165,8 +165,8 @@ def test_writing_keeps_a_link_the_permissions_and_what_looks_like_a_secret(tmp_p
         link.symlink_to("real.json")
     else:
         link = real
-    write_raw(link, '{"hf_key": "hf_abcdefghijklmnopqrstuvwxyz"}\r\n')
-    assert real.read_bytes() == b'{"hf_key": "hf_abcdefghijklmnopqrstuvwxyz"}\r\n'
+    write_raw(link, '{"hf_key": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}\r\n')
+    assert real.read_bytes() == b'{"hf_key": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}\r\n'
     if os.name == "posix":
         assert link.is_symlink()
         assert real.stat().st_mode & 0o777 == 0o640

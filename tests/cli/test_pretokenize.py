@@ -109,7 +109,7 @@ def test_all_experts_into_one_folder_and_prune(tmp_path: Path, model: Path) -> N
 
 
 def test_a_column_that_looks_like_a_secret_is_a_column(tmp_path: Path, model: Path) -> None:
-    column = "hf_" + "a" * 16
+    column = "hf_" + "a" * 34
     manifest = project(tmp_path, model, [{"prompt": f"Say {n}.", column: 'yes my_key="' + "!" * n} for n in range(40)])
     written = json.loads(manifest.read_text(encoding="utf-8"))
     written["training"]["dataset"] |= {"field_mapping": {"instruction": "prompt", "response": column}}

@@ -162,7 +162,7 @@ def test_a_file_that_is_not_there_has_nothing_to_fix(cli: Cli) -> None:
 
 
 def test_secrets_do_not_reach_the_table(cli: Cli, tmp_path: Path, rows: Path) -> None:
-    manifest = {**manifests.small(), "runtime": {"login": "hf_abcdefghijklmnopqrst"}}
+    manifest = {**manifests.small(), "runtime": {"login": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}}
     manifests.write(tmp_path, manifest)
     for args in (["--json"], []):
         done = cli("validate", "manifest.json", *args)

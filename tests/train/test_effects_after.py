@@ -184,6 +184,23 @@ def test_rows_of_the_command_line_leave_the_manifests_unread(tmp_path: Path, mod
         assert (row["status"], row["reason"].partition(":")[0]) == ("not_used", "--dataset replaces it")
 
 
+def test_a_column_that_looks_like_a_secret_is_read(tmp_path: Path, model: Path) -> None:
+    """What the store notes of it is ***, and so is what it is held against."""
+    manifest = projects.project(tmp_path, model, max_steps=1)
+    asked, answered = "hf_" + "a" * 34, "my_key=abc"
+    lines = [json.dumps({asked: f"Say {number}.", answered: f"yes {number}"}) for number in range(40)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["training"]["dataset"]["field_mapping"] = {"instruction": asked, "response": answered}
+    manifests.write(tmp_path, written)
+    rows = trained(manifest)
+    told = {key: row["effect"] for key, row in rows.items() if "field_mapping." in key}
+    assert told == {
+        "training.dataset.field_mapping.instruction": "instruction was read from ***",
+        "training.dataset.field_mapping.response": "response was read from my_key=***",
+    }
+
+
 def test_a_plan_that_comes_out_another_way_is_named(tmp_path: Path, model: Path) -> None:
     """Rows of a run of 2 documents a row, held against a plan that says otherwise."""
     manifest = projects.project(tmp_path, model, max_steps=2)

@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM
 from expert_cli import run
 from expert_cli.errors import InputError, LockedOrDamaged, TrainingFailed
 from expert_cli.files import sha256_of
+from expert_cli.origin import find_adapter
 from expert_cli.paths import RunPaths
 
 
@@ -250,12 +251,18 @@ def test_tensorboard_and_metrics_are_written_where_report_to_says(tmp_path: Path
 
 def test_secrets_of_a_manifest_reach_no_file(tmp_path: Path, model: Path) -> None:
     manifest = json.loads(project(tmp_path, model, max_steps=1).read_text(encoding="utf-8"))
-    secret = "hf_" + "A1b2" * 8
+    secret = "hf_" + "A1b2" * 8 + "Cd"
     manifest |= {"author": secret, "runtime": {"note": f"use {secret}"}}
     result = train(manifests.write(tmp_path, manifest))
     written = [path for path in result.output.rglob("*") if path.is_file()]
     assert written
     assert not [path for path in written if secret.encode() in path.read_bytes()]
+
+
+def test_a_base_model_in_a_folder_that_is_named_like_a_token_is_found_again(tmp_path: Path, model: Path) -> None:
+    folder = shutil.copytree(model, tmp_path / f"hf_{'a' * 16}" / "tiny-llama")
+    result = train(project(tmp_path, folder, max_steps=1))
+    assert find_adapter(result.output).base_model == str(folder)
 
 
 def test_the_store_is_built_once_and_another_length_reuses_it(tmp_path: Path, model: Path) -> None:

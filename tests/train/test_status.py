@@ -157,7 +157,7 @@ class Bug(Console):
 
     def say(self, text: str) -> None:
         if text.startswith("model "):
-            raise ZeroDivisionError("no such thing: hf_abcdefghijklmnop1234\nmore")
+            raise ZeroDivisionError("no such thing: hf_abcdefghijklmnopqrstuvwxyzABCDEFGH\nmore")
 
 
 def test_a_bug_is_recorded_with_its_traceback_and_without_secrets(tmp_path: Path, model: Path) -> None:

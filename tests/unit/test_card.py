@@ -62,7 +62,7 @@ def test_a_manifest_without_a_license_names_none(tmp_path: Path) -> None:
 
 
 def test_a_card_without_its_secrets_is_still_json_and_yaml(tmp_path: Path) -> None:
-    noted = {"author": 'set my_key=abc"def', "tags": ["hf_" + "a" * 16]}
+    noted = {"author": 'set my_key=abc"def', "tags": ["hf_" + "a" * 34]}
     plan = make_plan(manifests.write(tmp_path, manifests.small() | noted), inspect(), Overrides())
     write_text(tmp_path / "README.md", model_card(plan, None))
     card = (tmp_path / "README.md").read_text(encoding="utf-8")

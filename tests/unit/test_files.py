@@ -22,10 +22,12 @@ from expert_cli.files import (
 )
 
 SECRETS = {
-    "hub token": ("token hf_abcdefghijklmnopqrstuvwxyz123456 here", "token *** here"),
+    "hub token": ("token hf_abcdefghijklmnopqrstuvwxyzABCDEFGH here", "token *** here"),
     "token in an address": ("https://x?access_token=abc123&b", "https://x?access_token=***"),
     "environment": ("HF_TOKEN=abc WANDB_API_KEY=def", "HF_TOKEN=*** WANDB_API_KEY=***"),
     "json": ('{"API_KEY": "abc"}', '{"API_KEY": "***"}'),
+    "a token that was cut": (f"hf_{'a' * 27}… hf_{'b' * 33}...", "***… ***..."),
+    "a folder's name": (f"/models/hf_{'a' * 16} and hf_{'b' * 33}", f"/models/hf_{'a' * 16} and hf_{'b' * 33}"),
     "innocent": ("hf_hub and a key=value pair", "hf_hub and a key=value pair"),
 }
 
@@ -41,10 +43,10 @@ QUOTED = {
     "name": ({"API_KEY": 'a"b', "eos_token": ""}, {"API_KEY": "***", "eos_token": ""}),
     "JSON in a text": ({"row": '{"my_token": "x"}'}, {"row": '{"my_token": "***"}'}),
     "an answer": (
-        {"answer": '{"primary_key": "id"} hf_' + "a" * 16},
+        {"answer": '{"primary_key": "id"} hf_' + "a" * 34},
         {"answer": '{"primary_key": "id"} ***'},
     ),
-    "names and lists": ({"hf_" + "a" * 16: [{"b": ("hf_" + "b" * 16, 1)}, None]}, {"***": [{"b": ["***", 1]}, None]}),
+    "names and lists": ({"hf_" + "a" * 34: [{"b": ("hf_" + "b" * 34, 1)}, None]}, {"***": [{"b": ["***", 1]}, None]}),
     "no text": ({"at": Path("/my_key=abc")}, {"at": "/my_key=***"}),
     "half a pair": ({"file": "caf\udce9.jsonl"}, {"file": "caf\udce9.jsonl"}),
 }

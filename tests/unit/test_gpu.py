@@ -151,7 +151,7 @@ def test_holders_name_each_process_once() -> None:
     [
         (["python", "train.py", "--hub-token", "abc", "--seed", "1"], "python train.py --hub-token *** --seed 1"),
         (["python", "--api_key=abc", "WANDB_API_KEY=abc"], "python --api_key=*** WANDB_API_KEY=***"),
-        (["x", "hf_abcdefghijklmnopqrstuv"], "x ***"),
+        (["x", "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"], "x ***"),
         (["x", "https://me:pw@host/y"], "x https://***@host/y"),
         (["python", "--token", "--lr", "1e-4"], "python --token --lr 1e-4"),
     ],

@@ -149,7 +149,7 @@ def test_locked_refuses_other_code_and_tells_other_libraries(tmp_path: Path, run
 
 
 def test_an_identity_holds_no_secret_and_tells_two_apart(run: RunConfig) -> None:
-    columns = ['{"messages": "hf_' + letter * 20 + '"}' for letter in "ab"]
+    columns = ['{"messages": "hf_' + letter * 34 + '"}' for letter in "ab"]
     one, two = (of(run, mapping=column) for column in columns)
     assert one["store"]["mapping"] != two["store"]["mapping"]
     assert "hf_a" not in json.dumps(one)

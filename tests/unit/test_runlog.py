@@ -14,7 +14,7 @@ def test_lines_wait_for_their_file_and_are_appended(tmp_path: Path) -> None:
     file = tmp_path / "log.txt"
     file.write_text("of the run before\n", encoding="utf-8")
     log = RunLog([(0.0, "one\ntwo\n"), (1.0, "warning: three")])
-    log.write("four hf_abcdefghijklmnop1234")
+    log.write("four hf_abcdefghijklmnopqrstuvwxyzABCDEFGH")
     assert file.read_text(encoding="utf-8") == "of the run before\n"
     log.begin(file)
     log.write("five\x1b[0m")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from expert_cli.data.tokenise import Tokenised
 from expert_cli.errors import InputError
+from expert_cli.files import redact
 from expert_cli.manifest.effects import Decided, Effect
 from expert_cli.manifest.jsontext import Path_
 from expert_cli.manifest.schema import Dataset
@@ -253,7 +254,7 @@ def _columns(written: Dataset, store: Tokenised) -> dict[Path_, Outcome]:
         named["text_field",] = ("text", written.text_field)
     for path, (role, column) in named.items():
         read = columns.get(role, "")
-        fits = read.casefold() == column.casefold()
+        fits = read.casefold() == redact(column).casefold()  # as the store notes its name
         if mapping:
             told[path] = (
                 applied(f"{role} was read from {read}") if fits else not_used(f"{role} was read from {read or '-'}")

@@ -416,7 +416,7 @@ def test_what_is_embedded_survives_the_removal_of_secrets() -> None:
 
 
 def test_secrets_of_a_run_are_not_shown(tmp_path: Path) -> None:
-    run = run_json(command="expert-cli train --dataset hf_abcdefghijklmnop1234")
+    run = run_json(command="expert-cli train --dataset hf_abcdefghijklmnopqrstuvwxyzABCDEFGH")
     shown = page(tmp_path / "r.html", run_folder(tmp_path / "run", run))
     assert "--dataset ***" in shown.text
 
