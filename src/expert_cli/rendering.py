@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from expert_cli.errors import InputError
 
 DATE = dt.date(2024, 7, 26)
 """What `strftime_now` calls today, as Llama's templates do without it: rows written tomorrow are those written today."""
+MEAN_SECONDS = 0.1
+"""Of processor time, for each conversation that a template renders: a data set may have a million. Real ones take 0.001."""
+SLACK_SECONDS = 60.0
+"""What a template may take beyond that: a few long conversations, one after the other."""
 RenderChat = Callable[[Sequence[Mapping[str, Any]], bool], str]
 """(messages, add_generation_prompt) -> text."""
+
+
+@dataclass
+class _Pace:
+    """How many conversations a template rendered in this process, and how long that took."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+    def require_quick(self) -> None:
+        """Raise TemplateLimitError if it was too slow, from then on always: the limit of one conversation bounds no build."""
+        from expert_cli.jinja_sandbox import TemplateLimitError
+
+        if self.seconds > SLACK_SECONDS + MEAN_SECONDS * self.count:
+            raise TemplateLimitError(
+                f"it took {self.seconds:.0f} s for {self.count} conversations, {MEAN_SECONDS:g} s each is the most"
+            )
+
+
+@lru_cache
+def _pace(_jinja: str) -> _Pace:
+    return _Pace()
 
 
 class RenderJinja(Protocol):
@@ -38,7 +67,7 @@ def render_jinja(
     tools: Sequence[Any] = (),
     variables: Mapping[str, Any] | None = None,
 ) -> str:
-    """Render a template as transformers would, in a sandbox with limits of time and size.
+    """Render a template as transformers would, in a sandbox with limits of size and time, for each and for all it renders.
 
     variables: what else the template may read, such as a tokenizer's `bos_token`. Raises whatever the template raises.
     """
@@ -52,7 +81,14 @@ def render_jinja(
         "add_generation_prompt": add_generation_prompt,
         "strftime_now": DATE.strftime,
     }
-    return jinja_sandbox.render(jinja, settings)
+    pace = _pace(jinja)
+    pace.require_quick()
+    started = time.thread_time()
+    try:
+        return jinja_sandbox.render(jinja, settings)
+    finally:
+        pace.seconds += time.thread_time() - started
+        pace.count += 1
 
 
 def render_safely(render: RenderChat, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> str:

@@ -8,7 +8,7 @@ import pytest
 from chat_templates import PUBLISHED
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from expert_cli import jinja_sandbox
+from expert_cli import jinja_sandbox, rendering
 from expert_cli.errors import InputError
 from expert_cli.jinja_sandbox import TemplateLimitError, render
 from expert_cli.rendering import render_jinja, render_safely
@@ -139,6 +139,24 @@ def test_whatever_a_template_raises_is_told_in_a_line(jinja: str, reason: str) -
     assert reason in caught.value.message
     assert "\n" not in caught.value.message
     assert len(caught.value.message) < 300
+
+
+def test_a_template_that_is_slow_every_time_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each conversation is within its limit, all of them are not; what stopped it stays, however often it is asked."""
+    monkeypatch.setattr(rendering, "SLACK_SECONDS", 0.05)
+    monkeypatch.setattr(rendering, "MEAN_SECONDS", 0.001)
+    slow = "{% for a in range(30000) %}{% endfor %}slow"
+    turns = [{"role": "user", "content": "u"}]
+    reasons = []
+    for _ in range(100):
+        try:
+            assert render_jinja(slow, turns, False) == "slow"
+        except TemplateLimitError as error:
+            reasons.append(str(error))
+    rendered = 100 - len(reasons)
+    assert 0 < rendered < 100
+    assert set(reasons) == {f"it took 0 s for {rendered} conversations, 0.001 s each is the most"}
+    assert render_jinja("quick", turns, False) == "quick"
 
 
 def test_conversations_as_long_as_they_come_are_rendered() -> None:
