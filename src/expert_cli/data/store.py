@@ -183,6 +183,7 @@ def _note_progress(building: Path, contents: Contents, records: Sequence[ShardRe
 
 def _finished(building: Path) -> list[ShardRecord]:
     """Return the shards of an interrupted build, up to the first that is not there as recorded; remove what has none."""
+    _refuse_foreign(building)
     good: list[ShardRecord] = []
     for record in [] if building.is_symlink() else _recorded(building):
         path = building / record.file
@@ -192,6 +193,15 @@ def _finished(building: Path) -> list[ShardRecord]:
     if not good:
         remove(building)
     return good
+
+
+def _refuse_foreign(building: Path) -> None:
+    """Raise FileExistsError for what no build began: it writes its progress file first, its fingerprint last. Links may go."""
+    if building.is_symlink() or not building.exists():
+        return
+    names = [path.name for path in building.iterdir()] if building.is_dir() else [""]
+    if not {PROGRESS, FINGERPRINT} & set(names) and not all(name.startswith(f".{PROGRESS}.") for name in names):
+        raise FileExistsError(errno.EEXIST, "was not made by a build of this store", str(building))
 
 
 def _recorded(building: Path) -> list[ShardRecord]:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -537,7 +537,44 @@ def test_something_else_in_the_place_of_a_store_is_named(tmp_path: Path, lay: An
     assert before <= set(tmp_path.rglob("*"))
 
 
-@pytest.mark.parametrize("kind", ["link to a folder", "link to nothing", "file"])
+BUILDING = f".building-{KEY.sha256[:12]}"
+FOREIGN: dict[str, Callable[[Path], Any]] = {
+    "folder": lambda at: (
+        (at / "train").mkdir(parents=True),
+        (at / "train" / "data-00000.arrow").write_bytes(b"theirs"),
+    ),
+    "file": lambda at: at.write_bytes(b"theirs"),
+}
+
+
+@pytest.mark.parametrize("lay", FOREIGN.values(), ids=FOREIGN.keys())
+def test_what_no_build_began_is_not_removed(tmp_path: Path, lay: Callable[[Path], Any]) -> None:
+    (tmp_path / "out").mkdir()
+    lay(tmp_path / "out" / BUILDING)
+    with pytest.raises(EnvironmentProblem, match=rf"{BUILDING}: was not made by a build of this store") as caught:
+        make(tmp_path / "out")
+    assert "move it away" in caught.value.hint
+    assert b"theirs" in contents(tmp_path / "out").values()
+
+
+BEGUN: dict[str, list[str]] = {
+    "nothing": [],
+    "half a progress file": [".progress.json.12.tmp"],
+    "sealed": ["fingerprint.json", "stats.json"],
+}
+
+
+@pytest.mark.parametrize("names", BEGUN.values(), ids=BEGUN.keys())
+def test_what_a_killed_build_leaves_is_its_own(tmp_path: Path, names: list[str]) -> None:
+    (tmp_path / BUILDING).mkdir()
+    for name in names:
+        (tmp_path / BUILDING / name).touch()
+    whole = contents(make(tmp_path / "other"))
+    assert contents(make(tmp_path)) == whole
+    assert not (tmp_path / BUILDING).exists()
+
+
+@pytest.mark.parametrize("kind", ["link to a folder", "link to nothing"])
 def test_a_build_writes_through_no_link(tmp_path: Path, kind: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     if kind == "link to a folder":  # one that could be gone on with
@@ -550,9 +587,8 @@ def test_a_build_writes_through_no_link(tmp_path: Path, kind: str) -> None:
             make(tmp_path / "other", source=breaks)
         next((tmp_path / "other").glob(".building-*")).rename(elsewhere)
     before = contents(elsewhere)
-    building = tmp_path / "out" / f".building-{KEY.sha256[:12]}"
-    building.parent.mkdir()
-    building.touch() if kind == "file" else building.symlink_to(elsewhere)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / BUILDING).symlink_to(elsewhere)
     home = make(tmp_path / "out")
     assert not home.is_symlink()
     assert len(Documents(home / "train")) == 23
