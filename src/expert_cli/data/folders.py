@@ -8,7 +8,8 @@ from typing import Any
 
 from expert_cli.console import Reporter
 from expert_cli.data.readme import load_configs
-from expert_cli.data.selection import select_files
+from expert_cli.data.selection import select_files, untold
+from expert_cli.data.sniff import rows_inside
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.files import parse_json
 from expert_cli.paths import is_inside
@@ -39,8 +40,8 @@ def folder_files(folder: Path, config: str, split: str, reporter: Reporter) -> l
         names, unread = names_below(folder)
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from error
-    selection = select_files(names, load_configs(folder / "README.md"), config, split, str(folder))
-    selection.unread.extend(unread)
+    unread += rows_inside(folder, untold(names), [name for name in names if name.lower().endswith(".csv")])
+    selection = select_files(names, load_configs(folder / "README.md"), config, split, str(folder), unread)
     if remark := selection.remark():
         reporter.warn(f"{folder}: {remark}")
     return [folder / name for name in selection.files]

@@ -114,8 +114,7 @@ def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Pa
     if fault and "README.md" in in_cache:
         raise EnvironmentProblem(f'hub data set "{spec.path}": {reason}, and in the cache README.md {fault}', hint)
     configs = load_configs(folder / "README.md")
-    selection = select_files({*in_cache, *sizes}, configs, spec.config, split, spec.path)
-    selection.unread.extend(unread)
+    selection = select_files({*in_cache, *sizes}, configs, spec.config, split, spec.path, unread)
     faults = [f"{name} {fault}" for name in selection.files if (fault := _fault(folder, name, sizes))]
     if faults:
         raise EnvironmentProblem(

@@ -41,11 +41,29 @@ class Selection:
         return f"not read: {', '.join(self.unread[:5])}{more}" if self.unread else ""
 
 
-def select_files(names: Iterable[str], configs: Sequence[CardConfig], config: str, split: str, where: str) -> Selection:
+def untold(names: Iterable[str]) -> list[str]:
+    """Return the files whose names say neither that they hold rows nor that these are not read."""
+    return [
+        name
+        for name in names
+        if not (_is_hidden(name) or _holds_rows(name) or _why_unread(name))
+        and PurePosixPath(name).name not in _NOT_ROWS
+    ]
+
+
+def select_files(
+    names: Iterable[str],
+    configs: Sequence[CardConfig],
+    config: str,
+    split: str,
+    where: str,
+    passed_over: Sequence[str] = (),
+) -> Selection:
     """Return the files that hold `split`.
 
-    `configs` are the README's (none without one), `config` is the name of one ("" = the default one). Raises InputError: no
-    such configuration or split, a packed file, two formats side by side, a shard of a numbered set is missing.
+    `configs` are the README's (none without one), `config` is the name of one ("" = the default one). passed_over: what else
+    is not read, and why. Raises InputError: no such configuration or split, a packed file, two formats side by side, a shard
+    of a numbered set is missing.
     """
     names = sorted(names)
     data = [name for name in names if _holds_rows(name) and not _is_hidden(name)]
@@ -64,7 +82,7 @@ def select_files(names: Iterable[str], configs: Sequence[CardConfig], config: st
     split = split_of(split) if split not in by_split else split
     _refuse_absent(unfit.get(split, []), split, where)
     unread += [f"{pattern[:80]} (no file fits this pattern of the README)" for pattern in unfit.get(split, [])]
-    selection = Selection(by_split.get(split, []), unread)
+    selection = Selection(by_split.get(split, []), [*unread, *passed_over])
     if not selection.files:
         there = ", ".join(f"{name} ({len(files)})" for name, files in by_split.items() if files) or "no data file"
         raise InputError(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.console import Silent
-from expert_cli.data import folders
+from expert_cli.data import folders, sniff
 from expert_cli.data.folders import folder_files
 from expert_cli.data.sources import locate_data
 from expert_cli.errors import EnvironmentProblem, InputError
@@ -47,11 +47,95 @@ def files_of(folder: Path, split: str = "train", config: str = "") -> tuple[list
 
 
 def test_all_files_below_are_read_and_others_named(tmp_path: Path) -> None:
-    made(tmp_path, "b.jsonl", "deep/er/a.JSONL", "notes.txt", "c.tsv", ".d.jsonl")
+    made(tmp_path, "b.jsonl", "deep/er/a.JSONL", "c.tsv", ".d.jsonl")
+    (tmp_path / "notes.txt").write_text("Rows of the second week.\n", encoding="utf-8")
     assert files_of(tmp_path) == (
         ["b.jsonl", "deep/er/a.JSONL"],
         [f'{tmp_path}: not read: .d.jsonl (a name that begins with "." or "_"), c.tsv (".tsv" is not read)'],
     )
+
+
+LINE = b'{"question": "q", "answer": "a"}'
+DATA_BY_CONTENT: dict[str, tuple[bytes, str]] = {
+    "rows": (LINE + b"\n", "JSON lines"),
+    "rows.txt": (b"\xef\xbb\xbf\n " + LINE + b"\r\n[]\n", "JSON lines"),
+    "long.bin": (b'{ "question": "' + b"q" * 9999 + b'"}', "JSON lines"),
+    "list.yaml": (b'[\n  {"question": "q"}]', "a list of JSON objects"),
+    "rows.log": (b"PAR1\x15\x04", "Parquet"),
+    "rows.1": (b"ARROW1\0\0", "Arrow"),
+    "stream.raw": (b"\xff\xff\xff\xff\x10\x01\0\0\x10\0", "Arrow"),
+    "rows.pt": (b"PK\x03\x04rest", "zip"),
+    "part-0": (b"\x1f\x8b\x08\0", "gzip"),
+    "deep/part-1": (b"\x28\xb5\x2f\xfd\0", "zstd"),
+    "rows.out": (b"BZh91AY&SY\0", "bzip2"),
+    "more.txt": (b"question,answer\r\nq,a\r\n", "the CSV files beside it"),
+}
+NO_DATA: dict[str, bytes] = {
+    "LICENSE": b"MIT License\n",
+    "notes.txt": b"{curly} notes\n",
+    "empty": b"",
+    "settings.cfg": b'{\n  "indent": 2\n}\n',
+    "broken.txt": b'{"question": "q"\n',
+    "lists.txt": b"[1, 2]\n[3]\n",
+    "other.txt": b"answer,question\n",
+    "bits.bin": b"\xff" * 99,
+    "BZhat.md": b"BZhat is it\n",
+    ".hidden": LINE,
+}
+
+
+def with_tables(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "train.csv").write_bytes(b"question,answer\nq,a\n")
+    return folder
+
+
+@pytest.mark.parametrize(("name", "kind"), [(n, k) for n, (_, k) in DATA_BY_CONTENT.items()], ids=[*DATA_BY_CONTENT])
+def test_what_begins_as_data_under_another_ending_is_named(tmp_path: Path, name: str, kind: str) -> None:
+    (with_tables(tmp_path) / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(DATA_BY_CONTENT[name][0])
+    assert files_of(tmp_path) == (["train.csv"], [f"{tmp_path}: not read: {name} (begins as {kind})"])
+
+
+@pytest.mark.parametrize("name", NO_DATA)
+def test_what_does_not_begin_as_data_is_not_named(tmp_path: Path, name: str) -> None:
+    (with_tables(tmp_path) / name).write_bytes(NO_DATA[name])
+    assert files_of(tmp_path) == (["train.csv"], [])
+
+
+def test_a_folder_of_data_without_endings_alone_says_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_bytes(LINE)
+    with pytest.raises(InputError, match=r"no data file; not read: rows \(begins as JSON lines\)"):
+        files_of(tmp_path)
+
+
+@posix
+def test_of_other_endings_only_files_are_opened(tmp_path: Path) -> None:
+    """What is in a pipe is not taken out of it; what may not be read is named."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made_here:
+        folder = with_tables(Path(made_here))
+        folder.chmod(0o755)
+        os.mkfifo(folder / "pipe")
+        pipe = os.open(folder / "pipe", os.O_RDWR)
+        os.write(pipe, LINE)
+        (folder / "zero.bin").symlink_to("/dev/zero")
+        (folder / "gone.txt").symlink_to(folder / "nothing")
+        (folder / "secret").write_bytes(LINE)
+        (folder / "secret").chmod(0)
+        with without_privileges():
+            assert files_of(folder) == (["train.csv"], [f"{folder}: not read: secret (may not be looked into)"])
+        assert os.read(pipe, 99) == LINE
+        os.close(pipe)
+
+
+def test_of_very_many_files_of_other_endings_the_rest_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sniff, "MOST_FILES", 2)
+    for name in ("a", "b", "c", "d"):
+        (with_tables(tmp_path) / name).write_bytes(LINE if name in "bc" else b"")
+    said = "not read: b (begins as JSON lines), 2 files of other endings (not looked into)"
+    assert files_of(tmp_path) == (["train.csv"], [f"{tmp_path}: {said}"])
 
 
 def test_a_packed_file_beside_rows_is_not_passed_over(tmp_path: Path) -> None:
