@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from expert_cli.console import Reporter
+from expert_cli.console import Reporter, Silent
 from expert_cli.data.columns import FIRST_COLUMN_RULE
 from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.sources import locate_data
 from expert_cli.data.storefiles import Memo
 from expert_cli.data.storekey import store_key
-from expert_cli.errors import LockedOrDamaged
-from expert_cli.files import sha256_of
+from expert_cli.data.tokenise import file_hashes
+from expert_cli.errors import ExpertError, LockedOrDamaged
+from expert_cli.files import redact, sha256_of, stamp
 from expert_cli.locked import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.model.kernels import KernelPlan
 from expert_cli.paths import RunPaths
@@ -22,6 +24,8 @@ from expert_cli.rundir import items, part, read_json
 from expert_cli.training.result import FitResult, mean_span
 from expert_cli.typesetting import duration
 
+SOON_READ_BYTES = 256 << 20
+"""Data files of this size together are read in a second, to compare them."""
 NOT_KEPT = "not recorded by the version that trained it"
 """The reason of a run that was made before reasons were kept."""
 
@@ -112,6 +116,7 @@ def document(
 def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunResult | None:
     """Return the result of the run in the output folder if it is complete, else None. drift: keys that may differ.
 
+    Data that is not what the run was trained on is told: the result can be had all the same, also when the data has gone.
     Raises LockedOrDamaged if its adapter is not what it was, or if it was trained with other settings than these.
     """
     paths = RunPaths(run.output)
@@ -131,14 +136,12 @@ def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunRes
     recorded = part(read_json(paths.run_json), "identity")
     if recorded:
         require_goes_on(paths.run_json, recorded, _with_its_files(run, recorded), drift, report)
+    _tell_other_data(run, part(read_json(paths.run_json), "data", "files"), report)
     return RunResult(run.output, {**document, "stop_reason": document.get("stop_reason", NOT_KEPT)})
 
 
 def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identity that a run of these settings has if files and programs are those of the recorded one.
-
-    Whether they are is not asked: a result can be had when the data has gone.
-    """
+    """Return the identity that a run of these settings has if files and programs are those of the recorded one."""
     store = part(recorded, STORE)
     sources = (tuple(Located(spec, ()) for spec in specs) for specs in (run.data.train, run.data.validation))
     tokenizer, template = (str(recorded.get(name)) for name in ("tokenizer", "template"))
@@ -164,6 +167,41 @@ def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, An
         versions=items(recorded, "versions"),
     )
     return now | {name: recorded[name] for name in PROGRAMS if name in recorded}
+
+
+def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Reporter) -> None:
+    """Say which data files are not those that a run was trained on, or that this was not compared.
+
+    recorded: their hashes, by path.
+    """
+    try:
+        located = locate_data(replace(run.data, offline=True), Silent()).files()
+        now = {redact(str(path)): sha256 for path, sha256 in _hashes_at_hand(located, file_hashes(run.store)).items()}
+    except (ExpertError, OSError) as error:
+        report.warn(f"whether the data is what this run was trained on is not known: {error}")
+        return
+    other = [f"{name} (not there)" for name in recorded if name not in now]
+    other += [f"{name} (new)" for name in now if name not in recorded]
+    other += [f"{name} (changed)" for name, sha256 in now.items() if sha256 and recorded.get(name, sha256) != sha256]
+    unknown = [name for name, sha256 in now.items() if not sha256 and name in recorded]
+    if other and recorded:
+        report.warn(f"not the data that this run was trained on: {_some(other)}; --overwrite trains anew")
+    if unknown or not recorded:
+        names = _some(unknown or list(now))
+        report.warn(
+            f"not compared with the data that this run was trained on: {names}; train --overwrite would read it"
+        )
+
+
+def _hashes_at_hand(files: Sequence[Path], memo: Memo) -> dict[Path, str]:
+    """Return the hashes of files that are known by size, times and inode; of the others too if they are soon read, else ""."""
+    unknown = {path for path in files if memo.known.get(str(path.resolve()), [])[:-1] != stamp(path)}
+    soon = sum(path.stat().st_size for path in unknown) <= SOON_READ_BYTES
+    return {path: memo.sha256(path) if soon or path not in unknown else "" for path in files}
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _sample_lines(samples: Sequence[Sample]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 import tiny
 from projects import ROWS, project, train
 
+from expert_cli import outcome
 from expert_cli.console import Bar, Silent, SilentBar
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
 from expert_cli.paths import RunPaths
@@ -184,6 +186,39 @@ def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(
         train(other, RESUME)
     allowed = RunOptions(resume="auto", drift=("optim.max_steps", "store.masking"))
     assert train(other, allowed).document == done.document
+
+
+def test_a_complete_run_tells_data_that_it_was_not_trained_on(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a file of as many bytes, in one that is there no more, and in one that is too large to be read for it."""
+
+    def told(**overrides: Any) -> list[str]:
+        report = CrashingAt(-1)
+        assert train(manifest, RESUME, report, **overrides).document == done.document
+        assert report.said.pop() == f"the run in {done.output} is complete: nothing is left to do"
+        return report.said
+
+    manifest = project(tmp_path, model, max_steps=1)
+    rows = tmp_path / "train.jsonl"
+    before = rows.read_bytes()
+    done = train(manifest)
+    assert told() == []
+    os.utime(rows, (1, 1))
+    assert told() == []
+    rows.write_bytes(before.replace(b"Add 1", b"Add 2"))
+    words = "not the data that this run was trained on"
+    assert told() == [f"{words}: {rows} (changed); --overwrite trains anew"]
+    other = rows.with_name("other.jsonl")
+    other.write_bytes(before)
+    found = told(dataset=str(other))
+    assert found == [f"{words}: {rows} (not there), {other} (new); --overwrite trains anew"]
+    monkeypatch.setattr(outcome, "SOON_READ_BYTES", 100)
+    not_compared = "not compared with the data that this run was trained on"
+    assert told() == [f"{not_compared}: {rows}; train --overwrite would read it"]
+    rows.unlink()
+    (words,) = told()
+    assert words.startswith(f"whether the data is what this run was trained on is not known: {rows.name}: no such file")
 
 
 def test_a_complete_run_whose_adapter_was_changed_is_named(tmp_path: Path, model: Path) -> None:
