@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,40 @@ def test_data_that_is_not_here_is_a_warning(cli: Cli, tmp_path: Path) -> None:
     assert done.code == 0
     assert done.err.startswith("warning: datasets/train.jsonl: no such file or folder; looked for at: ")
     assert len(done.err.splitlines()) == 1
+
+
+MAPPINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "input": ({"field_mapping": {"input": "schema"}}, ["field_mapping.input"]),
+    "all": ({"field_mapping": {"instruction": "INSTRUCTION", "response": "r"}}, ["field_mapping.response"]),
+    "text": ({"text_field": "body"}, ["text_field"]),
+    "none": ({"field_mapping": {"instruction": "instruction", "response": "output"}}, []),
+}
+
+
+@pytest.mark.parametrize(("named", "absent"), MAPPINGS.values(), ids=MAPPINGS.keys())
+def test_a_column_that_is_not_there_is_told(
+    cli: Cli, tmp_path: Path, rows: Path, named: dict[str, Any], absent: list[str]
+) -> None:
+    manifest = manifests.small()
+    manifest["training"]["dataset"] |= named
+    manifests.write(tmp_path, manifest)
+    (entry,) = document(cli("validate", "manifest.json", "--json"))["manifests"]
+    reason = "names no column of the first rows; these have: instruction, output"
+    keys = [f"training.dataset.{key}" for key in absent]
+    assert entry["warnings"] == [f"{key}: {reason}" for key in keys]
+    unused = {row["key"]: row["reason"] for row in entry["effects"] if row["status"] == "not_used"}
+    assert unused == dict.fromkeys(keys, reason)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="named pipes of POSIX")
+def test_rows_that_cannot_be_looked_at_are_not_waited_for(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "datasets").mkdir()
+    os.mkfifo(tmp_path / "datasets" / "train.jsonl")
+    manifest = manifests.small()
+    manifest["training"]["dataset"]["field_mapping"] = {"input": "schema"}
+    manifests.write(tmp_path, manifest)
+    done = cli("validate", "manifest.json", "--quiet")
+    assert (done.code, done.err) == (0, "")
 
 
 def test_one_bad_manifest_of_two(cli: Cli, tmp_path: Path, rows: Path) -> None:

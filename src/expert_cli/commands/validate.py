@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,13 +46,30 @@ def validate(
     checks = []
     for path in manifests:
         found = check(path, facts, base_model)
-        checks.append(mend(found, facts, base_model, write=write) if fix else found)
+        checks.append(_with_columns(mend(found, facts, base_model, write=write) if fix else found))
         if not as_json:
             _show(console, checks[-1], quiet=quiet, write=write)
     valid = not any(found.errors for found in checks)
     if as_json:
         console.document({"valid": valid, "manifests": [found.as_json() for found in checks]})
     raise typer.Exit(0 if valid else 2)
+
+
+def _with_columns(check: Check) -> Check:
+    """Look whether the columns that `field_mapping` names are there, where the rows are."""
+    if check.plan is None or check.plan.run.data.mapping.is_empty():
+        return check
+    from expert_cli.data.sources import absent_columns
+    from expert_cli.manifest.jsontext import dotted
+    from expert_cli.manifest.settings import not_used
+
+    plan = check.plan
+    absent = absent_columns(plan.run.data)
+    named = {path[-1]: path for path in plan.decided.outcomes if path[:2] == ("dataset", "field_mapping")}
+    told = {named.get(role, ("dataset", "text_field")): not_used(reason) for role, reason in absent.items()}
+    decided = replace(plan.decided, outcomes={**plan.decided.outcomes, **told})
+    warnings = [f"{dotted(('training', *path))}: {outcome.reason}" for path, outcome in told.items()]
+    return replace(check, plan=replace(plan, decided=decided), warnings=[*check.warnings, *warnings])
 
 
 def _show(console: Console, check: Check, *, quiet: bool, write: bool) -> None:

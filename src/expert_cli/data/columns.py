@@ -120,6 +120,13 @@ def _choice(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns
     return Columns(instruction, _mapped("input", names, mapping, where) or _usual("input", names), response)
 
 
+def absent(names: Sequence[str], mapping: ColumnMapping) -> dict[str, str]:
+    """Return why a column that the manifest names is not there, by its role, for those that are none of `names`."""
+    wanted = {role.name: getattr(mapping, role.name) for role in fields(mapping)}
+    reason = f"names no column of the first rows; these have: {_listed(names)}"
+    return {role: reason for role, column in wanted.items() if column and not _find(column, names)}
+
+
 def _whole_rows(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
     """The columns where the manifest names `text` or `messages`, which hold the answer already."""
     named = [role.name for role in fields(mapping) if getattr(mapping, role.name)]

@@ -13,12 +13,12 @@ import stat
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
-from expert_cli.console import Reporter
-from expert_cli.data.columns import Columns, choose_columns, names_of_interest
+from expert_cli.console import Reporter, Silent
+from expert_cli.data.columns import Columns, absent, choose_columns, names_of_interest
 from expert_cli.data.folders import folder_files
 from expert_cli.data.hub import hub_files
 from expert_cli.data.located import Located, LocatedData
@@ -28,13 +28,15 @@ from expert_cli.data.readers import read_file
 from expert_cli.data.rowcheck import append_row
 from expert_cli.data.rows import RowReport, Rows
 from expert_cli.data.survey import SurveyedSource, batches, survey_data
-from expert_cli.errors import InputError
+from expert_cli.errors import ExpertError, InputError
 from expert_cli.runconfig import DataConfig, SourceSpec
 from expert_cli.splits import parse_split
 
 __all__ = ["DataRows", "Located", "LocatedData", "locate_data", "read_located", "read_training_rows"]
 
 
+MOST_BYTES_AT_ONCE = 64 << 20
+"""A .json file is read as a whole: a larger one is not, for a look at its first rows."""
 _NO_FILES = (
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISCHR, "a device"),
@@ -128,6 +130,20 @@ def first_rows(
     if unclear and not len(found) and faults <= BAD_SHARE * read:
         raise unclear
     return found
+
+
+def absent_columns(data: DataConfig) -> dict[str, str]:
+    """Return, by role, why a column that the manifest names is not in the first rows; reads 64 of what is on this machine.
+
+    {} also where no row can be read: training says why.
+    """
+    here = replace(data, train=tuple(spec for spec in data.train[:1] if spec.kind != "hub"), validation=())
+    names = ColumnFilter(names_of_interest(data.mapping))
+    with suppress(ExpertError):
+        for path in locate_data(here, Silent()).files()[:1]:
+            if path.suffix.lower() != ".json" or path.stat().st_size < MOST_BYTES_AT_ONCE:
+                _ = list(islice(read_file(path, names), 64))
+    return absent(names.seen, data.mapping) if names.seen else {}
 
 
 def _most_good(
