@@ -25,7 +25,7 @@ from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.paths import RunPaths, normalise, project_root, store_folder
 from expert_cli.runconfig import AUTO, DataConfig, DeviceName, RunConfig
 from expert_cli.rundir import part, read_json
-from expert_cli.sourcespec import Data, resolve_sources
+from expert_cli.sourcespec import Data, missing, resolve_sources
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,7 @@ def _device(asked: str, machine: Machine) -> DeviceName:
 def missing_data(config: RunConfig) -> list[str]:
     """Return one sentence for every data file that is not on this machine, with the places where it was looked for."""
     specs = (*config.data.train, *config.data.validation)
-    return [
-        f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}" for spec in specs if spec.tried
-    ]
+    return [missing(spec) for spec in specs if spec.tried]
 
 
 def require_data(config: RunConfig) -> None:

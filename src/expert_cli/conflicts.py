@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -19,7 +21,7 @@ QUANTIZED_TABLE = (
     "(peft cannot train them on 4- and 8-bit layers)"
 )
 LONGEST_FOLDER = 200
-"""Letters of a folder's name that a base model gives; file systems take 255 bytes, and a run moved aside adds some."""
+"""Bytes of a folder's name that a manifest gives; file systems take 255, and a run moved aside adds some."""
 MOST_ROPE: Mapping[str, tuple[float, float]] = {
     "factor": (1, 1e4),
     "low_freq_factor": (0.01, 1e4),
@@ -27,6 +29,8 @@ MOST_ROPE: Mapping[str, tuple[float, float]] = {
     "original_max_position_embeddings": (1, 1e9),
 }
 """What the numbers of position scaling may be."""
+LARGEST_USUAL_RATE = 1.0
+"""Every other optimizer than sgd moves a weight by about the learning rate at each step."""
 Clash = tuple[str, str, str]
 """The key that the fault stands at, what does not go together, the remedy."""
 
@@ -59,6 +63,17 @@ def conflicts(
         message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
         faults.append(loaded.text.fault((*_entry(loaded, index), "name"), message, "give a folder with a shorter name"))
     return faults
+
+
+def doubts(
+    loaded: LoadedManifest, index: int | None, config: TrainingConfig, origins: Mapping[str, str]
+) -> list[Fault]:
+    """Return a warning for every value that is allowed, and more likely a slip."""
+    rate, key = config.learning_rate or 0.0, "learning_rate"
+    if rate <= LARGEST_USUAL_RATE or config.optim == "sgd":  # whose steps are as small as the gradients
+        return []
+    place = (*_block(loaded, index, origins.get(key, "")), key)
+    return [loaded.text.fault(place, f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learnt", "")]
 
 
 def adapter_block(adapter: Adapter) -> dict[str, Any]:
@@ -130,6 +145,9 @@ def _of_store(config: TrainingConfig, root: Path) -> Iterator[Clash]:
     folder = config.pretokenized_cache
     if folder and not is_inside(store_folder(root, "", folder), root):
         yield "pretokenized_cache", f"{folder} lies outside the project root {root}", "name a folder inside it"
+    if folder and any(len(os.fsencode(part)) > LONGEST_FOLDER for part in re.split(r"[/\\]", folder)):
+        message = f"names a folder of more than {LONGEST_FOLDER} letters"
+        yield "pretokenized_cache", message, "give a folder with a shorter name"
 
 
 def _of_precision(config: TrainingConfig) -> Iterator[Clash]:

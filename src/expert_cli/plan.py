@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from expert_cli.config import Overrides, choose_base, decide
-from expert_cli.conflicts import contradictions
+from expert_cli.conflicts import contradictions, doubts
 from expert_cli.errors import Fault, InputError, LockedOrDamaged
 from expert_cli.machine import Machine, inspect
 from expert_cli.manifest.effects import Decided, Effect, effects
@@ -17,6 +17,7 @@ from expert_cli.manifest.settings import Outcomes
 from expert_cli.origin import Origin, find_adapter
 from expert_cli.runconfig import Quantization, RunConfig
 from expert_cli.runlock import contents
+from expert_cli.sourcespec import missing_tests
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,14 @@ def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
     loaded = load(manifest, overrides.settings)
     base, index = choose_base(loaded, overrides.base_model)
     resolution = decide(loaded, machine, overrides)
-    warnings = (*loaded.warnings, *contradictions(loaded, base, index, resolution.decided.values))
-    return Plan(loaded, resolution.run, resolution.decided, warnings)
+    decided = resolution.decided
+    warnings = (
+        *loaded.warnings,
+        *contradictions(loaded, base, index, decided.values),
+        *doubts(loaded, index, decided.values, decided.origins),
+        *missing_tests(loaded, resolution.run.root),
+    )
+    return Plan(loaded, resolution.run, decided, warnings)
 
 
 @dataclass(frozen=True)

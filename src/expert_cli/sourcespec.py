@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
+from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
 from expert_cli.manifest.messages import shortened
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import Dataset, Filters
@@ -109,6 +109,28 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
         tried = tuple(dict.fromkeys(str(place) for place in places))
         return SourceSpec("file", path, config, split, tried=tried)
     return SourceSpec("hub", path, config, split)
+
+
+def sources_of_tests(written: Dataset) -> dict[tuple[str, ...], str]:
+    """Return the sources of test rows that a manifest names, by their keys in `training.dataset`."""
+    named: dict[tuple[str, ...], str | None] = {("test_path",): written.test_path}
+    named |= {("tasks", name, "test"): task.test for name, task in (written.tasks or {}).items()}
+    return {key: source for key, source in named.items() if source}
+
+
+def missing_tests(loaded: LoadedManifest, root: Path) -> list[Fault]:
+    """Return a warning for every file of test rows that is not there: nothing reads it, so nothing else would tell."""
+    folders = (loaded.path.resolve().parent, root)
+    named = sources_of_tests(loaded.manifest.training.dataset)
+    found = {key: parse_source(source, folders) for key, source in named.items()}
+    return [
+        loaded.text.fault(("training", "dataset", *key), missing(spec), "") for key, spec in found.items() if spec.tried
+    ]
+
+
+def missing(spec: SourceSpec) -> str:
+    """Return what is said of a source that is not on this machine, with the places where it was looked for."""
+    return f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}"
 
 
 def _is_there(place: Path, written: str) -> bool:

@@ -347,6 +347,52 @@ def test_a_cache_behind_a_link_that_leads_out_is_refused(tmp_path: Path) -> None
         resolve(loaded, CPU)
 
 
+@pytest.mark.parametrize("folder", ["x" * 300, f"stores\\{'x' * 201}", f"stores/{'é' * 101}/deep"])
+def test_a_cache_with_a_name_that_no_disk_takes_is_a_fault(tmp_path: Path, folder: str) -> None:
+    loaded = load(manifests.write(tmp_path, manifests.small(pretokenized_cache=folder)))
+    with pytest.raises(ManifestError, match="names a folder of more than 200 letters") as caught:
+        resolve(loaded, CPU)
+    assert caught.value.faults[0].key == "training.config.pretokenized_cache"
+    assert caught.value.hint == "give a folder with a shorter name"
+
+
+def test_a_cache_with_a_long_name_that_a_disk_takes_is_taken(tmp_path: Path) -> None:
+    assert resolved(tmp_path, pretokenized_cache=f"{'x' * 200}/{'y' * 200}").store.name == "y" * 200
+
+
+SLIPS = {
+    "2": (2.0, "adamw_torch", ["is 2; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learnt"]),
+    "1": (1.0, "adamw_torch", []),
+    "sgd": (2.0, "sgd", []),
+}
+
+
+@pytest.mark.parametrize(("rate", "optimizer", "words"), SLIPS.values(), ids=SLIPS.keys())
+def test_a_learning_rate_that_is_a_slip_is_warned_of(
+    tmp_path: Path, rate: float, optimizer: str, words: list[str]
+) -> None:
+    manifest = manifests.small(learning_rate=1e-4, optim=optimizer)
+    manifest["base_models"][0]["config"] = {"learning_rate": rate}
+    (tmp_path / "datasets").mkdir()
+    plan = make_plan(manifests.write(tmp_path, manifest), CPU, Overrides())
+    assert [(fault.key, fault.message) for fault in plan.warnings] == [
+        ("base_models[0].config.learning_rate", message) for message in words
+    ]
+
+
+def test_test_rows_that_are_not_there_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "there.jsonl").touch()
+    manifest = manifests.small()
+    tasks = {"a": {"train": "a.jsonl", "test": "gone.jsonl"}, "b": {"train": "b.jsonl", "test": "there.jsonl"}}
+    manifest["training"]["dataset"] = {"tasks": tasks, "test_path": "deep/gone.jsonl"}
+    plan = make_plan(manifests.write(tmp_path, manifest), CPU, Overrides())
+    tried = "no such file or folder; looked for at"
+    assert [(fault.key, fault.message) for fault in plan.warnings] == [
+        ("training.dataset.test_path", f"deep/gone.jsonl: {tried}: {tmp_path / 'deep' / 'gone.jsonl'}"),
+        ("training.dataset.tasks.a.test", f"gone.jsonl: {tried}: {tmp_path / 'gone.jsonl'}"),
+    ]
+
+
 def test_a_gpu_that_torch_cannot_use_is_said_first() -> None:
     blind = replace(GPU, torch_cuda="")
     assert "CPU build" in blind.first_words

@@ -16,7 +16,7 @@ from expert_cli.manifest.settings import Settings
 from expert_cli.paths import project_root, store_folder
 from expert_cli.plan import Plan, make_plan
 from expert_cli.runconfig import SourceSpec
-from expert_cli.sourcespec import parse_source, resolve_sources
+from expert_cli.sourcespec import parse_source, resolve_sources, sources_of_tests
 
 CurrentKey = Callable[[Plan], str | None]
 
@@ -58,14 +58,13 @@ def read_experts(homes: Sequence[Path], report: Reporter, current_key: CurrentKe
 def _expert(loaded: LoadedManifest, current_key: CurrentKey | None) -> Expert:
     root = project_root(loaded.path)
     data = resolve_sources(loaded, Settings(loaded.manifest.training.dataset), root, None, None, evaluates=False)
-    written = loaded.manifest.training.dataset
-    tests = [written.test_path, *(task.test for task in (written.tasks or {}).values())]
+    tests = sources_of_tests(loaded.manifest.training.dataset).values()
     folders = (loaded.path.resolve().parent, root)
     keys = _keys(loaded, current_key)
     return Expert(
         name=loaded.manifest.name,
         root=root,
-        sources=(*data.train, *data.validation, *(parse_source(test, folders) for test in tests if test)),
+        sources=(*data.train, *data.validation, *(parse_source(test, folders) for test in tests)),
         stores=_stores(loaded, root),
         keys=frozenset(key for key in keys if key),
         keys_known=None not in keys,

@@ -102,8 +102,8 @@ class TrainingConfig(Strict):
     """Old name of `epochs`."""
     max_steps: Positive | None = None
     """Optimizer steps; decides instead of `epochs`."""
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Peak learning rate; 2e-4 where it is not written."""
+    learning_rate: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = None
+    """Peak learning rate; 2e-4 where it is not written. Above 1 it is warned of."""
     lr_scheduler: Literal[tuple(SCHEDULERS)] | None = None  # type: ignore[valid-type]
     """How the learning rate runs; cosine where it is not written."""
     lr_scheduler_kwargs: dict[str, int | float | bool] | None = None

@@ -39,6 +39,12 @@ CASES: dict[str, tuple[Change, str, str, str]] = {
     "whole number": (config(rank=1.5), "training.config.rank", "must be a whole number, is 1.5", ""),
     "true as number": (config(rank=True), "training.config.rank", "must be a whole number, is true", ""),
     "number as true": (config(bf16=1), "training.config.bf16", "must be true or false, is 1", ""),
+    "a rate without its minus": (
+        config(learning_rate=1e9),
+        "training.config.learning_rate",
+        "equal to 100, is 1000",
+        "",
+    ),
     "zero rate": (config(learning_rate=0), "training.config.learning_rate", "greater than 0, is 0", ""),
     "dropout 1": (config(dropout=1.0), "training.config.dropout", "less than 1, is 1.0", ""),
     "method": (config(method="dpo"), "training.config.method", 'must be "sft", is "dpo"', ""),
