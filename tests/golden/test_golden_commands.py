@@ -1,0 +1,58 @@
+"""What the commands answer on fixed inputs is what is kept in `commands/`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import make_golden
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REMEDY = "if that is meant, make them anew: python scripts/make_golden.py"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="commands are forked, and paths are written as Linux writes them")
+def test_the_commands_answer_what_is_kept() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "make_golden.py"), "--check"]
+    ran = subprocess.run(command, env=dict(os.environ), capture_output=True, encoding="utf-8", timeout=600, check=False)
+    assert ran.returncode == 0, f"{ran.stdout}{ran.stderr}\n{REMEDY}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        pytest.param({"a": {"b": 1}}, {"a": {"b": 2}}, "a.b: 1 -> 2", id="a value"),
+        pytest.param({"a": [1]}, {"a": [1, 2]}, "a.1: nothing -> 2", id="one more"),
+        pytest.param({"a": {}}, {"a": {"b": 1}}, "a: {} -> nothing", id="an empty object"),
+        pytest.param({"a": 1}, {}, "a: 1 -> nothing", id="a key that is gone"),
+        pytest.param({"a": 1}, {"a": True}, "a: 1 -> True", id="a type"),
+        pytest.param({"a": 1}, {"a": 1.0}, "a: 1 -> 1.0", id="a number's form"),
+        pytest.param({"a": 1, "b": 2}, {"b": 2, "a": 1}, "the same values, their keys in another order", id="an order"),
+    ],
+)
+def test_every_difference_is_told(old: Any, new: Any, line: str) -> None:
+    assert line in make_golden.differences(old, new)
+    assert make_golden.differences(old, old) == []
+
+
+def test_what_varies_is_left_out_by_its_place() -> None:
+    value = {"document": {"loss": {"first": 2.0}, "kernels": {"loss": {"reason": "on 2 CPU cores"}}, "at": "/w/x"}}
+    assert make_golden.stable(value, "train", {"/w": "<work>"}) == {
+        "document": {
+            "loss": {"first": "<varies>"},
+            "kernels": {"loss": {"reason": "on <n> CPU cores"}},
+            "at": "<work>/x",
+        }
+    }
+
+
+def test_recordings_are_compared_but_for_the_hash_of_the_code(tmp_path: Path) -> None:
+    for name, loss, code in (("a", 1.0, "x"), ("b", 1.0, "y"), ("c", 1.5, "y")):
+        recorded = {"run": {"losses": [loss], "identity": {"code": code}}}
+        make_golden.write_json(tmp_path / name / "runs.json", recorded)
+    assert make_golden.compare(tmp_path / "a", tmp_path / "b") == []
+    assert make_golden.compare(tmp_path / "a", tmp_path / "c") == ["run.losses.0: 1.0 -> 1.5"]
