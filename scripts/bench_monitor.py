@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 
-from expert_cli.runlock import hold
+from expert_cli.runs.lock import hold
 
 WATCH = [sys.executable, "-m", "expert_cli", "benchmark", "--json", "--quiet"]
 START = 5.0  # seconds that the second process is given to import and to begin

@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.data.order import epoch_order
-from expert_cli.data.packing import Packs, concat, pack, recommend, right_size, single
-from expert_cli.data.random_packing import pack_randomly
+from expert_cli.data.packing.order import epoch_order
+from expert_cli.data.packing.plan import Packs, concat, pack, recommend, right_size, single
+from expert_cli.data.packing.random_fit import pack_randomly
 
 MEDIANS = (100, 200, 400, 900)
 TRL_DOCUMENTS = 200_000
@@ -85,11 +85,11 @@ def bench_trl(lengths: NDArray[np.int64], capacity: int) -> None:
 
 def rows_of(name: str, file: Path) -> tuple[NDArray[np.int64], list[dict[str, str]]]:
     """Return the tokens of every row of a file with SmolLM2's tokenizer, and the rows."""
-    from expert_cli.config import Overrides
-    from expert_cli.console import Silent
-    from expert_cli.machine import inspect
-    from expert_cli.plan import make_plan
-    from expert_cli.pretokenise import find_inputs, store_for
+    from expert_cli.config.plan import make_plan
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.hardware.machine import inspect
+    from expert_cli.pipeline.pretokenize import find_inputs, store_for
+    from expert_cli.utils.reporter import Silent
 
     manifest = EXPERTS / f"expert-{'sql' if name == 'spider' else name}" / "manifest.json"
     run = make_plan(manifest, inspect(), Overrides(base_model="smollm2", dataset=str(file))).run

@@ -81,10 +81,11 @@ def read(store: Path) -> None:
     """Read every batch of an epoch and print the real tokens a second."""
     from torch.utils.data import DataLoader
 
-    from expert_cli.data.batches import Collator, PackBatches, Schedule
-    from expert_cli.data.documents import Documents
-    from expert_cli.data.loader import plan_packs
-    from expert_cli.data.order import epoch_order
+    from expert_cli.data.packing.batches import Collator, PackBatches
+    from expert_cli.data.packing.dataset import plan_packs
+    from expert_cli.data.packing.order import epoch_order
+    from expert_cli.data.packing.step_schedule import Schedule
+    from expert_cli.data.store.documents import Documents
 
     packs = plan_packs(Documents(store / "train"), 2048, "random", "truncate")
     speeds = []

@@ -137,13 +137,13 @@ def meter() -> Callable[[], Measured]:
 
 def ours(rows: Path, *, fast: bool) -> Measured:
     """Build a store and verify it, as `pretokenize` does; then the same once more, part by part, for the shares."""
-    from expert_cli.console import Silent
-    from expert_cli.data.chat_template import ChatTemplate
-    from expert_cli.data.encode import template_for
-    from expert_cli.data.sources import locate_data
-    from expert_cli.data.storekey import StoreInputs
-    from expert_cli.data.tokenise import file_hashes, tokenise
-    from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+    from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+    from expert_cli.data.sources.data_rows import locate_data
+    from expert_cli.data.store.build import file_hashes, tokenise
+    from expert_cli.data.store.key import StoreInputs
+    from expert_cli.data.templates.chat_template import ChatTemplate
+    from expert_cli.data.tokenize.encoder import template_for
+    from expert_cli.utils.reporter import Silent
 
     if not fast:
         sys.modules["fastokens"] = None  # type: ignore[assignment]  # as on a machine without it
@@ -173,13 +173,13 @@ def ours(rows: Path, *, fast: bool) -> Measured:
 
 def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) -> Measured:
     """Do each part of a build by itself. In the build, `read` and `render` run beside `encode`."""
-    from expert_cli.console import Silent
-    from expert_cli.data.assemble import assemble
-    from expert_cli.data.encode import Encoder
-    from expert_cli.data.storefiles import Memo, find_damage, read_fingerprint, write_shard
-    from expert_cli.data.survey import batches, survey_data
-    from expert_cli.files import sha256_of
-    from expert_cli.paths import cache_folder
+    from expert_cli.data.rows.selection import batches, survey_data
+    from expert_cli.data.store.files import Memo, find_damage, read_fingerprint, write_shard
+    from expert_cli.data.tokenize.assemble import assemble
+    from expert_cli.data.tokenize.encoder import Encoder
+    from expert_cli.utils.files import sha256_of
+    from expert_cli.utils.paths import cache_folder
+    from expert_cli.utils.reporter import Silent
 
     _, key_s = timed(lambda: [sha256_of(path) for path in located.files()])
     encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines")))
@@ -199,7 +199,7 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
 
 def warm(encoder: Any) -> Any:
     """Return the encoder with its engine chosen and loaded."""
-    from expert_cli.data.segments import Segment
+    from expert_cli.data.templates.segment import Segment
 
     encoder.encode([(Segment("a", control=False, trained=True),)])
     return encoder
@@ -278,10 +278,10 @@ def pieces(tokenizer: Any) -> tuple[str, str, str]:
 
 
 def load() -> Any:
-    from expert_cli.console import Silent
-    from expert_cli.model.sources import locate
+    from expert_cli.model.loading.sources import locate
     from expert_cli.model.tokenizer import load as load_tokenizer
-    from expert_cli.paths import cache_folder
+    from expert_cli.utils.paths import cache_folder
+    from expert_cli.utils.reporter import Silent
 
     source = locate(MODEL, search=(), sha256="", cache=cache_folder(), offline=False, report=Silent())
     return load_tokenizer(source.folder)

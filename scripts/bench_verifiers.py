@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from expert_cli.evaluation.verdict import Verdict
-from expert_cli.evaluation.verifiers import cypher, json_values, sql
+from expert_cli.evaluation.verifiers import cypher, json_schema, sql
 
 ROWS = 200
 QUERIES = (
@@ -72,7 +72,7 @@ def main() -> None:
                 QUERIES[i % len(QUERIES)], database, QUERIES[0], dialect="postgresql"
             ),
             "cypher": lambda i: cypher.check(CYPHER_QUERIES[i % len(CYPHER_QUERIES)], script, CYPHER_QUERIES[0]),
-            "json": lambda _: json_values.check(
+            "json": lambda _: json_schema.check(
                 '{"name": "Ada", "tags": [1, 2.0]}', {"tags": [1, 2], "name": "Ada"}, schema=None, rule="exact"
             ),
         }

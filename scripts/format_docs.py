@@ -10,21 +10,20 @@ from string import Template
 from typing import Any, get_args
 
 from expert_cli.commands.schema import manifest_schema
-from expert_cli.config import resolve
-from expert_cli.data.columns import USUAL_NAMES
-from expert_cli.data.text_templates import STYLES
-from expert_cli.defaults.training import WITHOUT_EFFECT
+from expert_cli.config.data_sources import DATA_SUFFIXES, UNUSED
+from expert_cli.config.defaults.training import WITHOUT_EFFECT
+from expert_cli.config.effects import TOP_LEVEL
+from expert_cli.config.resolve import resolve
+from expert_cli.data.rows.columns import USUAL_NAMES
+from expert_cli.data.templates.builtin import STYLES
 from expert_cli.errors import ManifestError
-from expert_cli.machine import Machine
-from expert_cli.manifest.blocks import LARGEST, LARGEST_NUMBER
-from expert_cli.manifest.effects import TOP_LEVEL
-from expert_cli.manifest.jsontext import MAX_BYTES, MAX_DEPTH
-from expert_cli.manifest.names import BY_HAND, OTHER_TOOLS
+from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.json_parser import MAX_BYTES, MAX_DEPTH
 from expert_cli.manifest.reader import load
 from expert_cli.manifest.schema import Base, Dataset
+from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS
 from expert_cli.manifest.training_config import SCHEDULERS, TrainingConfig
-from expert_cli.runconfig import AdapterType, Quantization
-from expert_cli.sourcespec import DATA_SUFFIXES, UNUSED
+from expert_cli.manifest.types import LARGEST, LARGEST_NUMBER, AdapterType, Quantization
 
 SMALLEST: dict[str, Any] = {
     "name": "expert-regex",

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from expert_cli.paths import RunPaths
+from expert_cli.runs.paths import RunPaths
 
 LOOK_EVERY_S = 0.001
 PATIENCE_S = 600
@@ -166,16 +166,16 @@ def finish(process: Process) -> None:
 
 def traces(output: Path) -> dict[str, Any]:
     """Return all that must be equal in a broken and an unbroken run."""
-    from expert_cli.training import checkpoints
+    from expert_cli.training.checkpointing import checkpoint
 
     paths = RunPaths(output)
-    newest = checkpoints.newest_good(paths.checkpoints)
+    newest = checkpoint.newest_good(paths.checkpoints)
     if newest.path is None or newest.damaged:
         raise RuntimeError(f"{output}: damaged checkpoints: {newest.damaged}")
     report = json.loads(paths.report_json.read_text(encoding="utf-8"))
     lines = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
     return {
-        "losses": checkpoints.read(newest.path).losses.tolist(),
+        "losses": checkpoint.read(newest.path).losses.tolist(),
         "metrics": [{name: line[name] for name in COMPARED if name in line} for line in lines],
         "tokens": report["tokens"],
         "adapter": report["adapter_sha256"],

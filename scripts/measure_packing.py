@@ -90,16 +90,16 @@ def losses(adapter: Path, manifest: Path, held_out: Path) -> list[float]:
     """Return the nats of every held-out answer."""
     import torch
 
-    from expert_cli.config import Overrides
-    from expert_cli.console import Silent
-    from expert_cli.data.batches import Collator
-    from expert_cli.data.loader import plan_packs
-    from expert_cli.expert import open_expert
-    from expert_cli.machine import inspect
-    from expert_cli.model.loss import CausalLoss
-    from expert_cli.origin import find_adapter
-    from expert_cli.plan import make_plan
-    from expert_cli.pretokenise import find_inputs, store_for
+    from expert_cli.config.adapter_origin import find_adapter
+    from expert_cli.config.plan import make_plan
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.data.packing.batches import Collator
+    from expert_cli.data.packing.dataset import plan_packs
+    from expert_cli.hardware.machine import inspect
+    from expert_cli.inference.expert import open_expert
+    from expert_cli.model.kernels.chunked_loss import CausalLoss
+    from expert_cli.pipeline.pretokenize import find_inputs, store_for
+    from expert_cli.utils.reporter import Silent
 
     overrides = Overrides(base_model="smollm2", dataset=str(held_out))
     run = make_plan(manifest, inspect(), overrides).run

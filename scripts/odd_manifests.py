@@ -13,14 +13,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from expert_cli.check import check, mend
 from expert_cli.commands.schema import manifest_schema
-from expert_cli.config import Overrides
+from expert_cli.config.plan import Plan, make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.config.validate import check, mend
 from expert_cli.errors import ExpertError
-from expert_cli.machine import Gpu, Machine
+from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.manifest.schema import Adapter, Base, Dataset, EvaluationBlock, FieldMapping, Filters, Manifest, Task
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.plan import Plan, make_plan
 
 ROOT = Path(__file__).parents[1]
 MACHINE = Machine("Linux", 8, 32 * 2**30, (), cpu_bf16=True, torch_cuda="", versions=())

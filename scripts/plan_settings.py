@@ -92,9 +92,9 @@ def model_folder(name: str, scratch: Path) -> str:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from expert_cli.console import Silent
-    from expert_cli.model.sources import locate
-    from expert_cli.paths import cache_folder
+    from expert_cli.model.loading.sources import locate
+    from expert_cli.utils.paths import cache_folder
+    from expert_cli.utils.reporter import Silent
 
     folder = scratch / name
     if name not in FORMS or folder.is_dir():

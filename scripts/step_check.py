@@ -15,13 +15,14 @@ def check(folder: Path, *, on_gpu: bool) -> dict[str, str]:
 
     Raises SystemExit if either fails: figures of a wrong step are worth nothing.
     """
-    from expert_cli import machine
     from expert_cli._compat import quiet_imports
+    from expert_cli.hardware import machine
 
     quiet_imports()
     import torch
 
-    from expert_cli.model import attention, isolation
+    from expert_cli.model import isolation
+    from expert_cli.model.kernels import attention
 
     found = {"machine": f"{machine.inspect().cores} cores, load {os.getloadavg()[0]:.1f}"}
     for backend in ("varlen", "documents") if on_gpu else ("documents",):
@@ -40,7 +41,7 @@ def check(folder: Path, *, on_gpu: bool) -> dict[str, str]:
 def _load(folder: Path, quantization: Any, *, on_gpu: bool) -> Any:
     import torch
 
-    from expert_cli.model.quantise import load_base
+    from expert_cli.model.loading.quantize import load_base
 
     return load_base(
         folder,
@@ -56,9 +57,9 @@ def _loss_and_gradients(folder: Path, *, on_gpu: bool, copy: bool) -> list[Any]:
     """Return the loss of one made-up document and the adapter's gradients, B not zero, so that A has some too."""
     import torch
 
+    from expert_cli.config.run_config import AdapterConfig
     from expert_cli.model.adapter import attach
-    from expert_cli.model.copies import unpack
-    from expert_cli.runconfig import AdapterConfig
+    from expert_cli.model.kernels.dequantize import unpack
 
     model = _load(folder, "int4", on_gpu=on_gpu)
     if copy:

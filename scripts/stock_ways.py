@@ -101,7 +101,7 @@ def trl(job: Job) -> tuple[list[float], Any]:
     """Train with TRL's SFTTrainer, without padding."""
     import datasets
 
-    from expert_cli.machine import has_package
+    from expert_cli.hardware.machine import has_package
 
     library = importlib.import_module("trl")
     tokenizer = job.inputs.tokenizer.hf

@@ -52,13 +52,14 @@ class Job:
 
 def make_job(project: Path, steps: int, way: str) -> Job:
     """Read the manifest in `project`, build or open its token store, and lay down what each step trains."""
-    from expert_cli import machine, run
-    from expert_cli.config import Overrides
-    from expert_cli.console import Silent
-    from expert_cli.data.batches import PackBatches
-    from expert_cli.plan import make_plan
-    from expert_cli.pretokenise import find_inputs, store_for
+    from expert_cli.config.plan import make_plan
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.data.packing.batches import PackBatches
+    from expert_cli.hardware import machine
+    from expert_cli.pipeline import train as run
+    from expert_cli.pipeline.pretokenize import find_inputs, store_for
     from expert_cli.training import fit
+    from expert_cli.utils.reporter import Silent
 
     facts = machine.inspect()
     watched = 2 * WATCHED if facts.cuda_usable else 0

@@ -60,10 +60,10 @@ def child(way: str, project: Path, warm: int, measured: int, cap_gb: float = 0.0
 
 def ours(job: Job) -> tuple[list[float], Any]:
     """Train as `expert-cli train` does."""
-    from expert_cli.console import Silent
-    from expert_cli.paths import RunPaths
-    from expert_cli.status import RunStatus
+    from expert_cli.runs.paths import RunPaths
+    from expert_cli.runs.status import RunStatus
     from expert_cli.training import fit
+    from expert_cli.utils.reporter import Silent
 
     model, kernels = our_model(job)
     job.run.output.mkdir(parents=True, exist_ok=True)
@@ -90,9 +90,10 @@ def our_model(job: Job) -> tuple[Any, Any]:
     """Return model and kernel plan as `expert-cli train` makes them."""
     from transformers import set_seed
 
-    from expert_cli import machine, run
-    from expert_cli.console import Silent
-    from expert_cli.model.kernels import kernel_plan, switch_on
+    from expert_cli.hardware import machine
+    from expert_cli.model.kernels.select import kernel_plan, switch_on
+    from expert_cli.pipeline import train as run
+    from expert_cli.utils.reporter import Silent
 
     switch_on(job.run.compute)
     set_seed(job.run.seed)
@@ -127,9 +128,9 @@ def bare_steps(job: Job, model: Any, kernels: Any) -> Iterator[Any]:
     """Make everything ready, yield, then yield the loss of one step after another."""
     import torch
 
-    from expert_cli.data.batches import Collator, PackBatches
-    from expert_cli.model.loss import CausalLoss
-    from expert_cli.model.quantise import DTYPES
+    from expert_cli.data.packing.batches import Collator, PackBatches
+    from expert_cli.model.kernels.chunked_loss import CausalLoss
+    from expert_cli.model.loading.quantize import DTYPES
     from expert_cli.training import fit
 
     module = CausalLoss(model, full_logits=kernels.full_logits).train()

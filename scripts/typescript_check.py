@@ -11,9 +11,9 @@ from pathlib import Path
 import tree_sitter_typescript
 from tree_sitter import Language, Node, Parser
 
-from expert_cli.evaluation.verifiers.node import find_node, find_typescript
-from expert_cli.machine import has_package
-from expert_cli.paths import cache_folder
+from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
+from expert_cli.hardware.machine import has_package
+from expert_cli.utils.paths import cache_folder
 
 PACKAGE = "typescript@5.9.3"
 RUNNER = Path(__file__).with_name("run_typescript.cjs")

@@ -13,13 +13,13 @@ from filelock import FileLock
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from expert_cli._compat import quiet_imports
-from expert_cli.console import Silent
-from expert_cli.evaluation.verifiers.node import find_node, find_typescript
-from expert_cli.machine import has_package
-from expert_cli.paths import cache_folder
+from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
+from expert_cli.hardware.machine import has_package
+from expert_cli.utils.paths import cache_folder
+from expert_cli.utils.reporter import Silent
 
 if TYPE_CHECKING:
-    from expert_cli.model.sources import LocalModel
+    from expert_cli.model.loading.sources import LocalModel
 
 quiet_imports()
 
@@ -79,7 +79,7 @@ def typescript_package(fetching: FileLock) -> Path:
 @pytest.fixture(scope="session")
 def smollm2(fetching: FileLock) -> "LocalModel":
     """SmolLM2-135M-Instruct from the package index, kept in the cache."""
-    from expert_cli.model.sources import locate
+    from expert_cli.model.loading.sources import locate
 
     with fetching:
         return locate(SMOLLM2, search=[], sha256=SMOLLM2_SHA256, cache=cache_folder(), offline=False, report=Silent())

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
 
-from expert_cli.console import Silent
-from expert_cli.data.found import DataSet
-from expert_cli.data.hfcaches import hf_caches
-from expert_cli.data.inventory import take_inventory
-from expert_cli.files import write_sealed
-from expert_cli.plan import Plan
+from expert_cli.config.plan import Plan
+from expert_cli.inventory.catalog import take_inventory
+from expert_cli.inventory.dataset import DataSet
+from expert_cli.inventory.hf_cache import hf_caches
+from expert_cli.utils.files import write_sealed
+from expert_cli.utils.reporter import Silent
 
 KEY = "0123456789ab" + "c" * 52
 

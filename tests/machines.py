@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from expert_cli.machine import Gpu, Machine
+from expert_cli.hardware.machine import Gpu, Machine
 
 CPU = Machine("Linux", 2, 2**34, (), cpu_bf16=True, torch_cuda="", versions=())
 PLAIN_CPU = replace(CPU, cpu_bf16=False)

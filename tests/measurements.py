@@ -9,12 +9,12 @@ from typing import Any
 
 import jsonschema_rs
 
-from expert_cli.benchmark.measured import Measured
-from expert_cli.benchmark.process import Length, Side
-from expert_cli.benchmark.stats import Curve
-from expert_cli.config import Overrides
-from expert_cli.machine import Gpu, Machine
-from expert_cli.rundir import SHARES
+from expert_cli.benchmark.experiment.measurement import Measured
+from expert_cli.benchmark.experiment.stats import Curve
+from expert_cli.benchmark.experiment.subprocess_run import Length, Side
+from expert_cli.config.resolve import Overrides
+from expert_cli.hardware.machine import Gpu, Machine
+from expert_cli.runs.metrics import SHARES
 
 MACHINE = Machine("Linux", 2, 24 * 2**30, (), cpu_bf16=True, torch_cuda="", versions=(("python", "3.11"),))
 GPU_MACHINE = Machine("Linux", 2, 24 * 2**30, (Gpu("H200", 1, (9, 0)),), True, "13.0", (("python", "3.11"),))

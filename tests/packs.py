@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from expert_cli.console import Silent
-from expert_cli.data.assemble import Encoded
-from expert_cli.data.documents import Documents
-from expert_cli.data.loader import PackedDataset, plan_packs
-from expert_cli.data.store import Contents, build
-from expert_cli.data.storefiles import Memo
-from expert_cli.data.storekey import StoreKey
-from expert_cli.runconfig import Overflow, Packing
+from expert_cli.config.run_config import Overflow, Packing
+from expert_cli.data.packing.dataset import PackedDataset, plan_packs
+from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.files import Memo
+from expert_cli.data.store.key import StoreKey
+from expert_cli.data.store.token_store import Contents, build
+from expert_cli.data.tokenize.assemble import Encoded
+from expert_cli.utils.reporter import Silent
 
 END = 9
 

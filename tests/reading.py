@@ -7,11 +7,11 @@ from pathlib import Path
 
 from slow_reader import Row, SlowRead, slow_read
 
-from expert_cli.console import Silent
-from expert_cli.data.rows import Rows
-from expert_cli.data.sources import DataRows, read_training_rows
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.sources.data_rows import DataRows, read_training_rows
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.utils.reporter import Silent
 
 
 @dataclass

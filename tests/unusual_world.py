@@ -13,10 +13,10 @@ import manifests
 from dataset_world import Words
 from odd_manifests import MACHINE
 
-from expert_cli.config import Overrides
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
 from expert_cli.errors import ExpertError
-from expert_cli.plan import make_plan
-from expert_cli.pretokenise import find_inputs, shown_documents, store_for
+from expert_cli.pipeline.pretokenize import find_inputs, shown_documents, store_for
 
 Content = bytes | str | Callable[[Path], Any]
 """What a file holds, or what makes it."""

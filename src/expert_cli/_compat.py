@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from expert_cli.console import Bar
+from expert_cli.utils.reporter import Bar
 
 
 def quiet_imports() -> None:

@@ -23,7 +23,7 @@ from expert_cli.commands.report import report
 from expert_cli.commands.schema import schema
 from expert_cli.commands.train import train
 from expert_cli.commands.validate import validate
-from expert_cli.console import Console, wants_style
+from expert_cli.console.terminal import Console, wants_style
 from expert_cli.errors import CTRL_C, ExpertError
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -125,7 +125,7 @@ def main() -> None:
         code = CTRL_C
         console.fail("interrupted", "", code)
     except Exception as error:  # noqa: BLE001  the outermost boundary: a bug is reported as one
-        from expert_cli.status import known
+        from expert_cli.runs.status import known
 
         if met := known(error):
             code = _failed(console, met)

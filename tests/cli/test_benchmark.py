@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from expert_cli.runlock import hold
+from expert_cli.runs.lock import hold
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "benchmark.schema.json"
 SHARES = {"data": 0.6, "forward": 0.2, "backward": 0.2}

@@ -24,15 +24,15 @@ from typer.testing import CliRunner
 
 import expert_cli
 from expert_cli.cli import app
-from expert_cli.config import Overrides
-from expert_cli.console import Bar, Silent, SilentBar
-from expert_cli.data import blocks
-from expert_cli.data.storefiles import read_fingerprint
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.data.formats import blocks
+from expert_cli.data.store.files import read_fingerprint
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.files import sha256_of, write_json, write_sealed
-from expert_cli.machine import inspect
-from expert_cli.plan import make_plan
-from expert_cli.pretokenise import find_inputs, store_for
+from expert_cli.hardware.machine import inspect
+from expert_cli.pipeline.pretokenize import find_inputs, store_for
+from expert_cli.utils.files import sha256_of, write_json, write_sealed
+from expert_cli.utils.reporter import Bar, Silent, SilentBar
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 9)} for n in range(40)]

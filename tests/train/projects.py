@@ -9,11 +9,12 @@ from typing import Any
 import manifests
 import tiny
 
-from expert_cli import machine, run
-from expert_cli.config import Overrides
-from expert_cli.console import Reporter, Silent
-from expert_cli.outcome import RunResult
-from expert_cli.plan import make_plan, trained
+from expert_cli.config.plan import make_plan, trained
+from expert_cli.config.resolve import Overrides
+from expert_cli.hardware import machine
+from expert_cli.pipeline import train as run
+from expert_cli.pipeline.result import RunResult
+from expert_cli.utils.reporter import Reporter, Silent
 
 ROWS = [
     {"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(1, 9) for b in range(1, 9)

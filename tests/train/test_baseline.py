@@ -13,20 +13,20 @@ import tiny
 from projects import SEVEN, case, expert_of_seven
 from typer.testing import CliRunner
 
-from expert_cli.chat import open_chat
 from expert_cli.cli import app
-from expert_cli.console import Silent
-from expert_cli.data.sources import read_training_rows
-from expert_cli.data.templates import OWN
+from expert_cli.config.plan import Trained, trained
+from expert_cli.data.sources.data_rows import read_training_rows
+from expert_cli.data.templates.template import OWN
 from expert_cli.errors import InputError
-from expert_cli.evaluation import generate
+from expert_cli.evaluation import answer
 from expert_cli.evaluation.baseline import NEW_TOKENS
 from expert_cli.evaluation.cases import Asked, read_cases
-from expert_cli.evaluation.experts import cases_of, evaluate_adapter
-from expert_cli.evaluation.generate import Settings
-from expert_cli.evaluation.shots import Shots, drawn_shots
-from expert_cli.expert import base_speaker, open_expert
-from expert_cli.plan import Trained, trained
+from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
+from expert_cli.evaluation.few_shot import Shots, drawn_shots
+from expert_cli.inference.chat import open_chat
+from expert_cli.inference.expert import base_speaker, open_expert
+from expert_cli.inference.generation_config import Settings
+from expert_cli.utils.reporter import Silent
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 
@@ -68,10 +68,10 @@ def test_the_base_model_is_asked_in_its_own_template(by: Trained, document: dict
     cases = cases_of(by.plan, None)
     settings = Settings(NEW_TOKENS, 16)
     with expert.model.disable_adapter():
-        written = generate.write_answers(expert.model, speaker, cases, settings, Silent(), "")
+        written = answer.write_answers(expert.model, speaker, cases, settings, Silent(), "")
     assert [one.answer for one in written.answers] == [row["answer"] for row in document["baseline"]["answers"]]
     with expert.model.disable_adapter():
-        in_alpaca = generate.write_answers(expert.model, expert.speaker, cases[:1], settings, Silent(), "")
+        in_alpaca = answer.write_answers(expert.model, expert.speaker, cases[:1], settings, Silent(), "")
     assert in_alpaca.answers[0].answer != written.answers[0].answer, "the template is seen in the answers"
 
 
@@ -121,7 +121,7 @@ def test_examples_are_training_rows_as_turns(by: Trained, document: dict[str, An
     turns = [(row["instruction"], row["output"]) for row in rows]
     text = "".join(f"<|im_start|>user>{q}<|im_end|>\n<|im_start|>assistant>{a}<|im_end|>\n" for q, a in turns)
     question = f"<|im_start|>user>{asked[0].prompt}<|im_end|>\n<|im_start|>assistant>"
-    assert speaker.text(generate._prompt(speaker, asked[0], shots)) == text + question
+    assert speaker.text(answer._prompt(speaker, asked[0], shots)) == text + question
     again = drawn_shots(by, 2, Silent())
     assert again == shots
     other = replace(by, plan=replace(by.plan, run=replace(by.plan.run, seed=7)))

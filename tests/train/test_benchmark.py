@@ -14,17 +14,17 @@ import pytest
 import tiny
 from measurements import valid
 
-from expert_cli.benchmark import unoptimized
-from expert_cli.benchmark.stock import Rows, TokeniseAndPad, rows_of_steps
-from expert_cli.config import Overrides
-from expert_cli.console import Silent
-from expert_cli.data.documents import Documents
-from expert_cli.data.encode import Encoder
-from expert_cli.data.loader import IGNORED, plan_packs
-from expert_cli.data.segments import Segment
-from expert_cli.machine import inspect
-from expert_cli.plan import make_plan
-from expert_cli.pretokenise import find_inputs, store_for
+from expert_cli.benchmark.experiment import baseline_main
+from expert_cli.benchmark.experiment.baseline import Rows, TokeniseAndPad, rows_of_steps
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.data.packing.dataset import IGNORED, plan_packs
+from expert_cli.data.store.documents import Documents
+from expert_cli.data.templates.segment import Segment
+from expert_cli.data.tokenize.encoder import Encoder
+from expert_cli.hardware.machine import inspect
+from expert_cli.pipeline.pretokenize import find_inputs, store_for
+from expert_cli.utils.reporter import Silent
 
 ROOT = Path(__file__).parents[2]
 ROWS = [
@@ -110,6 +110,6 @@ def test_a_failure_of_the_stock_side_is_told_like_any_other(
     asked = {"output": str(tmp_path / "run"), "settings": [], "max_steps": 3}
     job.write_text(json.dumps({"manifest": str(manifest), "overrides": asked}), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["unoptimized", str(job)])
-    assert unoptimized.main() == 2
+    assert baseline_main.main() == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["exit_code"], error["message"]) == (2, "lr_scheduler one_cycle: the stock Trainer has none")

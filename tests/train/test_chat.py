@@ -10,11 +10,11 @@ import pytest
 from projects import expert_of_seven, with_stops
 from typer.testing import CliRunner
 
-from expert_cli.chat import Chat, open_chat
 from expert_cli.cli import app
-from expert_cli.console import Silent
-from expert_cli.data.rows import Message
-from expert_cli.plan import trained
+from expert_cli.config.plan import trained
+from expert_cli.data.rows.columnar import Message
+from expert_cli.inference.chat import Chat, open_chat
+from expert_cli.utils.reporter import Silent
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "chat.schema.json"
 PROMPT = "Which number is 3?"

@@ -14,21 +14,21 @@ import pytest
 import tiny
 from machines import CPU
 
-from expert_cli import machine
-from expert_cli.artifacts.used_keys import differences, used_keys
-from expert_cli.config import Overrides
-from expert_cli.console import Silent
+from expert_cli.config.effects import Effect
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.config.settings import adjusted
 from expert_cli.data.located import LocatedData
-from expert_cli.data.tokenise import Tokenised
-from expert_cli.files import sha256_of
-from expert_cli.manifest.effects import Effect
-from expert_cli.manifest.settings import adjusted
+from expert_cli.data.store.build import Tokenised
+from expert_cli.hardware import machine
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.model.kernels import kernel_plan
-from expert_cli.paths import RunPaths
-from expert_cli.plan import make_plan
-from expert_cli.pretokenise import Inputs
+from expert_cli.model.kernels.select import kernel_plan
+from expert_cli.pipeline.pretokenize import Inputs
+from expert_cli.pipeline.used_keys import differences, used_keys
+from expert_cli.runs.paths import RunPaths
 from expert_cli.training.used import Used, UsedAdapter, UsedCompute, UsedLoader
+from expert_cli.utils.files import sha256_of
+from expert_cli.utils.reporter import Silent
 
 
 class Warnings(Silent):

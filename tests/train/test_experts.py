@@ -14,13 +14,13 @@ from projects import expert_of_seven, with_stops
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
-from expert_cli.console import Silent
+from expert_cli.config.plan import Trained, trained
 from expert_cli.errors import ExpertError, GateMissed, InputError
-from expert_cli.evaluation.experts import Evaluated, cases_of, evaluate_adapter, is_whole
-from expert_cli.evaluation.generate import Settings, settings_for
-from expert_cli.expert import Expert, open_expert
-from expert_cli.files import sha256_of
-from expert_cli.plan import Trained, trained
+from expert_cli.evaluation.evaluate import Evaluated, cases_of, evaluate_adapter, is_whole
+from expert_cli.inference.expert import Expert, open_expert
+from expert_cli.inference.generation_config import Settings, settings_for
+from expert_cli.utils.files import sha256_of
+from expert_cli.utils.reporter import Silent
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 SETTINGS = Settings(max_new_tokens=8, batch_size=4)

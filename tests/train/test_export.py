@@ -23,15 +23,15 @@ from typer.testing import CliRunner
 
 from expert_cli.artifacts.export import Exported, export
 from expert_cli.artifacts.gguf_writer import require_writable
-from expert_cli.basemodel import locate_base
 from expert_cli.cli import app
-from expert_cli.console import Silent
-from expert_cli.data.opened import drawn_turns
+from expert_cli.config.plan import Trained, trained
+from expert_cli.data.store.opened import drawn_turns
 from expert_cli.errors import InputError, LockedOrDamaged
-from expert_cli.expert import load_adapted
-from expert_cli.files import sha256_of
+from expert_cli.inference.base_model import locate_base
+from expert_cli.inference.expert import load_adapted
 from expert_cli.model.tokenizer import load as load_tokenizer
-from expert_cli.plan import Trained, trained
+from expert_cli.utils.files import sha256_of
+from expert_cli.utils.reporter import Silent
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "export.schema.json"
 PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]

@@ -11,18 +11,18 @@ import tiny
 from projects import project, train
 from transformers import AutoModelForCausalLM
 
-from expert_cli import machine
-from expert_cli.config import Overrides
-from expert_cli.console import Silent
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError, ManifestError
-from expert_cli.evaluation.experts import BATCH, accuracy_of, sample_cases
-from expert_cli.expert import Speaker
-from expert_cli.files import sha256_of
-from expert_cli.outcome import RunResult
-from expert_cli.paths import RunPaths
-from expert_cli.plan import make_plan
-from expert_cli.pretokenise import find_inputs
-from expert_cli.run import RunOptions
+from expert_cli.evaluation.evaluate import BATCH, accuracy_of, sample_cases
+from expert_cli.hardware import machine
+from expert_cli.inference.expert import Speaker
+from expert_cli.pipeline.pretokenize import find_inputs
+from expert_cli.pipeline.result import RunResult
+from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.files import sha256_of
+from expert_cli.utils.reporter import Silent
 
 ROWS = [{"instruction": f"Which number is {n}?", "input": "", "output": "7"} for n in range(32)]
 

@@ -52,7 +52,7 @@ class Forked:
 @pytest.fixture(scope="module")
 def start() -> Callable[[list[str]], Process]:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["expert_cli.run", "expert_cli.cli"])
+    context.set_forkserver_preload(["expert_cli.pipeline.train", "expert_cli.cli"])
 
     def forked(words: list[str]) -> Process:
         process = context.Process(target=forked_cli.main, args=(words,))

@@ -20,13 +20,13 @@ from projects import SEVEN, expert_of_seven, project, train
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from expert_cli.artifacts.export import export
-from expert_cli.artifacts.loading import PROMPT, adapter_lines
+from expert_cli.artifacts.loading_code import PROMPT, adapter_lines
 from expert_cli.artifacts.rounding import SLACK
-from expert_cli.basemodel import locate_base
-from expert_cli.console import Silent
-from expert_cli.expert import Speaker, load_adapted, trained_template
+from expert_cli.config.plan import trained
+from expert_cli.inference.base_model import locate_base
+from expert_cli.inference.expert import Speaker, load_adapted, trained_template
 from expert_cli.model.tokenizer import load as load_tokenizer
-from expert_cli.plan import trained
+from expert_cli.utils.reporter import Silent
 
 PROMPTS = [("Which number is 3?", ""), ("Which number is 4?", "and why")]
 IDS = list(range(3, 40))

@@ -10,11 +10,12 @@ import tiny
 import torch
 from peft import PeftModel
 
+from expert_cli.config.run_config import AdapterConfig, Checkpointing
 from expert_cli.errors import InputError
+from expert_cli.manifest.types import AdapterType, Quantization
+from expert_cli.model.activation_checkpointing import decoder_layers, recompute
 from expert_cli.model.adapter import attach, linear_names, magnitudes
-from expert_cli.model.quantise import load_base
-from expert_cli.model.recompute import decoder_layers, recompute
-from expert_cli.runconfig import AdapterConfig, AdapterType, Checkpointing, Quantization
+from expert_cli.model.loading.quantize import load_base
 
 LINEARS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
 

@@ -11,13 +11,14 @@ import manifests
 import pytest
 import tiny
 
-from expert_cli import machine, run
-from expert_cli.config import Overrides
-from expert_cli.console import Silent
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
 from expert_cli.errors import LockedOrDamaged
-from expert_cli.forecast.outlook import foretell
-from expert_cli.forecast.prices import parse_price
-from expert_cli.plan import make_plan
+from expert_cli.estimate.prices import parse_price
+from expert_cli.estimate.run_estimate import foretell
+from expert_cli.hardware import machine
+from expert_cli.pipeline import train
+from expert_cli.utils.reporter import Silent
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "train-plan.schema.json"
 
@@ -43,7 +44,7 @@ def project(folder: Path, model: Path, **config: Any) -> Path:
 
 def trained(manifest: Path) -> dict[str, Any]:
     facts = machine.inspect()
-    return dict(run.train(make_plan(manifest, facts, Overrides()), facts, Silent()).document)
+    return dict(train.train(make_plan(manifest, facts, Overrides()), facts, Silent()).document)
 
 
 def told(manifest: Path, overrides: Overrides = Overrides(), **how: Any) -> dict[str, Any]:

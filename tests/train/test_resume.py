@@ -17,12 +17,12 @@ import pytest
 import tiny
 from projects import ROWS, project, train
 
-from expert_cli import outcome
-from expert_cli.console import Bar, Silent, SilentBar
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
-from expert_cli.paths import RunPaths
-from expert_cli.run import RunOptions
-from expert_cli.training import checkpoints
+from expert_cli.pipeline import result
+from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.paths import RunPaths
+from expert_cli.training.checkpointing import checkpoint
+from expert_cli.utils.reporter import Bar, Silent, SilentBar
 
 RESUME = RunOptions(resume="auto")
 
@@ -59,9 +59,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def losses(output: Path) -> list[float]:
-    found = checkpoints.newest_good(RunPaths(output).checkpoints).path
+    found = checkpoint.newest_good(RunPaths(output).checkpoints).path
     assert found is not None
-    return checkpoints.read(found).losses.tolist()  # type: ignore[no-any-return]
+    return checkpoint.read(found).losses.tolist()  # type: ignore[no-any-return]
 
 
 def metrics(output: Path) -> list[tuple[Any, ...]]:
@@ -136,13 +136,13 @@ def test_the_speed_is_that_of_the_process_that_ended_the_run(
 ) -> None:
     clock = [0.0]
     fake = SimpleNamespace(monotonic=lambda: clock[0], time=time.time)
-    monkeypatch.setattr("expert_cli.training.callbacks.time", fake)
+    monkeypatch.setattr("expert_cli.training.metrics_callback.time", fake)
     manifest = project(tmp_path, model, save_steps=1, logging_steps=1)
     with pytest.raises(Crash):
         train(manifest, report=Slow(5, 100.0, clock))
-    before = checkpoints.newest_good(RunPaths(tmp_path / "weights" / "tiny-llama").checkpoints).path
+    before = checkpoint.newest_good(RunPaths(tmp_path / "weights" / "tiny-llama").checkpoints).path
     assert before is not None
-    done_before = checkpoints.read(before).trainer["progress"]
+    done_before = checkpoint.read(before).trainer["progress"]
     started = clock[0]
     resumed = train(manifest, RESUME, Slow(-1, 1.0, clock)).document
     real = resumed["tokens"]["real"] - done_before["real"]
@@ -213,7 +213,7 @@ def test_a_complete_run_tells_data_that_it_was_not_trained_on(
     other.write_bytes(before)
     found = told(dataset=str(other))
     assert found == [f"{words}: {rows} (not there), {other} (new); --overwrite trains anew"]
-    monkeypatch.setattr(outcome, "SOON_READ_BYTES", 100)
+    monkeypatch.setattr(result, "SOON_READ_BYTES", 100)
     not_compared = "not compared with the data that this run was trained on"
     assert told() == [f"{not_compared}: {rows}; train --overwrite would read it"]
     rows.unlink()
@@ -369,6 +369,6 @@ def test_a_disk_that_cannot_hold_the_checkpoints_is_found_before_training(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr("expert_cli.training.resume.shutil.disk_usage", lambda _: full)
+    monkeypatch.setattr("expert_cli.training.checkpointing.resume.shutil.disk_usage", lambda _: full)
     with pytest.raises(EnvironmentProblem, match=r"checkpoints of .* GB need"):
         train(project(tmp_path, model, save_steps=2))

@@ -19,11 +19,11 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
 
-from expert_cli import run
+from expert_cli.config.adapter_origin import find_adapter
 from expert_cli.errors import InputError, LockedOrDamaged, TrainingFailed
-from expert_cli.files import sha256_of
-from expert_cli.origin import find_adapter
-from expert_cli.paths import RunPaths
+from expert_cli.pipeline import train as run
+from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.files import sha256_of
 
 
 @pytest.fixture(scope="module")

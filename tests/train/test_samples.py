@@ -11,7 +11,7 @@ import pytest
 import tiny
 from projects import SEVEN, case, project, train
 
-from expert_cli.console import Silent
+from expert_cli.utils.reporter import Silent
 
 
 class Told(Silent):

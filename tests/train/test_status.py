@@ -20,11 +20,11 @@ from projects import project, train
 from test_stop import STEPS, started, wait_for_steps
 
 from expert_cli.artifacts.report import write_report
-from expert_cli.console import Console
+from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError, TrainingFailed
-from expert_cli.outcome import NOT_KEPT, RunResult
-from expert_cli.paths import RunPaths
-from expert_cli.run import RunOptions
+from expert_cli.pipeline.result import NOT_KEPT, RunResult
+from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.paths import RunPaths
 from expert_cli.training.signals import STOP_FILE
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"

@@ -9,8 +9,8 @@ import pytest
 import tiny
 from projects import ROWS, project, train
 
-from expert_cli.console import Silent
-from expert_cli.run import RunOptions
+from expert_cli.pipeline.train import RunOptions
+from expert_cli.utils.reporter import Silent
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ import tiny
 from projects import project, train
 from transformers import AutoTokenizer
 
-from expert_cli.chat import open_chat
-from expert_cli.console import Silent
-from expert_cli.data.documents import Documents
+from expert_cli.config.plan import trained
+from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError, LockedOrDamaged
-from expert_cli.expert import open_expert
-from expert_cli.plan import trained
-from expert_cli.run import RunOptions
+from expert_cli.inference.chat import open_chat
+from expert_cli.inference.expert import open_expert
+from expert_cli.pipeline.train import RunOptions
+from expert_cli.utils.reporter import Silent
 
 ROWS = [{"instruction": f"Count to {n}.", "schema": f"numbers {n}", "output": "7"} for n in range(4)]
 DEFAULTING = (

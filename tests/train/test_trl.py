@@ -11,14 +11,14 @@ import pytest
 import tiny
 import torch
 
-from expert_cli.console import Silent
-from expert_cli.data.documents import Documents
-from expert_cli.data.encode import template_for
-from expert_cli.data.sources import locate_data
-from expert_cli.data.storefiles import Memo, find_damage, read_fingerprint
-from expert_cli.data.storekey import StoreInputs
-from expert_cli.data.tokenise import tokenise
-from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.sources.data_rows import locate_data
+from expert_cli.data.store.build import tokenise
+from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.files import Memo, find_damage, read_fingerprint
+from expert_cli.data.store.key import StoreInputs
+from expert_cli.data.tokenize.encoder import template_for
+from expert_cli.utils.reporter import Silent
 
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 5)} for n in range(8)]
 

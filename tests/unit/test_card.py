@@ -9,11 +9,11 @@ import manifests
 import pytest
 import yaml
 
-from expert_cli.card import model_card
-from expert_cli.config import Overrides
-from expert_cli.files import write_text
-from expert_cli.machine import inspect
-from expert_cli.plan import make_plan
+from expert_cli.artifacts.model_card import model_card
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.hardware.machine import inspect
+from expert_cli.utils.files import write_text
 
 
 def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> None:

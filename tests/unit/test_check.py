@@ -12,8 +12,8 @@ import pytest
 from machines import CPU
 from machines import RTX_4090 as GPU
 
-from expert_cli.check import FOR_EVERY_BASE, check, mend
-from expert_cli.machine import Machine
+from expert_cli.config.validate import FOR_EVERY_BASE, check, mend
+from expert_cli.hardware.machine import Machine
 
 
 @pytest.mark.parametrize(

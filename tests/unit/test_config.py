@@ -12,13 +12,13 @@ from machines import CPU, PLAIN_CPU
 from machines import RTX_4090 as GPU
 from machines import T4 as OLD_GPU
 
-from expert_cli.benchmark.process import QUIET_SETTINGS
-from expert_cli.config import Overrides, missing_data, require_data, resolve
+from expert_cli.benchmark.experiment.subprocess_run import QUIET_SETTINGS
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides, missing_data, require_data, resolve
+from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
-from expert_cli.machine import Machine
+from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.reader import load
-from expert_cli.plan import make_plan
-from expert_cli.runconfig import RunConfig
 
 
 def resolved(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from expert_cli.console import Console
-from expert_cli.files import (
+from expert_cli.console.terminal import Console
+from expert_cli.utils.files import (
     json_text,
     parse_json,
     read_sealed,

@@ -13,8 +13,9 @@ import pynvml
 import pytest
 from fake_nvml import FakeNvml, NvmlError
 
-from expert_cli import gpu, machine
-from expert_cli.files import command_text
+from expert_cli.hardware import machine
+from expert_cli.hardware import nvml as gpu
+from expert_cli.utils.files import command_text
 
 
 def test_a_sample_has_every_figure_in_its_unit() -> None:

@@ -8,10 +8,10 @@ import pytest
 from chat_templates import PUBLISHED
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from expert_cli import jinja_sandbox, rendering
 from expert_cli.errors import InputError
-from expert_cli.jinja_sandbox import TemplateLimitError, render
-from expert_cli.rendering import render_jinja, render_safely
+from expert_cli.utils import chat_rendering, jinja_sandbox
+from expert_cli.utils.chat_rendering import render_jinja, render_safely
+from expert_cli.utils.jinja_sandbox import TemplateLimitError, render
 
 TALK = [
     {"role": "system", "content": "S <é>"},
@@ -143,8 +143,8 @@ def test_whatever_a_template_raises_is_told_in_a_line(jinja: str, reason: str) -
 
 def test_a_template_that_is_slow_every_time_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each conversation is within its limit, all of them are not; what stopped it stays, however often it is asked."""
-    monkeypatch.setattr(rendering, "SLACK_SECONDS", 0.05)
-    monkeypatch.setattr(rendering, "MEAN_SECONDS", 0.001)
+    monkeypatch.setattr(chat_rendering, "SLACK_SECONDS", 0.05)
+    monkeypatch.setattr(chat_rendering, "MEAN_SECONDS", 0.001)
     slow = "{% for a in range(30000) %}{% endfor %}slow"
     turns = [{"role": "user", "content": "u"}]
     reasons = []

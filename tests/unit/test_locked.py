@@ -12,18 +12,18 @@ import manifests
 import pytest
 from dataset_world import Words
 
-from expert_cli import machine
-from expert_cli.config import Overrides
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.storefiles import Memo
-from expert_cli.data.storekey import store_key
+from expert_cli.data.store.files import Memo
+from expert_cli.data.store.key import store_key
 from expert_cli.errors import InputError, LockedOrDamaged
-from expert_cli.files import write_json
-from expert_cli.locked import code_sha256, identity, require_goes_on, require_same
-from expert_cli.outcome import finished
-from expert_cli.paths import RunPaths
-from expert_cli.plan import make_plan
-from expert_cli.runconfig import RunConfig
+from expert_cli.hardware import machine
+from expert_cli.pipeline.result import finished
+from expert_cli.runs.paths import RunPaths
+from expert_cli.training.checkpointing.resume_compatibility import code_sha256, identity, require_goes_on, require_same
+from expert_cli.utils.files import write_json
 
 PARTS = {
     "format": "1",

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-ASK = "import sys; from expert_cli.offline import forbidden_by; print(forbidden_by(asked=len(sys.argv) > 1))"
+ASK = "import sys; from expert_cli.utils.offline import forbidden_by; print(forbidden_by(asked=len(sys.argv) > 1))"
 
 
 @pytest.mark.parametrize(

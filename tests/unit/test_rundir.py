@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.rundir import MetricsTail, mean_shares, number, padding_share, rates, read_json, require_run
+from expert_cli.runs.metrics import MetricsTail, mean_shares, number, padding_share, rates, read_json, require_run
 
 
 def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:

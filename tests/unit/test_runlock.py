@@ -16,17 +16,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from expert_cli import runlock
+from expert_cli.config.plan import require_free
 from expert_cli.errors import LockedOrDamaged
-from expert_cli.paths import cache_folder
-from expert_cli.plan import require_free
-from expert_cli.runlock import RunningRun, birth, contents, hold, is_held, running
+from expert_cli.runs import lock
+from expert_cli.runs.lock import RunningRun, birth, contents, hold, is_held, running
+from expert_cli.utils.paths import cache_folder
 
-SOURCE = Path(runlock.__file__).parents[1]
+SOURCE = Path(lock.__file__).parents[1]
 # Holds the folder named; ends when its standard input does.
 OWNER = """
 import pathlib, sys
-from expert_cli.runlock import hold
+from expert_cli.runs.lock import hold
 with hold(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -109,7 +109,7 @@ def forget(pid: int, owner_file: Path, host: str) -> None:
 
 
 def test_a_lock_whose_dead_owner_never_lets_go_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runlock, "ORPHANS_END_S", 0.3)
+    monkeypatch.setattr(lock, "ORPHANS_END_S", 0.3)
     with owner(tmp_path / "out"):
         (tmp_path / ".out.owner.json").write_text("{", encoding="utf-8")
         with pytest.raises(LockedOrDamaged, match=r"out belongs to another run$"):
@@ -247,7 +247,7 @@ NOTES = {
 
 @pytest.mark.parametrize("note", NOTES.values(), ids=NOTES.keys())
 def test_a_damaged_note_of_an_owner_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: str) -> None:
-    monkeypatch.setattr(runlock, "ORPHANS_END_S", 0.1)
+    monkeypatch.setattr(lock, "ORPHANS_END_S", 0.1)
     (tmp_path / ".out.owner.json").write_text(note, encoding="utf-8")
     with hold(tmp_path / "out"):
         (tmp_path / ".out.owner.json").write_text(note.replace('"pid": 1,', f'"pid": {os.getpid()}, "host": "other",'))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.console import Console, Silent
-from expert_cli.runlog import Logged, RunLog
+from expert_cli.console.terminal import Console
+from expert_cli.runs.log import Logged, RunLog
+from expert_cli.utils.reporter import Silent
 
 
 def test_lines_wait_for_their_file_and_are_appended(tmp_path: Path) -> None:

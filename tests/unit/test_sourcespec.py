@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from expert_cli.config.data_sources import parse_source
+from expert_cli.config.run_config import SourceSpec
 from expert_cli.errors import InputError
-from expert_cli.runconfig import SourceSpec
-from expert_cli.sourcespec import parse_source
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.runlock import birth
-from expert_cli.status import RunStatus, known, standing
+from expert_cli.runs.lock import birth
+from expert_cli.runs.status import RunStatus, known, standing
 
 GO_ON = "expert-cli train -m M --resume auto"
 

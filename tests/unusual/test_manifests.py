@@ -12,7 +12,7 @@ import manifests
 import pytest
 from odd_manifests import MACHINE
 
-from expert_cli.check import Check, check
+from expert_cli.config.validate import Check, check
 
 Change = dict[str, Any]
 MISSING = object()

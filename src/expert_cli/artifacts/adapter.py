@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expert_cli.artifacts.loading import adapter_lines, put_loading, write_base
-from expert_cli.card import model_card
-from expert_cli.expert import Speaker
-from expert_cli.files import remove, sha256_of, sync_folder, write_text
-from expert_cli.model.sources import LocalModel
-from expert_cli.paths import RunPaths
-from expert_cli.plan import Plan
+from expert_cli.artifacts.loading_code import adapter_lines, put_loading, write_base
+from expert_cli.artifacts.model_card import model_card
+from expert_cli.config.plan import Plan
+from expert_cli.inference.expert import Speaker
+from expert_cli.model.loading.sources import LocalModel
+from expert_cli.runs.paths import RunPaths
 from expert_cli.training.result import FitResult
+from expert_cli.utils.files import remove, sha256_of, sync_folder, write_text
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -20,17 +20,17 @@ from typing import Any
 from transformers import AutoConfig
 
 from expert_cli.artifacts.gguf_writer import GgufType, require_writable
-from expert_cli.artifacts.loading import PROMPT, adapter_lines, put_loading, whole_lines, write_base
-from expert_cli.artifacts.whole import Agreement, Prompts, in_words, write_whole
-from expert_cli.basemodel import locate_base
-from expert_cli.card import model_card, put_section, with_library
-from expert_cli.console import Reporter
-from expert_cli.expert import Speaker, trained_template
-from expert_cli.files import sha256_of, sync_folder, write_text
-from expert_cli.model.sources import LocalModel
+from expert_cli.artifacts.loading_code import PROMPT, adapter_lines, put_loading, whole_lines, write_base
+from expert_cli.artifacts.merged_model import Agreement, Prompts, in_words, write_whole
+from expert_cli.artifacts.model_card import model_card, put_section, with_library
+from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
+from expert_cli.config.plan import Trained, require_new
+from expert_cli.inference.base_model import locate_base
+from expert_cli.inference.expert import Speaker, trained_template
+from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import load as load_tokenizer
-from expert_cli.origin import CONFIG, WEIGHTS
-from expert_cli.plan import Trained, require_new
+from expert_cli.utils.files import sha256_of, sync_folder, write_text
+from expert_cli.utils.reporter import Reporter
 
 
 @dataclass(frozen=True)

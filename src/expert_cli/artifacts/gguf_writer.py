@@ -17,7 +17,7 @@ import torch
 from transformers import PreTrainedModel
 
 from expert_cli.errors import InputError
-from expert_cli.model.gguf_tokenizer import RULES, pre_tokenizer
+from expert_cli.model.loading.gguf_tokenizer import RULES, pre_tokenizer
 from expert_cli.model.tokenizer import TokenizerInfo
 
 GgufType = Literal["q8_0", "f16"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from expert_cli.data.templates import Template
+from expert_cli.data.templates.template import Template
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.manifest.schema import Decoding
 

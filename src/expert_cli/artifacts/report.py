@@ -14,11 +14,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from expert_cli.artifacts.evaluated import accuracies
-from expert_cli.artifacts.rundata import RunData, read_run
+from expert_cli.artifacts.report_data import RunData, read_run
+from expert_cli.artifacts.report_evaluation import accuracies
 from expert_cli.errors import InputError
-from expert_cli.files import redact, write_text
-from expert_cli.status import Ending
+from expert_cli.runs.status import Ending
+from expert_cli.utils.files import redact, write_text
 
 MAX_RUNS = 6
 COLOURS = tuple(f"--s{number}" for number in range(1, MAX_RUNS + 1))

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from expert_cli.commands import benchmark_options as ask
-from expert_cli.commands.options import Debug, Json, Offline, Quiet
-from expert_cli.console import SCHEMA_VERSION, Console
+from expert_cli.commands.options import benchmark as ask
+from expert_cli.commands.options.common import Debug, Json, Offline, Quiet
+from expert_cli.console.terminal import SCHEMA_VERSION, Console
 from expert_cli.errors import CTRL_C, GateMissed
 
 
@@ -63,11 +63,11 @@ def benchmark(
     if mode == "watch":
         _watch(console, run, duration, interval, output)
     elif compare is not None:
-        from expert_cli.benchmark.compare import compare as compared
+        from expert_cli.benchmark.experiment.compare import compare as compared
 
         _show(console, compared(*compare, force=force), output)
     elif manifest is not None:
-        from expert_cli.config import Overrides
+        from expert_cli.config.resolve import Overrides
 
         overrides = Overrides(
             dataset=dataset,
@@ -83,14 +83,14 @@ def benchmark(
 
 
 def _watch(console: Console, folder: Path | None, duration: float, interval: float, output: Path | None) -> None:
-    from expert_cli.benchmark import monitor, view
+    from expert_cli.benchmark.monitor import session, view
 
-    target = monitor.find_run(folder)
+    target = session.find_run(folder)
     console.say(f"watching  {target.paths.output}")
     for other in target.others:
         console.say(f"runs too  {other} (--run names another)")
     with console.live() as show:
-        seen = monitor.watch(target, duration, interval, lambda s: show(view.words(s), view.figures(s), view.rows(s)))
+        seen = session.watch(target, duration, interval, lambda s: show(view.words(s), view.figures(s), view.rows(s)))
     _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
 
 
@@ -104,10 +104,10 @@ def _measure(
     gate: float | None,
 ) -> tuple[dict[str, Any], int]:
     """Return the document of an experiment or a sweep, and the exit code."""
-    from expert_cli import machine
-    from expert_cli.benchmark.experiment import experiment, make_job
-    from expert_cli.benchmark.process import Length
-    from expert_cli.benchmark.sweep import sweep
+    from expert_cli.benchmark.experiment.paired_runs import experiment, make_job
+    from expert_cli.benchmark.experiment.subprocess_run import Length
+    from expert_cli.benchmark.experiment.sweep import sweep
+    from expert_cli.hardware import machine
 
     steps, warmup, repeats = numbers
     length, facts = Length(steps, warmup), machine.inspect()
@@ -123,14 +123,15 @@ def _measure(
 
 def _show(console: Console, document: dict[str, Any], output: Path | None, code: int = 0) -> None:
     """Save and show a result; a missed gate or an interruption is an exit code beside it."""
-    from expert_cli.benchmark import results, view
-    from expert_cli.files import write_json
+    from expert_cli.benchmark.experiment import tables
+    from expert_cli.benchmark.monitor import view
+    from expert_cli.utils.files import write_json
 
     if output is not None:
         write_json(output, {"schema_version": SCHEMA_VERSION, "command": "benchmark", **document})
     if console.as_json:
         console.document(document)
     else:
-        console.text(view.summary(document) if document["kind"] == "monitor" else results.text_of(document))
+        console.text(view.summary(document) if document["kind"] == "monitor" else tables.text_of(document))
     if code:
         raise typer.Exit(code)

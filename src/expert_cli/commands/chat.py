@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.options import (
+from expert_cli.commands.options.common import (
     AdapterFolder,
     Debug,
     Json,
@@ -17,10 +17,10 @@ from expert_cli.commands.options import (
     TrainedBase,
     TrainedManifest,
 )
-from expert_cli.console import Console
+from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
-    from expert_cli.chat import Chat
+    from expert_cli.inference.chat import Chat
 
 
 def chat(
@@ -57,7 +57,7 @@ def chat(
 
         expert-cli chat --adapter runs/sql --prompt "List the boats" --json
     """
-    from expert_cli.plan import trained
+    from expert_cli.config.plan import trained
 
     console = Console("chat", as_json=as_json, quiet=quiet)
     if as_json and not prompt:
@@ -67,7 +67,7 @@ def chat(
     from expert_cli._compat import quiet_imports
 
     quiet_imports()
-    from expert_cli.chat import open_chat
+    from expert_cli.inference.chat import open_chat
 
     talk = open_chat(found, console, max_new_tokens=max_new_tokens, sample=sample)
     if not prompt:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.options import Debug, Json, Quiet
-from expert_cli.console import Console
+from expert_cli.commands.options.common import Debug, Json, Quiet
+from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from expert_cli.doctor.holding import Holding
-    from expert_cli.doctor.lines import Line
+    from expert_cli.doctor.check_result import Line
+    from expert_cli.doctor.gpu_memory import Holding
 
 
 def doctor(
@@ -41,12 +41,12 @@ def doctor(
     """
     console = Console("doctor", as_json=as_json, quiet=quiet)
     if free_memory:
-        from expert_cli.doctor import holding
+        from expert_cli.doctor import gpu_memory as holding
 
         _show_holding(console, holding.look())
         return
-    from expert_cli.doctor.checkup import check_up
-    from expert_cli.doctor.lines import worst
+    from expert_cli.doctor.check_result import worst
+    from expert_cli.doctor.checks import check_up
 
     lines = check_up(Path.cwd(), console, deep=deep)
     if as_json:

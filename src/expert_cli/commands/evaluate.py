@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from expert_cli.commands import evaluate_options as ask
-from expert_cli.commands.evaluation_table import show_drop, show_evaluation, show_generation
-from expert_cli.commands.options import (
+from expert_cli.commands.options import evaluate as ask
+from expert_cli.commands.options.common import (
     AdapterIfAny,
     Debug,
     Json,
@@ -19,14 +18,15 @@ from expert_cli.commands.options import (
     TrainedBase,
     TrainedManifest,
 )
-from expert_cli.console import SCHEMA_VERSION, Console
+from expert_cli.commands.tables import show_drop, show_evaluation, show_generation
+from expert_cli.console.terminal import SCHEMA_VERSION, Console
 from expert_cli.errors import GateMissed
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.against import Drop
-    from expert_cli.evaluation.experts import Evaluated
-    from expert_cli.evaluation.judge import Share
-    from expert_cli.plan import Trained
+    from expert_cli.config.plan import Trained
+    from expert_cli.evaluation.evaluate import Evaluated
+    from expert_cli.evaluation.grade import Share
+    from expert_cli.evaluation.regression import Drop
 
 
 def evaluate(
@@ -70,13 +70,13 @@ def evaluate(
 
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
-    from expert_cli.evaluation.against import compare_with
+    from expert_cli.evaluation.regression import compare_with
 
     console = Console("evaluate", as_json=as_json, quiet=quiet)
     ask.require_company(answers, adapter, shots, against, max_drop, baseline=baseline, sample=sample)
     trained: Trained | None = None
     if adapter is not None:
-        from expert_cli.plan import trained as find_trained
+        from expert_cli.config.plan import trained as find_trained
 
         trained = find_trained(adapter, manifest, base_model, offline=offline)
         numbers = (max_new_tokens, batch_size, case_timeout, shots)
@@ -110,11 +110,11 @@ def _judged(
     answers: Path, cases: Path | None, limit: int | None, case_timeout: float, console: Console
 ) -> tuple[Evaluated, Path, int | None]:
     """Return what became of the answers, the file of their cases, and of how many of them at most they are."""
-    from expert_cli.evaluation.again import generation, read_kept
     from expert_cli.evaluation.cases import read_answers, spread
-    from expert_cli.evaluation.experts import Evaluated
-    from expert_cli.evaluation.judge import judge
-    from expert_cli.rundir import part
+    from expert_cli.evaluation.evaluate import Evaluated
+    from expert_cli.evaluation.grade import judge
+    from expert_cli.evaluation.regrade import generation, read_kept
+    from expert_cli.runs.metrics import part
 
     kept = read_kept(answers, cases)
     if kept is not None:
@@ -131,7 +131,7 @@ def _judged(
 
 def _file(cases: Path | None, trained: Trained) -> Path:
     """Return where the cases were read."""
-    from expert_cli.evaluation.experts import own_cases
+    from expert_cli.evaluation.evaluate import own_cases
 
     return cases or own_cases(trained.plan)
 
@@ -146,8 +146,8 @@ def _evaluated(
     sample: bool,
     baseline: bool,
 ) -> Evaluated:
-    from expert_cli.evaluation.experts import BATCH, cases_of, evaluate_adapter
-    from expert_cli.evaluation.generate import settings_for
+    from expert_cli.evaluation.evaluate import BATCH, cases_of, evaluate_adapter
+    from expert_cli.inference.generation_config import settings_for
 
     max_new_tokens, batch_size, case_timeout_s, shots = numbers
     batch_size = batch_size or BATCH[trained.plan.run.compute.device]
@@ -168,15 +168,15 @@ def _leave(document: dict[str, Any], trained: Trained | None, output: Path | Non
     Of a part of the expert's cases, or of others than its own, it goes only where it is asked for.
     """
     if output is not None:
-        from expert_cli.files import write_json
+        from expert_cli.utils.files import write_json
 
         write_json(output, document)
         console.say(f"written   {output}")
     if trained is None:
         return
     from expert_cli.artifacts.report import write_report
-    from expert_cli.evaluation.experts import is_whole, publish
-    from expert_cli.paths import RunPaths
+    from expert_cli.evaluation.evaluate import is_whole, publish
+    from expert_cli.runs.paths import RunPaths
 
     if not is_whole(document, trained.plan):
         console.say("not the expert's own cases, or not all: evaluation.json, model card and report stay as they are")
@@ -190,7 +190,7 @@ def _leave(document: dict[str, Any], trained: Trained | None, output: Path | Non
 
 def _document(found: Evaluated, threshold: float | None, drop: Drop | None, *, passed: bool) -> dict[str, Any]:
     from expert_cli.evaluation.extract import RULE
-    from expert_cli.rundir import BASES
+    from expert_cli.runs.metrics import BASES
 
     return {
         **found.evaluation.as_json(),

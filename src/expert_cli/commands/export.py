@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from expert_cli.commands.options import (
+from expert_cli.commands.options.common import (
     AdapterFolder,
     Debug,
     Json,
@@ -18,12 +18,12 @@ from expert_cli.commands.options import (
     TrainedBase,
     TrainedManifest,
 )
-from expert_cli.console import Console
+from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError, LockedOrDamaged
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.bases import Answers, OnBases
-    from expert_cli.plan import Trained
+    from expert_cli.config.plan import Trained
+    from expert_cli.evaluation.bf16_base import Answers, OnBases
 
 PROMPTS = 20
 
@@ -70,7 +70,7 @@ def export(
 
         expert-cli export --adapter runs/sql --output expert-sql-gguf --gguf q8_0
     """
-    from expert_cli.plan import require_new, trained
+    from expert_cli.config.plan import require_new, trained
 
     if for_base and (merge or gguf):
         raise typer.BadParameter("--for-base is for an adapter: what is merged is right on every machine")
@@ -82,7 +82,7 @@ def export(
 
     quiet_imports()
     from expert_cli.artifacts.export import export as write
-    from expert_cli.artifacts.whole import in_words
+    from expert_cli.artifacts.merged_model import in_words
 
     with tempfile.TemporaryDirectory() as folder:
         bases = None
@@ -108,9 +108,9 @@ def _for_bases(
 
     None for one that was trained on weights as they are, and where there is nothing to ask.
     """
-    from expert_cli.artifacts.for_base import fit_to_bf16
-    from expert_cli.evaluation.bases import on_bases, with_fitted
-    from expert_cli.runconfig import QUANTIZED
+    from expert_cli.artifacts.bf16_adapter import fit_to_bf16
+    from expert_cli.config.run_config import QUANTIZED
+    from expert_cli.evaluation.bf16_base import on_bases, with_fitted
 
     if found.plan.run.model.quantization not in QUANTIZED:
         if fits:
@@ -129,7 +129,7 @@ def _for_bases(
 
 def _questions(found: Trained, limit: int | None, console: Console) -> tuple[str, Answers] | None:
     """Return what the adapter is asked on both base models; None, which is told, where there is nothing."""
-    from expert_cli.evaluation.bases import questions
+    from expert_cli.evaluation.bf16_base import questions
 
     if limit == 0:
         return None
@@ -146,7 +146,7 @@ def _questions(found: Trained, limit: int | None, console: Console) -> tuple[str
 def _prompts(found: Trained) -> list[tuple[str, str]]:
     """Return prompts of the expert's cases, drawn by seed; none where there are no cases."""
     from expert_cli.evaluation.cases import read_cases
-    from expert_cli.evaluation.experts import own_cases
+    from expert_cli.evaluation.evaluate import own_cases
 
     path = own_cases(found.plan)
     cases = read_cases(path) if path.is_file() else []

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.options import Debug, Json, Quiet
-from expert_cli.console import Console
+from expert_cli.commands.options.common import Debug, Json, Quiet
+from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError
 
 if TYPE_CHECKING:
-    from expert_cli.data.found import DataSet
-    from expert_cli.plan import Plan
+    from expert_cli.config.plan import Plan
+    from expert_cli.inventory.dataset import DataSet
 
 _AGES = ((60.0, "minute"), (3600.0, "hour"), (86400.0, "day"), (30.4 * 86400, "month"), (365.25 * 86400, "year"))
 
@@ -47,10 +47,10 @@ def find_datasets(
 
         expert-cli find-datasets --experts experts --hf-cache /data/huggingface --measure-disk --json
     """
-    from expert_cli.data.claims import default_experts
-    from expert_cli.data.disk import size_text
-    from expert_cli.data.hfcaches import hf_caches
-    from expert_cli.data.inventory import measure_disks, take_inventory
+    from expert_cli.inventory.catalog import measure_disks, take_inventory
+    from expert_cli.inventory.hf_cache import hf_caches
+    from expert_cli.inventory.manifest_references import default_experts
+    from expert_cli.utils.text import size_text
 
     console = Console("find-datasets", as_json=as_json, quiet=quiet)
     if hf_cache is not None and not hf_cache.is_dir():
@@ -85,10 +85,10 @@ def _current_key(plan: Plan) -> str | None:
     from dataclasses import replace
 
     from expert_cli._compat import quiet_imports
-    from expert_cli.console import Silent
+    from expert_cli.utils.reporter import Silent
 
     quiet_imports()
-    from expert_cli.pretokenise import explain, find_inputs
+    from expert_cli.pipeline.pretokenize import explain, find_inputs
 
     run = replace(plan.run, data=replace(plan.run.data, offline=True))
     try:
@@ -98,7 +98,7 @@ def _current_key(plan: Plan) -> str | None:
 
 
 def _cells(row: DataSet, now: float) -> list[str]:
-    from expert_cli.data.disk import size_text
+    from expert_cli.utils.text import size_text
 
     there = row.status != "missing"
     named = f"{row.name} ({', '.join(row.experts)})" if row.experts else row.name

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from expert_cli.commands.options import Debug, Json, Quiet
-from expert_cli.console import Console
+from expert_cli.commands.options.common import Debug, Json, Quiet
+from expert_cli.console.terminal import Console
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.files import write_text
+from expert_cli.utils.files import write_text
 
 
 def init(
@@ -31,10 +31,10 @@ def init(
 
         expert-cli init expert-regex --folder work
     """
-    from expert_cli.manifest.blocks import LONGEST_NAME
     from expert_cli.manifest.messages import shortened
     from expert_cli.manifest.starter import EXAMPLE_CASES, EXAMPLE_ROWS, SMOLLM2, starter_manifest
-    from expert_cli.paths import normalise
+    from expert_cli.manifest.types import LONGEST_NAME
+    from expert_cli.utils.paths import normalise
 
     console = Console("init", as_json=as_json, quiet=quiet)
     if not re.fullmatch(r"\w([\w.-]*\w)?", name) or len(name) > LONGEST_NAME:

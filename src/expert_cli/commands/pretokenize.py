@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.options import BaseModel, Debug, Json, Offline, Quiet
-from expert_cli.console import Console
-from expert_cli.data.texts import describe_forms
+from expert_cli.commands.options.common import BaseModel, Debug, Json, Offline, Quiet
+from expert_cli.console.terminal import Console
+from expert_cli.data.templates.whole_text import describe_forms
 from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
-    from expert_cli.plan import Plan
-    from expert_cli.pretokenise import Inputs, StoreReport
+    from expert_cli.config.plan import Plan
+    from expert_cli.pipeline.pretokenize import Inputs, StoreReport
 
 
 def pretokenize(
@@ -66,11 +66,11 @@ def pretokenize(
         manifests = manifest or []
     if not manifests:
         raise typer.BadParameter("give --manifest PATH, or --all")
-    from expert_cli import machine
     from expert_cli._compat import quiet_imports
-    from expert_cli.config import Overrides
-    from expert_cli.paths import folder_name
-    from expert_cli.plan import make_plan
+    from expert_cli.config.plan import make_plan
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.hardware import machine
+    from expert_cli.utils.paths import folder_name
 
     overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
     facts = machine.inspect()
@@ -80,7 +80,7 @@ def pretokenize(
         try:
             plan = make_plan(path, facts, overrides)
             quiet_imports()
-            from expert_cli.data.engine import limit_threads
+            from expert_cli.data.tokenize.backends import limit_threads
 
             limit_threads(threads)
             folder = output / folder_name(plan.run.expert) if output and (every or len(manifests) > 1) else output
@@ -144,8 +144,8 @@ def _one(
 ) -> dict[str, object]:
     from dataclasses import replace
 
-    from expert_cli import pretokenise
-    from expert_cli.data.prune import prune as remove_others
+    from expert_cli.data.store.prune import prune as remove_others
+    from expert_cli.pipeline import pretokenize as pretokenise
 
     run = replace(plan.run, store=folder.resolve()) if folder else plan.run
     inputs = pretokenise.find_inputs(run, console)
@@ -227,7 +227,7 @@ def _histogram(report: StoreReport, width: int = 32) -> list[str]:
 
 
 def _show_documents(console: Console, inputs: Inputs, report: StoreReport, count: int) -> None:
-    from expert_cli.pretokenise import shown_documents
+    from expert_cli.pipeline.pretokenize import shown_documents
 
     for number, runs in enumerate(shown_documents(report.store, inputs, count)):
         console.text(f"document {number}")

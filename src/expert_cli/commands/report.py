@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from expert_cli.commands.options import Debug, Json, Quiet
-from expert_cli.console import Console
+from expert_cli.commands.options.common import Debug, Json, Quiet
+from expert_cli.console.terminal import Console
 
 
 def report(
@@ -31,7 +31,7 @@ def report(
         expert-cli report runs/a runs/b --output compared.html
     """
     from expert_cli.artifacts.report import write_report
-    from expert_cli.paths import RunPaths
+    from expert_cli.runs.paths import RunPaths
 
     console = Console("report", as_json=as_json, quiet=quiet)
     to = output or (RunPaths(runs[0]).report_html if len(runs) == 1 else Path("report.html"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from expert_cli.commands.options import Debug, Json, Quiet
-from expert_cli.console import Console
+from expert_cli.commands.options.common import Debug, Json, Quiet
+from expert_cli.console.terminal import Console
 
 
 def schema(as_json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:  # noqa: ARG001  --debug: cli.main

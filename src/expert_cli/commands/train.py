@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expert_cli.commands import train_options as ask
-from expert_cli.commands.options import BaseModel, Debug, Json, ManifestPath, Offline, Quiet
-from expert_cli.console import Console
+from expert_cli.commands.options import train as ask
+from expert_cli.commands.options.common import BaseModel, Debug, Json, ManifestPath, Offline, Quiet
+from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
-    from expert_cli.config import Overrides
-    from expert_cli.machine import Machine
-    from expert_cli.plan import Plan
+    from expert_cli.config.plan import Plan
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.hardware.machine import Machine
 
 
 def train(
@@ -58,9 +58,9 @@ def train(
 
         expert-cli train -m experts/expert-sql/manifest.json --plan --price 2.50/h
     """
-    from expert_cli import machine
-    from expert_cli.config import Overrides
-    from expert_cli.forecast.prices import parse_price
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.estimate.prices import parse_price
+    from expert_cli.hardware import machine
 
     console = Console("train", as_json=as_json, quiet=quiet)
     ask.require_sense(device, epochs)
@@ -82,8 +82,8 @@ def train(
     facts = machine.inspect()
     plan = _planned(console, manifest, facts, overrides, keeps=overwrite or bool(resume) or plan_only)
     if plan_only:
-        from expert_cli.commands.outlook_table import show_outlook
-        from expert_cli.forecast.outlook import foretell
+        from expert_cli.commands.tables import show_outlook
+        from expert_cli.estimate.run_estimate import foretell
 
         found = foretell(
             plan,
@@ -100,7 +100,7 @@ def train(
         else:
             show_outlook(console, found, device=plan.run.compute.device)
         return
-    from expert_cli import run
+    from expert_cli.pipeline import train as run
 
     drift, resumed = tuple(allow_drift or ()), resume or ""
     command = typed(sys.argv[1:])
@@ -118,9 +118,9 @@ def train(
 
 def _planned(console: Console, manifest: Path, facts: Machine, overrides: Overrides, *, keeps: bool) -> Plan:
     """Say what will happen, and load what it takes. keeps: a run in the output folder does not stand in the way."""
-    from expert_cli.commands.effects_table import show_effects
-    from expert_cli.config import require_data
-    from expert_cli.plan import make_plan, require_free
+    from expert_cli.commands.tables import show_effects
+    from expert_cli.config.plan import make_plan, require_free
+    from expert_cli.config.resolve import require_data
 
     if facts.first_words:
         console.warn(facts.first_words)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.options import BaseModel, Debug, Json, Quiet
-from expert_cli.console import Console
+from expert_cli.commands.options.common import BaseModel, Debug, Json, Quiet
+from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
-    from expert_cli.check import Check
+    from expert_cli.config.validate import Check
 
 
 def validate(
@@ -36,8 +36,8 @@ def validate(
 
         expert-cli validate old/manifest.json --fix --write
     """
-    from expert_cli import machine
-    from expert_cli.check import check, mend
+    from expert_cli.config.validate import check, mend
+    from expert_cli.hardware import machine
 
     if write and not fix:
         raise typer.BadParameter("--write goes with --fix")
@@ -59,9 +59,9 @@ def _with_columns(check: Check) -> Check:
     """Look whether the columns that `field_mapping` names are there, where the rows are."""
     if check.plan is None or check.plan.run.data.mapping.is_empty():
         return check
-    from expert_cli.data.sources import absent_columns
-    from expert_cli.manifest.jsontext import dotted
-    from expert_cli.manifest.settings import not_used
+    from expert_cli.config.settings import not_used
+    from expert_cli.data.sources.data_rows import absent_columns
+    from expert_cli.manifest.json_parser import dotted
 
     plan = check.plan
     absent = absent_columns(plan.run.data)
@@ -74,7 +74,7 @@ def _with_columns(check: Check) -> Check:
 
 def _show(console: Console, check: Check, *, quiet: bool, write: bool) -> None:
     if check.plan and not quiet:
-        from expert_cli.commands.effects_table import show_effects
+        from expert_cli.commands.tables import show_effects
 
         show_effects(console, check.plan.effects, short=False, to_stdout=True)
     for warning in check.warnings:

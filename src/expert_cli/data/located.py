@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from expert_cli.runconfig import SourceSpec
+from expert_cli.config.run_config import SourceSpec
 
 
 @dataclass(frozen=True)

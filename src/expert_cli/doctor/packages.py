@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from expert_cli.doctor.lines import Line
+from expert_cli.doctor.check_result import Line
 
 KNOWN_BAD: Mapping[tuple[str, str], str] = {
     (

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from expert_cli.doctor import attention
-from expert_cli.doctor.lines import Line, State
-from expert_cli.machine import has_package
+from expert_cli.doctor import attention_probes
+from expert_cli.doctor.check_result import Line, State
+from expert_cli.hardware.machine import has_package
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def try_torch() -> Line:
     loaded = f"loads in {time.monotonic() - started:.1f} s"
     if not torch.cuda.is_available():
         if torch.version.cuda:
-            from expert_cli import machine
+            from expert_cli.hardware import machine
 
             if machine.inspect().gpus:
                 return Line(
@@ -65,7 +65,7 @@ def try_bitsandbytes() -> Line:
     with nothing_compiled():
         from bitsandbytes.nn import Linear4bit
 
-    device, dtype = attention.device_and_dtype()
+    device, dtype = attention_probes.device_and_dtype()
     torch.manual_seed(0)
     frozen = Linear4bit(64, 64, bias=False, compute_dtype=dtype, compress_statistics=True, quant_type="nf4")
     original = frozen.weight.data.clone()
@@ -148,11 +148,11 @@ _BITSANDBYTES = 'pip install --force-reinstall --no-deps bitsandbytes; until it 
 PROBES = (
     Probe("torch", try_torch, "fail", "reinstall torch", 300.0),
     Probe("bitsandbytes", try_bitsandbytes, "fail", _BITSANDBYTES, 180.0),
-    Probe("attention, documents", attention.try_documents, "fail", "reinstall torch"),
-    Probe("attention, varlen", attention.try_varlen, "warn", attention.FIX),
+    Probe("attention, documents", attention_probes.try_documents, "fail", "reinstall torch"),
+    Probe("attention, varlen", attention_probes.try_varlen, "warn", attention_probes.FIX),
     Probe(
         "attention, flash-attn",
-        attention.try_flash,
+        attention_probes.try_flash,
         "warn",
         "pip uninstall flash-attn, or build it again for this torch",
     ),

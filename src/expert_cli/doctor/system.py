@@ -9,10 +9,10 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from expert_cli.data.disk import size_text
-from expert_cli.doctor.lines import Line
-from expert_cli.gpu import Card, Driver, GpuSample, Holder
-from expert_cli.machine import Machine
+from expert_cli.doctor.check_result import Line
+from expert_cli.hardware.machine import Machine
+from expert_cli.hardware.nvml import Card, Driver, GpuSample, Holder
+from expert_cli.utils.text import size_text
 
 SMALL_MEMORY_BYTES = 6_000_000_000
 """The smallest base models train within 3 GB of main memory on a CPU; the libraries and the system need as much again."""

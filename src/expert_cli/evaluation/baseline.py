@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.console import Reporter
+from expert_cli.evaluation.answer import longest_right_answer, write_answers
 from expert_cli.evaluation.cases import Asked
-from expert_cli.evaluation.generate import Settings, longest_right_answer, write_answers
-from expert_cli.evaluation.judge import Evaluation, judge
+from expert_cli.evaluation.few_shot import Shots
+from expert_cli.evaluation.grade import Evaluation, judge
 from expert_cli.evaluation.paired import Paired, pair
-from expert_cli.evaluation.shots import Shots
-from expert_cli.rundir import base_title
+from expert_cli.inference.generation_config import Settings
+from expert_cli.runs.metrics import base_title
+from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
-    from expert_cli.expert import Expert, Speaker
+    from expert_cli.inference.expert import Expert, Speaker
 
 NEW_TOKENS = 512
 """What an answer of the base model may have at least; where right answers are long, twice as much as the longest."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers import json_values
+from expert_cli.evaluation.verifiers import json_schema as json_values
 
 UNCATEGORISED = "uncategorised"
 MAX_LINE_BYTES = 16 << 20

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from expert_cli.evaluation.judge import Z_95, Evaluation
+from expert_cli.evaluation.grade import Z_95, Evaluation
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem, Fault
-from expert_cli.files import write_bytes
-from expert_cli.manifest.jsontext import JsonText, Path_
-from expert_cli.manifest.names import BY_HAND
+from expert_cli.manifest.json_parser import JsonText, Path_
 from expert_cli.manifest.schema import Dataset
+from expert_cli.manifest.spelling import BY_HAND
 from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.utils.files import write_bytes
 
 _MEANT = re.compile(r"did you mean (\w+)\?.*")
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from expert_cli.manifest.blocks import NO_NUL, TIME, Loose, Strict
-from expert_cli.manifest.jsontext import Path_
+from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.schema import Manifest
+from expert_cli.manifest.types import NO_NUL, TIME, Loose, Strict
 
 _RULES = {
     "too_short": "of at least {min_length} entry",

@@ -11,12 +11,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from expert_cli.errors import Fault, InputError, ManifestError
-from expert_cli.manifest.blocks import Strict
-from expert_cli.manifest.jsontext import JsonText, Path_, dotted, parse_json, read_json
+from expert_cli.manifest.json_parser import JsonText, Path_, dotted, parse_json, read_json
 from expert_cli.manifest.messages import message_of, parts_of, shortened, unfit
-from expert_cli.manifest.names import BY_HAND, OTHER_TOOLS, field_names, nearest, typo_of
 from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest
+from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS, field_names, nearest, typo_of
 from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.manifest.types import Strict
 
 
 @dataclass(frozen=True)

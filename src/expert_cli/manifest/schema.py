@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.blocks import (
+from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.manifest.types import (
     NO_NUL,
     Bytes,
     Loose,
@@ -21,12 +22,11 @@ from expert_cli.manifest.blocks import (
     NotNegativeNumber,
     Positive,
     PositiveNumber,
+    Quantization,
     Share,
     Strict,
     Text,
 )
-from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.runconfig import Quantization
 
 LONGEST_MODEL_NAME = 4096
 """Letters of a base model's name, which may be a path."""

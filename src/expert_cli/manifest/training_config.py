@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.blocks import (
+from expert_cli.manifest.types import (
     LARGEST,
     TIME,
+    AdapterType,
     Modules,
     NotNegative,
     NotNegativeNumber,
@@ -17,10 +18,10 @@ from expert_cli.manifest.blocks import (
     PositiveNumber,
     Seed,
     Share,
+    Strategy,
     Strict,
     Text,
 )
-from expert_cli.runconfig import AdapterType, Strategy
 
 Epochs = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 SCHEDULERS: dict[str, frozenset[str]] = {

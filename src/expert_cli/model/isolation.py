@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from expert_cli.config.run_config import Layout
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.model import short_documents
-from expert_cli.model.attention import borders, plain_attention
-from expert_cli.runconfig import Layout
+from expert_cli.model.kernels import cpu_attention
+from expert_cli.model.kernels.attention import borders, plain_attention
 
 SHORT = (23, 61, 57, 9)
 """Documents of like and of unlike lengths: on a CPU, several buckets, and one of several documents."""
@@ -67,7 +67,7 @@ def packs(longest: int, window: int | None, *, single: bool = False) -> list[tup
     two documents of the run share a row.
     """
     found = [tuple(min(length, longest) for length in SHORT)]
-    borders_passed = [limit for limit in (short_documents.LONGEST, window) if limit and limit < longest]
+    borders_passed = [limit for limit in (cpu_attention.LONGEST, window) if limit and limit < longest]
     if borders_passed:
         found.append((BESIDE[0], min(max(borders_passed) + BEYOND, longest), BESIDE[1]))
     return [(max(lengths),) for lengths in found] if single else found

@@ -13,7 +13,7 @@ import tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.rendering import render_jinja, render_safely
+from expert_cli.utils.chat_rendering import render_jinja, render_safely
 
 _PROBE = "Paris 4711"
 

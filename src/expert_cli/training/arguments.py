@@ -7,9 +7,9 @@ from typing import Any
 
 from transformers import TrainingArguments
 
+from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.machine import has_package
-from expert_cli.runconfig import RunConfig
+from expert_cli.hardware.machine import has_package
 
 REPORT_PACKAGES = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
 

@@ -14,27 +14,28 @@ from peft import PeftModel
 from transformers import DefaultFlowCallback, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
-from expert_cli.console import Reporter
-from expert_cli.data.batches import Collator, Order, PackBatches, Schedule
-from expert_cli.data.loader import PackedDataset
-from expert_cli.data.order import epoch_order, grouped_order
+from expert_cli.config.run_config import EXECUTION_ACCURACY, RunConfig
+from expert_cli.data.packing.batches import Collator, Order, PackBatches
+from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.order import epoch_order, grouped_order
+from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.model.adapter import magnitudes
-from expert_cli.model.kernels import KernelPlan
-from expert_cli.model.loss import CausalLoss
-from expert_cli.paths import RunPaths
-from expert_cli.runconfig import EXECUTION_ACCURACY, RunConfig
-from expert_cli.status import RunStatus
+from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.select import KernelPlan
+from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.status import RunStatus
 from expert_cli.training.arguments import training_arguments
-from expert_cli.training.callbacks import Watcher
+from expert_cli.training.checkpointing.resume import Resumed, forget_after, load_best, require_room, restore, save
 from expert_cli.training.flops import Flops, flops, peak_flops
 from expert_cli.training.heap import HeapKeeper
-from expert_cli.training.memory import fit_memory, probe, recompute_all
+from expert_cli.training.metrics_callback import Watcher
+from expert_cli.training.oom import fit_memory, probe, recompute_all
 from expert_cli.training.result import FitResult
-from expert_cli.training.resume import Resumed, forget_after, load_best, require_room, restore, save
 from expert_cli.training.signals import StopRequest
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.training.used import Used, what_was_used
+from expert_cli.utils.reporter import Reporter
 
 
 @dataclass(frozen=True)

@@ -22,18 +22,18 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainerState
 from transformers.trainer_utils import TrainOutput
 
-from expert_cli.data.batches import Batch, InTurn, PackBatches
-from expert_cli.data.loader import PackedDataset
-from expert_cli.data.order import mixed
+from expert_cli.config.run_config import EXECUTION_ACCURACY, OptimConfig, WatchConfig
+from expert_cli.data.packing.batches import Batch, InTurn, PackBatches
+from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.order import mixed
 from expert_cli.errors import TrainingFailed
-from expert_cli.runconfig import EXECUTION_ACCURACY, OptimConfig, WatchConfig
-from expert_cli.training.clock import PhaseClock
-from expert_cli.training.figures import Figures
 from expert_cli.training.gradients import Gradients
-from expert_cli.training.one_cycle import one_cycle
-from expert_cli.training.progress import Progress
-from expert_cli.training.saves import Saves, is_due
+from expert_cli.training.health import Figures
+from expert_cli.training.lr_schedulers import one_cycle
+from expert_cli.training.save_schedule import Saves, is_due
 from expert_cli.training.signals import leave_ctrl_c
+from expert_cli.training.state import Progress
+from expert_cli.training.step_timer import PhaseClock
 
 
 class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed

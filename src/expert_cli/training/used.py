@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from peft import PeftModel
 
-from expert_cli.model.recompute import decoder_layers
+from expert_cli.model.activation_checkpointing import decoder_layers
 from expert_cli.training.trainer import ExpertTrainer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from expert_cli.artifacts.modelfile import modelfile
-from expert_cli.data.templates import make_template
+from expert_cli.data.templates.template import make_template
 from expert_cli.errors import InputError
 from expert_cli.manifest.schema import Decoding
 

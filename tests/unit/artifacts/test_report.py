@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from expert_cli.artifacts.evaluated import CHARACTERS
 from expert_cli.artifacts.report import MAX_RUNS, _part, write_report
-from expert_cli.artifacts.rundata import read_run
+from expert_cli.artifacts.report_data import read_run
+from expert_cli.artifacts.report_evaluation import CHARACTERS
 from expert_cli.errors import InputError
-from expert_cli.files import redact
+from expert_cli.utils.files import redact
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
 SHARES = {"data": 0.25, "forward": 0.25, "backward": 0.5}

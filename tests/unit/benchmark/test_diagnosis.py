@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.diagnosis import diagnose, trend
-from expert_cli.benchmark.evidence import Evidence, GpuFacts, Settings
+from expert_cli.benchmark.monitor.diagnosis import diagnose, trend
+from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, Settings
 
 C = "training.config."
 CUDA = Settings(

@@ -15,17 +15,17 @@ import manifests
 import pytest
 from measurements import GPU_MACHINE, MACHINE, measured, runner, speeds, valid
 
-from expert_cli.benchmark import process
-from expert_cli.benchmark.compare import compare
-from expert_cli.benchmark.experiment import Job, Outcome, experiment, make_job, order
-from expert_cli.benchmark.place import data_facts, machine_facts
-from expert_cli.benchmark.process import Length, Side, Terminated
-from expert_cli.benchmark.results import text_of
-from expert_cli.benchmark.stats import Curve
-from expert_cli.config import Overrides
-from expert_cli.console import Silent
+from expert_cli.benchmark.experiment import subprocess_run
+from expert_cli.benchmark.experiment.compare import compare
+from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
+from expert_cli.benchmark.experiment.paired_runs import Job, Outcome, experiment, make_job, order
+from expert_cli.benchmark.experiment.stats import Curve
+from expert_cli.benchmark.experiment.subprocess_run import Length, Side, Terminated
+from expert_cli.benchmark.experiment.tables import text_of
+from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, Interrupted, TrainingFailed
-from expert_cli.paths import RunPaths
+from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.reporter import Silent
 
 A, B = Side("a.json", Path("a.json")), Side("b", Path("a.json"), stock=True)
 
@@ -158,9 +158,9 @@ def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
 
 
 def test_what_comes_before_the_first_step_is_not_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(subprocess_run, "LOOK_EVERY_S", 0.05)
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"])
-    assert process._watch(child, RunPaths(tmp_path), 0, lambda step, speed: None) == []
+    assert subprocess_run._watch(child, RunPaths(tmp_path), 0, lambda step, speed: None) == []
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_failing_side_is_named(
     for log, text in zip(logs, (out, err), strict=True):
         log.write_text(text, encoding="utf-8")
     with pytest.raises(kind, match=message) as raised:
-        raise process._error(B, code, *logs)
+        raise subprocess_run._error(B, code, *logs)
     assert type(raised.value) is kind
 
 

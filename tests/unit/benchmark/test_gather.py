@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.gather import gather
-from expert_cli.benchmark.gauges import sparkline, spread
-from expert_cli.benchmark.sampling import Sample
+from expert_cli.benchmark.monitor.gather import gather
+from expert_cli.benchmark.monitor.gauges import sparkline, spread
+from expert_cli.benchmark.monitor.sampler import Sample
 
 
 @pytest.mark.parametrize(

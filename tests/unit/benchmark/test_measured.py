@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from fake_nvml import FakeNvml
 
-from expert_cli import gpu
-from expert_cli.benchmark.measured import measure
-from expert_cli.benchmark.sampling import Sample
-from expert_cli.paths import RunPaths
+from expert_cli.benchmark.experiment.measurement import measure
+from expert_cli.benchmark.monitor.sampler import Sample
+from expert_cli.hardware import nvml
+from expert_cli.runs.paths import RunPaths
 
 LINE = (
     '{"step": %d, "seconds": %d, "loss": 1.0, "tokens_real": %d, "tokens_trained": %d, "tokens_padded": 0,'
@@ -25,7 +25,7 @@ def test_the_gpu_is_the_one_that_the_run_had_and_not_the_busiest(
 ) -> None:
     paths = RunPaths(tmp_path)
     paths.metrics.write_text("".join(LINE % (n, n, 10 * n, 5 * n) for n in (1, 2, 3)), encoding="utf-8")
-    (one,) = gpu.sample(FakeNvml())
+    (one,) = nvml.sample(FakeNvml())
     cards = (replace(one, utilization=20.0), replace(one, index=1, utilization=95.0))
     samples = [Sample(1.0, cards)]
     found = measure(paths, 42, 1, samples, index)

@@ -7,7 +7,7 @@ from statistics import stdev
 
 import pytest
 
-from expert_cli.benchmark.stats import Curve, mean_of, paired_ratio, parity, t_quantile, unpaired_ratio
+from expert_cli.benchmark.experiment.stats import Curve, mean_of, paired_ratio, parity, t_quantile, unpaired_ratio
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import manifests
 import pytest
 from measurements import MACHINE, measured, runner, valid
 
-from expert_cli.benchmark.process import Length, Side, Terminated
-from expert_cli.benchmark.results import text_of
-from expert_cli.benchmark.sweep import combinations, parse, sweep
-from expert_cli.config import Overrides
-from expert_cli.console import Silent
+from expert_cli.benchmark.experiment.subprocess_run import Length, Side, Terminated
+from expert_cli.benchmark.experiment.sweep import combinations, parse, sweep
+from expert_cli.benchmark.experiment.tables import text_of
+from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, ManifestError, TrainingFailed
+from expert_cli.utils.reporter import Silent
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ import torch
 from packs import END, packed
 from torch.utils.data import DataLoader
 
-from expert_cli.data.batches import Batch, Collator, InTurn, PackBatches, Schedule
-from expert_cli.data.loader import FILLER, PackedDataset
-from expert_cli.data.order import epoch_order, grouped_order
+from expert_cli.data.packing.batches import Batch, Collator, InTurn, PackBatches
+from expert_cli.data.packing.dataset import FILLER, PackedDataset
+from expert_cli.data.packing.order import epoch_order, grouped_order
+from expert_cli.data.packing.step_schedule import Schedule
 
 
 def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> PackBatches:

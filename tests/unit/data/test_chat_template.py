@@ -6,11 +6,11 @@ import pytest
 from chat_templates import GEMMA2, LLAMA31, MISTRAL, PREAMBLE, PUBLISHED, QWEN25, SMOLLM2
 from tiny import CHATML, tiny_tokenizer
 
-from expert_cli.data.chat_template import ChatTemplate
-from expert_cli.data.rows import Message, Rows
-from expert_cli.data.segments import Document
-from expert_cli.data.templates import Template, make_template
-from expert_cli.data.text_templates import STYLES
+from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.templates.builtin import STYLES
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.segment import Document
+from expert_cli.data.templates.template import Template, make_template
 from expert_cli.errors import InputError
 
 EOS, BOS = "</s>", "<s>"

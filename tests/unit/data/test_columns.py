@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from expert_cli.data.columns import Columns, choose_columns, names_of_interest
-from expert_cli.data.rowcheck import NOT_TRAINED, append_row
-from expert_cli.data.rows import Message, Rows
+from expert_cli.config.run_config import ColumnMapping
+from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.rows.validation import NOT_TRAINED, append_row
 from expert_cli.errors import InputError
-from expert_cli.runconfig import ColumnMapping
 
 NOTHING = ColumnMapping()
 

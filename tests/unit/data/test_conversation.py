@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tiny import CHATML, tiny_tokenizer
 from tokenizers import Tokenizer
 
-from expert_cli.data.chat_template import ChatTemplate
-from expert_cli.data.columns import Columns
-from expert_cli.data.encode import Encoder, template_for
-from expert_cli.data.rowcheck import append_row
-from expert_cli.data.rows import Message, Rows
-from expert_cli.data.segments import Document
-from expert_cli.data.templates import Template
+from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.rows.columns import Columns
+from expert_cli.data.rows.validation import append_row
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.segment import Document
+from expert_cli.data.templates.template import Template
+from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.errors import InputError
 from expert_cli.model.tokenizer import load
 

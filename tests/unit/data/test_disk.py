@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.console import Silent
-from expert_cli.data.disk import ReadSpeed, measure_read, size_text, stage, staged_path
+from expert_cli.data.staging import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.hardware.disk import ReadSpeed, measure_read
+from expert_cli.utils.reporter import Silent
+from expert_cli.utils.text import size_text
 
 LINUX = sys.platform == "linux"
 MIB = 1 << 20

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tiny import CHATML, CONTROL_TOKENS, tiny_backend, tiny_tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from expert_cli.data.chat_template import ChatTemplate
-from expert_cli.data.encode import Encoder, control_tokens, encode, leading_token, template_for
-from expert_cli.data.rows import Message, Rows
-from expert_cli.data.segments import Segment
-from expert_cli.data.templates import Template
+from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.segment import Segment
+from expert_cli.data.templates.template import Template
+from expert_cli.data.tokenize.encoder import Encoder, control_tokens, encode, leading_token, template_for
 from expert_cli.errors import InputError
 
 EOS, SP_EOS, UNK = CONTROL_TOKENS[0], "</s>", "<unk>"

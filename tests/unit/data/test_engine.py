@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from tiny import CONTROL_TOKENS, tiny_backend
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from expert_cli.data.encode import Encoder
-from expert_cli.data.engine import FastEngine, Pieces, ReferenceEngine
-from expert_cli.data.enginecheck import find_difference, torture
-from expert_cli.data.segments import Segment
+from expert_cli.data.templates.segment import Segment
+from expert_cli.data.tokenize.backend_check import find_difference, torture
+from expert_cli.data.tokenize.backends import FastEngine, Pieces, ReferenceEngine
+from expert_cli.data.tokenize.encoder import Encoder
 
 fastokens = pytest.importorskip("fastokens")
 
@@ -344,9 +344,9 @@ def test_ids_do_not_depend_on_threads_and_a_fresh_process_keeps_to_them(threads:
         "import sys, hashlib, threading\n"
         "from pathlib import Path\n"
         "from tiny import tiny_backend\n"
-        "from expert_cli.data.encode import Encoder\n"
-        "from expert_cli.data.engine import limit_threads\n"
-        "from expert_cli.data.segments import Segment\n"
+        "from expert_cli.data.tokenize.encoder import Encoder\n"
+        "from expert_cli.data.tokenize.backends import limit_threads\n"
+        "from expert_cli.data.templates.segment import Segment\n"
         f"limit_threads({threads})\n"
         f"encoder = Encoder(tiny_backend(), cache=Path({str(tmp_path)!r}))\n"
         "done = encoder.encode([(Segment(f'row {n} ' * 50, False, True),) for n in range(3000)])\n"

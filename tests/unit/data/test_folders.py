@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.console import Silent
-from expert_cli.data import folders, sniff
-from expert_cli.data.folders import folder_files
-from expert_cli.data.sources import locate_data
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.sources import folder as folders
+from expert_cli.data.sources import sniff
+from expert_cli.data.sources.data_rows import locate_data
+from expert_cli.data.sources.folder import folder_files
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.utils.reporter import Silent
 
 posix = pytest.mark.skipif(os.name == "nt", reason="links, pipes and permissions of POSIX")
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from expert_cli.data import globs
-from expert_cli.data.globs import fitting
+from expert_cli.data.sources import globs
+from expert_cli.data.sources.globs import fitting
 from expert_cli.errors import InputError
 
 NAMES = ["a.jsonl", "data/a.jsonl", "data/b1.jsonl", "data/deep/c.jsonl", "x/data/[d].jsonl"]

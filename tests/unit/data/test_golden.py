@@ -1,8 +1,8 @@
 """What rows become, token by token: rows of every kind through every template, held against what is kept.
 
 A store is keyed by what it was made of and by the rule that made it, not by the code: whoever changes ids or masks must
-raise the rule (`MASKING_RULES` in data/templates.py), and whoever changes which columns are read the rule of columns
-(`COLUMN_RULE` in data/columns.py), or stores made before would be taken for what the code now makes. Then
+raise the rule (`MASKING_RULES` in data/templates/template.py), and whoever changes which columns are read the rule of columns
+(`COLUMN_RULE` in data/rows/columns.py), or stores made before would be taken for what the code now makes. Then
 `python tests/unit/data/test_golden.py` keeps the new ones; it refuses where the rule is the old one.
 """
 
@@ -22,17 +22,17 @@ from chat_texts import PUBLISHED as PUBLISHED_TEXTS
 from chat_texts import bare
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from expert_cli.data.chat_template import ChatTemplate
-from expert_cli.data.columns import COLUMN_RULE, USUAL_NAMES, Columns, choose_columns
-from expert_cli.data.encode import Encoder, template_for
-from expert_cli.data.rowcheck import append_row
-from expert_cli.data.rows import RowKind, Rows
-from expert_cli.data.templates import Template
-from expert_cli.data.text_forms import MARKERS
-from expert_cli.data.text_templates import STYLES
+from expert_cli.config.run_config import ColumnMapping
+from expert_cli.data.rows.columnar import RowKind, Rows
+from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES, Columns, choose_columns
+from expert_cli.data.rows.validation import append_row
+from expert_cli.data.templates.builtin import STYLES
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.template import Template
+from expert_cli.data.templates.text_forms import MARKERS
+from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.errors import InputError
-from expert_cli.rendering import render_jinja
-from expert_cli.runconfig import ColumnMapping
+from expert_cli.utils.chat_rendering import render_jinja
 
 KEPT = Path(__file__).parents[2] / "golden" / "documents.json"
 KEPT_COLUMNS = KEPT.with_name("columns.json")

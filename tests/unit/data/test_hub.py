@@ -17,14 +17,14 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from expert_cli.console import Silent
-from expert_cli.data.hub import refuse_damaged
-from expert_cli.data.sources import locate_data, read_training_rows
-from expert_cli.data.storefiles import Memo
-from expert_cli.data.storekey import store_key
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.sources.data_rows import locate_data, read_training_rows
+from expert_cli.data.sources.hub import refuse_damaged
+from expert_cli.data.store.files import Memo
+from expert_cli.data.store.key import store_key
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.files import sha256_of
-from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.utils.files import sha256_of
+from expert_cli.utils.reporter import Silent
 
 COMMIT = "a" * 40
 README = """---

@@ -11,7 +11,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from expert_cli.data.order import epoch_order
+from expert_cli.data.packing.order import epoch_order
 
 
 @pytest.mark.parametrize("packs", [*range(70), 1023, 1024, 1025, 99_991])
@@ -41,7 +41,9 @@ def test_the_order_is_frozen() -> None:
 
 
 def test_the_order_is_the_same_in_another_process() -> None:
-    code = "from expert_cli.data.order import epoch_order; print(epoch_order(5000, 1, 2).permutation().tolist())"
+    code = (
+        "from expert_cli.data.packing.order import epoch_order; print(epoch_order(5000, 1, 2).permutation().tolist())"
+    )
     found = subprocess.check_output([sys.executable, "-c", code], text=True, env={**os.environ, "PYTHONHASHSEED": "99"})
     assert found.strip() == str(epoch_order(5000, 1, 2).permutation().tolist())
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.loader import shorten
-from expert_cli.data.packing import (
+from expert_cli.data.packing.dataset import shorten
+from expert_cli.data.packing.plan import (
     SIZES,
     Overflow,
     Packs,

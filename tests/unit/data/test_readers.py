@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from expert_cli.data.rawrows import ColumnFilter, RawRow
-from expert_cli.data.readers import read_file
+from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
+from expert_cli.data.formats.registry import read_file
 from expert_cli.errors import EnvironmentProblem, InputError
 
 WANTED = frozenset({"q", "a"})

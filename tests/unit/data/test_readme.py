@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.data import readme
-from expert_cli.data.readme import CardConfig, load_configs
+from expert_cli.data.sources import dataset_card
+from expert_cli.data.sources.dataset_card import CardConfig, load_configs
 from expert_cli.errors import InputError
 
 
@@ -109,7 +109,7 @@ def test_what_is_odd_or_hostile_is_refused_at_once(tmp_path: Path, block: str, m
 
 
 def test_a_block_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readme, "MAX_BYTES", 1000)
+    monkeypatch.setattr(dataset_card, "MAX_BYTES", 1000)
     with pytest.raises(InputError, match="its metadata block is longer than 1,000 bytes"):
         load_configs(written(tmp_path, "a: " + "x" * 1000))
     path = written(tmp_path, "configs: [{data_files: a}]")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from dataset_world import made, parquet
 
-from expert_cli.data.rowcount import RowCount, count_rows
+from expert_cli.inventory.row_count import RowCount, count_rows
 
 
 def streamed(path: Path, batches: list[int]) -> Path:

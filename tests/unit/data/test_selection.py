@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from expert_cli.data.readers import READERS
-from expert_cli.data.readme import parse_configs
-from expert_cli.data.selection import select_files
+from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.data.formats.registry import READERS
+from expert_cli.data.sources.dataset_card import parse_configs
+from expert_cli.data.sources.split_files import select_files
 from expert_cli.errors import InputError
-from expert_cli.sourcespec import DATA_SUFFIXES
 
 SHARDS = ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet", "data/test-00000-of-00001.parquet"]
 TWO = {

@@ -13,7 +13,8 @@ from random_data import make_data
 from reading import disagreements
 from slow_reader import SlowRead, slow_read
 
-from expert_cli.data import blocks, jsonblocks, survey
+from expert_cli.data.formats import blocks, jsonl_columns
+from expert_cli.data.rows import selection
 
 SEEDS = range(100)
 SLICES = [(0, None), (0, None), (3, None), (0, 60), (5, 90), (-40, None), (2, -3)]
@@ -24,10 +25,10 @@ def test_no_row_is_lost_or_changed_that_is_not_named(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed % 2:
-        monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 700)
+        monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 700)
         monkeypatch.setattr(blocks, "_ROWS", 7)
     if seed % 3 == 0:
-        monkeypatch.setattr(survey, "ROOM_BYTES", 0)  # the files are read twice
+        monkeypatch.setattr(selection, "ROOM_BYTES", 0)  # the files are read twice
     start, stop = SLICES[seed % len(SLICES)]
     assert disagreements(make_data(tmp_path, random.Random(seed)), start, stop) == []
 

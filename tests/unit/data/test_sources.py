@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from expert_cli.console import Silent
-from expert_cli.data import survey
-from expert_cli.data.rows import Message
-from expert_cli.data.sources import DataRows, input_column, locate_data, read_training_rows
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.rows import selection
+from expert_cli.data.rows.columnar import Message
+from expert_cli.data.sources.data_rows import DataRows, input_column, locate_data, read_training_rows
 from expert_cli.errors import InputError
-from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.utils.reporter import Silent
 
 
 @dataclass
@@ -163,7 +163,7 @@ def test_weights_that_leave_no_row_or_are_not_known_are_refused(
 def test_a_flag_in_the_last_row_alone_is_read_when_the_files_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey, "ROOM_BYTES", 0)
+    monkeypatch.setattr(selection, "ROOM_BYTES", 0)
     path = write_rows(tmp_path / "rows.jsonl", numbered(3000))
     with path.open("a", encoding="utf-8") as file:
         file.write('{"question": "q", "answer": "secret", "train": false}\n')

@@ -18,18 +18,19 @@ import datasets
 import numpy as np
 import pytest
 
-from expert_cli.console import Silent
-from expert_cli.data import store as stores
-from expert_cli.data.assemble import Encoded
-from expert_cli.data.columns import COLUMN_RULE
-from expert_cli.data.documents import Documents
-from expert_cli.data.keep import Unchanged
-from expert_cli.data.sources import Located, LocatedData
-from expert_cli.data.store import Contents, build, look
-from expert_cli.data.storefiles import Memo, read_fingerprint
-from expert_cli.data.storekey import StoreKey, store_key
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.rows.cache import Unchanged
+from expert_cli.data.rows.columns import COLUMN_RULE
+from expert_cli.data.sources.data_rows import Located, LocatedData
+from expert_cli.data.store import token_store as stores
+from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.files import Memo, read_fingerprint
+from expert_cli.data.store.inspect import look
+from expert_cli.data.store.key import StoreKey, store_key
+from expert_cli.data.store.token_store import Contents, build
+from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
-from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.utils.reporter import Silent
 
 KEY = StoreKey((("format", "1"), ("train data", "abc")))
 

@@ -11,11 +11,11 @@ import pytest
 from dataset_world import KEY, OTHER, expert, listed, made, store
 from datasets import Dataset
 
-from expert_cli.config import Overrides
-from expert_cli.data.fingerprint import parse_fingerprint
-from expert_cli.files import write_sealed
-from expert_cli.machine import inspect
-from expert_cli.plan import Plan, make_plan
+from expert_cli.config.plan import Plan, make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.data.store.fingerprint import parse_fingerprint
+from expert_cli.hardware.machine import inspect
+from expert_cli.utils.files import write_sealed
 
 
 @pytest.fixture

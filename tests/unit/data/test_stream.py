@@ -19,28 +19,31 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
 
-from expert_cli.console import Silent
-from expert_cli.data import blocks, jsonblocks, stream, survey
-from expert_cli.data.assemble import Encoded
-from expert_cli.data.chat_template import ChatTemplate
-from expert_cli.data.columns import Columns, choose_columns, names_of_interest
-from expert_cli.data.encode import Encoder, template_for
-from expert_cli.data.keep import ROOM_BYTES
-from expert_cli.data.rawrows import ColumnFilter, RawRow
-from expert_cli.data.readers import read_file
-from expert_cli.data.rowcheck import append_row
-from expert_cli.data.rows import Rows
-from expert_cli.data.sampling import copies_by_weight, held_out
-from expert_cli.data.sources import first_rows, locate_data, read_training_rows
-from expert_cli.data.storefiles import Memo
-from expert_cli.data.storekey import StoreInputs
-from expert_cli.data.stream import DocumentStream, EncodedChunk
-from expert_cli.data.survey import Split, survey_data
-from expert_cli.data.templates import Template
-from expert_cli.data.tokenise import tokenise
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.config.splits import parse_split
+from expert_cli.data.formats import blocks, jsonl_columns
+from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
+from expert_cli.data.formats.registry import read_file
+from expert_cli.data.rows import selection
+from expert_cli.data.rows.cache import ROOM_BYTES
+from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.rows.preview import first_rows
+from expert_cli.data.rows.sampling import copies_by_weight, held_out
+from expert_cli.data.rows.selection import Split, survey_data
+from expert_cli.data.rows.validation import append_row
+from expert_cli.data.sources.data_rows import locate_data, read_training_rows
+from expert_cli.data.store.build import tokenise
+from expert_cli.data.store.files import Memo
+from expert_cli.data.store.key import StoreInputs
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.template import Template
+from expert_cli.data.tokenize import stream
+from expert_cli.data.tokenize.assemble import Encoded
+from expert_cli.data.tokenize.encoder import Encoder, template_for
+from expert_cli.data.tokenize.stream import DocumentStream, EncodedChunk
 from expert_cli.errors import InputError
-from expert_cli.runconfig import ColumnMapping, DataConfig, RowFilters, SourceSpec
-from expert_cli.splits import parse_split
+from expert_cli.utils.reporter import Silent
 
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
 
@@ -217,8 +220,8 @@ CONFIGS = {
 def test_the_documents_are_those_of_the_plain_way(
     name: str, split: Split, room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey, "ROOM_BYTES", room)
-    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(selection, "ROOM_BYTES", room)
+    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 5000)
     monkeypatch.setattr(blocks, "_ROWS", 37)
     data = CONFIGS[name](files)
     template = TEMPLATES[["chat", "alpaca", "everything"][len(name) % 3] if "messages" not in name else "chat"]
@@ -252,7 +255,7 @@ def test_chunks_say_where_their_documents_are_from_and_depend_on_rows_alone(
     first, last = chunks[0], chunks[-1]
     assert first.numbers.tolist() == [n for n in range(101) if n != 17]
     assert (last.sources.tolist(), last.numbers.tolist()) == ([1] * 81, list(range(9, 90)))
-    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 777)
+    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 777)
     again = list(opened(data).chunks("train", chunk_rows=100))
     for found, expected in zip(again, chunks, strict=True):
         assert_equal(found.encoded, expected.encoded)
@@ -271,7 +274,7 @@ def test_skipped_chunks_change_nothing_of_the_others(skip: int, files: dict[str,
 
 def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 1000)
-    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 3000)
+    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 3000)
     data = config(source(files["pairs"]))
     lengths = plain_rows(data, "train").lengths()
     chunks = list(opened(data).chunks("train"))
@@ -287,7 +290,7 @@ def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: py
 def test_a_late_column_that_changes_the_choice_counts_from_the_first_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 300)
+    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 300)
     path = tmp_path / "rows.jsonl"
     early, late = {"text": "t", "output": "o"}, {"instruction": "i", "text": "t", "output": "o"}
     path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [late] * 3), encoding="utf-8")
@@ -338,7 +341,7 @@ def write_roles(path: Path, *conversations: str) -> Path:
 def test_one_row_of_another_kind_does_not_decide_what_all_are(
     tmp_path: Path, usual: dict[str, object], odd: dict[str, object], at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 3000)
+    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 3000)
     rows = [usual] * 400
     rows.insert(at, odd)
     path = tmp_path / "rows.jsonl"
@@ -445,8 +448,8 @@ def test_a_file_that_changes_after_the_survey_is_refused(tmp_path: Path, change:
 def test_rows_are_kept_while_they_fit_and_let_go_together(
     room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey, "ROOM_BYTES", room)
-    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(selection, "ROOM_BYTES", room)
+    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 5000)
     large, small = opened(config(source(files["pairs"]), source(files["more"]))).survey.train
     assert (large.kept.blocks() is not None, large.kept.size > 70_000) == (room > 70_000, room > 70_000)
     assert 50_000 < files["pairs"].stat().st_size < 70_000
@@ -561,7 +564,7 @@ def test_blocks_hold_the_rows_of_the_line_wise_reader(
     path.write_bytes(end.join(lines) + (end if ended else b""))
     expected = line_wise(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonblocks, "_BLOCK_BYTES", size)
+        patch.setattr(jsonl_columns, "_BLOCK_BYTES", size)
         assert block_wise(path) == expected
 
 
@@ -624,7 +627,7 @@ def test_plain_rows_are_read_column_by_column_and_odd_ones_are_not(tmp_path: Pat
 def test_nothing_behind_a_limit_is_read(
     name: str, limit: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonblocks, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 1000)
     monkeypatch.setattr(blocks, "_ROWS", 10)
     names = ColumnFilter(names_of_interest(ColumnMapping()))
     found = [row for block in blocks.read_blocks(files[name], names, limit) for row in block.raw()]

@@ -9,11 +9,11 @@ import sys
 import pytest
 from tiny import CHATML, tiny_tokenizer
 
-from expert_cli.data.chat_template import ChatTemplate
-from expert_cli.data.rows import Message, Rows
-from expert_cli.data.segments import Segment
-from expert_cli.data.templates import Template, make_template
-from expert_cli.data.text_templates import STYLES
+from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.templates.builtin import STYLES
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.segment import Segment
+from expert_cli.data.templates.template import Template, make_template
 from expert_cli.errors import InputError
 
 BOS, EOS = "<s>", "</s>"
@@ -396,7 +396,7 @@ def test_forms_are_counted_row_by_row() -> None:
 
 
 def test_the_light_side_stays_light() -> None:
-    code = "import sys, json, expert_cli.data.templates; print(json.dumps(sorted(sys.modules)))"
+    code = "import sys, json, expert_cli.data.templates.template; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"torch", "transformers", "tokenizers", "datasets", "numpy", "jinja2"}
     assert not heavy & set(json.loads(done.stdout))

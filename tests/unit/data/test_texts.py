@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from chat_texts import END, PUBLISHED, bare
 
-from expert_cli.data.text_forms import FORMS, MARKERS, TURN_ENDS
-from expert_cli.data.texts import FOREIGN, TextReader, describe_forms, foreign_texts
+from expert_cli.data.templates.text_forms import FORMS, MARKERS, TURN_ENDS
+from expert_cli.data.templates.whole_text import FOREIGN, TextReader, describe_forms, foreign_texts
 
 EOS, BOS = "</s>", "<|user_bos|>"
 IN_ANSWERS = (

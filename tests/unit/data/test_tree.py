@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from dataset_world import COMMIT, KEY, Words, hub, listed, made, parquet, store
 
-from expert_cli.data.tree import look
+from expert_cli.inventory.tree import look
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_huge_folder_is_cut_short_and_says_so(world: Path, monkeypatch: pytest
     assert tree.cut_short
     assert tree.bytes < 20
     hub(world, "org/rows", {"a.jsonl": b"{}", "b.jsonl": b"{}"})
-    monkeypatch.setattr("expert_cli.data.found.look", lambda roots, pulse: look(roots, pulse, max_s=-1))
+    monkeypatch.setattr("expert_cli.inventory.dataset.look", lambda roots, pulse: look(roots, pulse, max_s=-1))
     assert listed(world)["org/rows"].note == "too much to list in time: at least this"
 
 

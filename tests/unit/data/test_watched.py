@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from chat_templates import FORGETTING, PUBLISHED
 
-from expert_cli.data.text_templates import STYLES
-from expert_cli.data.watched import Watched, watched_by
+from expert_cli.data.templates.builtin import STYLES
+from expert_cli.data.templates.watched import Watched, watched_by
 
 
 @pytest.mark.parametrize(

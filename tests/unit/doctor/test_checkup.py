@@ -7,9 +7,9 @@ import sys
 import pytest
 from fake_nvml import FakeNvml
 
-from expert_cli.doctor.checkup import about_the_machine, guarded
-from expert_cli.doctor.lines import Line
-from expert_cli.machine import inspect
+from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.checks import about_the_machine, guarded
+from expert_cli.hardware.machine import inspect
 
 
 def test_a_check_that_breaks_is_a_line() -> None:

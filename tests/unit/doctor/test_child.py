@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.children import how_it_ended
-from expert_cli.doctor.child import run_probes
-from expert_cli.doctor.lines import Line
+from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.probe_process import run_probes
 from expert_cli.doctor.probes import Probe, attempt
+from expert_cli.utils.subprocesses import how_it_ended
 
 TRIALS = """
 import json, os, signal, sys, time

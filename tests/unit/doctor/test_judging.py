@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor.judging import typescript
-from expert_cli.evaluation.verifiers.node import Node
+from expert_cli.doctor.node import typescript
+from expert_cli.evaluation.verifiers.sandbox.node import Node
 
 COMPILER = Path("typescript")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.data.hfcaches import HfCaches
-from expert_cli.doctor import places
-from expert_cli.doctor.places import Place, Speed
+from expert_cli.doctor import disks
+from expert_cli.doctor.disks import Place, Speed
+from expert_cli.inventory.hf_cache import HfCaches
 
 FAST, SLOW = Speed(200, 500), Speed(200, 20)
 
@@ -27,15 +27,15 @@ FAST, SLOW = Speed(200, 500), Speed(200, 20)
     ids=["fine", "little", "none", "slow to read", "slow to write", "not read", "not measured"],
 )
 def test_a_place(free: int, speed: Speed | None, state: str) -> None:
-    line = places.judge(Place("disk", Path("/x"), 5_000_000_000), free, speed)
+    line = disks.judge(Place("disk", Path("/x"), 5_000_000_000), free, speed)
     assert (line.state, bool(line.fix)) == (state, state != "ok")
 
 
 def test_a_disk_is_measured_once_and_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[Path] = []
-    real = places.measure
-    monkeypatch.setattr(places, "measure", lambda folder: measured.append(folder) or real(folder))
-    lines = places.disks([Place("one", tmp_path, 1), Place("two", tmp_path / "not" / "there", 1)])
+    real = disks.measure
+    monkeypatch.setattr(disks, "measure", lambda folder: measured.append(folder) or real(folder))
+    lines = disks.disks([Place("one", tmp_path, 1), Place("two", tmp_path / "not" / "there", 1)])
     assert [line.name for line in lines] == ["one", "two"]
     assert all(" MB/s" in line.found and "writes" in line.found for line in lines)
     assert measured == [tmp_path]
@@ -47,23 +47,23 @@ def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path, monkeypatch: 
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("tempfile.mkstemp", refuse)
-    (line,) = places.disks([Place("one", tmp_path, 1)])
+    (line,) = disks.disks([Place("one", tmp_path, 1)])
     assert (line.state, line.found) == ("fail", f"{tmp_path}: Permission denied")
 
 
 def test_the_cache(tmp_path: Path) -> None:
     caches = HfCaches(tmp_path, (tmp_path / "hub",), ())
-    assert places.hf_cache(caches).found == f"{tmp_path / 'hub'}: nothing yet"
+    assert disks.hf_cache(caches).found == f"{tmp_path / 'hub'}: nothing yet"
     blobs = tmp_path / "hub" / "models--a--b" / "blobs"
     blobs.mkdir(parents=True)
     (blobs / "1").write_bytes(bytes(2_000_000))
-    assert places.hf_cache(caches).found == f"{tmp_path / 'hub'}: 2.0 MB, models: 1"
+    assert disks.hf_cache(caches).found == f"{tmp_path / 'hub'}: 2.0 MB, models: 1"
     (blobs / "2.incomplete").touch()
-    assert places.hf_cache(caches).state == "warn"
+    assert disks.hf_cache(caches).state == "warn"
 
 
 def test_the_hub() -> None:
-    assert places.hub_state("--offline is given", "https://huggingface.co").found.startswith(
+    assert disks.hub_state("--offline is given", "https://huggingface.co").found.startswith(
         "offline, --offline is given"
     )
-    assert "may be asked" in places.hub_state("", "https://huggingface.co").found
+    assert "may be asked" in disks.hub_state("", "https://huggingface.co").found

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expert_cli._compat import nothing_compiled
-from expert_cli.doctor import attention, probes
+from expert_cli.doctor import attention_probes, probes
 
 
 def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,22 +25,22 @@ def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_attention_of_training_keeps_documents_apart_here() -> None:
-    from expert_cli.model import kernels
+    from expert_cli.model.kernels import select
 
-    assert attention.try_documents().state == "ok"
+    assert attention_probes.try_documents().state == "ok"
     tried = {probe.name.removeprefix("attention, ") for probe in probes.PROBES if "attention" in probe.name}
-    assert {name.replace("flash-attn", "flash_attention_2") for name in tried} == set(kernels.FLAT)
+    assert {name.replace("flash-attn", "flash_attention_2") for name in tried} == set(select.FLAT)
 
 
-@pytest.mark.parametrize("leaks", attention.PACKS, ids=str)
+@pytest.mark.parametrize("leaks", attention_probes.PACKS, ids=str)
 def test_attention_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch, leaks: tuple[int, ...]) -> None:
-    starts = attention._starts
+    starts = attention_probes._starts
 
     def one_document(lengths: tuple[int, ...], device: str) -> Any:
         return starts((sum(lengths),) if lengths == leaks else lengths, device)
 
-    monkeypatch.setattr(attention, "_starts", one_document)
-    line = attention.try_documents()
+    monkeypatch.setattr(attention_probes, "_starts", one_document)
+    line = attention_probes.try_documents()
     assert (line.state, "by at most" in line.found) == ("fail", True)
 
 

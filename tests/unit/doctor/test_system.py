@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from fake_nvml import FakeNvml, NvmlError
 
-from expert_cli import gpu
 from expert_cli.doctor import system
-from expert_cli.doctor.lines import Line, worst
-from expert_cli.gpu import Card, Driver
-from expert_cli.machine import Gpu, Machine
+from expert_cli.doctor.check_result import Line, worst
+from expert_cli.hardware import nvml as gpu
+from expert_cli.hardware.machine import Gpu, Machine
+from expert_cli.hardware.nvml import Card, Driver
 
 H200 = Card(0, "NVIDIA H200", 150_000_000_000, (9, 0), "", False, "")
 ABSENT = Driver("", None, "NVML Shared Library Not Found")

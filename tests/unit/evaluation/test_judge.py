@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from expert_cli.console import Silent
 from expert_cli.errors import InputError
-from expert_cli.evaluation.against import Drop, compare_with
 from expert_cli.evaluation.cases import read_answers
-from expert_cli.evaluation.judge import Evaluation, judge, wilson
+from expert_cli.evaluation.grade import Evaluation, judge, wilson
 from expert_cli.evaluation.paired import Paired
+from expert_cli.evaluation.regression import Drop, compare_with
 from expert_cli.evaluation.verdict import Verdict
+from expert_cli.utils.reporter import Silent
 
 CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from expert_cli.console import Silent
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import Asked, read_cases
-from expert_cli.evaluation.experts import try_out
-from expert_cli.evaluation.verifiers import needs, typescript
+from expert_cli.evaluation.evaluate import try_out
+from expert_cli.evaluation.verifiers import requirements, typescript
+from expert_cli.utils.reporter import Silent
 
 JSON = {"verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
 PROGRAM = {"verifier": "typescript", "tests": "if (f() !== 7) throw new Error();", "prefix": "function f(): number {"}
@@ -56,7 +56,7 @@ def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "has_package", lambda package: package != "apsw")
+    monkeypatch.setattr(requirements, "has_package", lambda package: package != "apsw")
     with pytest.raises(EnvironmentProblem, match="the package apsw is missing"):
         try_out(cases(tmp_path, query("SELECT a FROM t")), Silent())
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from packs import packed
 
-from expert_cli.data.batches import Schedule
-from expert_cli.forecast.cards import SIZES_GB, Batch, Card, judge
-from expert_cli.forecast.memory import Setting
-from expert_cli.forecast.shape import Layer, Norm, Part, Shape
-from expert_cli.forecast.work import Work
+from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.estimate.gpu_fit import SIZES_GB, Batch, Card, judge
+from expert_cli.estimate.memory import Setting
+from expert_cli.estimate.model_shape import Layer, Norm, Part, Shape
+from expert_cli.estimate.workload import Work
 
 HIDDEN, INNER, LAYERS, VOCABULARY = 4096, 11008, 32, 32000
 

@@ -10,20 +10,21 @@ import pytest
 import tiny
 import torch
 
-from expert_cli.forecast.memory import Setting, activation_bytes, components, growth_bytes
-from expert_cli.forecast.outlook import _total, needless_int4
-from expert_cli.forecast.probe import Measured
-from expert_cli.forecast.shape import linear_weights, meta_model, shape_of, stored_bytes
-from expert_cli.model import attention
+from expert_cli.config.run_config import AdapterConfig
+from expert_cli.estimate.memory import Setting, activation_bytes, components, growth_bytes
+from expert_cli.estimate.model_shape import linear_weights, meta_model, shape_of, stored_bytes
+from expert_cli.estimate.probe import Measured
+from expert_cli.estimate.run_estimate import _total, needless_int4
+from expert_cli.manifest.types import Quantization
+from expert_cli.model.activation_checkpointing import recompute
 from expert_cli.model.adapter import attach
-from expert_cli.model.copies import copy_bytes
-from expert_cli.model.fused_lora import fuse
-from expert_cli.model.loss import CausalLoss
-from expert_cli.model.quantise import DTYPES, load_base
-from expert_cli.model.recompute import recompute
-from expert_cli.runconfig import AdapterConfig, Quantization
+from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.dequantize import copy_bytes
+from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.loading.quantize import DTYPES, load_base
+from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.heap import GROWN
-from expert_cli.training.modelstate import optimizer_bytes
 
 TOKENS = 256
 ODD = {"hidden_size": 88, "intermediate_size": 200, "num_attention_heads": 4, "head_dim": 22}

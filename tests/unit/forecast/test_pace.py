@@ -9,10 +9,10 @@ from typing import Any
 import manifests
 import pytest
 
-from expert_cli.config import Overrides
-from expert_cli.forecast.pace import earlier_runs
-from expert_cli.machine import inspect
-from expert_cli.plan import make_plan
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.estimate.throughput import earlier_runs
+from expert_cli.hardware.machine import inspect
 
 DAMAGED: dict[str, tuple[Any, Any]] = {
     "lists": ([], []),

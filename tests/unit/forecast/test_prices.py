@@ -7,9 +7,9 @@ from datetime import date
 
 import pytest
 
-from expert_cli.commands.outlook_table import _money
+from expert_cli.commands.tables import _money
 from expert_cli.errors import InputError
-from expert_cli.forecast.prices import TABLE, Price, parse_price, rented
+from expert_cli.estimate.prices import TABLE, Price, parse_price, rented
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import manifests
 import pytest
 from machines import CPU
 
-from expert_cli.config import Overrides, resolve
+from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
-from expert_cli.forecast.probe import answered, command, speed
+from expert_cli.estimate.probe import answered, command, speed
 from expert_cli.manifest.reader import load
 
 FAILED = '{"schema_version": 1, "command": "train", "error": {"exit_code": %d, "message": "m", "hint": "h"}}'

@@ -14,14 +14,14 @@ from machines import CPU
 from machines import H200 as GPU
 from pydantic import BaseModel
 
-from expert_cli.config import Overrides
-from expert_cli.machine import Machine
-from expert_cli.manifest import effects as tables
-from expert_cli.manifest.effects import Effect
+from expert_cli.config import effects as tables
+from expert_cli.config.effects import Effect
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.reader import load
 from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.plan import make_plan
 
 EXPERTS = sorted((Path(__file__).parents[3] / "experts").glob("*/manifest.json"))
 

@@ -16,16 +16,16 @@ from machines import CPU
 from machines import H200 as GPU
 from pydantic import ValidationError
 
-from expert_cli.config import Overrides, decide
-from expert_cli.defaults.training import WITHOUT_EFFECT
+from expert_cli.config.defaults.training import WITHOUT_EFFECT
+from expert_cli.config.effects import Effect, effects, leaves
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides, decide
 from expert_cli.errors import ManifestError
-from expert_cli.machine import Machine
-from expert_cli.manifest.effects import Effect, effects, leaves
-from expert_cli.manifest.jsontext import Path_, dotted
+from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.json_parser import Path_, dotted
 from expert_cli.manifest.reader import LoadedManifest, load
 from expert_cli.manifest.schema import Manifest
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.plan import make_plan
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.errors import ManifestError
-from expert_cli.manifest.jsontext import parse_json, read_json
+from expert_cli.manifest.json_parser import parse_json, read_json
 
 HERE = Path("m.json")
 JSON_VALUES = st.recursive(

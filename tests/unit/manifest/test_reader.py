@@ -12,9 +12,9 @@ import manifests
 import pytest
 
 from expert_cli.errors import Fault, InputError, ManifestError
-from expert_cli.manifest.names import OTHER_TOOLS, nearest
 from expert_cli.manifest.reader import load
 from expert_cli.manifest.schema import Base, Dataset, FieldMapping, Manifest
+from expert_cli.manifest.spelling import OTHER_TOOLS, nearest
 from expert_cli.manifest.training_config import TrainingConfig
 
 Change = Callable[[dict[str, Any]], Any]

@@ -9,8 +9,8 @@ import tiny
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
 
-from expert_cli.model import attention
-from expert_cli.runconfig import Layout
+from expert_cli.config.run_config import Layout
+from expert_cli.model.kernels import attention
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 384,

@@ -9,13 +9,14 @@ import tiny
 import torch
 from bitsandbytes.nn import Linear4bit
 
-from expert_cli.data.batches import Collator
+from expert_cli.config.run_config import AdapterConfig
+from expert_cli.data.packing.batches import Collator
+from expert_cli.manifest.types import AdapterType
 from expert_cli.model.adapter import attach
-from expert_cli.model.copies import copy_bytes, unpack
-from expert_cli.model.fused_lora import fuse
-from expert_cli.model.loss import CausalLoss
-from expert_cli.model.quantise import load_base
-from expert_cli.runconfig import AdapterConfig, AdapterType
+from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.dequantize import copy_bytes, unpack
+from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.loading.quantize import load_base
 
 
 def loss_and_gradients(

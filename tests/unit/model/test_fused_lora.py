@@ -9,9 +9,9 @@ import tiny
 import torch
 from peft import PeftModel
 
+from expert_cli.config.run_config import AdapterConfig
 from expert_cli.model.adapter import attach
-from expert_cli.model.fused_lora import fuse
-from expert_cli.runconfig import AdapterConfig
+from expert_cli.model.kernels.fused_lora import fuse
 
 IDS = torch.arange(5, 45)[None]
 LAYERS = 14
@@ -51,7 +51,7 @@ def test_loss_and_gradients_are_as_near_to_fp32_as_pefts(kind: str) -> None:
 
 
 def test_the_product_itself_is_exact() -> None:
-    from expert_cli.model.fused_lora import _AddProduct
+    from expert_cli.model.kernels.fused_lora import _AddProduct
 
     torch.manual_seed(0)
     x, a, b, y = (torch.randn(n, m, dtype=torch.float64) for n, m in ((5, 7), (3, 7), (4, 3), (5, 4)))

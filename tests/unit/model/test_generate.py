@@ -10,8 +10,8 @@ import tiny
 import torch
 from peft import LoraConfig, get_peft_model
 
-from expert_cli.model import attention
-from expert_cli.model.generate import Sampling, answers, stream
+from expert_cli.inference.generate import Sampling, answers, stream
+from expert_cli.model.kernels import attention
 
 END = {7, 100, 200, 300}
 PROMPTS = [[random.Random(n).randrange(3, 384) for _ in range(4 + 7 * n % 23)] for n in range(9)]

@@ -13,10 +13,10 @@ from gguf import GGMLQuantizationType as Kind
 from tiny_gguf import write_gguf
 from transformers import AutoModelForCausalLM
 
-from expert_cli.console import Silent
 from expert_cli.errors import ExpertError, InputError, LockedOrDamaged
-from expert_cli.model.sources import LocalModel, locate
+from expert_cli.model.loading.sources import LocalModel, locate
 from expert_cli.model.tokenizer import load
+from expert_cli.utils.reporter import Silent
 
 TEXT = "SELECT name FROM customers<|im_end|>\n    12345 don't été"
 

@@ -14,9 +14,9 @@ import huggingface_hub
 import pytest
 import tiny
 
-from expert_cli.console import Silent
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.model.sources import LocalModel, locate
+from expert_cli.model.loading.sources import LocalModel, locate
+from expert_cli.utils.reporter import Silent
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ID = "Qwen/Qwen3-0.6B"

@@ -10,9 +10,10 @@ import tiny
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM, MistralConfig, MistralForCausalLM
 
+from expert_cli.config.run_config import Layout
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.model import attention, isolation
-from expert_cli.runconfig import Layout
+from expert_cli.model import isolation
+from expert_cli.model.kernels import attention
 
 BACKENDS: dict[str, Layout] = {"documents": "flat", "sdpa": "rows", "eager": "rows"}
 WINDOW = 16

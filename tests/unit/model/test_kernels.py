@@ -13,12 +13,12 @@ from bitsandbytes.nn import Linear4bit
 from machines import CPU as HERE
 from machines import H200, T4
 
-from expert_cli.machine import Machine
-from expert_cli.model import kernels
+from expert_cli.config.run_config import AdapterConfig, ComputeConfig, ModelConfig
+from expert_cli.hardware.machine import Machine
 from expert_cli.model.adapter import attach
-from expert_cli.model.kernels import kernel_plan, settle, settle_adapter
-from expert_cli.model.quantise import load_base
-from expert_cli.runconfig import AdapterConfig, ComputeConfig, ModelConfig
+from expert_cli.model.kernels import select
+from expert_cli.model.kernels.select import kernel_plan, settle, settle_adapter
+from expert_cli.model.loading.quantize import load_base
 
 MODEL = ModelConfig("m", "", "int4", "", None, ())
 CPU = ComputeConfig("cpu", "bf16", False, "fused", "off", False, False, "inductor", "default", "auto", "auto", "fit")
@@ -62,7 +62,7 @@ def test_attention_is_the_best_that_is_there(
     layout: str,
     why: str,
 ) -> None:
-    monkeypatch.setattr(kernels, "has_package", lambda package: package in packages)
+    monkeypatch.setattr(select, "has_package", lambda package: package in packages)
     plan = kernel_plan(compute, MODEL, machine)
     assert (plan.attention, plan.layout, plan.lines["attention"].used) == (name, layout, name)
     assert why in plan.lines["attention"].reason
@@ -72,7 +72,7 @@ def test_attention_is_the_best_that_is_there(
 def test_fused_kernels_need_a_gpu_and_the_package(
     monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], fused: bool
 ) -> None:
-    monkeypatch.setattr(kernels, "has_package", lambda package: package in packages)
+    monkeypatch.setattr(select, "has_package", lambda package: package in packages)
     assert kernel_plan(GPU, MODEL, H200).fused is fused
     assert kernel_plan(replace(GPU, fused_kernels="off"), MODEL, H200).fused is False
     assert kernel_plan(CPU, MODEL, HERE).fused is False
@@ -98,7 +98,7 @@ def test_plain_lora_is_fused_on_a_cpu(change: dict[str, Any], kind: Any, used: s
 def test_liger_is_told_as_used_where_it_is_on_the_model() -> None:
     """Liger leaves a model that it does not know as it is, without a word: installed is not used."""
     model, plan = tiny.tiny_model(), replace(kernel_plan(CPU, MODEL, HERE), fused=True)
-    untouched = kernels.with_liger(plan, model)
+    untouched = select.with_liger(plan, model)
     assert (untouched.fused, untouched.lines["fused"].used) == (False, "off")
     assert "no kernels for llama" in untouched.lines["fused"].reason
 
@@ -108,7 +108,7 @@ def test_liger_is_told_as_used_where_it_is_on_the_model() -> None:
     forward.__module__ = "liger_kernel.transformers.rms_norm"
     for layer in model.model.layers:
         layer.input_layernorm.forward = MethodType(forward, layer.input_layernorm)
-    used = kernels.with_liger(plan, model)
+    used = select.with_liger(plan, model)
     assert (used.fused, used.lines["fused"].used) == (True, "liger")
     assert used.lines["fused"].reason.startswith("Liger's kernels in 2 norms")
 
@@ -125,12 +125,12 @@ COPIES = {
 def test_the_copy_is_made_where_it_is_asked_or_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, free: int, copied: bool
 ) -> None:
-    monkeypatch.setattr(kernels, "_free_bytes", lambda _: free)
+    monkeypatch.setattr(select, "_free_bytes", lambda _: free)
     compute = replace(CPU, dequantized_copy=asked)
     model = load_base(
         tiny.tiny_model_folder(tmp_path),
         quantization="int4",
-        dtype=kernels.DTYPES["bf16"],
+        dtype=select.DTYPES["bf16"],
         device="cpu",
         attention="sdpa",
         rope_scaling={},

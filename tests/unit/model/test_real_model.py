@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from expert_cli.data.chat_template import ChatTemplate
-from expert_cli.data.encode import Encoder, template_for
-from expert_cli.model.sources import LocalModel
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.tokenize.encoder import Encoder, template_for
+from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import load
 
 pytestmark = pytest.mark.real

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from expert_cli.model import attention, short_documents
+from expert_cli.model.kernels import attention, cpu_attention
 
 HEADS, KEY_HEADS, D = 4, 2, 16
 FORMS = {
     "one": (5,),
     "alike": (7, 7, 6),
     "of all lengths": (40, 1, 9, 3, 39, 31, 2),
-    "as long as it goes": (short_documents.LONGEST, 3),
+    "as long as it goes": (cpu_attention.LONGEST, 3),
 }
 
 
@@ -33,8 +33,8 @@ def alone(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: tuple[int,
 @pytest.mark.parametrize("heads", [KEY_HEADS, HEADS], ids=["a key head each", "grouped"])
 def test_values_and_gradients_are_those_of_the_documents_alone(lengths: tuple[int, ...], heads: int) -> None:
     q, k, v = parts(lengths, heads)
-    where = short_documents.layout(lengths, heads, KEY_HEADS, torch.float64)
-    out = short_documents.attend(q, k, v, where, 0.3)
+    where = cpu_attention.layout(lengths, heads, KEY_HEADS, torch.float64)
+    out = cpu_attention.attend(q, k, v, where, 0.3)
     change = torch.randn(out.shape, dtype=torch.float64)
     expected = alone(q, k, v, lengths)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
@@ -45,7 +45,7 @@ def test_values_and_gradients_are_those_of_the_documents_alone(lengths: tuple[in
 
 
 def test_documents_of_unlike_lengths_are_not_padded_to_the_longest() -> None:
-    where = short_documents.layout((40, 1, 9, 3, 39, 31, 2), HEADS, KEY_HEADS, torch.bfloat16)
+    where = cpu_attention.layout((40, 1, 9, 3, 39, 31, 2), HEADS, KEY_HEADS, torch.bfloat16)
     assert [(count, longest) for count, longest, _ in where.buckets] == [(3, 40), (1, 9), (1, 3), (1, 2), (1, 1)]
     assert where.rows == 3 * 40 + 9 + 3 + 2 + 1
     assert len(set(where.queries.tolist())) == 125 * HEADS
@@ -55,8 +55,8 @@ def test_documents_of_unlike_lengths_are_not_padded_to_the_longest() -> None:
 @pytest.mark.parametrize(
     ("dtype", "longest", "dropout", "window", "batched"),
     [
-        (torch.bfloat16, short_documents.LONGEST, 0.0, None, True),
-        (torch.bfloat16, short_documents.LONGEST + 1, 0.0, None, False),
+        (torch.bfloat16, cpu_attention.LONGEST, 0.0, None, True),
+        (torch.bfloat16, cpu_attention.LONGEST + 1, 0.0, None, False),
         (torch.float32, 8, 0.0, None, False),
         (torch.bfloat16, 8, 0.1, None, False),
         (torch.bfloat16, 8, 0.0, 4, False),
@@ -78,7 +78,7 @@ def test_what_takes_this_way(
 def test_in_bfloat16_it_is_as_near_to_the_truth_as_the_scores_allow() -> None:
     lengths = (40, 9, 31)
     exact = [part.detach().bfloat16().double() for part in parts(lengths)]
-    where = short_documents.layout(lengths, HEADS, KEY_HEADS, torch.bfloat16)
-    out = short_documents.attend(*(part.bfloat16() for part in exact), where, 0.3)
+    where = cpu_attention.layout(lengths, HEADS, KEY_HEADS, torch.bfloat16)
+    out = cpu_attention.attend(*(part.bfloat16() for part in exact), where, 0.3)
     difference = (out.double() - alone(*exact, lengths)).norm() / out.double().norm()
     assert difference < 2**-7

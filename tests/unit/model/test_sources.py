@@ -14,9 +14,9 @@ import tiny
 import torch
 from transformers import AutoModelForCausalLM
 
-from expert_cli.console import Silent
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, LockedOrDamaged
-from expert_cli.model.sources import LocalModel, locate
+from expert_cli.model.loading.sources import LocalModel, locate
+from expert_cli.utils.reporter import Silent
 
 
 class Words(Silent):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.console import Silent
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.model.unpacked import fault, unpack
+from expert_cli.model.loading.cache import fault, unpack
+from expert_cli.utils.reporter import Silent
 
 SHA_OF_GOOD = "770e607624d689265ca6c44884d0807d9b054d23c473c106c72be9de08b7376c"
 
@@ -91,8 +91,8 @@ def test_only_old_remains_of_killed_builds_are_removed(tmp_path: Path) -> None:
 RACER = """
 import sys, time
 from pathlib import Path
-from expert_cli.console import Silent
-from expert_cli.model.unpacked import unpack
+from expert_cli.console.terminal import Silent
+from expert_cli.model.loading.cache import unpack
 folder = Path(sys.argv[1])
 def build(target):
     (folder.parent / f"started{sys.argv[2]}").touch()

@@ -13,13 +13,13 @@ import torch
 from fake_nvml import FakeNvml
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from expert_cli.console import SilentBar
-from expert_cli.training.callbacks import Watcher
-from expert_cli.training.clock import PhaseClock
 from expert_cli.training.flops import Flops
 from expert_cli.training.heap import resident_mb
-from expert_cli.training.progress import Progress
+from expert_cli.training.metrics_callback import Watcher
 from expert_cli.training.result import Done
+from expert_cli.training.state import Progress
+from expert_cli.training.step_timer import PhaseClock
+from expert_cli.utils.reporter import SilentBar
 
 MB = 2**20
 
@@ -74,7 +74,9 @@ def test_the_logged_card_is_the_one_in_use(
 
 def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [50.0]
-    monkeypatch.setattr("expert_cli.training.callbacks.time", SimpleNamespace(monotonic=lambda: now[0], time=time.time))
+    monkeypatch.setattr(
+        "expert_cli.training.metrics_callback.time", SimpleNamespace(monotonic=lambda: now[0], time=time.time)
+    )
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
     notes: list[str] = []
     bar = SimpleNamespace(update=lambda _, note="": notes.append(note))

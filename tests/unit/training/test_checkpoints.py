@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
-from expert_cli.training.checkpoints import Parts, Position, newest_good, read, rotate, write
-from expert_cli.training.statetree import capture_rng
+from expert_cli.training.checkpointing.checkpoint import Parts, Position, newest_good, read, rotate, write
+from expert_cli.training.checkpointing.serialization import capture_rng
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks its writers")
 

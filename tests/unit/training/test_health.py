@@ -13,12 +13,12 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from expert_cli.errors import TrainingFailed
-from expert_cli.training.clock import PHASES, PhaseClock
-from expert_cli.training.figures import Figures
 from expert_cli.training.flops import flops, peak_flops
 from expert_cli.training.gradients import Gradients
-from expert_cli.training.progress import Progress
-from expert_cli.training.saves import Saves
+from expert_cli.training.health import Figures
+from expert_cli.training.save_schedule import Saves
+from expert_cli.training.state import Progress
+from expert_cli.training.step_timer import PHASES, PhaseClock
 
 
 def adapted(**settings: Any) -> torch.nn.Module:
@@ -142,7 +142,7 @@ def test_every_moment_is_counted_once() -> None:
 
 def test_saving_by_the_clock_costs_at_most_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("expert_cli.training.saves.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("expert_cli.training.save_schedule.time.monotonic", lambda: now[0])
     saves = Saves(10.0)
     now[0] = 9.9
     assert not saves.due()

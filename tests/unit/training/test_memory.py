@@ -13,17 +13,18 @@ from packs import packed
 from peft import LoraConfig, get_peft_model
 from transformers import TrainingArguments
 
-from expert_cli.console import Silent
-from expert_cli.data.batches import Collator, PackBatches, Schedule
-from expert_cli.data.order import epoch_order
+from expert_cli.config.run_config import OptimConfig, WatchConfig
+from expert_cli.data.packing.batches import Collator, PackBatches
+from expert_cli.data.packing.order import epoch_order
+from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
-from expert_cli.model import attention
-from expert_cli.model.loss import CausalLoss
-from expert_cli.model.recompute import decoder_layers
-from expert_cli.runconfig import OptimConfig, WatchConfig
-from expert_cli.training import checkpoints, resume
-from expert_cli.training.memory import fit_memory, recompute_all
+from expert_cli.model.activation_checkpointing import decoder_layers
+from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.training.checkpointing import checkpoint, resume
+from expert_cli.training.oom import fit_memory, recompute_all
 from expert_cli.training.trainer import ExpertTrainer
+from expert_cli.utils.reporter import Silent
 
 OPTIM = OptimConfig(1.0, -1, 6, 1, 1e-3, "constant", (), 0.0, 0.0, 1.0, "adamw_torch", None)
 WATCH = WatchConfig(10, "no", 500, 0.0, None, "no", 500, False, "eval_loss", False, 0, 0, 0, ())
@@ -106,7 +107,7 @@ def test_recomputation_is_switched_on_once_and_a_checkpoint_remembers_it(tmp_pat
         fit_memory(made, partial(recompute_all, made, "off"), Silent(), may_adjust=True)
     assert all(layer.gradient_checkpointing for layer in decoder_layers(made.model.base))
     written = resume.save(made, made.model.model, tmp_path / "checkpoints", {})
-    assert checkpoints.read(written.path).trainer["recomputes"] is True
+    assert checkpoint.read(written.path).trainer["recomputes"] is True
 
 
 def test_what_the_manifest_recomputes_is_not_switched_on_again(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from expert_cli.training.statetree import capture_rng, own_memory, pack, restore_rng, unpack
+from expert_cli.training.checkpointing.serialization import capture_rng, own_memory, pack, restore_rng, unpack
 
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.uint8, torch.int8,

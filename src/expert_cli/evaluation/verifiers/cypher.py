@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.evaluation.verdict import Verdict
-from expert_cli.evaluation.verifiers.child import Child
-from expert_cli.evaluation.verifiers.limits import MAX_CYPHER_BYTES, Stopped
-from expert_cli.evaluation.verifiers.queries import Engine, Source, state_of
-from expert_cli.evaluation.verifiers.statements import words
+from expert_cli.evaluation.verifiers.query import Engine, Source, state_of
+from expert_cli.evaluation.verifiers.query_text import words
+from expert_cli.evaluation.verifiers.sandbox.engine_client import Child
+from expert_cli.evaluation.verifiers.sandbox.limits import MAX_CYPHER_BYTES, Stopped
 
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
 _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
@@ -59,7 +59,7 @@ def _refuse(statement: str) -> None:
 @lru_cache(maxsize=4)
 def _source(script: Path, size: int, mtime_ns: int, uri: str) -> Source:  # noqa: ARG001  the file's state
     if uri:
-        from expert_cli.evaluation.verifiers.neo4j_server import Server
+        from expert_cli.evaluation.verifiers.sandbox.neo4j_engine import Server
 
         return Source(uri, _Reading(Server(uri)), "cypher")
     return Source(str(script), _Reading(Child("graphqlite", script)), "cypher")

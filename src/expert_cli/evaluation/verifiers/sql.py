@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from expert_cli.evaluation.verdict import Verdict
-from expert_cli.evaluation.verifiers.child import Child
-from expert_cli.evaluation.verifiers.limits import MAX_SQL_BYTES
-from expert_cli.evaluation.verifiers.queries import Source, state_of
+from expert_cli.evaluation.verifiers.query import Source, state_of
+from expert_cli.evaluation.verifiers.sandbox.engine_client import Child
+from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES
 
 SqlDialect = Literal["sqlite", "postgresql"]
 

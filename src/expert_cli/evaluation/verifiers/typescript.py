@@ -17,8 +17,8 @@ from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verdict import Kind, Verdict
-from expert_cli.evaluation.verifiers.needs import need
-from expert_cli.evaluation.verifiers.node import (
+from expert_cli.evaluation.verifiers.requirements import need
+from expert_cli.evaluation.verifiers.sandbox.node import (
     MEMORY_BYTES,
     Child,
     Node,

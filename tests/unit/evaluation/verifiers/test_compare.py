@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expert_cli.evaluation.verifiers.compare import Result, judge_rows, same
+from expert_cli.evaluation.verifiers.compare_rows import Result, judge_rows, same
 
 NAN = float("nan")
 

@@ -14,8 +14,8 @@ import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.verifiers import cypher
-from expert_cli.evaluation.verifiers.child import Child
-from expert_cli.evaluation.verifiers.limits import Stopped
+from expert_cli.evaluation.verifiers.sandbox.engine_client import Child
+from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 
 SCRIPT = """
 // A small world; a semicolon here; is none.
@@ -281,7 +281,7 @@ def test_a_server_is_asked_to_read(world: Path, monkeypatch: pytest.MonkeyPatch,
         }
     )
     monkeypatch.setitem(sys.modules, "neo4j", double)
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.neo4j_server.has_package", lambda _: True)
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.neo4j_engine.has_package", lambda _: True)
     monkeypatch.setenv("NEO4J_URI", f"bolt://double-{kind}-{len(answer)}")
     assert cypher.check(answer, world, "RETURN 1", timeout_s=3).kind == kind
     assert ("session", "READ") in double.asked
@@ -290,7 +290,7 @@ def test_a_server_is_asked_to_read(world: Path, monkeypatch: pytest.MonkeyPatch,
 
 def test_a_server_that_has_gone_is_a_problem_of_the_machine(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "neo4j", Double({"RETURN 1": GoneError("no route")}))
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.neo4j_server.has_package", lambda _: True)
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.neo4j_engine.has_package", lambda _: True)
     monkeypatch.setenv("NEO4J_URI", "bolt://gone")
     with pytest.raises(EnvironmentProblem, match="bolt://gone: no route"):
         cypher.check("RETURN 1", world, "RETURN 1")

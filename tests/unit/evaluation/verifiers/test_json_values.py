@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.json_values import MAX_BYTES, MAX_DEPTH, check, check_case
+from expert_cli.evaluation.verifiers.json_schema import MAX_BYTES, MAX_DEPTH, check, check_case
 
 BOX = {
     "type": "object",

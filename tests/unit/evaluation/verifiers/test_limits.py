@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers import engine
-from expert_cli.evaluation.verifiers.child import Child
-from expert_cli.evaluation.verifiers.guard import Guard
-from expert_cli.evaluation.verifiers.limits import MEMORY_BYTES, Stopped
+from expert_cli.evaluation.verifiers.sandbox import engine_server as engine
+from expert_cli.evaluation.verifiers.sandbox.engine_client import Child
+from expert_cli.evaluation.verifiers.sandbox.limits import MEMORY_BYTES, Stopped
+from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import Guard
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT "
 
@@ -68,7 +68,7 @@ def test_an_engine_writes_no_file(tmp_path: Path, act: str) -> None:
     program = "\n".join(
         (
             "import os, sys",
-            "from expert_cli.evaluation.verifiers.engine import give_up_files_and_memory",
+            "from expert_cli.evaluation.verifiers.sandbox.engine_server import give_up_files_and_memory",
             "path = sys.argv[1]",
             "held = os.open(path, os.O_CREAT | os.O_WRONLY)",
             "give_up_files_and_memory()",
@@ -95,6 +95,6 @@ def test_the_memory_of_a_query_is_bounded() -> None:
 
 
 def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("expert_cli.evaluation.verifiers.needs.has_package", lambda name: name == "apsw")
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.requirements.has_package", lambda name: name == "apsw")
     with pytest.raises(EnvironmentProblem, match="the package duckdb is missing"):
         Child("duckdb", tmp_path / "source")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.evaluation.verifiers import node
-from expert_cli.evaluation.verifiers.node import find_node, find_typescript
+from expert_cli.evaluation.verifiers.sandbox import node
+from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the programs that are found are shell scripts")
 Here = Callable[[str, str], Path]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from expert_cli.evaluation.verifiers import typescript
-from expert_cli.evaluation.verifiers.node import Node, find_node
+from expert_cli.evaluation.verifiers.sandbox.node import Node, find_node
 from expert_cli.evaluation.verifiers.typescript import MAX_DEPTH, check, parse_fault
-from expert_cli.machine import has_package
+from expert_cli.hardware.machine import has_package
 
 ROOT = Path(__file__).parents[4]
 DATA = ROOT / "experts" / "expert-typescript" / "datasets" / "valid.jsonl"

@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from expert_cli.evaluation.verdict import Verdict
-from expert_cli.evaluation.verifiers import node, typescript
-from expert_cli.evaluation.verifiers.node import find_node
+from expert_cli.evaluation.verifiers import typescript
+from expert_cli.evaluation.verifiers.sandbox import node
+from expert_cli.evaluation.verifiers.sandbox.node import find_node
 from expert_cli.evaluation.verifiers.typescript import MAX_BYTES, check
 
 TESTS = 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqual(f(2), 4);\ndeepStrictEqual(f(3), 6);'

@@ -1,0 +1,36 @@
+"""`python -m expert_cli.benchmark.experiment.baseline_main JOB.json`: one run of the stock libraries (see `stock`), as a process of its own.
+
+JOB.json: {"manifest": path, "overrides": the fields of `config.Overrides`, output and max_steps among them}. A failure is
+printed as `train --json` prints it, with the same exit codes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from expert_cli._compat import quiet_imports
+from expert_cli.config.resolve import Overrides
+from expert_cli.console.terminal import Console
+from expert_cli.errors import ExpertError
+
+
+def main() -> int:
+    """Do the job that the command line names; return the exit code."""
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    asked = job["overrides"]
+    overrides = Overrides(**{**asked, "output": Path(asked["output"]), "settings": tuple(asked["settings"])})
+    try:
+        quiet_imports()
+        from expert_cli.benchmark.experiment.baseline import train
+
+        train(Path(job["manifest"]), overrides)
+    except ExpertError as error:
+        Console("train", as_json=True).fail(error.message, error.hint, error.exit_code)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

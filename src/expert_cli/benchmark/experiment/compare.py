@@ -1,0 +1,95 @@
+"""Two saved experiments against each other: A of the one over A of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from expert_cli.benchmark.experiment.stats import Curve, Parity, parity, unpaired_ratio
+from expert_cli.errors import InputError
+from expert_cli.runs.metrics import part, read_json
+
+METHOD = (
+    "measured at different times: ratio of A's speed over B's from the means of the logs, 95 % interval by Welch's t; "
+    "speedups are each file's own, against what it was measured with"
+)
+NAMES = ("name", "train")
+"""What things are called; what they hold is compared."""
+
+
+def compare(a: Path, b: Path, *, force: bool = False) -> dict[str, Any]:
+    """Return the document that compares the A sides of two saved experiments.
+
+    Raises InputError: a file that is no saved experiment; different machines, base models or rows, or rows of which an older
+    version kept no hash, unless `force`.
+    """
+    documents = [_load(path) for path in (a, b)]
+    unlike = [
+        f"{path} was saved by an older version, without a hash of its rows" for path in _without_hash(a, b, documents)
+    ]
+    unlike += _differences(documents, rows=not unlike)
+    if unlike and not force:
+        hint = "what was measured on different machines, models or rows is no comparison; --force does it all the same"
+        raise InputError(f"{a} and {b} cannot be compared: {'; '.join(unlike)}", hint)
+    sides = [document["a"] for document in documents]
+    speeds = [[run["tokens_per_s"] for run in side["runs"]] for side in sides]
+    same = _parity(*sides)
+    return {
+        "kind": "compare",
+        "method": METHOD,
+        "a": {"file": str(a), **sides[0]},
+        "b": {"file": str(b), **sides[1]},
+        "ratio": unpaired_ratio(*speeds).as_json(),
+        "speedups": [document["ratio"] for document in documents],
+        "loss_parity": same.as_json() if same else None,
+        "notes": [f"compared by force: {line}" for line in unlike] + _notes(documents[0], documents[1], same),
+    }
+
+
+def _load(path: Path) -> dict[str, Any]:
+    document = read_json(path)
+    if document.get("kind") != "experiment" or not part(document, "a").get("runs"):
+        hint = "save one with expert-cli benchmark --manifest M --against unoptimized --output FILE"
+        raise InputError(f"{path}: holds no saved experiment", hint)
+    return document
+
+
+def _without_hash(a: Path, b: Path, documents: Sequence[Mapping[str, Any]]) -> list[Path]:
+    return [
+        path for path, document in zip((a, b), documents, strict=True) if not part(document, "a", "data").get("sha256")
+    ]
+
+
+def _differences(documents: Sequence[Mapping[str, Any]], *, rows: bool) -> list[str]:
+    """Return what must agree and does not: what things hold, not what they are called. rows: whether these are compared."""
+    places = [("machine", ("machine",)), ("model", ("a", "model"))] + ([("data", ("a", "data"))] if rows else [])
+    return [
+        f"{what}.{key} is {found[0].get(key)} and {found[1].get(key)}"
+        for what, place in places
+        if (found := [part(document, *place) for document in documents])
+        for key in {**found[0], **found[1]}
+        if found[0].get(key) != found[1].get(key) and key not in NAMES
+    ]
+
+
+def _parity(a: Mapping[str, Any], b: Mapping[str, Any]) -> Parity | None:
+    """Compare the losses of runs with the same seed; None where there are none."""
+    curves = [{run["seed"]: _curve(run) for run in side["runs"]} for side in (a, b)]
+    seeds = [seed for seed in curves[0] if seed in curves[1]]
+    return parity([curves[0][seed] for seed in seeds], [curves[1][seed] for seed in seeds]) if seeds else None
+
+
+def _curve(run: Mapping[str, Any]) -> Curve:
+    losses = tuple(float("nan") if loss is None else loss for loss in run["losses"])
+    return Curve(tuple(run["trained_tokens"]), losses)
+
+
+def _notes(a: Mapping[str, Any], b: Mapping[str, Any], same: Parity | None) -> list[str]:
+    notes = []
+    changed = [f"{name} {v} and {w}" for name, v in a["versions"].items() if (w := b["versions"].get(name)) != v]
+    if changed:
+        notes.append(f"versions differ: {', '.join(changed)}")
+    if same is None:
+        notes.append("no seed was run in both: losses cannot be compared")
+    return notes

@@ -1,0 +1,60 @@
+"""What two results must have in common to be compared: the machine, without its name, and the rows."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from expert_cli.hardware.machine import Machine
+from expert_cli.runs.metrics import items, part
+
+
+def machine_facts(machine: Machine) -> dict[str, Any]:
+    """Return the machine as a saved result keeps it; the CPU is this one's."""
+    return {
+        "system": machine.system,
+        "cpu": _cpu_name(),
+        "cores": machine.cores,
+        "memory_gb": round(machine.memory_bytes / 2**30),
+        "gpus": [gpu.name for gpu in machine.gpus],
+        "cpu_bf16": machine.cpu_bf16,
+    }
+
+
+def data_facts(config: Mapping[str, Any], sha256: str) -> dict[str, Any]:
+    """Return which rows a run trains on: the hash of its sources' content, and which part of them.
+
+    train: what they are called, for people: files by their path below the project, wherever that lies.
+    """
+    sources = [part(source) for source in items(config, "data", "train")]
+    return {
+        "train": [_source_name(source, str(config.get("root", ""))) for source in sources],
+        "sha256": sha256,
+        "parts": [[source.get("split", ""), source.get("weight", 1.0)] for source in sources],
+        "held_out": part(config, "data").get("validation_share", 0.0),
+        "filters": part(config, "data", "filters"),
+    }
+
+
+def _source_name(source: Mapping[str, Any], root: str) -> str:
+    path = str(source.get("path", ""))
+    if root and source.get("kind") != "hub" and Path(path).is_relative_to(root):
+        path = Path(path).relative_to(root).as_posix()
+    words = "::".join(filter(None, (path, str(source.get("split", "")), str(source.get("config", "")))))
+    return words if source.get("weight", 1.0) == 1.0 else f"{words} x {source['weight']:g}"
+
+
+def _cpu_name() -> str:
+    """Return the CPU's model as the system names it, "" where it does not."""
+    if platform.system() == "Linux":
+        try:
+            told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            told = ""
+        named = re.search(r"^model name\s*:\s*(.+)$", told, re.MULTILINE)
+        if named:
+            return named[1].strip()
+    return platform.processor()

@@ -1,0 +1,134 @@
+"""What one short training run came to, read from its run directory and from what its parent saw meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from expert_cli.benchmark.experiment.stats import Curve
+from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu
+from expert_cli.benchmark.monitor.sampler import Sample
+from expert_cli.errors import ExpertError
+from expert_cli.runs.metrics import MetricsTail, mean_shares, number, padding_share, part, read_json
+from expert_cli.runs.paths import RunPaths
+
+SETTINGS = ("model", "adapter", "optim", "loader", "compute")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: N optimizer steps after the warm-up steps; `curve` and `padding_share` are of the warm-up, too.
+
+    seconds, tokens_per_s (real tokens), shares: of the N steps, as the run itself logged them. peak_memory_mb: what torch
+    allocated on a GPU, else the largest resident set seen in the N steps. utilization: per cent, means over the N steps:
+    "gpu", "cpu" (100 = one core) and "others", the share of the machine's CPU that other programs took; None where nothing
+    was sampled. config: the blocks of the run's settings. facts: base model, hash of the training rows' sources,
+    adjustments, tokens of an epoch.
+    """
+
+    seed: int
+    seconds: float
+    tokens_per_s: float
+    tokens_per_step: float
+    padding_share: float | None
+    shares: dict[str, float]
+    peak_memory_mb: float
+    utilization: dict[str, float | None]
+    curve: Curve
+    config: dict[str, Any]
+    facts: dict[str, Any]
+
+    @property
+    def seconds_per_epoch(self) -> float | None:
+        """How long all rows take once, at this speed; the first steps and what lies around the loop are not in it."""
+        tokens = number(self.facts, "epoch_tokens")
+        return tokens / self.tokens_per_s if tokens else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a saved result keeps of a run; its loss curve can be compared with another result's."""
+        return {
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "tokens_per_s": self.tokens_per_s,
+            "peak_memory_mb": self.peak_memory_mb,
+            "utilization": self.utilization,
+            "trained_tokens": list(self.curve.tokens),
+            "losses": [loss if abs(loss) < float("inf") else None for loss in self.curve.losses],
+        }
+
+
+def measure(
+    paths: RunPaths, seed: int, warmup: int, samples: Sequence[Sample], gpu_index: int | None = None
+) -> Measured:
+    """Read a finished run that logged every step. samples: those taken after its warm-up; gpu_index: of the GPU it had.
+
+    Raises ExpertError if it did not log what it should have.
+    """
+    lines = [line for line in MetricsTail(paths.metrics).read() if "loss" in line]
+    report, run = read_json(paths.report_json), read_json(paths.run_json)
+    start: dict[str, Any] = {"seconds": 0.0, "tokens_real": 0, **(lines[warmup - 1] if 0 < warmup < len(lines) else {})}
+    steady = lines[warmup:]
+    if not steady or [line.get("step") for line in lines] != list(range(1, len(lines) + 1)):
+        raise ExpertError(f"{paths.metrics}: {len(lines)} steps are logged, more than {warmup} were to be")
+    seconds, tokens = (steady[-1][key] - start[key] for key in ("seconds", "tokens_real"))
+    real = part(report, "store")
+    cut = number(real, "packing", "truncated_tokens") or 0.0
+    return Measured(
+        seed=seed,
+        seconds=seconds,
+        tokens_per_s=tokens / max(seconds, 1e-3),
+        tokens_per_step=tokens / len(steady),
+        padding_share=padding_share(lines),
+        shares=mean_shares(steady, start if warmup else None),
+        peak_memory_mb=_peak(report, run, steady, samples),
+        utilization=_utilization(samples, number(run, "machine", "cores"), gpu_index),
+        curve=_curve(lines),
+        config=part(run, "config"),
+        facts={
+            "model": part(run, "model"),
+            "train_sha256": str(part(run, "store", "parts").get("train data", "")),
+            "adjusted": report.get("adjusted", []),
+            "kernels": {name: line.get("used") for name, line in part(run, "kernels").items()},
+            "epoch_tokens": (number(real, "tokens") or 0.0) - cut,
+        },
+    )
+
+
+def differences(a: dict[str, Any], b: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the settings of two runs that are not the same: name -> [A's, B's]."""
+    flat = [
+        {f"{block}.{key}": value for block in SETTINGS for key, value in part(config, block).items()}
+        | {"data.max_seq_length": part(config, "data").get("max_seq_length")}
+        for config in (a, b)
+    ]
+    return {key: [flat[0].get(key), flat[1].get(key)] for key in flat[0] if flat[0].get(key) != flat[1].get(key)}
+
+
+def _curve(lines: Sequence[dict[str, Any]]) -> Curve:
+    trained = [0, *(int(line["tokens_trained"]) for line in lines)]
+    return Curve(tuple(b - a for a, b in pairwise(trained)), tuple(float(line["loss"]) for line in lines))
+
+
+def _peak(report: Any, run: Any, steady: Sequence[dict[str, Any]], samples: Sequence[Sample]) -> float:
+    if part(run, "config", "compute").get("device") == "cuda":
+        return number(report, "peak_memory_mb") or 0.0
+    sampled = [sample.rss_mb * 1e6 / 2**20 for sample in samples if sample.rss_mb is not None]
+    return max((*sampled, *(number(line, "memory_mb") or 0.0 for line in steady)))
+
+
+def _utilization(samples: Sequence[Sample], cores: float | None, gpu_index: int | None) -> dict[str, float | None]:
+    index = main_gpu(samples, gpu_index)
+    gpus = [gpu.utilization for s in samples if (gpu := gpu_of(s, index)) and gpu.utilization is not None]
+    both = [
+        (s.cpu_percent, s.machine_cpu_percent)
+        for s in samples
+        if s.cpu_percent is not None and s.machine_cpu_percent is not None
+    ]
+    return {
+        "gpu": fmean(gpus) if gpus else None,
+        "cpu": fmean(own for own, _ in both) if both else None,
+        "others": fmean(max(0.0, whole - own / cores) for own, whole in both) if both and cores else None,
+    }

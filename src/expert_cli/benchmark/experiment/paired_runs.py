@@ -1,0 +1,283 @@
+"""A against B as an experiment: short runs in fresh processes, A B B A ..., and what they say with their uncertainty.
+
+Both sides of a pair have the same seed: the same rows, the same order, the same first adapter. A run's speed is that of its
+optimizer steps after the warm-up, in real tokens, so that loading, tokenising ahead and the first steps count for neither
+side; what a side does in its loop counts in full.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
+
+from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
+from expert_cli.benchmark.experiment.measurement import Measured, differences
+from expert_cli.benchmark.experiment.stats import Estimate, Parity, mean_of, paired_ratio, parity
+from expert_cli.benchmark.experiment.subprocess_run import Length, Side, Terminated, run_once
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides, require_data
+from expert_cli.config.run_config import RunConfig
+from expert_cli.errors import CTRL_C, TERMINATED, InputError, Interrupted
+from expert_cli.hardware.machine import Machine
+from expert_cli.runs.metrics import SHARES
+from expert_cli.utils.reporter import Reporter
+
+UNOPTIMIZED = "unoptimized"
+METHOD = (
+    "fresh processes, A B B A ...; speed of the steps after the warm-up, real tokens only; ratio: mean of the pairs' log "
+    "ratios, 95 % interval by Student's t; loss: means over the same trained tokens, the second half of those all reached"
+)
+BUSY_PERCENT = 10.0
+"""So much of the machine's CPU in other hands is worth a word."""
+Run = Callable[[Side, Overrides, Length, Path, int, Callable[[int, float], None]], Measured]
+Go = Callable[[Side, int], Measured]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked for. Repeat r runs with `seed` + r. gate: the least ratio, None = none."""
+
+    a: Side
+    b: Side
+    overrides: Overrides
+    length: Length
+    repeats: int
+    seed: int
+    gate: float | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The runs that were finished, in the order of their repeats.
+
+    interrupted: the exit code of what ended it before all were, 130 for Ctrl-C and 143 for SIGTERM; 0 where nothing did.
+    """
+
+    job: Job
+    machine: Machine
+    a: tuple[Measured, ...]
+    b: tuple[Measured, ...]
+    interrupted: int
+
+    @property
+    def ratio(self) -> Estimate | None:
+        """A's speed over B's; None without a pair."""
+        pairs = self._pairs()
+        return paired_ratio([a.tokens_per_s for a, _ in pairs], [b.tokens_per_s for _, b in pairs]) if pairs else None
+
+    @property
+    def parity(self) -> Parity | None:
+        """Whether the losses are the same; None without a pair."""
+        pairs = self._pairs()
+        return parity([a.curve for a, _ in pairs], [b.curve for _, b in pairs]) if pairs else None
+
+    def missed(self) -> str:
+        """Return why the gate is missed, "" where it is reached or there is none."""
+        ratio, same, gate = self.ratio, self.parity, self.job.gate
+        if gate is None:
+            return ""
+        if ratio is None or same is None:
+            return "no pair of runs was finished"
+        if not same.holds:
+            return f"broken: at equal trained tokens the loss is {words_of(same)}"
+        return f"the ratio {ratio.mean:.2f} is below {gate:g}" if ratio.mean < gate else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the document of `benchmark --json` (docs/INTERFACE.md), kind "experiment"."""
+        job, same, ratio = self.job, self.parity, self.ratio
+        both = bool(self.a and self.b)
+        return {
+            "kind": "experiment",
+            "machine": machine_facts(self.machine),
+            "versions": dict(self.machine.versions),
+            "steps": job.length.steps,
+            "warmup": job.length.warmup,
+            "repeats": job.repeats,
+            "method": METHOD,
+            "a": side_json(job.a, self.a, same.a if same else None) if self.a else None,
+            "b": side_json(job.b, self.b, same.b if same else None) if self.b else None,
+            "ratio": ratio.as_json() if ratio else None,
+            "loss_parity": same.as_json() if same else None,
+            "differences": differences(self.a[0].config, self.b[0].config) if both else {},
+            "gate": {"ratio": job.gate, "passed": not self.missed(), "reason": self.missed()} if job.gate else None,
+            "interrupted": bool(self.interrupted),
+            "notes": notes_on([*self.a, *self.b]),
+        }
+
+    def _pairs(self) -> list[tuple[Measured, Measured]]:
+        return list(zip(self.a, self.b, strict=False))
+
+
+def order(repeats: int) -> str:
+    """Return which side runs when: "abba..." spreads whatever changes with time evenly over both."""
+    return "".join("ba" if repeat % 2 else "ab" for repeat in range(repeats))
+
+
+def make_job(
+    manifest: Path,
+    against: str,
+    overrides: Overrides,
+    length: Length,
+    repeats: int,
+    machine: Machine,
+    gate: float | None = None,
+) -> Job:
+    """Return the experiment, both manifests read. Raises ManifestError, InputError, EnvironmentProblem."""
+    plan = decided(manifest, overrides, machine)
+    stock = against == UNOPTIMIZED
+    if not stock:
+        if not Path(against).is_file():
+            raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {UNOPTIMIZED}")
+        decided(Path(against), overrides, machine)
+    b = Side(UNOPTIMIZED if stock else against, manifest if stock else Path(against), stock)
+    return Job(Side(str(manifest), manifest), b, overrides, length, repeats, plan.seed, gate)
+
+
+def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig:
+    """Return what a manifest comes to, its data there. Raises ManifestError, InputError, EnvironmentProblem."""
+    run = make_plan(manifest, machine, overrides).run
+    require_data(run)
+    return run
+
+
+def experiment(job: Job, machine: Machine, report: Reporter, run: Run = run_once) -> Outcome:
+    """Run both sides in turn. Ctrl-C and SIGTERM end the run under way and return those before it.
+
+    Raises the error of a run that fails, with its side's name; KeyboardInterrupt or Interrupted before the first run is done.
+    """
+    sides = {"a": job.a, "b": job.b}
+    done: dict[str, list[Measured]] = {"a": [], "b": []}
+    interrupted = 0
+    turns = order(job.repeats)
+    with session(job.overrides, job.length, len(turns), report, run) as go:
+        try:
+            for number, name in enumerate(turns):
+                found = go(sides[name], job.seed + number // 2)
+                done[name].append(found)
+                report.say(f"{name}  {sides[name].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
+        except KeyboardInterrupt as error:
+            if not any(done.values()):
+                raise
+            interrupted = exit_code_of(error)
+    return Outcome(job, machine, tuple(done["a"]), tuple(done["b"]), interrupted)
+
+
+def exit_code_of(error: KeyboardInterrupt) -> int:
+    """Return the exit code of an interruption (docs/INTERFACE.md)."""
+    return TERMINATED if isinstance(error, Terminated) else CTRL_C
+
+
+@contextmanager
+def session(overrides: Overrides, length: Length, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
+    """Yield a function (side, seed) -> what was measured, under one progress bar; nothing of the runs is left.
+
+    A request to end (SIGTERM) is taken as Ctrl-C: by itself it would end this process and leave the run under way alone.
+    Raises Interrupted where the block lets it through.
+    """
+    each, done = length.steps + length.warmup, 0
+    with (
+        _end_is_ctrl_c(),
+        TemporaryDirectory(prefix="expert-cli-benchmark-", ignore_cleanup_errors=True) as temporary,
+        report.progress("running", turns * each, "steps") as bar,
+    ):
+
+        def go(side: Side, seed: int) -> Measured:
+            nonlocal done
+            folder = Path(temporary) / f"run-{done}"
+            before, head = done * each, f"run {done + 1} of {turns}: {side.name}"
+            bar.update(before, f"{head}  loading")
+            done += 1
+            try:
+                return run(
+                    side,
+                    overrides,
+                    length,
+                    folder,
+                    seed,
+                    lambda step, speed: bar.update(before + step, f"{head}  {speed:,.0f} tokens/s"),
+                )
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+        yield go
+
+
+@contextmanager
+def _end_is_ctrl_c() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal's arguments
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except Terminated as error:
+        raise Interrupted("ended by SIGTERM", "", TERMINATED) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def side_json(side: Side, runs: Sequence[Measured], loss: float | None) -> dict[str, Any]:
+    """Return one side's figures: means over its runs, of the memory the largest. loss: the one that is compared."""
+    first = runs[0]
+    return {
+        "name": side.name,
+        "manifest": str(side.manifest),
+        "stock": side.stock,
+        "model": {**first.facts["model"], "quantization": first.config["model"]["quantization"]},
+        "data": data_facts(first.config, first.facts["train_sha256"]),
+        **figures_json(runs),
+        "loss": loss,
+        "kernels": first.facts["kernels"],
+        "runs": [run.as_json() for run in runs],
+    }
+
+
+def figures_json(runs: Sequence[Measured]) -> dict[str, Any]:
+    """Return what several runs of the same settings measured."""
+    epochs = [seconds for run in runs if (seconds := run.seconds_per_epoch) is not None]
+    padding = [run.padding_share for run in runs if run.padding_share is not None]
+    busy = {name: [v for run in runs if (v := run.utilization[name]) is not None] for name in runs[0].utilization}
+    return {
+        "tokens_per_s": mean_of([run.tokens_per_s for run in runs]).as_json(),
+        "tokens_per_step": fmean(run.tokens_per_step for run in runs),
+        "seconds_per_epoch": fmean(epochs) if epochs else None,
+        "padding_share": fmean(padding) if padding else None,
+        "step_time_shares": {name: fmean(run.shares.get(name, 0.0) for run in runs) for name in SHARES},
+        "peak_memory_mb": max(run.peak_memory_mb for run in runs),
+        "utilization": {name: fmean(values) if values else None for name, values in busy.items()},
+    }
+
+
+def words_of(same: Parity) -> str:
+    """Return a parity as words that follow "the loss is"."""
+    if same.a is None or same.b is None:
+        return "not finite"
+    shown = f"{same.a:.4f} against {same.b:.4f}"
+    return f"{same.verdict}: {shown}, {abs(same.difference):.4f} apart, {same.noise + same.tolerance:.4f} allowed"
+
+
+def notes_on(runs: Sequence[Measured]) -> list[str]:
+    """Return what a reader must know about the runs."""
+    notes = [
+        f"adjusted to fit the memory: {text}" for text in dict.fromkeys(t for r in runs for t in r.facts["adjusted"])
+    ]
+    others = [share for run in runs if (share := run.utilization["others"]) is not None]
+    if others and fmean(others) > BUSY_PERCENT:
+        taken = fmean(others)
+        notes.append(
+            f"other programs took {taken:.0f} % of the machine's CPU: speeds are too low, ratios of pairs hold"
+        )
+    return notes

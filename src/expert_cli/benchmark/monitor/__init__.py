@@ -1,0 +1,1 @@
+"""A run that is watched: what is sampled beside it, what holds it back, and the remedy."""

@@ -1,0 +1,178 @@
+"""One look at GPU, process, memory, disk and network; rates are differences to the look before, on the monotonic clock."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from expert_cli.hardware import nvml
+from expert_cli.hardware.nvml import GpuSample
+
+_MB = 1e6
+_BUSY = "busy of "
+CHILDREN_EVERY = 8
+"""Finding a process's children reads every process of the machine: new data workers may be seen a few samples later."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look. Rates cover the time since the look before and are None in the first; MB = 1e6 bytes.
+
+    seconds: since sampling began. alive: whether the watched process lives; None: no process is watched. cpu_percent: of the
+    process, its children, and the run's other processes that its launcher started, 100 = one core. machine_cpu_percent: 100 =
+    every core; stolen_percent, a part of it: what the host of a virtual machine gave to others. disk_busy: share of the time,
+    0 to 1.
+    """
+
+    seconds: float
+    gpus: tuple[GpuSample, ...]
+    alive: bool | None = None
+    cpu_percent: float | None = None
+    rss_mb: float | None = None
+    machine_cpu_percent: float | None = None
+    stolen_percent: float | None = None
+    ram_used_mb: float | None = None
+    swap_in_mb_per_s: float | None = None
+    disk_read_mb_per_s: float | None = None
+    disk_write_mb_per_s: float | None = None
+    disk_busy: float | None = None
+    network_received_mb_per_s: float | None = None
+    network_sent_mb_per_s: float | None = None
+
+
+class Sampler:
+    """Takes samples of this machine and of one process (`pid`; None = none).
+
+    ask_gpus: what returns the GPUs' samples; by default the driver is asked.
+    """
+
+    def __init__(self, pid: int | None, ask_gpus: Callable[[], Sequence[GpuSample]] = nvml.sample) -> None:
+        """Start the clock and take the first readings of everything that counts up."""
+        self._ask_gpus = ask_gpus
+        self._process = _process(pid)
+        self._root = _launcher(self._process)
+        self._watches = pid is not None
+        self._children: dict[int, psutil.Process] = {}
+        self._times: dict[int, float] = {}
+        self._looks = 0
+        self._started = self._then = time.monotonic()
+        self._counters = _counters()
+        self._process_use()
+        psutil.cpu_percent()
+
+    def take(self) -> Sample:
+        """Look once."""
+        now = time.monotonic()
+        passed, self._then = now - self._then, now
+        counters = _counters()
+        before, self._counters = self._counters, counters
+        rates = _rates(before, counters, passed)
+        used, rss = self._process_use()
+        return Sample(
+            seconds=now - self._started,
+            gpus=tuple(self._ask_gpus()),
+            alive=self._process is not None if self._watches else None,
+            cpu_percent=100 * used / passed if used is not None and passed > 0 else None,
+            rss_mb=rss,
+            machine_cpu_percent=psutil.cpu_percent(),
+            ram_used_mb=(memory := psutil.virtual_memory()).total / _MB - memory.available / _MB,
+            **rates,
+        )
+
+    def _process_use(self) -> tuple[float | None, float | None]:
+        """Return (CPU seconds since the look before, resident MB) of the process and its children."""
+        if self._process is None:
+            return None, None
+        try:
+            if self._looks % CHILDREN_EVERY == 0:
+                family = (self._root or self._process).children(recursive=True)
+                self._children = {child.pid: child for child in family if child != self._process}
+            self._looks += 1
+            used, rss = self._one(self._process)
+        except psutil.NoSuchProcess:
+            self._process = None
+            return None, None
+        except psutil.Error:
+            return None, None
+        for pid, child in list(self._children.items()):
+            try:
+                more, resident = self._one(child)
+            except psutil.Error:
+                del self._children[pid]
+            else:
+                used, rss = used + more, rss + resident
+        return used, rss
+
+    def _one(self, process: psutil.Process) -> tuple[float, float]:
+        with process.oneshot():
+            if process.status() == psutil.STATUS_ZOMBIE:
+                raise psutil.NoSuchProcess(process.pid)
+            times = process.cpu_times()
+            rss = process.memory_info().rss / _MB
+        total = times.user + times.system
+        used = total - self._times.get(process.pid, total)
+        self._times[process.pid] = total
+        return max(0.0, used), rss
+
+
+def _process(pid: int | None) -> psutil.Process | None:
+    try:
+        return None if pid is None else psutil.Process(pid)
+    except psutil.Error:
+        return None
+
+
+def _launcher(process: psutil.Process | None) -> psutil.Process | None:
+    """Return what started a process together with others of one run (torchrun and its like), None for one on its own."""
+    try:
+        several = process is not None and int(process.environ().get("WORLD_SIZE", "1")) > 1
+        return process.parent() if process is not None and several else None
+    except (psutil.Error, ValueError):
+        return None
+
+
+def _rates(before: dict[str, float], now: dict[str, float], passed: float) -> dict[str, float]:
+    """Return the growth a second of what is in both; of the disks' busy time the largest, as `disk_busy`."""
+    if passed <= 0:
+        return {}
+    grown = {name: max(0.0, value - before[name]) / passed for name, value in now.items() if name in before}
+    busy = [grown.pop(name) for name in list(grown) if name.startswith(_BUSY)]
+    return grown | ({"disk_busy": min(1.0, max(busy))} if busy else {})
+
+
+def _counters() -> dict[str, float]:
+    """Return what only counts up, under the names of the rates in `Sample`; what this system does not tell is left out."""
+    found: dict[str, float] = {}
+    disks = _asked(psutil.disk_io_counters)
+    if disks:
+        found["disk_read_mb_per_s"] = disks.read_bytes / _MB
+        found["disk_write_mb_per_s"] = disks.write_bytes / _MB
+        for name, disk in (_asked(lambda: psutil.disk_io_counters(perdisk=True)) or {}).items():
+            if hasattr(disk, "busy_time"):  # Linux only
+                found[f"{_BUSY}{name}"] = disk.busy_time / 1000
+    network = _asked(psutil.net_io_counters)
+    if network:
+        found["network_received_mb_per_s"] = network.bytes_recv / _MB
+        found["network_sent_mb_per_s"] = network.bytes_sent / _MB
+    times, cores = _asked(psutil.cpu_times), psutil.cpu_count()
+    if hasattr(times, "steal") and cores:  # Linux only
+        found["stolen_percent"] = 100 * times.steal / cores
+    swap = _asked(psutil.swap_memory)
+    if swap:
+        found["swap_in_mb_per_s"] = swap.sin / _MB
+    return found
+
+
+def _asked(question: Callable[[], Any]) -> Any:
+    """Return the answer; None where a container or system hides these files."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # psutil warns each time where the system hides swap
+            return question()
+    except (OSError, RuntimeError, NotImplementedError, psutil.Error):
+        return None

@@ -1,0 +1,198 @@
+"""The effects table on a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.config.effects import Effect
+from expert_cli.console.terminal import Console
+from expert_cli.runs.metrics import base_title
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.baseline import Compared
+    from expert_cli.evaluation.evaluate import Evaluated
+    from expert_cli.evaluation.grade import Evaluation
+    from expert_cli.evaluation.regression import Drop
+
+
+from expert_cli.utils.text import duration
+
+
+def show_effects(console: Console, effects: Sequence[Effect], *, short: bool, to_stdout: bool) -> None:
+    """Write the table; short: one line of counts, then only keys of `training.config` that do not simply apply."""
+    counts: Counter[str] = Counter(effect.status for effect in effects)
+    names = ("applied", "adjusted", "informational", "not_used")
+    title = "effects of the manifest: " + ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names)
+    rows = [
+        [
+            effect.key,
+            _shown(effect.value),
+            effect.status.replace("_", " "),
+            " ".join(filter(None, (effect.effect, _why(effect)))),
+        ]
+        for effect in effects
+        if not short or (effect.status in ("adjusted", "not_used") and ".config." in effect.key)
+    ]
+    console.table(title, ["key", "value", "status", "effect and reason"], rows, to_stdout=to_stdout)
+
+
+def _why(effect: Effect) -> str:
+    return f"({effect.reason})" if effect.effect and effect.reason else effect.reason
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 32 else text[:31] + "…"
+
+
+def show_evaluation(console: Console, evaluation: Evaluation) -> None:
+    """Print accuracy by category, and the classes of failures with examples."""
+    shares = {"all": evaluation.share}
+    if len(evaluation.by_category) > 1:
+        shares |= evaluation.by_category
+    rows = [[f"{share.correct}/{share.cases}", f"{share.accuracy:.1%}", _interval(share.ci95), name]
+            for name, share in shares.items()]  # fmt: skip
+    console.table("accuracy", ["correct", "accuracy", "95 % interval", "category"], rows)
+    if evaluation.failures:
+        console.text("")
+        failures = [
+            [kind if index == 0 else "", str(count) if index == 0 else "", f"{one.row.id}: {one.verdict.detail}"]
+            for kind, count in evaluation.failures.items()
+            for index, one in enumerate(evaluation.examples(kind))
+        ]
+        console.table("failures", ["class", "answers", "examples"], failures)
+    if "parsed_only" in evaluation.failures:
+        console.warn(f"{evaluation.failures['parsed_only']} answers could only be parsed here: that proves nothing")
+    for note in dict.fromkeys(one.verdict.detail for one in evaluation.answers if one.verdict.passed):
+        if note:
+            console.warn(f"correct, but {note}")
+
+
+def show_generation(console: Console, found: Evaluated) -> None:
+    """Print what the answers cost, and the base model beside the expert."""
+    written = found.generation
+    if written is not None:
+        console.say(
+            f"{written['tokens']:,} tokens in {written['seconds']:.0f} s, {written['tokens_per_s']:,.0f} tokens/s"
+        )
+    _warn_of_cut(console, "", written)
+    if found.bases:
+        console.text("")
+        console.table(
+            "the base model alone, and the expert beside it",
+            ["correct", "accuracy", "95 % interval", "expert gained", "lost", "difference (95 %)", "asked"],
+            [_beside(base) for base in found.bases.values()],
+        )
+    for base in found.bases.values():
+        _warn_of_cut(console, " of the base model", base.asked.get("generation"))
+
+
+def _beside(base: Compared) -> list[str]:
+    share, pairs = base.evaluation.share, base.pairs
+    rise = pairs.reversed
+    low, high = rise.ci95
+    return [
+        f"{share.correct}/{share.cases}",
+        f"{share.accuracy:.1%}",
+        _interval(share.ci95),
+        str(pairs.gained),
+        str(pairs.lost),
+        f"{rise.drop:+.1%} ({low:+.1%} to {high:+.1%})",
+        f"{base_title(base.asked)}: {base.asked.get('template', 'template not kept')}",
+    ]
+
+
+def _warn_of_cut(console: Console, whose: str, written: Mapping[str, Any] | None) -> None:
+    if written is not None and written["cut_off"]:
+        console.warn(
+            f"{written['cut_off']} answers{whose} were cut off at {written['max_new_tokens']} tokens: --max-new-tokens"
+        )
+
+
+def show_drop(console: Console, drop: Drop) -> None:
+    """Print what changed since an earlier evaluation."""
+    pairs = drop.pairs
+    change = "fell" if pairs.drop > 0 else "rose"
+    console.text("")
+    console.text(
+        f"against {drop.file}: {pairs.cases} cases, {pairs.lost} lost, {pairs.gained} gained; accuracy {change} by "
+        f"{abs(pairs.drop):.1%} (95 % interval of the drop {_interval(pairs.ci95)})"
+    )
+    if any(drop.alone):
+        console.warn(
+            f"not compared: {drop.alone[0]} cases that only this evaluation has, {drop.alone[1]} that only the other has"
+        )
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:.1%} to {ends[1]:.1%}"
+
+
+WORDS = {
+    "base_weights": "base weights, as stored",
+    "dequantised_copy": "unpacked copy of 4-bit weights",
+    "adapter": "adapter, fp32",
+    "gradients": "gradients",
+    "optimizer": "optimizer",
+    "activations": "activations",
+    "head_chunk": "head and loss",
+    "backward": "backward pass, beyond the head's",
+    "heap": "holes in the heap (glibc)",
+    "process": "Python process",
+}
+
+
+def show_outlook(console: Console, found: dict[str, Any], *, device: str) -> None:
+    """Write three tables: what the run needs, its memory by component, other cards. `found`: `Outlook.as_json()`."""
+    memory = found["vram_mb"]
+    console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
+    rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
+    console.table("memory by component (formula)", ["component", "size"], rows)
+    console.table("on other cards", ["card", "", "needs", "setting"], [_card(card) for card in found["cards"]])
+    for line in found["advice"]:
+        console.text(line)
+
+
+def _needs(found: dict[str, Any], device: str) -> list[list[str]]:
+    exact, error = "exact", f"± {found['seconds_error_pct']:.0f} %"
+    store = f"the token store ({found['store']['status']})"
+    price = found["price"]
+    rows = [
+        ["steps", f"{found['steps']:,}", exact, store],
+        ["epochs", f"{found['epochs']:.2f}", exact, store],
+        ["tokens", f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} a step)", exact, store],
+        [
+            "GPU memory" if device == "cuda" else "memory",
+            f"{found['vram_mb']['total'] / 1024:.1f} GB",
+            f"± {found['vram_mb']['error_pct']:.0f} %",
+            found["memory_source"],
+        ],
+        [
+            "time",
+            f"{duration(found['seconds'])} ({found['tokens_per_s']:,.0f} tokens/s)",
+            error,
+            found["seconds_source"],
+        ],
+    ]
+    if price is None:
+        return [*rows, ["cost", "not known", "", "no price for this machine: --price 2.50/h"]]
+    a_price, cost = (_money(amount, price["currency"]) for amount in (price["per_hour"], found["cost"]))
+    return [*rows, ["cost", cost, error, f"{a_price} an hour ({price['source']}) x time"]]
+
+
+def _money(amount: float, currency: str) -> str:
+    """Return an amount with the sign before it, or the code behind it."""
+    return f"{amount:.2f} {currency}".strip() if currency.isalpha() else f"{currency}{amount:.2f}"
+
+
+def _named(name: str, device: str) -> str:
+    return "CUDA context (assumed)" if name == "process" and device == "cuda" else WORDS[name]
+
+
+def _card(card: dict[str, Any]) -> list[str]:
+    settings = card["settings"]
+    how = "as it is" if card["fits"] else "fits with " + ", ".join(settings) if settings else "no setting here helps"
+    return [f"{card['gb']} GB", "fits" if card["fits"] else "too small", f"{card['needs_mb'] / 1024:.1f} GB", how]

@@ -1,0 +1,1 @@
+"""Manifest, machine and command line become one decided run; what became of every key."""

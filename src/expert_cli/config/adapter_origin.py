@@ -1,0 +1,87 @@
+"""Where an adapter comes from: what its folder, and the run directory around it, tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from expert_cli.config.run_config import SourceSpec
+from expert_cli.errors import InputError
+from expert_cli.manifest.types import Dtype
+from expert_cli.runs.metrics import part, read_json
+from expert_cli.runs.paths import RunPaths
+
+WEIGHTS = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
+BASE = "base_model.json"
+"""What the base model was in training: its name and hash, how its weights were held, how it was prompted."""
+
+
+class TrainedRows(NamedTuple):
+    """Where training rows came from, and which share of them was set apart by `seed`."""
+
+    sources: tuple[SourceSpec, ...]
+    validation_share: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
+
+    template: the fingerprint of the prompt template. system_prompt: None = not written. quantization: of the base model that
+    an exported adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
+    dtype: what training computed in. rows: where its training rows came from; None where nothing tells.
+    """
+
+    adapter: Path
+    run: Path | None
+    base_model: str
+    base_sha256: str
+    template: str
+    system_prompt: str | None
+    manifest: Path | None
+    dtype: Dtype | None
+    quantization: str = ""
+    store: Path | None = None
+    rows: TrainedRows | None = None
+
+
+def find_adapter(folder: Path) -> Origin:
+    """Return the adapter in `folder`: a run directory, its adapter, or one of its checkpoints; raise InputError without one."""
+    found = next((path for path in (folder, RunPaths(folder).adapter) if (path / CONFIG).is_file()), None)
+    if found is None:
+        raise InputError(f"{folder}: no adapter there", "give a run directory, or the folder adapter/ in one")
+    if not (found / WEIGHTS).is_file():
+        raise InputError(f"{found}: no {WEIGHTS}", "weights in other formats can run code when they are read: not used")
+    adapter = found.resolve()
+    told = read_json(adapter / BASE)  # what stays with an adapter that has left its run
+    base = str(told.get("name") or read_json(adapter / CONFIG).get("base_model_name_or_path") or "")
+    run = next((path for path in list(adapter.parents)[:2] if RunPaths(path).run_json.is_file()), None)
+    recorded = read_json(RunPaths(run).run_json) if run else {}
+    manifest = part(recorded, "config").get("manifest")
+    computed_in = part(recorded, "config", "compute").get("dtype")
+    return Origin(
+        adapter,
+        run,
+        base_model=str(part(recorded, "config", "model").get("name", base)),
+        base_sha256=str(part(recorded, "model").get("sha256", told.get("sha256", ""))),
+        template=str(part(recorded, "identity").get("template", told.get("template", ""))),
+        system_prompt=part(recorded, "config", "model").get("system_prompt"),
+        manifest=Path(manifest) if manifest else None,
+        dtype=next((dtype for dtype in get_args(Dtype) if dtype == computed_in), None),
+        quantization=str(told.get("quantization", "")),
+        rows=_rows(part(recorded, "config", "data")),
+        store=Path(str(part(recorded, "store")["path"])) if "path" in part(recorded, "store") else None,
+    )
+
+
+def _rows(recorded: Mapping[str, Any]) -> TrainedRows | None:
+    """Return what run.json tells of the rows; None where it tells something else."""
+    try:
+        sources = tuple(SourceSpec(**{**one, "tried": tuple(one.get("tried", ()))}) for one in recorded["train"])
+        return TrainedRows(sources, float(recorded["validation_share"]), int(recorded["seed"]))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

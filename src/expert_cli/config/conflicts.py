@@ -1,0 +1,236 @@
+"""Settings that do not go together, once the values of one base model are merged: each fault names both keys."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from expert_cli.config.run_config import EXECUTION_ACCURACY, QUANTIZED
+from expert_cli.errors import Fault
+from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.reader import LoadedManifest
+from expert_cli.manifest.schema import ROPE_NUMBERS, Adapter, Base, Dataset, EvaluationBlock, Filters
+from expert_cli.manifest.training_config import SCHEDULE_BOUNDS, SCHEDULERS, TrainingConfig
+from expert_cli.manifest.types import AdapterType
+from expert_cli.utils.paths import is_inside, normalise, project_root, store_folder
+
+QUANTIZED_TABLE = (
+    "supported: lora, dora, rslora with int4, int8, bf16, fp16, none; ia3, lokr with bf16, fp16, none "
+    "(peft cannot train them on 4- and 8-bit layers)"
+)
+LONGEST_FOLDER = 200
+"""Bytes of a folder's name that a manifest gives; file systems take 255, and a run moved aside adds some."""
+MOST_ROPE: Mapping[str, tuple[float, float]] = {
+    "factor": (1, 1e4),
+    "low_freq_factor": (0.01, 1e4),
+    "high_freq_factor": (0.01, 1e4),
+    "original_max_position_embeddings": (1, 1e9),
+}
+"""What the numbers of position scaling may be."""
+LARGEST_USUAL_RATE = 1.0
+"""Every other optimizer than sgd moves a weight by about the learning rate at each step."""
+Clash = tuple[str, str, str]
+"""The key that the fault stands at, what does not go together, the remedy."""
+
+
+def conflicts(
+    loaded: LoadedManifest,
+    base: Base,
+    index: int | None,
+    config: TrainingConfig,
+    origins: Mapping[str, str],
+    evaluation: EvaluationBlock,
+) -> list[Fault]:
+    """Return a fault for every two settings that do not go together, at the place where the first was written."""
+    faults = [
+        loaded.text.fault((*_block(loaded, index, origins.get(key, "")), _spelled(loaded, key, origins)), message, hint)
+        for found in (
+            _of_adapter(config, base),
+            _of_store(config, project_root(loaded.path)),
+            _of_precision(config),
+            _of_schedule(config),
+            _of_saving(config),
+            _of_best(config, evaluation),
+        )
+        for key, message, hint in found
+    ]
+    faults += [loaded.text.fault((*_entry(loaded, index), "rope_scaling"), *words) for words in _of_rope(base)]
+    dataset = loaded.manifest.training.dataset
+    faults += [loaded.text.fault(("training", "dataset", *key), *words) for key, *words in _of_data(dataset)]
+    if len(normalise(base.name)) > LONGEST_FOLDER:
+        message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
+        faults.append(loaded.text.fault((*_entry(loaded, index), "name"), message, "give a folder with a shorter name"))
+    return faults
+
+
+def doubts(
+    loaded: LoadedManifest, index: int | None, config: TrainingConfig, origins: Mapping[str, str]
+) -> list[Fault]:
+    """Return a warning for every value that is allowed, and more likely a slip."""
+    rate, key = config.learning_rate or 0.0, "learning_rate"
+    if rate <= LARGEST_USUAL_RATE or config.optim == "sgd":  # whose steps are as small as the gradients
+        return []
+    place = (*_block(loaded, index, origins.get(key, "")), key)
+    return [loaded.text.fault(place, f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learnt", "")]
+
+
+def adapter_block(adapter: Adapter) -> dict[str, Any]:
+    """Return an adapter entry under the names of `training.config`, which repeats it and decides."""
+    named = {
+        "adapter_type": adapter.type if adapter.type in get_args(AdapterType) else None,
+        "rank": adapter.r or adapter.rank,
+        "alpha": adapter.alpha,
+        "dropout": adapter.dropout,
+        "target_modules": adapter.target_modules,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def contradictions(loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig) -> list[Fault]:
+    """Return a warning for every value of the base model's adapter entry that differs from the one that decides."""
+    if not base.adapters or index is None:
+        return []
+    block = _block(loaded, index, "adapters[0]")
+    return [
+        loaded.text.fault(
+            (*block, _spelled(loaded, name, {name: "adapters[0]"})),
+            f"says {value}, training decides: {getattr(config, name)}",
+        )
+        for name, value in adapter_block(base.adapters[0]).items()
+        if getattr(config, name) != value
+    ]
+
+
+def _entry(loaded: LoadedManifest, index: int | None) -> Path_:
+    """Return the path of a base model's entry, in either schema."""
+    return ("base_model",) if loaded.manifest.base_model is not None else ("base_models", index or 0)
+
+
+def _block(loaded: LoadedManifest, index: int | None, origin: str) -> Path_:
+    """Return the path of the block that a value of this origin was written in."""
+    entry = _entry(loaded, index)
+    if origin.startswith("base model"):
+        return (*entry, "config")
+    if origin == "adapters[0]":
+        return ("adapters", 0) if entry == ("base_model",) and loaded.manifest.adapters else (*entry, "adapters", 0)
+    return ("training", "config")
+
+
+def _spelled(loaded: LoadedManifest, key: str, origins: Mapping[str, str]) -> str:
+    """Return a key as it was written: under an old name, or as adapter entries call it."""
+    if origins.get(key) == "adapters[0]":
+        return {"adapter_type": "type", "rank": "r"}.get(key, key)
+    old = [name for name, new in TrainingConfig.old_names.items() if new == key]
+    written = loaded.manifest.training.config.model_fields_set
+    return next((name for name in old if name in written and key not in written), key)
+
+
+def _of_adapter(config: TrainingConfig, base: Base) -> Iterator[Clash]:
+    quantization, kind = base.quantization or "int4", config.adapter_type or "lora"
+    if kind in ("ia3", "lokr") and quantization in QUANTIZED:
+        hint = f'{QUANTIZED_TABLE}; for {base.name} write "quantization": "bf16"'
+        yield "adapter_type", f"{kind} does not go with quantization {quantization}", hint
+    if config.rank is None and kind != "ia3":
+        yield "rank", f"is missing: a {kind} adapter needs a rank", "8 to 32 is usual"
+    if kind == "ia3" and isinstance(config.target_modules, list):
+        strays = [name for name in config.feedforward_modules or () if name not in config.target_modules]
+        if strays:
+            message = f"feedforward_modules names {strays[0]}, which is not among target_modules"
+            yield "feedforward_modules", message, "name it in both"
+
+
+def _of_store(config: TrainingConfig, root: Path) -> Iterator[Clash]:
+    folder = config.pretokenized_cache
+    if folder and not is_inside(store_folder(root, "", folder), root):
+        yield "pretokenized_cache", f"{folder} lies outside the project root {root}", "name a folder inside it"
+    if folder and any(len(os.fsencode(part)) > LONGEST_FOLDER for part in re.split(r"[/\\]", folder)):
+        message = f"names a folder of more than {LONGEST_FOLDER} letters"
+        yield "pretokenized_cache", message, "give a folder with a shorter name"
+
+
+def _of_precision(config: TrainingConfig) -> Iterator[Clash]:
+    if config.fp16 and config.bf16:
+        yield "fp16", "fp16 and bf16 are both true", "keep bf16, unless the GPU lacks it"
+
+
+def _of_rope(base: Base) -> Iterator[tuple[str, str]]:
+    """What transformers needs of a form of position scaling that it knows."""
+    scaling, kind = base.rope_scaling, base.rope_type
+    if not isinstance(scaling, dict) or not kind:
+        return
+    for key in ROPE_NUMBERS[kind]:
+        value, (low, high) = scaling.get(key), MOST_ROPE[key]
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+            yield f"{kind} needs {key}, a number from {low:g} to {high:g}", ""
+
+
+def _of_schedule(config: TrainingConfig) -> Iterator[Clash]:
+    name, written = str(config.lr_scheduler or "cosine"), config.lr_scheduler_kwargs or {}
+    for key, (low, high) in SCHEDULE_BOUNDS.items():
+        if key in written and not low <= written[key] <= high:
+            message = f"lr_scheduler_kwargs.{key} must be from {low:g} to {high:g}, is {written[key]:g}"
+            yield "lr_scheduler_kwargs", message, ""
+    strays = sorted(set(written) - SCHEDULERS[name])
+    if strays:
+        known = ", ".join(sorted(SCHEDULERS[name])) or "none"
+        yield "lr_scheduler_kwargs", f"lr_scheduler {name} has no setting {strays[0]}", f"its settings: {known}"
+    if "min_lr" in SCHEDULERS[name] and len({"min_lr", "min_lr_rate"} & set(written)) != 1:
+        message = f"lr_scheduler {name} needs one of lr_scheduler_kwargs.min_lr and lr_scheduler_kwargs.min_lr_rate"
+        yield "lr_scheduler", message, 'write "lr_scheduler_kwargs": {"min_lr_rate": 0.1}'
+    if name == "warmup_stable_decay" and "num_decay_steps" not in written:
+        message = f"lr_scheduler {name} needs lr_scheduler_kwargs.num_decay_steps"
+        yield "lr_scheduler", message, 'write "lr_scheduler_kwargs": {"num_decay_steps": 100}'
+    rate, end = config.learning_rate or 2e-4, written.get("lr_end", 1e-7)
+    if name == "polynomial" and end >= rate:
+        message = f"lr_scheduler_kwargs.lr_end {end:g} is not below learning_rate {rate:g}"
+        yield "lr_scheduler_kwargs", message, "it is where the learning rate ends"
+
+
+def _of_saving(config: TrainingConfig) -> Iterator[Clash]:
+    if config.save_strategy == "no" and config.save_every:
+        message = f'save_strategy "no" and save_every "{config.save_every}" contradict each other'
+        yield "save_every", message, "remove one of the two"
+
+
+def _of_best(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[Clash]:
+    """What chooses the best step must be measured, and the better of two values be the better one."""
+    asks = "load_best_model_at_end" if config.load_best_model_at_end else "early_stopping_patience"
+    if not (config.load_best_model_at_end or config.early_stopping_patience):
+        return
+    if config.metric_for_best_model == EXECUTION_ACCURACY:
+        if not evaluation.every_steps:
+            message = f"{EXECUTION_ACCURACY} without evaluation.every_steps: no answers are run"
+            yield "metric_for_best_model", message, 'write "evaluation": {"every_steps": 50} beside "training"'
+        if config.greater_is_better is False:
+            message = f"false would choose the worst by metric_for_best_model {EXECUTION_ACCURACY}"
+            yield "greater_is_better", message, "leave it out"
+        return
+    if config.eval_strategy == "no":
+        message = f'"no" leaves {asks} nothing to choose the best model by'
+        yield "eval_strategy", message, f'write "steps" or "epoch", or remove {asks}'
+    if config.greater_is_better:
+        message = "true would choose the worst by metric_for_best_model eval_loss"
+        yield "greater_is_better", message, "leave it out"
+
+
+def _of_data(dataset: Dataset) -> Iterator[tuple[Path_, str, str]]:
+    if dataset.tasks and dataset.type == "single":
+        yield ("type",), 'is "single", but tasks names the rows of several', 'write "multi_task", or remove tasks'
+    named = {role: value for role, value in dataset.field_mapping or () if value}
+    if dataset.text_field and named.get("text", dataset.text_field) != dataset.text_field:
+        message = f'is "{dataset.text_field}", but field_mapping.text is "{named["text"]}"'
+        yield ("text_field",), message, "keep field_mapping.text"
+    elif dataset.text_field and "text" not in named and named:
+        message = f"a text column is a whole row, but field_mapping names {' and '.join(named)}"
+        yield ("text_field",), message, "keep one of the two"
+    whole = [role for role in ("text", "messages") if role in named]
+    if whole and len(named) > 1:
+        message = f"names {' and '.join(named)}, but a {whole[0]} column is a whole row"
+        yield ("field_mapping", whole[0]), message, 'keep one of "text", "messages", or "instruction" with "response"'
+    for key, filters in (("filters", dataset.filters), ("validation", dataset.validation)):
+        if isinstance(filters, Filters) and filters.max_length and (filters.min_length or 0) > filters.max_length:
+            message = f"min_length {filters.min_length} is above max_length {filters.max_length}: no row is left"
+            yield (key, "min_length"), message, "lower it"

@@ -1,0 +1,243 @@
+"""`training.dataset` and `--dataset` -> the places rows come from. Looks at the disk, reads nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceSpec
+from expert_cli.config.settings import Settings, applied, informational, not_used
+from expert_cli.config.splits import named_split, parse_split, split_of
+from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
+from expert_cli.manifest.messages import shortened
+from expert_cli.manifest.reader import LoadedManifest
+from expert_cli.manifest.schema import Dataset, Filters
+
+DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".arrow")
+DEFAULT_SHARE = 0.05
+Sources = tuple[SourceSpec, ...]
+_BRACKETS = re.compile(r"\[[^\]]*\]$")
+Data = Settings[Dataset]
+_DEDUPLICATE: Mapping[Deduplicate, str] = {
+    "off": "rows that stand twice are kept",
+    "row": "rows that stand twice are left out and counted",
+    "answer": "rows whose answer stood before are left out and counted",
+}
+_FORMAT = informational("the format is read from the file itself")
+UNUSED = {
+    "test_path": "test rows stay untouched: evaluation during training uses the validation rows",
+    "streaming": "rows are always read as a stream, and the store is built in shards",
+}
+"""Keys of a data set that have no effect in any run, and why."""
+
+
+@dataclass(frozen=True)
+class ResolvedData:
+    """The sources that train, those that evaluate or the share split off for it, the columns, the rows left out."""
+
+    train: Sources
+    validation: Sources
+    validation_share: float
+    mapping: ColumnMapping
+    filters: RowFilters
+
+
+def resolve_sources(
+    loaded: LoadedManifest, data: Data, root: Path, dataset: str | None, validation: str | None, *, evaluates: bool
+) -> ResolvedData:
+    """Decide which rows train and which evaluate, and note in `data` what became of the manifest's keys.
+
+    `dataset` and `validation` are the command line's; with `dataset` the manifest's validation files are set aside.
+    Raises InputError or ManifestError for a source of no known form.
+    """
+    data.outcomes["format",] = _FORMAT
+    data.outcomes["type",] = informational("path or tasks says where the rows come from; this must agree with it")
+    for key, reason in UNUSED.items():
+        data.leave(reason, key)
+    train, held_out = _from_manifest(loaded, data, root)
+    if dataset is not None:
+        train, held_out = (parse_source(dataset, (Path.cwd(),)),), ()
+        data.leave(f"--dataset replaces it: the rows come from {train[0].path}", "path", "tasks")
+        data.leave("--dataset replaces the manifest's files", "validation_path")
+        data.outcomes = {path: told for path, told in data.outcomes.items() if path[0] != "tasks" or len(path) == 1}
+    if validation is not None:
+        held_out = (parse_source(validation, (Path.cwd(),)),)
+        _set_aside_validation(data, f"--validation replaces it: the rows come from {held_out[0].path}")
+    share = _share(data, held_out, evaluates=evaluates)
+    if held_out and validation is None and not evaluates:
+        told = applied("one of its rows is answered before and after training", "nothing asks for an evaluation")
+        named = [path for path in data.outcomes if path == ("validation_path",) or path[-1] == "valid"]
+        data.outcomes |= {path: told for path in named if data.outcomes[path].status == "applied"}
+    return ResolvedData(train, held_out, share, _mapping(data), _filters(data))
+
+
+def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
+    """Return the source that `path`, `path::split` or `id::split::config` names.
+
+    A path that exists in one of `folders` is local. One that looks local (a data file's suffix, ".", "/", a drive, a
+    backslash) and does not exist keeps the list of places tried and never becomes a hub id. Raises InputError: no form.
+    """
+    path, _, rest = written.partition("::")
+    split, _, config = rest.partition("::")
+    split = split.strip()
+    try:
+        parse_split(split)
+    except InputError as error:
+        raise InputError(f'data source "{written}": {error.message}', error.hint) from error
+    if not path:
+        raise InputError(f'data source "{written}" is not of the form path, path::split[slice] or id::split::config')
+    if "\0" in path:
+        raise InputError(f"data source {path!r} holds a NUL, which no path has", "Correct the path.")
+    name = split.partition("[")[0]
+    split = split if name else f"train{split}"
+    places = [(folder / path.replace("\\", "/")).absolute() for folder in folders]
+    found = next((place for place in places if _is_there(place, written)), None)
+    if found is not None and not found.is_dir():
+        _refuse_parts_of_a_file(written, found, name, config)
+        return SourceSpec("file", str(found), config, split)
+    if found is not None:
+        return SourceSpec("folder", str(found), config, split)
+    if _BRACKETS.search(path):
+        what = _BRACKETS.sub("", path)
+        raise InputError(
+            f'data source "{written}": no such file', f'for a part of its rows write "{what}::train[:1000]"'
+        )
+    looks_local = path.lower().endswith(DATA_SUFFIXES) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":"
+    if looks_local or path.count("/") > 1:
+        tried = tuple(dict.fromkeys(str(place) for place in places))
+        return SourceSpec("file", path, config, split, tried=tried)
+    return SourceSpec("hub", path, config, split)
+
+
+def sources_of_tests(written: Dataset) -> dict[tuple[str, ...], str]:
+    """Return the sources of test rows that a manifest names, by their keys in `training.dataset`."""
+    named: dict[tuple[str, ...], str | None] = {("test_path",): written.test_path}
+    named |= {("tasks", name, "test"): task.test for name, task in (written.tasks or {}).items()}
+    return {key: source for key, source in named.items() if source}
+
+
+def missing_tests(loaded: LoadedManifest, root: Path) -> list[Fault]:
+    """Return a warning for every file of test rows that is not there: nothing reads it, so nothing else would tell."""
+    folders = (loaded.path.resolve().parent, root)
+    named = sources_of_tests(loaded.manifest.training.dataset)
+    found = {key: parse_source(source, folders) for key, source in named.items()}
+    return [
+        loaded.text.fault(("training", "dataset", *key), missing(spec), "") for key, spec in found.items() if spec.tried
+    ]
+
+
+def missing(spec: SourceSpec) -> str:
+    """Return what is said of a source that is not on this machine, with the places where it was looked for."""
+    return f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}"
+
+
+def _is_there(place: Path, written: str) -> bool:
+    """Whether a path leads to something. Raises InputError for one that cannot, such as a name that is too long."""
+    try:
+        return place.exists()
+    except PermissionError as error:
+        raise EnvironmentProblem(f"{place}: cannot be looked at: {error.strerror}") from error
+    except OSError as error:
+        raise InputError(f'data source "{shortened(written)}": {error.strerror}', "give another path") from error
+
+
+def _refuse_parts_of_a_file(written: str, file: Path, split: str, config: str) -> None:
+    """A file is one split, "train" or the one of its name, of no configuration; it has slices."""
+    if config or (split and split_of(split) not in ("train", named_split(file.stem))):
+        part = f'configuration "{config}"' if config else f'split "{split}"'
+        raise InputError(
+            f'data source "{written}": {file.name} is a file, it has no {part}',
+            "Name the file that holds these rows; a part of a file is file::train[:100].",
+        )
+
+
+def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sources, Sources]:
+    """Return (train, validation) as the manifest names them."""
+    folders = (loaded.path.resolve().parent, root)
+    written = data.written
+
+    def parse(source: str, *key: str) -> SourceSpec:
+        try:
+            spec = parse_source(source, folders)
+        except InputError as error:
+            fault = loaded.text.fault(("training", "dataset", *key), error.message, error.hint)
+            raise ManifestError(loaded.path, [fault]) from error
+        what = "training rows" if key[-1] in ("path", "train") else "rows that evaluation uses"
+        data.outcomes[key] = applied(what if len(key) == 1 else f"{what} of this task")
+        if key[-1] in ("test_path", "test"):
+            data.outcomes[key] = not_used(UNUSED["test_path"])
+        return spec
+
+    if written.test_path:
+        parse(written.test_path, "test_path")
+
+    if written.tasks:
+        data.leave("the rows come from tasks", "path")
+        data.leave("each task names its own rows: tasks.NAME.valid", "validation_path")
+        return _tasks(data, parse)
+    train = (parse(written.path or "", "path"),)
+    held_out = (parse(written.validation_path, "validation_path"),) if written.validation_path else ()
+    return train, held_out
+
+
+def _tasks(data: Data, parse: Callable[..., SourceSpec]) -> tuple[Sources, Sources]:
+    train: list[SourceSpec] = []
+    held_out: list[SourceSpec] = []
+    for name, task in (data.written.tasks or {}).items():
+        weight = task.weight or 1.0
+        train.append(replace(parse(task.train, "tasks", name, "train"), weight=weight, task=name))
+        if task.valid:
+            held_out.append(replace(parse(task.valid, "tasks", name, "valid"), task=name))
+        data.outcomes["tasks", name, "weight"] = applied(f"{weight:g} times its rows")
+        if task.test:
+            parse(task.test, "tasks", name, "test")
+        data.outcomes["tasks", name, "format"] = _FORMAT
+    return tuple(train), tuple(held_out)
+
+
+def _set_aside_validation(data: Data, reason: str) -> None:
+    data.leave(reason, "validation_path")
+    data.outcomes |= {path: not_used(reason) for path in data.outcomes if path[-1] == "valid"}
+
+
+def _share(data: Data, held_out: Sources, *, evaluates: bool) -> float:
+    """Return the share of the training rows that is split off for evaluation."""
+    share = data.written.validation_split or (DEFAULT_SHARE if evaluates else 0.0)
+    if held_out:
+        data.leave("the validation rows are named", "validation_split")
+        return 0.0
+    return float(data.put("validation_split", share, "share of the training rows split off for evaluation, by seed"))
+
+
+def _mapping(data: Data) -> ColumnMapping:
+    fields = data.written.field_mapping
+    named = {role: value for role, value in fields if value} if fields else {}
+    for role in named:
+        data.outcomes["field_mapping", role] = applied("names the column")
+    data.outcomes["field_mapping",] = not_used("names no column: they are recognised by their usual names")
+    if "text" in named:
+        data.leave("field_mapping.text names the column", "text_field")
+    else:
+        named["text"] = data.use("text_field", "", "names the column of whole documents")
+    return ColumnMapping(**named)
+
+
+def _filters(data: Data) -> RowFilters:
+    written, key = data.written.filters, "filters"
+    old = data.written.validation
+    if written is not None:
+        data.leave("filters decides; this is its old name", "validation")
+    elif isinstance(old, Filters):
+        written, key = old, "validation"
+    if isinstance(old, str):
+        data.outcomes["validation",] = informational("carried to the model card")
+    if written is None:
+        return RowFilters()
+    said = written.deduplicate
+    deduplicate: Deduplicate = said if isinstance(said, str) else "row" if said else "off"
+    data.outcomes[key, "deduplicate"] = applied(_DEDUPLICATE[deduplicate])
+    for name in ("min_length", "max_length"):
+        data.outcomes[key, name] = applied("rows outside it are left out and counted")
+    return RowFilters(deduplicate, written.min_length or 0, written.max_length)

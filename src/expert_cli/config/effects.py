@@ -1,0 +1,192 @@
+"""What became of every key of a manifest: one row a key, with a reason.
+
+Keys that decide something are told of by what decides (`Settings`): no table here says what they do. The tables here are of
+keys that decide nothing in a run. A test walks the schema and fails for a field that neither tells of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from expert_cli.config.settings import Outcome, Outcomes, Status, adjusted, applied, informational, not_used
+from expert_cli.manifest.json_parser import JsonText, Path_, dotted
+from expert_cli.manifest.schema import Filters
+from expert_cli.manifest.training_config import TrainingConfig
+
+CARD = informational("carried to the model card")
+RUNTIME = informational("for the program that loads the expert")
+LATER = informational("for generation; no part of training")
+EMPTY = not_used("empty: as if it were not written")
+NULL = not_used("null: as if it were not written")
+
+TOP_LEVEL: Mapping[str, Outcome] = {
+    "name": applied("names the expert"),
+    "schema_version": applied("says how the file is read"),
+    "soft_prompts": not_used("soft prompts are not trained here"),
+    **dict.fromkeys(
+        (
+            *("version", "description", "author", "homepage", "license", "tags", "capabilities", "limitations"),
+            *("quality_metrics", "integrity", "repository"),
+        ),
+        CARD,
+    ),
+    **dict.fromkeys(("routing", "constraints", "perf", "runtime"), RUNTIME),
+    "evaluation": CARD,
+}
+TRAINING: Mapping[str, Outcome] = {
+    **dict.fromkeys(
+        (
+            *("trained_on", "checkpoint", "packaging_checkpoint", "base_model_version", "alternative_checkpoints"),
+            *("quality_score", "test_scenarios"),
+        ),
+        CARD,
+    ),
+    "decoding": LATER,
+}
+DATASET: Mapping[str, Outcome] = dict.fromkeys(
+    (
+        *("source", "sources", "preprocessing", "splits", "task_distribution", "format_distribution"),
+        *("generation", "augmentation"),
+    ),
+    CARD,
+)
+ADAPTER = informational("where other programs find the adapter; training.config decides what is trained")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One row: the key as it stands in the file, its value, what became of it and why."""
+
+    key: str
+    value: Any
+    status: Status
+    effect: str
+    reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row that `validate --json` prints."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What was decided of a manifest's keys, for the base model at `base_index` (None: one that the manifest does not list).
+
+    outcomes: by path; ("config", KEY) speaks for the layer that KEY's value comes from, which `origins` names, and `values`
+    holds the merged values; ("base", KEY) is of the base model, ("dataset", ...), ("evaluation", ...), ("decoding", ...) of
+    the blocks of these names. dropped: keys whose value was set aside, and by what.
+    """
+
+    outcomes: Outcomes
+    values: TrainingConfig
+    origins: Mapping[str, str]
+    dropped: Mapping[str, str]
+    base_index: int | None
+    base_name: str
+
+
+def effects(text: JsonText, decided: Decided) -> list[Effect]:
+    """Return one row for every key of the file that is not a comment, in the file's order."""
+    rows = []
+    is_v1 = "base_models" not in text.value
+    for path, value in leaves(text.value):
+        outcome = _outcome(path, value, decided, is_v1=is_v1)
+        rows.append(Effect(dotted(path), value, outcome.status, outcome.effect, outcome.reason))
+    return rows
+
+
+def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+    """Yield every key that holds no further keys; a list is a leaf, except for the lists of base models and adapters."""
+    opens_list = path and path[-1] in ("base_models", "adapters") and isinstance(value, list)
+    if isinstance(value, dict) and value:
+        for key, member in value.items():
+            yield from leaves(member, (*path, key))
+    elif opens_list and value and all(isinstance(item, dict) for item in value):
+        for index, item in enumerate(value):
+            yield from leaves(item, (*path, index))
+    else:
+        yield path, value
+
+
+def _outcome(path: Path_, value: Any, decided: Decided, *, is_v1: bool) -> Outcome:
+    match path:
+        case ("training", "config", *rest):
+            return _config_outcome(rest, value, decided, own_origin="training.config")
+        case ("training", "dataset", *rest):
+            return _dataset_outcome((*rest,), value, decided.outcomes)
+        case ("training", str(key), *rest):
+            return _told(decided.outcomes, (key, *rest)) or TRAINING.get(key, CARD)
+        case ("base_model", *rest) if is_v1:
+            return _base_outcome(rest, value, decided, chosen=decided.base_index == 0)
+        case ("base_models", int(index), *rest):
+            return _base_outcome(rest, value, decided, chosen=index == decided.base_index)
+        case ("adapters", *rest) if is_v1:
+            return _adapter_outcome(rest, value, decided)
+        case (str(key), *_):
+            return _told(decided.outcomes, path) or TOP_LEVEL.get(key, CARD)
+    return CARD
+
+
+def _told(outcomes: Outcomes, path: Path_) -> Outcome | None:
+    """Return what was told of a key, or else of the nearest block around it."""
+    while len(path) > 1:
+        if path in outcomes:
+            return outcomes[path]
+        path = path[:-1]
+    return None
+
+
+def _base_outcome(rest: list[Any], value: Any, decided: Decided, *, chosen: bool) -> Outcome:
+    if not chosen:
+        if rest[0] in ("name", "alias"):
+            return informational("another base model that --base-model can pick")
+        return not_used(f"the base model of this run is {decided.base_name}")
+    match rest:
+        case ["adapters", *inner]:
+            return _adapter_outcome(inner, value, decided)
+        case ["config", *inner]:
+            return _config_outcome(inner, value, decided, own_origin="base model")
+    return NULL if value is None else _told(decided.outcomes, ("base", *rest)) or CARD
+
+
+def _adapter_outcome(rest: list[Any], value: Any, decided: Decided) -> Outcome:
+    """An adapter entry repeats training.config, which decides; the first entry fills what training.config leaves out."""
+    if not rest:
+        return EMPTY
+    name = {"type": "adapter_type", "r": "rank"}.get(rest[-1], rest[-1])
+    if rest[0] == 0 and value is not None and decided.origins.get(name) == "adapters[0]":
+        return decided.outcomes["config", name]
+    return ADAPTER
+
+
+def _config_outcome(rest: list[Any], value: Any, decided: Decided, *, own_origin: str) -> Outcome:
+    if not rest or value == {}:
+        return EMPTY
+    name = TrainingConfig.old_names.get(rest[0], rest[0])
+    if name in decided.dropped:
+        return not_used(f"{decided.dropped[name]} decides")
+    origin = decided.origins.get(name, own_origin)
+    now = getattr(decided.values, name)
+    if (
+        not origin.startswith(own_origin)
+        and origin != "--set"
+        and len(rest) == 1
+        and now != value
+        and value is not None
+    ):
+        return adjusted(f"{now}", f"{origin} overrides it")
+    if value is None and name != "save_total_limit":
+        return NULL
+    return decided.outcomes["config", name]
+
+
+def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
+    if value is None:
+        return NULL
+    if rest[0] in ("filters", "validation") and isinstance(value, dict):
+        return EMPTY
+    if len(rest) > 1 and rest[0] in ("filters", "validation") and rest[1] not in Filters.model_fields:
+        return CARD
+    return _told(outcomes, ("dataset", *rest)) or DATASET.get(str(rest[0]), CARD)

@@ -1,0 +1,103 @@
+"""A manifest on a machine: what will happen, and what became of every key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import cast, get_args
+
+from expert_cli.config.adapter_origin import Origin, find_adapter
+from expert_cli.config.conflicts import contradictions, doubts
+from expert_cli.config.data_sources import missing_tests
+from expert_cli.config.effects import Decided, Effect, effects
+from expert_cli.config.resolve import Overrides, choose_base, decide
+from expert_cli.config.run_config import RunConfig
+from expert_cli.config.settings import Outcomes
+from expert_cli.errors import Fault, InputError, LockedOrDamaged
+from expert_cli.hardware.machine import Machine, inspect
+from expert_cli.manifest.reader import LoadedManifest, load
+from expert_cli.manifest.types import Quantization
+from expert_cli.runs.lock import contents
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A manifest read and decided, before anything heavy is loaded."""
+
+    loaded: LoadedManifest
+    run: RunConfig
+    decided: Decided
+    warnings: tuple[Fault, ...]
+
+    @cached_property
+    def effects(self) -> tuple[Effect, ...]:
+        """What became of every key, as planned."""
+        return tuple(effects(self.loaded.text, self.decided))
+
+    def effects_after(self, used: Outcomes) -> tuple[Effect, ...]:
+        """Return what became of every key in the run as it was: `used` is what its parts tell, by path as in `decided`."""
+        return tuple(effects(self.loaded.text, replace(self.decided, outcomes={**self.decided.outcomes, **used})))
+
+
+def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
+    """Read a manifest and decide everything. Raises ManifestError, InputError, EnvironmentProblem."""
+    loaded = load(manifest, overrides.settings)
+    base, index = choose_base(loaded, overrides.base_model)
+    resolution = decide(loaded, machine, overrides)
+    decided = resolution.decided
+    warnings = (
+        *loaded.warnings,
+        *contradictions(loaded, base, index, decided.values),
+        *doubts(loaded, index, decided.values, decided.origins),
+        *missing_tests(loaded, resolution.run.root),
+    )
+    return Plan(loaded, resolution.run, decided, warnings)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An adapter, and the plan by which its base model is loaded."""
+
+    plan: Plan
+    origin: Origin
+
+
+def trained(adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool) -> Trained:
+    """Find an adapter and what it was trained with; an exported one says itself how its base model is held.
+
+    manifest: default, the one it was trained from; base_model: default, that of its run. Raises InputError where there is
+    no adapter, or no manifest, and what `make_plan` raises.
+    """
+    origin = find_adapter(adapter)
+    file = manifest or origin.manifest
+    if file is None or (manifest is None and not file.is_file()):
+        raise InputError(f"{adapter}: nothing tells which manifest it was trained from", "name it: --manifest FILE")
+    overrides = Overrides(base_model=base_model or origin.base_model or None, offline=offline)
+    plan = make_plan(file, inspect(), overrides)
+    if origin.quantization in get_args(Quantization):
+        model = replace(plan.run.model, quantization=cast(Quantization, origin.quantization))
+        plan = replace(plan, run=replace(plan.run, model=model))
+    return Trained(plan, origin)
+
+
+def require_free(output: Path, *, overwrite: bool) -> None:
+    """Raise LockedOrDamaged if the output folder holds something that may not be moved, InputError if it is a file."""
+    _require_folder(output)
+    if not overwrite and contents(output):
+        hint = "go on with it: --resume auto; move it aside: --overwrite; or give another folder with --output"
+        raise LockedOrDamaged(f"{output} holds a run already", hint)
+
+
+def require_new(output: Path) -> None:
+    """Raise InputError where the output is a file, LockedOrDamaged where it is a folder that holds something."""
+    _require_folder(output)
+    if output.is_dir() and any(output.iterdir()):
+        raise LockedOrDamaged(f"{output} holds something already", "give another folder with --output")
+
+
+def _require_folder(output: Path) -> None:
+    """Raise InputError where the folder, or one that it lies in, is a file."""
+    there = next(path for path in (output, *output.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise InputError(f"{there} is a file, not a folder", "give another folder with --output")

@@ -1,0 +1,240 @@
+"""Manifest + machine + command line -> `RunConfig`. Beside `defaults` nobody knows both what was written and what happens.
+
+A value comes from, in this order: the command line (`--set` and its shorter forms), the chosen base model's `config`,
+`training.config`, and last the default, which is decided here and in `defaults` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from expert_cli.config.conflicts import LONGEST_FOLDER, adapter_block, conflicts
+from expert_cli.config.data_sources import Data, missing, resolve_sources
+from expert_cli.config.defaults.compute import compute
+from expert_cli.config.defaults.training import Config, adapter, loader, model, optim
+from expert_cli.config.defaults.watch import watch
+from expert_cli.config.effects import Decided
+from expert_cli.config.run_config import AUTO, DataConfig, DeviceName, RunConfig
+from expert_cli.config.settings import Settings, applied
+from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
+from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.messages import unfit
+from expert_cli.manifest.reader import LoadedManifest
+from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, EvaluationBlock
+from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.runs.metrics import part, read_json
+from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.paths import normalise, project_root, store_folder
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line says; None = not said."""
+
+    dataset: str | None = None
+    validation: str | None = None
+    base_model: str | None = None
+    output: Path | None = None
+    device: str = "auto"
+    epochs: float | None = None
+    max_steps: int | None = None
+    seed: int | None = None
+    settings: tuple[str, ...] = ()
+    offline: bool = False
+    resume: str = ""
+
+
+@dataclass(frozen=True)
+class Written:
+    """`training.config` as it stands for one base model: the merged values and where each came from.
+
+    dropped: keys of `training.config` whose value an option of the command line set aside, and that option.
+    """
+
+    values: TrainingConfig
+    origins: dict[str, str]
+    dropped: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A run, and what became of every key of the manifest in it."""
+
+    run: RunConfig
+    decided: Decided
+
+
+def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int | None]:
+    """Return the base model and its index in the manifest; None as index for a model that the manifest does not list.
+
+    Alias and full name go before the last part of a name. Raises InputError for a name that fits several, or none at all.
+    """
+    if wanted is None:
+        return _base(loaded, 0), 0
+    bases, named = loaded.manifest.bases, wanted.lower()
+    if not named or len(normalise(wanted)) > LONGEST_FOLDER or len(wanted) > LONGEST_MODEL_NAME:
+        raise InputError(f'--base-model "{wanted[:60]}" is no name of a model', "give an alias, a hub id or a folder")
+    exact = [index for index, base in enumerate(bases) if named in ((base.alias or "").lower(), base.name.lower())]
+    fitting = exact[:1] or [index for index, base in enumerate(bases) if named == _last_part(base.name)]
+    if len(fitting) > 1:
+        names = ", ".join(bases[index].alias or bases[index].name for index in fitting)
+        raise InputError(f"--base-model {wanted} fits {len(fitting)} base models: {names}", "give one of these in full")
+    return (_base(loaded, fitting[0]), fitting[0]) if fitting else (Base(name=wanted), None)
+
+
+def _base(loaded: LoadedManifest, index: int) -> Base:
+    base = loaded.manifest.bases[index]
+    is_v1 = loaded.manifest.base_model is not None and loaded.manifest.adapters
+    return base.model_copy(update={"adapters": loaded.manifest.adapters}) if is_v1 else base
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/\\").replace("\\", "/").lower().split("/")[-1]
+
+
+def merge(loaded: LoadedManifest, base: Base, overrides: Overrides) -> Written:
+    """Lay the base model's `config` and the command line over `training.config`, old names turned into new ones."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+
+    def lay(layer: dict[str, Any], origin: str) -> None:
+        for key, value in layer.items():
+            name = TrainingConfig.old_names.get(key, key)
+            values[name] = value
+            origins[name] = origin
+
+    if base.adapters:
+        lay(adapter_block(base.adapters[0]), "adapters[0]")
+    lay(_said(loaded.manifest.training.config), "training.config")
+    set_names = {setting.partition("=")[0].strip().rpartition(".")[2] for setting in overrides.settings}
+    set_names = {TrainingConfig.old_names.get(name, name) for name in set_names}
+    origins |= {name: "--set" for name in set_names if name in origins}
+    if base.config is not None:
+        lay(_said(base.config), f"base model {base.alias or base.name}")
+    dropped = {}
+    if overrides.epochs is not None and values.pop("max_steps", None) is not None:
+        dropped = {"max_steps": "--epochs"}
+        origins.pop("max_steps")
+    for name in ("epochs", "max_steps", "seed"):
+        value, option = getattr(overrides, name), f"--{name.replace('_', '-')}"
+        if value is None:
+            continue
+        reason = unfit(TrainingConfig, ("training", "config", name), value)
+        if reason:
+            raise InputError(f"{option} {value}: {reason}")
+        lay({name: value}, option)
+        dropped.pop(name, None)
+    return Written(TrainingConfig.model_validate(values), origins, dropped)
+
+
+def _said(config: TrainingConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in config.model_fields_set if getattr(config, name) is not None}
+
+
+def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:
+    """Return what `decide` decides, without what became of the keys."""
+    return decide(loaded, machine, overrides).run
+
+
+def decide(
+    loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides(), *, index: int | None = None
+) -> Resolution:
+    """Decide everything; index: for this base model of the manifest, whatever `overrides` says.
+
+    Raises ManifestError for settings that contradict each other, InputError for an option, EnvironmentProblem for a device.
+    """
+    base, chosen = choose_base(loaded, overrides.base_model) if index is None else (_base(loaded, index), index)
+    written = merge(loaded, base, overrides)
+    root, folder = project_root(loaded.path), loaded.path.parent
+    config, of_base, data = Settings(written.values), Settings(base), Settings(loaded.manifest.training.dataset)
+    judging = loaded.manifest.evaluation
+    evaluation = Settings(judging if isinstance(judging, EvaluationBlock) else EvaluationBlock())
+    watching = watch(config, evaluation)
+    faults = conflicts(loaded, base, chosen, written.values, written.origins, evaluation.written)
+    if faults:
+        raise ManifestError(loaded.path, faults)
+    device = _device(overrides.device, machine)
+    output = (overrides.output or folder / "weights" / normalise(base.name)).resolve()
+    to_train, to_load = adapter(config), model(of_base, config)
+    run = RunConfig(
+        expert=loaded.manifest.name,
+        manifest=loaded.path.resolve(),
+        root=root,
+        store=_store(config, root, loaded.manifest.name),
+        output=output,
+        seed=_seed(config),
+        model=to_load,
+        data=_data(loaded, data, root, config, overrides, evaluates=watching.eval_strategy != "no"),
+        adapter=to_train,
+        optim=optim(config),
+        loader=loader(config, device, best_fit=_began_by_best_fit(output, overrides.resume)),
+        compute=compute(config, machine, device, to_train.type, to_load.quantization),
+        watch=watching,
+        origins=tuple(sorted(written.origins.items())),
+    )
+    blocks: dict[str, Settings[Any]] = {"config": config, "base": of_base, "dataset": data, "evaluation": evaluation}
+    outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
+    if watching.judge_every:
+        outcomes["decoding", "stop_sequences"] = applied("end the answers that are run during training")
+    return Resolution(run, Decided(outcomes, written.values, written.origins, written.dropped, chosen, base.name))
+
+
+def _began_by_best_fit(output: Path, resume: str) -> bool:
+    """Whether the run that goes on was begun when `packing: true` meant best fit."""
+    if not resume:
+        return False
+    begun = read_json(RunPaths(output if resume == AUTO else Path(resume).resolve().parents[1]).run_json)
+    return bool(part(begun, "config", "loader").get("packing") == "best_fit")
+
+
+def _seed(config: Config) -> int:
+    seed = 42 if config.written.seed is None else config.written.seed
+    return int(config.put("seed", seed, f"seed {seed} for data order, adapter and dropout"))
+
+
+def _data(
+    loaded: LoadedManifest, data: Data, root: Path, config: Config, overrides: Overrides, *, evaluates: bool
+) -> DataConfig:
+    sources = resolve_sources(loaded, data, root, overrides.dataset, overrides.validation, evaluates=evaluates)
+    answers = config.written.completion_only_loss is not False
+    effect = "only answers are trained" if answers else "prompts are trained too"
+    return DataConfig(
+        train=sources.train,
+        validation=sources.validation,
+        validation_share=sources.validation_share,
+        mapping=sources.mapping,
+        filters=sources.filters,
+        completion_only=config.put("completion_only_loss", answers, effect),
+        max_seq_length=config.written.max_seq_length or 2048,
+        seed=_seed(config),
+        offline=overrides.offline,
+    )
+
+
+def _store(config: Config, root: Path, expert: str) -> Path:
+    store = store_folder(root, expert, config.written.pretokenized_cache or "")
+    config.put("pretokenized_cache", store, f"token stores lie in {store}")
+    return store
+
+
+def _device(asked: str, machine: Machine) -> DeviceName:
+    if asked == "cuda" and not machine.cuda_usable:
+        raise EnvironmentProblem(
+            "--device cuda: no usable GPU", machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
+        )
+    return "cuda" if asked == "cuda" or (asked == "auto" and machine.cuda_usable) else "cpu"
+
+
+def missing_data(config: RunConfig) -> list[str]:
+    """Return one sentence for every data file that is not on this machine, with the places where it was looked for."""
+    specs = (*config.data.train, *config.data.validation)
+    return [missing(spec) for spec in specs if spec.tried]
+
+
+def require_data(config: RunConfig) -> None:
+    """Raise InputError if a data file is missing."""
+    missing = missing_data(config)
+    if missing:
+        raise InputError(missing[0], "correct the path in the manifest, or give another: --dataset PATH")

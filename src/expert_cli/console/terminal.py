@@ -1,0 +1,220 @@
+"""The one writer: data to stdout, words and progress to stderr.
+
+The library knows only the `Reporter` protocol; a command makes a `Console` and hands it in.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import rich.console
+from rich.console import Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from expert_cli.console.layout import aligned, grouped
+from expert_cli.utils.files import redacted
+from expert_cli.utils.reporter import Bar, PlainBar, SilentBar
+from expert_cli.utils.text import clean, count, failure_lines
+
+SCHEMA_VERSION = 1
+TOLD = 1000
+"""Texts that a console remembers: what was told before a run had a folder belongs into its log too."""
+
+
+def wants_style(stream: TextIO | None) -> bool:
+    """Whether colours and live bars may be written: to a terminal, unless NO_COLOR is set."""
+    return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+class _Stream(rich.console.Console):
+    """A stream as it is: no words are coloured or turned into pictures. One whose reader has gone falls silent."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        plain = not wants_style(sys.stderr if stderr else sys.stdout)
+        super().__init__(stderr=stderr, highlight=False, emoji=False, force_terminal=False if plain else None)
+
+    def words(self, text: str, style: str = "") -> None:
+        """Write words, not wrapped, so that they can be searched and copied."""
+        self.print(Text(text, style), soft_wrap=True)
+
+    def data(self, text: str) -> None:
+        """Write a line exactly as it is: rich would expand its tabs."""
+        try:
+            self.file.write(f"{text}\n")
+            self.file.flush()
+        except BrokenPipeError:
+            self.on_broken_pipe()
+
+    def on_broken_pipe(self) -> None:
+        """Go on without a reader: `train | head` must not end the training."""
+        self.quiet = True
+        self.file = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  held until the process ends
+        os.dup2(self.file.fileno(), (sys.stderr if self.stderr else sys.stdout).fileno())
+
+
+class Console:
+    """Writes to the terminal: live bars where there is one, plain lines where there is none.
+
+    as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results. `told` holds the last
+    words, with their times.
+    """
+
+    def __init__(self, command: str, *, as_json: bool = False, quiet: bool = False) -> None:
+        """Open both streams; characters that the console cannot show are replaced, never an error."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        self.command = command
+        self.as_json = as_json
+        self.quiet = quiet
+        self._out = _Stream(stderr=False)
+        self._err = _Stream(stderr=True)
+        self.told: deque[tuple[float, str]] = deque(maxlen=TOLD)
+
+    def say(self, text: str) -> None:
+        """Write one line of what happens."""
+        if not self.quiet:
+            self._tell(clean(text))
+
+    def warn(self, text: str) -> None:
+        """Write a warning."""
+        self._tell(f"warning: {clean(text)}", "yellow")
+
+    def fail(self, message: str, hint: str, exit_code: int) -> None:
+        """Write an error: a line of what and where, a line of what to do; with --json the document of the failure."""
+        if self.as_json:
+            self.document({"error": {"exit_code": exit_code, "message": message, "hint": hint}})
+            return
+        first, *rest = failure_lines(message, hint)
+        self._err.words(first, "red")
+        for line in rest:
+            self._err.words(line)
+
+    def trace(self) -> None:
+        """Write the traceback of the exception that is being handled."""
+        self._err.words(clean(traceback.format_exc().rstrip()))
+
+    def document(self, value: Mapping[str, Any]) -> None:
+        """Write the one JSON document of this command."""
+        head = {"schema_version": SCHEMA_VERSION, "command": self.command}
+        self._out.data(json.dumps(redacted({**head, **value}), ensure_ascii=True))
+
+    def text(self, text: str) -> None:
+        """Write a result as plain text to stdout."""
+        self._out.data(clean(text))
+
+    def heading(self, text: str) -> None:
+        """Write a line above a result, to stdout."""
+        self._out.words(clean(text), "bold")
+
+    def ask(self, text: str) -> None:
+        """Write a prompt for a line of input; the cursor stays behind it."""
+        self._err.print(Text(text, "bold"), end="")
+
+    def stream(self, pieces: Iterable[str]) -> None:
+        """Write a result to stdout as it comes, then end the line."""
+        for piece in pieces:
+            self._out.file.write(clean(piece))
+            self._out.file.flush()
+        self.text("")
+
+    def diff(self, lines: Sequence[str]) -> None:
+        """Write a unified diff to stdout."""
+        styles = {"+": "green", "-": "red", "@": "cyan"}
+        for line in lines:
+            if self._out.is_terminal:
+                self._out.words(clean(line), styles.get(line[:1], ""))
+            else:
+                self._out.data(clean(line))
+
+    def marked(self, runs: Iterable[tuple[str, bool]]) -> None:
+        """Write text whose marked runs stand out: green on a terminal, between » and « elsewhere."""
+        if self._out.is_terminal:
+            self._out.print(Text.assemble(*((clean(text), "bold green" if mark else "dim") for text, mark in runs)))
+        else:
+            self.text("".join(f"»{text}«" if mark else text for text, mark in runs))
+
+    def table(self, title: str, columns: list[str], rows: list[list[str]], *, to_stdout: bool = True) -> None:
+        """Write a table. Without a terminal the heads and every row are a line each, cells two blanks apart.
+
+        A terminal gets it in its width, and of dotted keys in the first column the block once, as a heading.
+        """
+        stream = self._out if to_stdout else self._err
+        rows = [[clean(cell) for cell in row] for row in rows]
+        lines = [clean(title), *aligned(columns, rows)]
+        if not to_stdout:
+            self.told.append((time.time(), "\n".join(lines)))
+        if stream.is_terminal and rows:
+            stream.words(lines[0])
+            stream.print(grouped(columns, rows))
+        else:
+            stream.words("\n".join(lines))
+
+    def _tell(self, text: str, style: str = "") -> None:
+        self.told.append((time.time(), text))
+        self._err.words(text, style)
+
+    @contextmanager
+    def live(self) -> Iterator[Callable[[str, str, list[list[str]]], None]]:
+        """Yield a function of (words, figures, table): a terminal shows words and table in place of those before.
+
+        Elsewhere each call is one line of words and figures.
+        """
+        if self.quiet or not self._err.is_terminal:
+            yield lambda words, figures, _: self.say(f"{words}  {figures}".rstrip())
+            return
+        with Live(console=self._err, auto_refresh=False, transient=True) as display:
+
+            def show(words: str, _: str, rows: list[list[str]]) -> None:
+                table = Table.grid(padding=(0, 2))
+                for column in range(max(map(len, rows), default=0)):
+                    table.add_column(justify="right" if 0 < column < 5 else "left", no_wrap=True)
+                for row in rows:
+                    table.add_row(*(Text(clean(cell)) for cell in row))
+                display.update(Group(Text(clean(words)), table), refresh=True)
+
+            yield show
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
+        """Show a bar while the block runs."""
+        if self.quiet:
+            yield SilentBar()
+        elif self._err.is_terminal:
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[count]}", markup=False),
+                TimeRemainingColumn(compact=True),
+                TextColumn("{task.fields[note]}", markup=False),
+            )
+            with Progress(*columns, console=self._err) as progress:
+                task = progress.add_task(title, total=total, count="", note="")
+                yield _LiveBar(progress, task, total, unit)
+        else:
+            bar = PlainBar(self.say, title, total, unit)
+            yield bar
+            bar.finish()
+
+
+class _LiveBar:
+    def __init__(self, progress: Progress, task: Any, total: float | None, unit: str) -> None:
+        self.progress = progress
+        self.task = task
+        self.total = total
+        self.unit = unit
+
+    def update(self, done: float, note: str = "") -> None:
+        self.progress.update(self.task, completed=done, count=count(done, self.total, self.unit), note=note)

@@ -1,0 +1,149 @@
+"""Packs become the batches of micro-steps: which ones, in which order, from any step on, for any number of processes.
+
+An optimizer step takes `batch_size x accumulation x processes` packs of the epoch's order; a process takes its share of
+them, micro-step by micro-step:
+
+    order of the epoch    p0 p1 | p2 p3 | p4 p5 | p6 p7 ...
+    micro-step (process)   0 (0)   0 (1)   1 (0)   1 (1)      batch 2, accumulation 2, 2 processes: 8 packs a step
+
+So the packs of a step depend on their number alone, and twice the processes at half the accumulation train the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from expert_cli.config.run_config import Layout
+from expert_cli.data.packing.dataset import FILLER, IGNORED, Place
+from expert_cli.data.packing.step_schedule import Schedule
+
+Batch = dict[str, Any]
+
+
+class Order(Protocol):
+    """An order of packs that can be asked place by place."""
+
+    def at(self, places: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Return the indices at `places`."""
+
+
+class PackBatches(Sampler[list[Place]]):
+    """The packs of every micro-step of one process, through all epochs, from `first_step` on."""
+
+    def __init__(
+        self, schedule: Schedule, order_of: Callable[[int], Order], *, rank: int = 0, first_step: int = 0
+    ) -> None:
+        """order_of: epoch (from 0) -> the order of its packs. rank: this process among `schedule.processes`."""
+        self.schedule = schedule
+        self.order_of = order_of
+        self.rank = rank
+        self.first_step = first_step
+
+    def packs_of(self, step: int) -> tuple[int, NDArray[np.int64]]:
+        """Return the epoch of one optimizer step and its packs, of all processes together."""
+        epoch, places = self.schedule.places(step)
+        return epoch, self.order_of(epoch).at(places)
+
+    def __iter__(self) -> Iterator[list[Place]]:
+        """Yield the packs of one micro-step after another; `[FILLER]` where nothing is left for this process."""
+        schedule = self.schedule
+        epoch, order = -1, None
+        for step in range(self.first_step, schedule.steps):
+            its_epoch, places = schedule.places(step)
+            if its_epoch != epoch or order is None:
+                epoch, order = its_epoch, self.order_of(its_epoch)
+            packs = [(epoch, pack) for pack in order.at(places).tolist()]
+            for micro in range(schedule.micro_steps(step)):
+                first = (micro * schedule.processes + self.rank) * schedule.batch_size
+                yield packs[first : first + schedule.batch_size] or [FILLER]
+
+
+class InTurn(Sampler[list[Place]]):
+    """All packs of the first epoch once, in their own order, this process's share of them: for evaluation."""
+
+    def __init__(self, packs: int, batch_size: int, *, rank: int = 0, processes: int = 1) -> None:
+        """Take the number of packs and the packs of a batch."""
+        self.packs = packs
+        self.batch_size = batch_size
+        self.rank = rank
+        self.processes = processes
+
+    def __len__(self) -> int:
+        """Return the number of batches; the same for every process."""
+        return math.ceil(self.packs / (self.batch_size * self.processes))
+
+    def __iter__(self) -> Iterator[list[Place]]:
+        """Yield the packs of one batch after another."""
+        for batch in range(len(self)):
+            first = (batch * self.processes + self.rank) * self.batch_size
+            yield [(0, pack) for pack in range(first, min(first + self.batch_size, self.packs))] or [FILLER]
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Packs -> one batch. What the attention back end needs decides the layout.
+
+        flat    A0 A1 A2 B0 B1 C0 C1 C2     one row [1, tokens], no padding
+        rows    A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right
+                C0 C1 C2 .  .
+
+    `input_ids`, `position_ids` int64 in that shape. `target_rows` int64 [n]: the places, counted through the flattened
+    batch, whose next token is trained; `targets` int64 [n]: those tokens. `document_starts` int32 [documents + 1] and
+    `longest_document`: the borders of the documents in the flat layout, as flash-attention's cu_seqlens. `real_tokens`:
+    tokens without padding. Everything is counted here, on the CPU, so that no step has to ask the GPU.
+    fixed_tokens > 0: flat batches are padded to this length (one more document of padding), for compiled shapes;
+    longest > 0 is then told as `longest_document`, which may be a bound.
+    """
+
+    pad_id: int
+    layout: Layout = "flat"
+    fixed_tokens: int = 0
+    longest: int = 0
+
+    def __call__(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
+        """Return one batch."""
+        real = sum(len(pack["input_ids"]) for pack in packs)
+        joined = self._flat(packs, real) if self.layout == "flat" else self._rows(packs)
+        labels = joined.pop("labels").flatten()
+        # A document's first label is always ignored, so no place predicts across a border.
+        rows = (labels[1:] != IGNORED).nonzero().flatten()
+        batch: Batch = {**joined, "target_rows": rows, "targets": labels[rows + 1], "real_tokens": real}
+        if self.layout == "flat":
+            starts = (batch["position_ids"][0] == 0).nonzero().flatten()
+            ends = torch.cat([starts, torch.tensor([batch["position_ids"].shape[1]])]).to(torch.int32)
+            batch |= {"document_starts": ends, "longest_document": self.longest or int(ends.diff().max())}
+        return batch
+
+    def _flat(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:
+        padding = max(self.fixed_tokens, 1) - real
+        filler = [_padding(padding, self.pad_id)] if padding > 0 else []
+        return {
+            name: torch.cat([pack[name] for pack in (*packs, *filler)])[None]
+            for name in ("input_ids", "labels", "position_ids")
+        }
+
+    def _rows(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
+        longest = max(1, *(len(pack["input_ids"]) for pack in packs))
+        rows: dict[str, list[torch.Tensor]] = {"input_ids": [], "labels": [], "position_ids": []}
+        for pack in packs:
+            padding = _padding(longest - len(pack["input_ids"]), self.pad_id)
+            for name, parts in rows.items():
+                parts.append(torch.cat([pack[name], padding[name]]))
+        return {name: torch.stack(parts) for name, parts in rows.items()}
+
+
+def _padding(tokens: int, pad_id: int) -> dict[str, torch.Tensor]:
+    """Return a document of padding: it sees nothing else and nothing in it is trained."""
+    return {
+        "input_ids": torch.full((tokens,), pad_id, dtype=torch.int64),
+        "labels": torch.full((tokens,), IGNORED, dtype=torch.int64),
+        "position_ids": torch.arange(tokens),
+    }

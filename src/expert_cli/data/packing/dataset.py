@@ -1,0 +1,125 @@
+"""Documents become packs: rows of documents that do not see each other, over the memory-mapped store.
+
+One pack (documents A and B):
+
+    input_ids     A0 A1 A2 A3 B0 B1 B2
+    position_ids  0  1  2  3  0  1  2      where it returns to 0 a new document begins
+    labels        -  -  A2 A3 -  -  B2     "-" is -100: prompts and first tokens
+
+Labels are masked by position, never by id, since the padding id may be the end token's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from expert_cli.config.run_config import Overflow, Packing
+from expert_cli.data.packing.epoch_packs import EpochPacks
+from expert_cli.data.store.documents import Documents
+
+Place = tuple[int, int]
+"""An epoch and the index of a pack in it, both from 0."""
+
+IGNORED = -100
+FILLER: Place = (0, -1)
+"""The place of a pack without tokens: what a process gets where the last step of an epoch has no pack left for it."""
+
+
+class PackedDataset(Dataset[dict[str, torch.Tensor]]):
+    """Packs over an opened store: item (e, i) is pack i of epoch e.
+
+    An item is `input_ids`, `labels`, `position_ids`, int64 [tokens of the pack]. Picklable and small: a worker process maps
+    the store's files again.
+    """
+
+    def __init__(self, documents: Documents, packs: EpochPacks, *, shortens: bool) -> None:
+        """Take the documents and which of their tokens share a sequence (see `plan_packs`).
+
+        shortens: a piece that ends before its document does is `shorten`ed, not cut off.
+        """
+        self.documents = documents
+        self.packs = packs
+        self.shortens = shortens
+
+    def __len__(self) -> int:
+        """Return the number of packs of the first epoch."""
+        return self.packs.count(0)
+
+    @property
+    def document_lengths(self) -> NDArray[np.int64]:
+        """Tokens of every piece of a document that lies in a pack, int64 [pieces]; the same pieces in every epoch."""
+        packs = self.packs.of(0)
+        return packs.stops - packs.starts
+
+    def __getitem__(self, place: Place) -> dict[str, torch.Tensor]:
+        """Return one pack; `FILLER` gives one without tokens."""
+        if place == FILLER:
+            empty = torch.empty(0, dtype=torch.int64)
+            return {"input_ids": empty, "labels": empty, "position_ids": empty}
+        packs, index = self.packs.of(place[0]), place[1]
+        ids, labels, positions = [], [], []
+        for piece in range(int(packs.offsets[index]), int(packs.offsets[index + 1])):
+            tokens, trained = self._tokens(
+                int(packs.documents[piece]), int(packs.starts[piece]), int(packs.stops[piece])
+            )
+            targets = np.where(trained, tokens, IGNORED)
+            targets[:1] = IGNORED
+            ids.append(tokens)
+            labels.append(targets)
+            positions.append(np.arange(len(tokens)))
+        return {
+            "input_ids": torch.from_numpy(np.concatenate(ids).astype(np.int64)),
+            "labels": torch.from_numpy(np.concatenate(labels).astype(np.int64)),
+            "position_ids": torch.from_numpy(np.concatenate(positions)),
+        }
+
+    def _tokens(self, document: int, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        ids, trained = self.documents.document(document)
+        if self.shortens and stop < len(ids):
+            return shorten(ids, trained, stop)
+        return ids[start:stop], trained[start:stop]
+
+
+def plan_packs(
+    documents: Documents, capacity: int, packing: Packing, overflow: Overflow, seed: int = 0
+) -> PackedDataset:
+    """Decide from the lengths alone what is cut and which documents share a sequence; nothing is read but masks if needed.
+
+    seed: with the epoch, decides random packs. Raises InputError: overflow "error" with a document that is too long, or
+    nothing is left.
+    """
+    too_long = packing != "concat" and bool((documents.lengths > capacity).any())
+    prompts = documents.prompt_lengths if too_long else np.zeros_like(documents.lengths)
+    packs = EpochPacks(documents.lengths, prompts, capacity, packing, overflow, seed)
+    return PackedDataset(documents, packs, shortens=packing != "concat" and overflow == "truncate")
+
+
+def shorten(
+    ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Cut a document to `limit` tokens, out of the middle of its prompt; its ends and its last token stay.
+
+        prompt head … prompt tail | answer, end token
+
+    Where a quarter of `limit` is all that is left for the prompt, the answer loses its middle too; the token after that
+    seam is not trained, since nothing before it leads there.
+    """
+    excess = len(ids) - limit
+    if excess <= 0:
+        return ids, trained
+    prompt = int(np.argmax(trained))
+    keep = max(min(prompt, limit // 4), prompt - excess)
+    rest = limit - keep
+    head, tail = (keep + 1) // 2, keep // 2
+    kept = [np.arange(head), np.arange(prompt - tail, prompt)]
+    if rest < len(ids) - prompt:
+        kept += [np.arange(prompt, prompt + rest // 2), np.arange(len(ids) - (rest - rest // 2), len(ids))]
+        trained = trained.copy()
+        trained[kept[-1][:-1][:1]] = False
+    else:
+        kept.append(np.arange(prompt, len(ids)))
+    chosen = np.concatenate(kept)
+    return ids[chosen], trained[chosen]

@@ -1,0 +1,54 @@
+"""The packs of every epoch of a run: planned from the lengths when they are asked for, so that their number is known before."""
+
+from __future__ import annotations
+
+from expert_cli.config.run_config import Overflow, Packing
+from expert_cli.data.packing.plan import Lengths, Packs, concat, fit_lengths, pack, single
+from expert_cli.data.packing.random_fit import pack_randomly
+
+
+class EpochPacks:
+    """Packs of one data set by epoch (from 0): random ones are drawn anew for each epoch, all others stay as they are.
+
+    fitted: what became of documents that are too long; None with "concat", which cuts all alike. Only the packs asked for
+    last are held: 32 bytes a document.
+    """
+
+    def __init__(
+        self, lengths: Lengths, prompt_lengths: Lengths, capacity: int, packing: Packing, overflow: Overflow, seed: int
+    ) -> None:
+        """Decide what becomes of long documents. Raises InputError as `fit_lengths` does; `prompt_lengths` as it takes them."""
+        self.fitted = None if packing == "concat" else fit_lengths(lengths, prompt_lengths, capacity, overflow)
+        self._lengths = lengths
+        self._capacity = capacity
+        self._packing = packing
+        self._seed = seed
+        self._counts: dict[int, int] = {}
+        self._latest: tuple[int, Packs] | None = None
+
+    def of(self, epoch: int) -> Packs:
+        """Return the packs of an epoch."""
+        epoch = epoch if self._packing == "random" else 0
+        if self._latest is None or self._latest[0] != epoch:
+            self._latest = (epoch, self._plan(epoch))
+            self._counts[epoch] = len(self._latest[1])
+        return self._latest[1]
+
+    def count(self, epoch: int) -> int:
+        """Return how many packs an epoch has."""
+        epoch = epoch if self._packing == "random" else 0
+        if epoch not in self._counts:
+            self._counts[epoch] = len(self._plan(epoch))
+        return self._counts[epoch]
+
+    def _plan(self, epoch: int) -> Packs:
+        fitted = self.fitted
+        if fitted is None:
+            return concat(self._lengths, self._capacity)
+        if self._packing == "random":
+            packs = pack_randomly(fitted.lengths, self._capacity, self._seed, epoch)
+        elif self._packing == "best_fit":
+            packs = pack(fitted.lengths, self._capacity)
+        else:
+            packs = single(fitted.lengths, self._capacity)
+        return packs.within(fitted)

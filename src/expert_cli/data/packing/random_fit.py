@@ -1,0 +1,152 @@
+"""Packs that are random samples of the documents, and full.
+
+    order of the epoch   7 2 9 4 | 0 5 8 | 3 1 6 ...       documents drawn in turn, a pack after another
+    capacity 10          | 7 (3) 2 (4) |...|               drawing stops where one more document would fill the pack
+                         | 7 (3) 2 (4) 6 (3) |             the largest of all others that still fits fills it
+
+Best-fit-decreasing puts documents of like length together, and what has a like length is often alike otherwise: rows of one
+database, of one template. Here the drawn documents have nothing in common, and the one that fills the rest is chosen by the
+room alone. Drawing goes on until the room is about that of one document, so that what fills the rest is of usual length and
+no length runs short: with that, packs are as full as those of best-fit-decreasing (scripts/bench_packing.py).
+
+Documents are placed some packs at a time: their draws at once (next fit over a cumulative sum), then what fills them, each
+time the largest for every pack. The share of what is left that is placed at a time decides nothing but speed and the last
+packs' fill.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from expert_cli.data.packing.order import mixed
+from expert_cli.data.packing.plan import Ints, Lengths, Packs, checked, grouped, stable_order
+
+_SHARE = 8
+"""Of the documents left, one in so many is drawn at a time."""
+
+
+def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int) -> Packs:
+    """Put every document whole into exactly one pack, by chance; the same arguments give the same packs everywhere.
+
+    Raises ExpertError where a length is below 1 or above `capacity`: `fit_lengths` comes first.
+    """
+    sizes = checked(lengths, capacity)
+    order = shuffled(len(sizes), seed, epoch)
+    filled = _Filling(sizes[order], capacity)
+    for ranks in filled.draws():
+        filled.put(ranks)
+    pack_of = np.empty(len(sizes), np.int64)
+    pack_of[order] = filled.pack_of
+    return grouped(pack_of, filled.packs, sizes, capacity)
+
+
+def shuffled(count: int, seed: int, epoch: int) -> Ints:
+    """Return a permutation of `count` indices, int64 [count]; the same on every machine and in every version of numpy."""
+    key = int.from_bytes(hashlib.sha256(f"packs of {seed}:{epoch}".encode()).digest()[:8], "little")
+    # No two words are equal, so every way of sorting gives the same order.
+    return np.argsort(mixed(np.arange(count, dtype=np.uint64), key))
+
+
+class _Filling:
+    """Packs under way over documents by rank, their place in the random order.
+
+    pack_of: int64 [documents], -1 where none yet. Documents of one length are a queue by rank: draws take them from its
+    front, fills from its end, so that what is left is known by counts alone.
+    """
+
+    def __init__(self, sizes: Ints, capacity: int) -> None:
+        self.capacity = capacity
+        self.sizes = sizes
+        self.pack_of = np.full(len(sizes), -1, np.int64)
+        self.packs = 0
+        self._left = np.bincount(sizes, minlength=capacity + 1)
+        self._by_length = stable_order(sizes)
+        self._ends = np.cumsum(self._left)
+        total, squares = sizes.sum(), (sizes * sizes).sum()
+        # A sum of draws that is let pass a border passes it by E[n^2] / 2 E[n] tokens on average; the border that leaves
+        # room for one mean document then lies so far before the end.
+        room = total / max(1, len(sizes)) + squares / max(1, 2 * total)
+        self._border = max(0, capacity - int(room))
+
+    def draws(self) -> Iterator[Ints]:
+        """Yield the ranks to draw from next, those of at least one whole pack and what begins the next one."""
+        first, count = 0, len(self.sizes)
+        a_pack = 1 + 2 * self.capacity * count // max(1, int(self.sizes.sum()))
+        while first < count:
+            stop, ranks, packs = first, np.empty(0, np.int64), 0
+            while packs < 2 and stop < count:
+                stop = min(count, stop + max(a_pack, (count - first) // _SHARE))
+                ranks = first + np.flatnonzero(self.pack_of[first:stop] < 0)
+                packs = int(self.sizes[ranks].sum()) // self.capacity
+            self._last = stop == count
+            yield ranks
+            first = int(ranks[self._drawn]) if self._drawn < len(ranks) else stop
+
+    def put(self, ranks: Ints) -> None:
+        """Draw packs from these ranks, all but the last, which may go on, unless nothing comes after; and fill them."""
+        borders, total = self._next_fit(self.sizes[ranks])
+        if not self._last:
+            borders = borders[:-1]
+        opened = len(borders) - 1
+        self._drawn = int(borders[-1])
+        drawn = ranks[: self._drawn]
+        self.pack_of[drawn] = self.packs + np.repeat(np.arange(opened), np.diff(borders))
+        self._left -= np.bincount(self.sizes[drawn], minlength=self.capacity + 1)
+        self._fill(self.packs + np.arange(opened), self.capacity - np.diff(total[borders]))
+        self.packs += opened
+
+    def _next_fit(self, sizes: Ints) -> tuple[Ints, Ints]:
+        """Return where packs of documents in turn begin, the end included, and the tokens before every document."""
+        total = np.concatenate([[0], np.cumsum(sizes)])
+        fits = np.searchsorted(total, total[:-1] + self.capacity, side="right") - 1
+        # The last packs are drawn full: nothing is left to fill them.
+        enough = np.searchsorted(total, total[:-1] + (self.capacity if self._last else self._border))
+        following = np.maximum(np.minimum(fits, enough), np.arange(1, len(total))).tolist()
+        borders = [0]
+        while borders[-1] < len(sizes):
+            borders.append(following[borders[-1]])
+        return np.array(borders), total
+
+    def _fill(self, packs: Ints, rooms: Ints) -> None:
+        """Give each pack the largest document that fits its room, again and again while any fits any."""
+        while len(packs) and len(lengths := np.flatnonzero(self._left)) and rooms.max() >= lengths[0]:
+            order = stable_order(rooms)
+            taken = np.empty_like(rooms)
+            taken[order] = _largest_that_fit(rooms[order], lengths, self._left[lengths])
+            packs, rooms, taken = packs[taken > 0], rooms[taken > 0], taken[taken > 0]
+            by_length = stable_order(taken)
+            counts = np.bincount(taken, minlength=self.capacity + 1)
+            lengths_taken = taken[by_length]
+            nth = np.arange(len(taken)) - (np.cumsum(counts) - counts)[lengths_taken]
+            self.pack_of[self._by_length[self._ends[lengths_taken] - 1 - nth]] = packs[by_length]
+            self._ends -= counts
+            self._left -= counts
+            rooms = rooms - taken
+
+
+def _largest_that_fit(rooms: Ints, lengths: Ints, counts: Ints) -> Ints:
+    """Return for each room (ascending) the largest length that fits it and is left, smaller rooms choosing first; 0: none.
+
+    lengths: ascending, with how many documents there are of each.
+    """
+    values, asking = np.unique(rooms, return_counts=True)
+    stop = np.searchsorted(lengths, values, side="right").tolist()
+    pairs = list(zip(lengths.tolist(), counts.tolist(), strict=True))
+    stack: list[tuple[int, int]] = []  # what fits the present room, the largest on top
+    taken: list[int] = []
+    times: list[int] = []
+    begin = 0
+    for end, rooms_alike in zip(stop, asking.tolist(), strict=True):
+        stack += pairs[begin:end]
+        begin, unserved = end, rooms_alike
+        while unserved:
+            length, left = stack.pop() if stack else (0, unserved)
+            taken.append(length)
+            times.append(min(left, unserved))
+            if left > unserved:
+                stack.append((length, left - unserved))
+            unserved -= times[-1]
+    return np.repeat(np.array(taken, np.int64), times)

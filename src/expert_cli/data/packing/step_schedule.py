@@ -1,0 +1,68 @@
+"""TODO data.packing.step_schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide.
+
+    packs: epoch (from 0) -> how many packs it has.
+    """
+
+    packs: Callable[[int], int]
+    batch_size: int
+    accumulation: int
+    processes: int
+    epochs: float
+    max_steps: int
+
+    @property
+    def packs_per_step(self) -> int:
+        """Packs of one optimizer step, of all processes together: the effective batch."""
+        return self.batch_size * self.accumulation * self.processes
+
+    def steps_of(self, epoch: int) -> int:
+        """Return the optimizer steps of one pass over the data; the last one may have fewer packs."""
+        return -(-self.packs(epoch) // self.packs_per_step)
+
+    @cached_property
+    def steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        if self.max_steps > 0:
+            return self.max_steps
+        whole = int(self.epochs)
+        part = math.ceil(self.steps_of(whole) * (self.epochs - whole) - 1e-9) if self.epochs > whole else 0
+        return max(1, sum(map(self.steps_of, range(whole))) + part)
+
+    def position(self, step: int) -> tuple[int, int]:
+        """Return the epoch (from 0) that optimizer step `step` (from 0) belongs to, and its number in it (from 0)."""
+        epoch = 0
+        while step >= (steps := self.steps_of(epoch)):
+            step -= steps
+            epoch += 1
+        return epoch, step
+
+    def epoch_of(self, step: int) -> float:
+        """Return how many passes over the data are done after `step` optimizer steps."""
+        epoch, within = self.position(step)
+        return epoch + within / self.steps_of(epoch)
+
+    def places(self, step: int) -> tuple[int, NDArray[np.int64]]:
+        """Return the epoch (from 0) of optimizer step `step` (from 0) and its places in that epoch's order."""
+        epoch, within = self.position(step)
+        first = within * self.packs_per_step
+        return epoch, np.arange(first, min(first + self.packs_per_step, self.packs(epoch)))
+
+    def micro_steps(self, step: int) -> int:
+        """Return the micro-steps of optimizer step `step`; the same for every process."""
+        _, places = self.places(step)
+        return -(-len(places) // (self.batch_size * self.processes))

@@ -1,0 +1,1 @@
+"""Raw rows become checked rows: columns, validation, filters, weights, the split."""

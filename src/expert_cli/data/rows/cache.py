@@ -1,0 +1,67 @@
+"""What holds between two looks at the same files: the rows of a small source, and that no file has changed meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from expert_cli.data.rows.block_check import Checked
+from expert_cli.errors import InputError
+from expert_cli.utils.files import stamp
+
+ROOM_BYTES = 220_000_000
+"""How much of all sources is kept: with what encoding takes, a build stays under 1 GB."""
+
+
+class Unchanged:
+    """Files as they are now, to tell later whether one of them has changed."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        """Look at the files, before they are read."""
+        self._stamps = {path: _stamp(path) for path in files}
+
+    def __bool__(self) -> bool:
+        """Whether all files are what they were."""
+        return all(_stamp(path) == seen for path, seen in self._stamps.items())
+
+    def require(self) -> None:
+        """Raise InputError naming a file that is not what it was."""
+        for path, seen in self._stamps.items():
+            if _stamp(path) != seen:
+                raise InputError(f"{path}: changed while it was read", "wait until it is written, then start again")
+
+    def bytes(self) -> int:
+        """Return the size of all files."""
+        return sum(seen[0] for seen in self._stamps.values() if seen)
+
+
+class Kept:
+    """The checked blocks of one source, each with the number of its first row, as long as they fit; `size` in bytes."""
+
+    def __init__(self, files: Sequence[Path], room: int) -> None:
+        """Begin before the files are read; `room`: how many bytes the rows may take. Files larger than that are not tried."""
+        self._unchanged = Unchanged(files)
+        self._room = room
+        self._blocks: list[tuple[int, Checked]] | None = [] if self._unchanged.bytes() <= room else None
+        self.size = 0
+
+    def add(self, first: int, checked: Checked) -> None:
+        """Keep a block; with the one that does not fit any more all are let go."""
+        if self._blocks is None:
+            return
+        self.size += checked.rows.memory()
+        self._blocks.append((first, checked))
+        if self.size > self._room:
+            self._blocks, self.size = None, 0
+
+    def blocks(self) -> list[tuple[int, Checked]] | None:
+        """Return the blocks; None if they did not fit, or if a file is not what it was, and has to be read again."""
+        return self._blocks if self._unchanged else None
+
+
+def _stamp(path: Path) -> list[int] | None:
+    """Return what changes with a file's bytes, None for one that is not there."""
+    try:
+        return stamp(path)
+    except OSError:
+        return None

@@ -1,0 +1,287 @@
+"""A first look at one source: every row is judged.
+
+Columns are chosen by the names of all columns, and a name may turn up in the last row. The rows are judged by the names
+known so far; if a later one changes the choice, they are all judged again, by all names.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli.config.run_config import DataConfig, Deduplicate, RowFilters
+from expert_cli.config.splits import parse_split
+from expert_cli.data.formats.blocks import Block, read_blocks
+from expert_cli.data.formats.raw_row import ColumnFilter
+from expert_cli.data.located import Located
+from expert_cli.data.rows.block_check import Checked, check_block
+from expert_cli.data.rows.cache import Kept
+from expert_cli.data.rows.columnar import RowReport, Rows
+from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.rows.sampling import content_rank
+from expert_cli.data.rows.validation import NOT_TRAINED
+from expert_cli.errors import InputError
+
+BAD_SHARE = 0.01
+"""The share of bad rows in a source above which it is refused."""
+
+
+@dataclass
+class Look:
+    """What was seen of one source.
+
+    start: the number of the first row of its slice. rows: those that were read, while they fit. kept: for every row of the
+    slice, block by block, whether it is good and passes the filters. ranks: 16 bytes for each of these, where asked for.
+    digests: theirs, where repeats are left out. fields: of messages, that nothing reads.
+    """
+
+    start: int
+    rows: Kept
+    columns: Columns = field(default_factory=Columns)
+    report: RowReport = field(default_factory=RowReport)
+    kept: list[NDArray[np.bool_]] = field(default_factory=list)
+    ranks: bytearray = field(default_factory=bytearray)
+    digests: set[bytes] = field(default_factory=set)
+    fields: set[str] = field(default_factory=set)
+
+
+class _TooManyBad(InputError):
+    """More than 1 % of a source's rows."""
+
+    def __init__(self, message: str, bad: int) -> None:
+        super().__init__(
+            message, f"Mend these rows, or take them out; up to {BAD_SHARE:.0%} are left out with a warning."
+        )
+        self.bad = bad
+
+
+Refused = Callable[[Rows], Mapping[int, str]]
+"""The rows, by their numbers, that whatever comes after cannot use, each with the reason."""
+
+
+def look_at(
+    located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool, room: int, refused: Refused | None = None
+) -> Look:
+    """Look at all rows of a source; `seen` are the digests of earlier sources, to which those of its rows are added.
+
+    room: how many bytes of rows may be kept. refused: what is bad about rows that look good, as a template sees it.
+
+    Raises InputError: no row, columns that cannot be told, more than 1 % bad rows, no row that passes the filters.
+    """
+    names = ColumnFilter(names_of_interest(data.mapping))
+    start, stop = _slice(located, names)
+    judge = _Judge(located, data, seen, ranked=ranked, room=room, refused=refused)
+    try:
+        look = judge.look(names, start, stop)
+    except InputError as error:
+        judge.rare = _rare_names(located, names, start, stop)
+        if not judge.rare:
+            raise
+        try:
+            look = judge.look(names, start, stop)
+        except _TooManyBad as again:
+            raise (error if isinstance(error, _TooManyBad) and error.bad <= again.bad else again) from None
+        except InputError:
+            raise error from None
+    seen |= look.digests
+    return look
+
+
+def _rare_names(located: Located, names: ColumnFilter, start: int, stop: int | None) -> frozenset[str]:
+    """The columns of interest that up to 1 % of the rows have: too few to say what the others are."""
+    counts: collections.Counter[str] = collections.Counter()
+    total = 0
+    for block, first in source_blocks(located.files, names, stop):
+        for row in islice(block.raw(), max(start - first, 0), None):
+            total += 1
+            counts.update(name for name, value in row.fields.items() if value is not None)
+    return frozenset(name for name in filter(names.wants, names.seen) if counts[name] <= BAD_SHARE * total)
+
+
+def source_blocks(files: Sequence[Path], names: ColumnFilter, stop: int | None) -> Iterator[tuple[Block, int]]:
+    """Yield the first `stop` rows of a source's files in blocks, each with the number of its first row."""
+    first = 0
+    for path in files:
+        if first == stop:
+            return
+        for block in read_blocks(path, names, None if stop is None else stop - first):
+            yield block, first
+            first += block.count
+
+
+def _slice(located: Located, names: ColumnFilter) -> tuple[int, int | None]:
+    """Where the source's slice begins and ends (None = with the last row); rows are counted only where that matters.
+
+    Bad rows count, so that "train[:100]" is the same rows once they are mended.
+    """
+    split = parse_split(located.spec.split)
+    if not split.start and not split.stop:
+        return 0, None
+    if split.rows_needed is not None:
+        return int(split.start or 0), split.rows_needed
+    rows = split.rows(sum(block.count for block, _ in source_blocks(located.files, names, None)))
+    return rows.start, rows.stop
+
+
+class _Judge:
+    def __init__(
+        self, located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool, room: int, refused: Refused | None
+    ) -> None:
+        self.located = located
+        self.data = data
+        self.seen = seen
+        self.ranked = ranked
+        self.room = room
+        self.refused = refused
+        self.rare: frozenset[str] = frozenset()
+
+    def look(self, names: ColumnFilter, start: int, stop: int | None) -> Look:
+        """Judge the rows of the slice. Raises InputError; see `look_at`."""
+        look = None
+        while look is None:
+            look = self.all_rows(names, start, stop)
+        _refuse_useless(self.located, look)
+        return look
+
+    def all_rows(self, names: ColumnFilter, start: int, stop: int | None) -> Look | None:
+        """Judge the rows of the slice; None if a name that turned up late changed what was decided for earlier rows."""
+        look = Look(start, Kept(self.located.files, self.room))
+        columns: Columns | None = None
+        known = undecided = 0
+        blocks = source_blocks(self.located.files, names, stop)
+        for block, first in blocks:
+            if len(names.seen) != known:
+                known = len(names.seen)
+                before, columns = columns, self._choice(names)
+                if columns != before and look.kept:
+                    collections.deque(blocks, maxlen=0)  # for the rest of the names
+                    return None
+            low = max(start - first, 0)
+            if low >= block.count:
+                continue
+            look.report.read += block.count - low
+            if columns:
+                look.kept.append(self._judge(block, first, low, columns, look))
+            else:
+                undecided += _faults(block, low, look)
+        if undecided:
+            _refuse_bad(self.located, look.report)  # names that tell nothing may be those of rows that cannot be read
+            columns = self._choose(names)
+        if columns:
+            look.columns, look.report.mapping, look.report.input_column = columns, str(columns), columns.input
+            fields = [f"{columns.messages}[].{name}" for name in sorted(look.fields)]
+            look.report.ignored = [*columns.ignored(names.seen), *fields]
+        return look
+
+    def _choice(self, names: ColumnFilter) -> Columns | None:
+        """The columns by the names so far, None if these do not tell."""
+        try:
+            return self._choose(names)
+        except InputError:
+            return None
+
+    def _choose(self, names: ColumnFilter) -> Columns:
+        known = [name for name in names.seen if name not in self.rare]
+        return choose_columns(known, self.data.mapping, str(self.located))
+
+    def _judge(self, block: Block, first: int, low: int, columns: Columns, look: Look) -> NDArray[np.bool_]:
+        """Judge the rows of a block, whose own first row is number `first`, from number `low` on."""
+        checked = check_block(block, columns, low, block.count)
+        if self.refused and (reasons := self.refused(checked.rows)):
+            checked = checked.without(reasons)
+        if self.rare:
+            checked = checked.without(_with_rare(block, checked, self.rare))
+        look.rows.add(first, checked)
+        look.fields |= checked.rows.ignored
+        look.report.trailing += sum(checked.rows.trailing)
+        if checked.untrained:
+            look.report.leave_out(NOT_TRAINED, checked.untrained)
+        for where, reason in checked.bad:
+            look.report.drop(reason, where)
+        passing = self._filtered(checked.rows, look)
+        kept = np.zeros(block.count - low, np.bool_)
+        kept[checked.numbers[passing] - low] = True
+        if self.ranked:
+            for row in passing:
+                look.ranks += content_rank(checked.rows.content(row), self.data.seed)
+        return kept
+
+    def _filtered(self, rows: Rows, look: Look) -> Sequence[int]:
+        """The numbers of the rows that pass the filters."""
+        filters = self.data.filters
+        if filters == RowFilters():
+            return range(len(rows))
+        kept: list[int] = []
+        for row in range(len(rows)):
+            characters = rows.characters(row)
+            digest = _digest(rows, row, filters.deduplicate)
+            if characters < filters.min_chars:
+                look.report.leave_out(f"shorter than {filters.min_chars} characters")
+            elif filters.max_chars is not None and characters > filters.max_chars:
+                look.report.leave_out(f"longer than {filters.max_chars} characters")
+            elif digest and (digest in self.seen or digest in look.digests):
+                look.report.leave_out("repeated" if filters.deduplicate == "row" else "repeated answer")
+            else:
+                kept.append(row)
+                if digest:
+                    look.digests.add(digest)
+        return kept
+
+
+def _with_rare(block: Block, checked: Checked, rare: frozenset[str]) -> dict[int, str]:
+    """Which good rows have columns that hardly any row has: as who wrote them meant it, they are of another kind."""
+    odd: dict[int, str] = {}
+    for number, row in enumerate(block.raw()):
+        name = next((name for name in row.fields if name in rare and row.fields[name] is not None), "")
+        if name:
+            odd[number] = f'"{name}" stands in hardly any other row, and is not read'
+    return {at: odd[number] for at, number in enumerate(checked.numbers.tolist()) if number in odd}
+
+
+def _faults(block: Block, low: int, look: Look) -> int:
+    """Count the rows that cannot be read, of which no column need be known; return how many the others are."""
+    look.kept.append(np.zeros(block.count - low, np.bool_))
+    if block.texts is not None:
+        return block.count - low
+    faults = [row for row in islice(block.raw(), low, None) if row.fault]
+    for row in faults:
+        look.report.drop(row.fault, row.where)
+    return block.count - low - len(faults)
+
+
+def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
+    """A hash of what must not stand twice, b"" if anything may."""
+    if by == "off":
+        return b""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in rows.content(row) if by == "row" else (rows.answer(row),):
+        part = text.encode()
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def _refuse_useless(located: Located, look: Look) -> None:
+    report = look.report
+    if not report.read:
+        raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
+    _refuse_bad(located, report)
+    if not any(kept.any() for kept in look.kept):
+        good = report.read - sum(report.dropped.values())
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in report.filtered.items())
+        hint = 'Loosen "filters", or mend "weight" and "train" of the rows.'
+        raise InputError(f"{located}: no row of {good} is left ({reasons})", hint)
+
+
+def _refuse_bad(located: Located, report: RowReport) -> None:
+    bad = sum(report.dropped.values())
+    if bad > BAD_SHARE * report.read:
+        listed = "; ".join(report.examples) + ("; ..." if bad > len(report.examples) else "")
+        raise _TooManyBad(f"{located}: {bad} of {report.read} rows are bad: {listed}", bad)

@@ -1,0 +1,222 @@
+"""A first look at all rows: which columns are read, which rows are good, how often each is taken.
+
+Everything that needs a count or another row is decided here, before a row is encoded: the choice of columns (by the names
+of all of them), slices, filters, repeats, weights, the split. What is kept is a number a row, and the rows themselves
+where they are few; the second look, `batches`, picks among these or reads the files again. Memory: 5 bytes a row of the
+files, 16 more for a split, about 100 where repeats are looked for; one block of text, or at most `ROOM_BYTES` of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli.config.run_config import DataConfig
+from expert_cli.data.formats.raw_row import ColumnFilter
+from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.rows.block_check import Checked, check_block
+from expert_cli.data.rows.cache import ROOM_BYTES, Kept
+from expert_cli.data.rows.columnar import RowReport, Rows
+from expert_cli.data.rows.columns import Columns, names_of_interest
+from expert_cli.data.rows.sampling import copies_by_weight, held_out_ranks
+from expert_cli.data.rows.scan import Refused, look_at, source_blocks
+from expert_cli.errors import InputError
+from expert_cli.utils.reporter import Reporter
+
+Split = Literal["train", "validation"]
+_TELLING = frozenset(("tools", "system", "system_prompt", "history"))
+"""Columns that other programs train."""
+
+
+@dataclass(frozen=True)
+class SurveyedSource:
+    """One source, decided.
+
+    columns: those that are read. start: the number of the first row of its slice, from 0 over its files. copies: int32
+    [rows of the slice], how often each row is taken; 0 = bad, filtered out, not drawn, or on the other side of the split.
+    kept: the good rows, where they are few.
+    """
+
+    located: Located
+    columns: Columns
+    start: int
+    copies: NDArray[np.int32]
+    kept: Kept
+
+    def __len__(self) -> int:
+        """Return how many rows are taken, repeats counted."""
+        return int(self.copies.sum())
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All sources, decided. `validation` is None where none evaluate; split-off rows are counted in `train_report`."""
+
+    train: tuple[SurveyedSource, ...]
+    validation: tuple[SurveyedSource, ...] | None
+    train_report: RowReport
+    validation_report: RowReport | None
+
+    def sources(self, split: Split) -> tuple[SurveyedSource, ...]:
+        """Return the sources of a split; none where none evaluate."""
+        return self.train if split == "train" else self.validation or ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of one source, in order. numbers: int64 [rows], each row's number in its source, from 0 over its files."""
+
+    source: int
+    rows: Rows
+    numbers: NDArray[np.int64]
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Return the rows start <= number < stop."""
+        if (start, stop) == (0, len(self.rows)):
+            return self
+        rows = Rows(self.rows.kind)
+        rows.extend(self.rows, range(start, stop))
+        return Batch(self.source, rows, self.numbers[start:stop])
+
+
+def survey_data(
+    data: DataConfig, located: LocatedData, reporter: Reporter, *, refused: Refused | None = None
+) -> Survey:
+    """Look at the rows of all sources; `refused`: which of the good ones are bad rows for what comes after.
+
+    Raises InputError: a source with more than 1 % bad rows or no good one, columns that cannot be told, sources of
+    different kinds, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
+    """
+    splits = bool(data.validation_share) and not located.validation
+    train, report, ranks = _survey_sources(located.train, data, reporter, refused, ranked=splits, room=ROOM_BYTES)
+    if located.validation:
+        room = ROOM_BYTES - sum(source.kept.size for source in train)
+        validation, validation_report, _ = _survey_sources(
+            located.validation, data, reporter, refused, ranked=False, room=room
+        )
+        return Survey(train, validation, report, validation_report)
+    if not splits:
+        return Survey(train, None, report, None)
+    train, evaluated = _split(train, ranks, data.validation_share)
+    count = sum(map(len, evaluated))
+    return Survey(train, evaluated, report, RowReport(count, mapping=report.mapping, input_column=report.input_column))
+
+
+def batches(sources: Sequence[SurveyedSource], data: DataConfig) -> Iterator[Batch]:
+    """Yield the rows that are taken: sources in order, each as many rounds as its most frequent row.
+
+    Raises InputError if a file is not what it was when it was surveyed.
+    """
+    for number, source in enumerate(sources):
+        for turn in range(int(source.copies.max(initial=0))):
+            yield from _turn(number, source, source.copies > turn, data)
+
+
+def _turn(number: int, source: SurveyedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[Batch]:
+    kept = source.kept.blocks()
+    for first, checked in _read_again(source, taken, data) if kept is None else kept:
+        wanted = taken[checked.numbers + (first - source.start)]
+        if not wanted.any():
+            continue
+        rows = checked.rows
+        if not wanted.all():
+            rows = Rows(rows.kind)
+            rows.extend(checked.rows, np.flatnonzero(wanted).tolist())
+        yield Batch(number, rows, checked.numbers[wanted] + first)
+
+
+def _read_again(source: SurveyedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[tuple[int, Checked]]:
+    """Yield the blocks of a source that hold rows that are taken, each with the number of its first row."""
+    columns = ColumnFilter(names_of_interest(data.mapping))
+    stop = source.start + len(taken)
+    read = 0
+    for block, first in source_blocks(source.located.files, columns, stop):
+        read = first + block.count
+        low = max(source.start - first, 0)
+        due = taken[first + low - source.start : read - source.start] if low < block.count else taken[:0]
+        if not due.any():
+            continue
+        checked = check_block(block, source.columns, low, block.count)
+        if taken[checked.numbers + (first - source.start)].sum() != due.sum():
+            raise _changed(source)
+        yield first, checked
+    if read != stop:
+        raise _changed(source)
+
+
+def _changed(source: SurveyedSource) -> InputError:
+    return InputError(f"{source.located}: the files changed while they were read", "Start again.")
+
+
+def _survey_sources(
+    sources: Sequence[Located],
+    data: DataConfig,
+    reporter: Reporter,
+    refused: Refused | None,
+    *,
+    ranked: bool,
+    room: int,
+) -> tuple[tuple[SurveyedSource, ...], RowReport, bytearray]:
+    """Survey sources of one kind; repeated rows are looked for over all of them.
+
+    ranked: rank the rows that are taken. room: how many bytes of rows may be kept.
+    """
+    total = RowReport()
+    surveyed: list[SurveyedSource] = []
+    ranks = bytearray()
+    seen: set[bytes] = set()
+    for number, located in enumerate(sources):
+        look = look_at(located, data, seen, ranked=ranked, room=room, refused=refused)
+        room -= look.rows.size
+        if surveyed and look.columns.kind != surveyed[0].columns.kind:
+            raise InputError(
+                f"{located}: rows are {look.columns.kind} ({look.report.mapping}), those of {sources[0]} are "
+                f"{surveyed[0].columns.kind}",
+                "Train on rows of one kind: question and answer, messages, or text.",
+            )
+        kept = np.concatenate(look.kept)
+        copies = np.zeros(len(kept), np.int32)
+        copies[kept] = copies_by_weight(int(kept.sum()), located.spec.weight, data.seed, str(number))
+        surveyed.append(SurveyedSource(located, look.columns, look.start, copies, look.rows))
+        if ranked:
+            ranks += np.frombuffer(look.ranks, "V16")[copies[kept] > 0].tobytes()
+        _tell(located, int(kept.sum()), look.report, reporter)
+        total.add(look.report)
+    return tuple(surveyed), total, ranks
+
+
+def _split(
+    sources: Sequence[SurveyedSource], ranks: bytearray, share: float
+) -> tuple[tuple[SurveyedSource, ...], tuple[SurveyedSource, ...]]:
+    """The sources as they train, and as they evaluate: each evaluated row once, however often it would have trained."""
+    held = held_out_ranks(ranks, share)
+    taken = [np.flatnonzero(source.copies) for source in sources]
+    ends = np.cumsum([len(rows) for rows in taken])
+    train, evaluated = [], []
+    for source, rows, end in zip(sources, taken, ends, strict=True):
+        start = end - len(rows)
+        mine = rows[held[np.searchsorted(held, start) : np.searchsorted(held, end)] - start]
+        trained, once = source.copies.copy(), np.zeros_like(source.copies)
+        trained[mine], once[mine] = 0, 1
+        train.append(replace(source, copies=trained))
+        evaluated.append(replace(source, copies=once))
+    return tuple(train), tuple(evaluated)
+
+
+def _tell(located: Located, rows: int, report: RowReport, reporter: Reporter) -> None:
+    filtered = "".join(f", {count} {reason}" for reason, count in report.filtered.items())
+    unread = f"; not read: {', '.join(report.unread())}" if report.unread() else ""
+    reporter.say(f"{located}: {rows} rows{filtered}; {report.mapping}{unread}")
+    telling = [name for name in report.ignored if name.casefold() in _TELLING]
+    if telling:
+        reporter.warn(
+            f"{located}: {', '.join(telling)}: not trained beside question and answer; "
+            'rows of "messages" have a system message, earlier turns and tools'
+        )
+    if report.dropped:
+        bad = sum(report.dropped.values())
+        reporter.warn(f"{located}: {bad} of {report.read} rows are bad and left out: {'; '.join(report.examples)}")

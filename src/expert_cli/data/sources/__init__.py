@@ -1,0 +1,1 @@
+"""The places that rows come from: files, folders, the hub."""

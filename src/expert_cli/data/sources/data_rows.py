@@ -1,0 +1,162 @@
+"""The places that rows come from -> checked rows, in order, with a count of what became of each.
+
+    locate    file, folder, hub id -> the files to read, in order
+    survey    files -> slice -> choice of columns -> check -> filters -> weights and split, a number a row
+    read      files -> the rows that are taken: here all at once, in `stream.py` as they are encoded
+
+Nothing is written: the readers work on the files themselves, so no cache appears beside the data.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from expert_cli.config.run_config import DataConfig, SourceSpec
+from expert_cli.config.splits import parse_split
+from expert_cli.data.formats.raw_row import ColumnFilter
+from expert_cli.data.formats.registry import read_file
+from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.rows.columnar import RowReport, Rows
+from expert_cli.data.rows.columns import absent, choose_columns, names_of_interest
+from expert_cli.data.rows.scan import source_blocks
+from expert_cli.data.rows.selection import SurveyedSource, batches, survey_data
+from expert_cli.data.sources.folder import folder_files
+from expert_cli.data.sources.hub import hub_files
+from expert_cli.errors import ExpertError, InputError
+from expert_cli.utils.reporter import Reporter, Silent
+
+__all__ = ["DataRows", "Located", "LocatedData", "locate_data", "read_located", "read_training_rows"]
+
+
+MOST_BYTES_AT_ONCE = 64 << 20
+"""A .json file is read as a whole: a larger one is not, for a look at its first rows."""
+_NO_FILES = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISDIR, "a folder"),
+)
+
+
+@dataclass(frozen=True)
+class DataRows:
+    """The rows of a run. `validation` is None where none evaluate; split-off rows are counted in `train_report`."""
+
+    train: Rows
+    validation: Rows | None
+    train_report: RowReport
+    validation_report: RowReport | None
+    located: LocatedData
+
+    @property
+    def files(self) -> list[Path]:
+        """Return the local files that were read, in order."""
+        return self.located.files()
+
+
+def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[Path] = ()) -> LocatedData:
+    """Return the files of all sources; hub data sets are downloaded where the network is allowed. Reads no row.
+
+    `alternatives`: local data files that an error about an unreachable hub offers. Raises InputError, EnvironmentProblem.
+    """
+
+    def locate(spec: SourceSpec) -> Located:
+        split = parse_split(spec.split).name
+        if spec.kind == "hub":
+            found = hub_files(spec, split, reporter, offline=data.offline, alternatives=alternatives)
+            return Located(spec, _regular(found.files), found.revision)
+        path = Path(spec.path)
+        if spec.tried or not path.exists():
+            places = ", ".join(spec.tried) or spec.path
+            raise InputError(f"{spec.path}: no such file or folder; looked for at: {places}", _path_hint(alternatives))
+        files = [path] if spec.kind == "file" else folder_files(path, spec.config, split, reporter)
+        return Located(spec, _regular(files))
+
+    return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
+
+
+def read_training_rows(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[Path] = ()) -> DataRows:
+    """Return the rows that train and those that evaluate, sources in order and rows in file order.
+
+    A row of weight 2 stands in its source's first and second round. Raises InputError: a source with more than 1 % bad rows
+    or no good one, columns that cannot be told, sources of different kinds; EnvironmentProblem: unreachable data.
+    """
+    located = locate_data(data, reporter, alternatives=alternatives)
+    return read_located(data, located, reporter)
+
+
+def read_located(data: DataConfig, located: LocatedData, reporter: Reporter) -> DataRows:
+    """Return the rows of sources that are located already; see `read_training_rows`."""
+    survey = survey_data(data, located, reporter)
+    train = _taken(survey.train, data)
+    validation = None if survey.validation is None else _taken(survey.validation, data)
+    return DataRows(train, validation, survey.train_report, survey.validation_report, located)
+
+
+def absent_columns(data: DataConfig) -> dict[str, str]:
+    """Return, by role, why a column that the manifest names is not in the first rows; reads 64 of what is on this machine.
+
+    {} also where no row can be read: training says why.
+    """
+    here = replace(data, train=tuple(spec for spec in data.train[:1] if spec.kind != "hub"), validation=())
+    names = ColumnFilter(names_of_interest(data.mapping))
+    with suppress(ExpertError):
+        for path in locate_data(here, Silent()).files()[:1]:
+            if path.suffix.lower() != ".json" or path.stat().st_size < MOST_BYTES_AT_ONCE:
+                _ = list(islice(read_file(path, names), 64))
+    return absent(names.seen, data.mapping) if names.seen else {}
+
+
+def _regular(files: Sequence[Path]) -> tuple[Path, ...]:
+    """The same files. Raises InputError for one that is none: a pipe would be waited for, a device be read for ever."""
+    for path in files:
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            what = "a link that leads nowhere" if path.is_symlink() else "cannot be looked at"
+            raise InputError(f"{path}: {what}: {error.strerror}", "Mend or remove it.") from error
+        if not stat.S_ISREG(mode):
+            what = next((name for test, name in _NO_FILES if test(mode)), "no file")
+            raise InputError(f"{path}: {what}, not a file of rows", "Write the rows to a file first.")
+    return tuple(files)
+
+
+def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
+    """Return the column that becomes the input of pairs, as the names of all columns of all sources tell; "" = none.
+
+    Rows are read until one has such a column: the first may lack it.
+    """
+    for located in sources:
+        names = ColumnFilter(names_of_interest(data.mapping))
+        known = -1
+        for _block in source_blocks(located.files, names, None):
+            if len(names.seen) == known:
+                continue
+            known = len(names.seen)
+            try:
+                columns = choose_columns(names.seen, data.mapping, str(located))
+            except InputError:  # the survey says what is wrong with them
+                continue
+            if columns.input:
+                return columns.input
+            if columns.kind != "pair" or (data.mapping.instruction and data.mapping.response):
+                break
+    return ""
+
+
+def _path_hint(alternatives: Sequence[Path]) -> str:
+    there = f" Data on this machine: {', '.join(map(str, alternatives))}." if alternatives else ""
+    return f"Correct the path, or give the rows with --dataset PATH.{there}"
+
+
+def _taken(sources: Sequence[SurveyedSource], data: DataConfig) -> Rows:
+    taken = Rows(sources[0].columns.kind)
+    for batch in batches(sources, data):
+        taken.extend(batch.rows, range(len(batch.rows)))
+    return taken

@@ -1,0 +1,161 @@
+"""A folder -> the files that hold a split: what `save_to_disk` wrote, or data files with split names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from expert_cli.config.run_config import DataConfig
+from expert_cli.config.splits import split_of
+from expert_cli.data.sources.dataset_card import load_configs
+from expert_cli.data.sources.sniff import rows_inside
+from expert_cli.data.sources.split_files import select_files, untold
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.utils.files import parse_json
+from expert_cli.utils.paths import is_inside
+from expert_cli.utils.reporter import Reporter
+
+MOST_FILES = 1_000_000
+
+
+def folder_files(folder: Path, config: str, split: str, reporter: Reporter) -> list[Path]:
+    """Return the files of `folder` that hold `split`, in reading order; `config` is one of the README's, "" = the default.
+
+    What looks like rows and is not read is told as a warning. A folder of `save_to_disk` is read as its own lists say: a
+    `Dataset` is one split, all of it is taken for "train". Raises InputError: no such split, a listed file is missing;
+    EnvironmentProblem: cannot be read.
+    """
+    try:
+        if (folder / "dataset_dict.json").is_file():
+            splits = _listed(folder / "dataset_dict.json", "splits")
+            _refuse_config(folder, config)
+            if split not in splits:
+                raise InputError(f'{folder}: there is no split "{split}"; there is: {", ".join(map(str, splits))}')
+            return _saved_files(folder / split)
+        if (folder / "state.json").is_file():
+            _refuse_config(folder, config)
+            _refuse_other_split(folder, split)
+            return _saved_files(folder)
+        names, unread = names_below(folder)
+    except OSError as error:
+        raise EnvironmentProblem(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from error
+    unread += rows_inside(folder, untold(names), [name for name in names if name.lower().endswith(".csv")])
+    selection = select_files(names, load_configs(folder / "README.md"), config, split, str(folder), unread)
+    if remark := selection.remark():
+        reporter.warn(f"{folder}: {remark}")
+    return [folder / name for name in selection.files]
+
+
+def names_below(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the names of all files below a folder, relative with "/" between parts, and what is passed over, and why.
+
+    Folders that links lead to are read too, each folder once: links may make a circle. A link to nothing counts as a file,
+    so that it is missed where its rows are. Raises OSError: a folder that cannot be read.
+    """
+    names: list[str] = []
+    unread: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    folders, linked = [""], list[str]()
+    while folders or linked:
+        at = folders.pop() if folders else linked.pop(0)
+        facts = (folder / at).stat()
+        if (facts.st_dev, facts.st_ino) in seen:
+            unread.append(f"{at} (a link to a folder that is read already)")
+            continue
+        seen.add((facts.st_dev, facts.st_ino))
+        for entry in _entries(folder / at):
+            name = at + entry.name
+            if _is_folder(entry):
+                (linked if entry.is_symlink() else folders).append(f"{name}/")
+            else:
+                names.append(name)
+            if entry.is_symlink() and not Path(entry.path).exists() and not Path(name).suffix:
+                unread.append(f"{name} (a link that leads nowhere)")
+        if len(names) > MOST_FILES:
+            raise InputError(f"{folder}: more than {MOST_FILES:,} files", "Name the folder that holds the rows.")
+    return names, unread
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder, by name; nothing where it cannot be read and none looks for rows in it."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except PermissionError:
+        if folder.name.startswith(".") or folder.name == "lost+found":
+            return []
+        raise
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in a circle
+        return False
+
+
+def _refuse_config(folder: Path, config: str) -> None:
+    if config:
+        raise InputError(
+            f'{folder}: there is no configuration "{config}": save_to_disk wrote this folder', 'Leave "::config" out.'
+        )
+
+
+def _refuse_other_split(folder: Path, split: str) -> None:
+    """A `Dataset` is one split, whose name it may remember."""
+    name = _state(folder).get("_split")
+    if split_of(split) not in ("train", split_of(str(name))):
+        remembered = f', "{name}"' if name else ""
+        raise InputError(
+            f'{folder}: there is no split "{split}": a Dataset was saved here, which is one split{remembered}',
+            f'Leave "::{split}" out, or save a DatasetDict.',
+        )
+
+
+def require_apart(data: DataConfig, place: Path, option: str) -> None:
+    """Raise InputError where a place that is written to lies in a folder of rows: what is written would be read as rows.
+
+    option: what names the place.
+    """
+    for spec in (*data.train, *data.validation):
+        if spec.kind == "folder" and is_inside(place, Path(spec.path)):
+            raise InputError(
+                f"{place} lies in the data folder {spec.path}: what is written there would be read as rows",
+                f"give a folder outside of it: {option}",
+            )
+
+
+def _saved_files(folder: Path) -> list[Path]:
+    """The Arrow files of one saved `Dataset`, in the order of its state."""
+    state = folder / "state.json"
+    if _state(folder).get("_indices_data_files"):
+        raise InputError(f"{state}: a choice of rows by numbers, which is not read", "Save the data set again.")
+    entries = _listed(state, "_data_files")
+    if not all(isinstance(entry, dict) and isinstance(entry.get("filename"), str) for entry in entries):
+        raise InputError(f"{state}: not every entry of _data_files names a file", "Save the data set again.")
+    files = [folder / entry["filename"] for entry in entries]
+    for path in files:
+        if path.parent != folder or not path.is_file():
+            raise InputError(f"{path}: listed in {state}, but it is not there", "Save the data set again.")
+    return files
+
+
+def _listed(path: Path, key: str) -> list[Any]:
+    listed = _read(path).get(key)
+    if not isinstance(listed, list):
+        raise InputError(f'{path}: not written by save_to_disk (no list "{key}")')
+    return listed
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    return _read(folder / "state.json")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a file of `save_to_disk` says; {} where it is not of its form."""
+    try:
+        said = parse_json(path.read_bytes())
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

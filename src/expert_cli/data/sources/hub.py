@@ -1,0 +1,180 @@
+"""A data set of the hub -> its files in the hub client's cache.
+
+The files are read by our own readers: no builder, no second Arrow copy, no code of the data set. What was downloaded once
+is found again without a network, also when another program downloaded it:
+
+    <HF_HUB_CACHE>/datasets--org--name/
+        refs/main                  the commit the name stands for
+        snapshots/<commit>/...     the files
+        trees/<commit>.json        names of all files of the commit (newer clients), which shows what was not downloaded
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from expert_cli._compat import hub_bar
+from expert_cli.config.run_config import SourceSpec
+from expert_cli.data.sources.dataset_card import CardConfig, load_configs
+from expert_cli.data.sources.folder import names_below
+from expert_cli.data.sources.split_files import select_files
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
+from expert_cli.utils.offline import forbidden_by
+from expert_cli.utils.reporter import Bar, Reporter
+
+_HUB_TIMEOUT_S = 10.0
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class HubFiles:
+    """The files of one split in reading order, and the commit they are from."""
+
+    files: tuple[Path, ...]
+    revision: str
+
+
+def hub_files(
+    spec: SourceSpec, split: str, reporter: Reporter, *, offline: bool, alternatives: Sequence[Path] = ()
+) -> HubFiles:
+    """Return the files that hold `split` of a hub data set, downloaded where the network is allowed.
+
+    Without a network the cache serves, with a warning if the network was asked for. `alternatives` are local data files that
+    an error offers instead. Raises EnvironmentProblem: not reachable and not (completely) in the cache; InputError: no such
+    split or configuration.
+    """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    try:
+        validate_repo_id(spec.path)
+    except HFValidationError as error:
+        raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _local_hint(())) from error
+    if why := forbidden_by(asked=offline):
+        return _cached(spec, split, f"the network may not be used ({why})", alternatives, reporter)
+    try:
+        return _downloaded(spec, split, reporter)
+    except ExpertError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the client's transport library, and so its errors, differ by version
+        reason = _reason(error)
+    found = _cached(spec, split, reason, alternatives, reporter)
+    reporter.warn(f"{spec.path}: {reason}; using commit {found.revision[:12]} from the cache")
+    return found
+
+
+def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> HubFiles:
+    """Download the README first and then only the split's files: other configurations may be a hundred times as big."""
+    from huggingface_hub import HfApi
+
+    # Not list_repo_files: it tries five more times, and a machine without a network would wait 23 s.
+    listed = HfApi().dataset_info(spec.path, timeout=_HUB_TIMEOUT_S).siblings or ()
+    names = [entry.rfilename for entry in listed]
+    configs: tuple[CardConfig, ...] = ()
+    with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "MB") as bar:
+        if "README.md" in names:
+            configs = load_configs(_fetched(spec.path, ["README.md"], bar) / "README.md")
+        selection = select_files(names, configs, spec.config, split, spec.path)
+        folder = _fetched(spec.path, selection.files, bar)
+    if remark := selection.remark():
+        reporter.warn(f"{spec.path}: {remark}")
+    return HubFiles(tuple(folder / name for name in selection.files), folder.name)
+
+
+def _fetched(repo_id: str, names: Sequence[str], bar: Bar) -> Path:
+    """Download files and return the snapshot's folder. The client's own progress bars are told to `bar`, not drawn."""
+    from huggingface_hub import snapshot_download
+
+    # The branch, not its commit, is named: only then the client notes the commit for later runs without a network.
+    patterns = [glob.escape(name) for name in names]
+    return Path(snapshot_download(repo_id, repo_type="dataset", allow_patterns=patterns, tqdm_class=hub_bar(bar)))
+
+
+def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Path], reporter: Reporter) -> HubFiles:
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    cache = Path(constants.HF_HUB_CACHE)
+    repository = cache / repo_folder_name(repo_id=spec.path, repo_type="dataset")
+    reference = repository / "refs" / "main"
+    revision = reference.read_text(encoding="utf-8", errors="replace").strip() if reference.is_file() else ""
+    folder = repository / "snapshots" / revision
+    hint = _local_hint(alternatives)
+    if not revision or not folder.is_dir():
+        raise EnvironmentProblem(f'hub data set "{spec.path}": {reason}, and it is not in the cache {cache}', hint)
+    sizes = _noted_sizes(repository / "trees" / f"{revision}.json")
+    in_cache, unread = names_below(folder)
+    fault = _fault(folder, "README.md", sizes)
+    if fault and "README.md" in in_cache:
+        raise EnvironmentProblem(f'hub data set "{spec.path}": {reason}, and in the cache README.md {fault}', hint)
+    configs = load_configs(folder / "README.md")
+    selection = select_files({*in_cache, *sizes}, configs, spec.config, split, spec.path, unread)
+    faults = [f"{name} {fault}" for name in selection.files if (fault := _fault(folder, name, sizes))]
+    if faults:
+        raise EnvironmentProblem(
+            f'hub data set "{spec.path}": {reason}, and {len(faults)} of {len(selection.files)} files of the split "{split}" '
+            f"are not whole in the cache: {faults[0]}{', ...' if len(faults) > 1 else ''}",
+            hint,
+        )
+    if "README.md" in sizes and "README.md" not in in_cache:
+        reporter.warn(f"{spec.path}: its README is not in the cache; the files were chosen by their names")
+    if remark := selection.remark():
+        reporter.warn(f"{spec.path}: {remark}")
+    return HubFiles(tuple(folder / name for name in selection.files), revision)
+
+
+def _fault(folder: Path, name: str, sizes: Mapping[str, int]) -> str:
+    """What is wrong with a file of the cache, "" if nothing is known to be."""
+    path = folder / name
+    if not path.is_file():
+        return "leads nowhere" if path.is_symlink() else "is not there"
+    size = path.stat().st_size
+    return f"has {size:,} bytes, not {sizes[name]:,}" if sizes.get(name, size) != size else ""
+
+
+def _noted_sizes(tree: Path) -> dict[str, int]:
+    """The sizes of all files of a commit, as newer clients note them; {} where the note is absent or of another form."""
+    try:
+        files = json.loads(tree.read_text(encoding="utf-8"))["files"]
+        return {str(name): int(entry.get("lfs_size") or entry["size"]) for name, entry in files.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def refuse_damaged(path: Path, sha256: str) -> None:
+    """Compare a file of the hub client's cache with the hash that its blob is named by, where that is one of SHA-256.
+
+    Raises EnvironmentProblem: a download that was cut off, or a disk that lost something.
+    """
+    blob = path.resolve()
+    if blob.parent.name == "blobs" and _SHA256.fullmatch(blob.name) and blob.name != sha256:
+        raise EnvironmentProblem(
+            f"{path}: damaged in the hub client's cache, its content is not that of {blob.name[:12]}",
+            f"Delete {blob} and download the data set again.",
+        )
+
+
+def _reason(error: Exception) -> str:
+    """Why the hub gave nothing, in a line; the client's own texts run over many and name request ids."""
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+
+    if isinstance(error, GatedRepoError):
+        return "access has to be asked for on its page (hf auth login)"
+    if isinstance(error, RepositoryNotFoundError):
+        return "the hub has no such data set, or it is private (hf auth login)"
+    if isinstance(error, HfHubHTTPError) and error.response is not None:
+        return f"the hub answered {error.response.status_code}"
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS}:
+        return f"the hub client's cache cannot be written ({error.strerror})"
+    return f"the hub cannot be reached ({type(error).__name__})"
+
+
+def _local_hint(alternatives: Sequence[Path]) -> str:
+    there = f" On this machine: {', '.join(str(path) for path in alternatives)}." if alternatives else ""
+    return f"Give the rows as a local file or folder: --dataset PATH.{there}"

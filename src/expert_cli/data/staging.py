@@ -1,0 +1,195 @@
+"""How fast a disk reads, and copies of data on a faster one.
+
+--stage /fast    /fast/home/me/rows/train.jsonl        the copy of /home/me/rows/train.jsonl; C: is the folder C
+                 /fast/.staged/<hash of that path>.json   what the source was when it was copied, and its SHA-256
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.hardware.disk import _BLOCK, _drop_cached
+from expert_cli.utils.files import parse_json, sha256_of, write_json
+from expert_cli.utils.paths import is_inside
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import size_text
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_RECORDS = ".staged"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Where the copies are. `bytes` were copied in `seconds` (verification included); `reused` files were there already."""
+
+    mapping: dict[Path, Path]
+    seconds: float
+    bytes: int
+    reused: int
+
+
+def staged_path(path: Path, target: Path) -> Path:
+    """Return where the copy of a file or folder lies: its whole path again under `target`, so that no two collide.
+
+    Links are not resolved: a file of the hub cache keeps its name and suffix.
+    """
+    full = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow the links, absolute() keeps ".."
+    drive = re.sub(r"[^\w.-]+", "_", full.drive).strip("_")
+    return target.absolute() / drive / full.relative_to(full.anchor)
+
+
+def stage(files: Sequence[Path], target: Path, report: Reporter) -> Staged:
+    """Copy files under `target`, each verified by its SHA-256 as read back, and say how long it took.
+
+    A copy is used again if its source has the size and times it was copied with and the copy still has the recorded hash. A
+    file that lies under `target` already is left where it is. A copy that fails leaves nothing; those before it stay for the
+    next try. Raises InputError: no such file; EnvironmentProblem: no room, cannot be written; LockedOrDamaged: the source
+    changes while it is copied, or the copy reads back different.
+    """
+    started = time.monotonic()
+    facts = {path: _facts(path) for path in files}
+    mapping = {path: path if is_inside(path, target) else staged_path(path, target) for path in files}
+    copies = {copy: _Copy.of(path, copy, target, facts[path]) for path, copy in mapping.items() if copy != path}
+    total = sum(copy.size for copy in copies.values())
+    with report.progress("staging", total / 1e6, "MB") as bar:
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            bar.update(done / 1e6)
+
+        stale = [copy for copy in copies.values() if not copy.is_current(report, advance)]
+        needed = sum(copy.size for copy in stale)
+        _require_space(target, needed)
+        for copy in stale:
+            copy.make(advance)
+    seconds = time.monotonic() - started
+    staged = Staged(mapping, seconds, needed, len(copies) - len(stale))
+    rate = f", {needed / 1e6 / seconds:,.0f} MB/s with verification" if stale else ""
+    report.say(
+        f"staged    {size_text(needed)} to {target} in {seconds:.1f} s{rate}; files copied {len(stale)}, reused {staged.reused}"
+    )
+    return staged
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """One file to be staged; `facts` is what its source must still be for an old copy to count."""
+
+    source: Path
+    path: Path
+    record: Path
+    target: Path
+    size: int
+    facts: dict[str, int]
+
+    @classmethod
+    def of(cls, source: Path, path: Path, target: Path, facts: dict[str, int]) -> _Copy:
+        name = hashlib.sha256(
+            path.relative_to(target.absolute()).as_posix().encode("utf-8", "surrogatepass")
+        ).hexdigest()
+        return cls(source, path, target.absolute() / _RECORDS / f"{name[:32]}.json", target, facts["size"], facts)
+
+    def is_current(self, report: Reporter, advance: Callable[[int], None]) -> bool:
+        try:
+            noted = parse_json(self.record.read_bytes())
+            if noted["source"] != self.facts or self.path.stat().st_size != self.size:
+                return False
+            verified = bool(sha256_of(self.path) == noted["sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        if verified:
+            advance(self.size)
+        else:
+            report.warn(f"{self.path}: the copy staged earlier is damaged and is made again")
+        return verified
+
+    def make(self, advance: Callable[[int], None]) -> None:
+        """Copy beside its place, read back, rename, note."""
+        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        try:
+            self.record.unlink(missing_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            sha256 = self._write(beside, advance)
+            if sha256_of(beside) != sha256:
+                raise LockedOrDamaged(
+                    f"{self.path}: the staged copy reads back different from what was written",
+                    f"do not trust the disk of {self.target}; stage to another one",
+                )
+            beside.replace(self.path)
+            write_json(self.record, {"file": str(self.source), "source": self.facts, "sha256": sha256})
+        except OSError as error:
+            raise self._failed(error) from error
+        finally:
+            beside.unlink(missing_ok=True)
+            _remove_empty(self.path.parent, self.target.absolute())
+
+    def _write(self, beside: Path, advance: Callable[[int], None]) -> str:
+        """Copy the bytes, and drop them from the page cache, so that reading back asks the disk; return their hash."""
+        digest = hashlib.sha256()
+        done = 0
+        with self.source.open("rb") as source, beside.open("wb") as copy:
+            # A source that grows as fast as it is read would never end.
+            while done <= self.size and (block := source.read(8 * _BLOCK)):
+                digest.update(block)
+                copy.write(block)
+                done += len(block)
+                advance(len(block))
+            copy.flush()
+            os.fsync(copy.fileno())
+            _drop_cached(copy.fileno())
+        if _facts(self.source) != self.facts:
+            raise LockedOrDamaged(
+                f"{self.source}: changed while it was staged", "wait until it is written, then try again"
+            )
+        return digest.hexdigest()
+
+    def _failed(self, error: OSError) -> EnvironmentProblem:
+        if error.errno in _FULL:
+            hint = "free some space, or stage to another disk"
+            return EnvironmentProblem(f"{self.path}: the disk is full; {size_text(self.size)} were to be written", hint)
+        return EnvironmentProblem(f"{self.source}: cannot be staged to {self.path}: {error.strerror or error}")
+
+
+def _facts(path: Path) -> dict[str, int]:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be staged: {error.strerror}") from error
+    if not path.is_file():
+        raise InputError(f"{path}: cannot be staged: not a file")
+    return {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
+
+
+def _require_space(target: Path, needed: int) -> None:
+    """Make the target folder and compare its free space with the bytes that are to be copied."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(target).free
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{target}: cannot be staged to: {error.strerror}", "name a folder: --stage DIR"
+        ) from error
+    if needed > free:
+        message = f"{target}: {needed:,} bytes are to be staged, and {free:,} bytes are free"
+        raise EnvironmentProblem(message, "free some space, or stage to another disk")
+
+
+def _remove_empty(folder: Path, top: Path) -> None:
+    """Remove folders left empty, from `folder` up to `top`."""
+    while folder != top:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent

@@ -1,0 +1,168 @@
+"""What lies in a folder that rows were saved in: a token store and its state, or what `save_to_disk` wrote.
+
+<12 hex>/                      a token store, named by the first 12 of its key
+    fingerprint.json           as `fingerprint.py` describes it
+    dataset_dict.json          {"splits": [...]}
+    train/state.json           {"_data_files": [{"filename"}, ...]}
+    train/data-00000.arrow
+.building-<12 hex>/            a build that was interrupted, or is under way
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from expert_cli.data.rows.columns import left_unread
+from expert_cli.data.store.files import (
+    STATS,
+    Memo,
+    find_damage,
+    read_fingerprint,
+)
+from expert_cli.data.store.fingerprint import FINGERPRINT, parse_fingerprint
+from expert_cli.data.store.key import StoreKey
+from expert_cli.errors import LockedOrDamaged
+from expert_cli.utils.files import parse_json
+from expert_cli.utils.filesystem import is_file, open_unnoticed
+
+RULE_OF_COLUMNS = "rule_of_columns"
+"""The key of a store's statistics, by split, that says by which rule its columns were read."""
+_STORES = f"[0-9a-f]*/{FINGERPRINT}"
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """What lies where a store should lie: state "hit", "missing", "stale" or "damaged", and why."""
+
+    state: str
+    reason: str
+    changes: tuple[str, ...] = ()
+
+
+def look(folder: Path, key: StoreKey, memo: Memo, *, hash_all: bool = False) -> StoreState:
+    """Say whether `folder` (the one above the key) holds this store, unharmed.
+
+    stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them. Or there
+    is one whose rows may have said something that was not read.
+    """
+    home = folder / key.sha256[:12]
+    if not home.is_dir():
+        return _other_store(folder, key)
+    try:
+        fingerprint = read_fingerprint(home)
+    except LockedOrDamaged as error:
+        return StoreState("damaged", error.message)
+    if fingerprint["key"] != key.sha256:
+        return StoreState("damaged", f"{home} holds another key than its name says")
+    damage = find_damage(home, fingerprint, memo, hash_all=hash_all)
+    if damage:
+        return StoreState("damaged", damage)
+    unread = _left_unread(home)
+    return StoreState("stale", f"{home} {unread}") if unread else StoreState("hit", f"{home} fits")
+
+
+def _left_unread(home: Path) -> str:
+    """What a store of before rows could say that they are not trained has not read of them; "" where that changes nothing."""
+    splits = [split for split in read_stats(home).values() if isinstance(split, dict) and RULE_OF_COLUMNS not in split]
+    if any("ignored" not in split for split in splits):
+        return "is of an older version and does not say which columns it left unread"
+    unread = left_unread(name for split in splits for name in split["ignored"])
+    return f"left {', '.join(unread)} of the rows unread" if unread else ""
+
+
+def has_stores(folder: Path) -> bool:
+    """Whether any store, of whatever key, lies in `folder`."""
+    return any(folder.glob(_STORES))
+
+
+def _other_store(folder: Path, key: StoreKey) -> StoreState:
+    others = sorted(folder.glob(_STORES), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in others:
+        try:
+            found = read_fingerprint(path.parent)
+        except LockedOrDamaged:
+            continue
+        changes = key.changes(found["parts"])
+        return StoreState("stale", f"{path.parent} was made from something else", tuple(changes))
+    return StoreState("missing", f"no store in {folder}")
+
+
+def read_stats(home: Path) -> dict[str, Any]:
+    """Return the statistics of a verified store."""
+    stats: dict[str, Any] = parse_json((home / STATS).read_bytes())
+    return stats
+
+
+BUILDING = ".building-"
+STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+def kind_of(folder: Path) -> Literal["token_store", "saved"] | None:
+    """Return what a folder is; a folder named like a store is one, also when its fingerprint is gone."""
+    if is_file(folder / FINGERPRINT):
+        return "token_store"
+    if is_file(folder / "dataset_dict.json") or is_file(folder / "state.json"):
+        return "saved"
+    return "token_store" if STORE_NAME.fullmatch(folder.name) else None
+
+
+def store_key(folder: Path) -> tuple[str, str]:
+    """Return (key, "") of a token store whole by its fingerprint, names and sizes, else ("", what is wrong).
+
+    Hashes no file of the store.
+    """
+    try:
+        with open_unnoticed(folder / FINGERPRINT) as file:
+            written = parse_fingerprint(file.read().decode("utf-8", "replace"))
+    except FileNotFoundError:
+        return "", f"no {FINGERPRINT}: an interrupted or foreign build"
+    except OSError as error:
+        return "", f"{FINGERPRINT} cannot be read: {error.strerror}"
+    except ValueError as error:
+        return "", f"{FINGERPRINT} {error}"
+    try:
+        key, files = str(written["key"]), dict(written["files"])
+        sizes = {str(name): int(entry["bytes"]) for name, entry in files.items()}
+    except (ValueError, KeyError, TypeError):
+        return "", f"{FINGERPRINT} is not of its form"
+    if not _KEY.fullmatch(key) or not key.startswith(folder.name):
+        return "", f"{FINGERPRINT} belongs to another folder, {key[:12]}"
+    for name, size in sizes.items():
+        fault = _fault(folder, name, size)
+        if fault:
+            return "", fault
+    return key, ""
+
+
+def saved_files(folder: Path) -> tuple[list[Path], str]:
+    """Return the Arrow files that the lists of a saved `Dataset` or `DatasetDict` name, and what is wrong with it or ""."""
+    files: list[Path] = []
+    for state in sorted((*folder.glob("state.json"), *folder.glob("*/state.json"))):
+        try:
+            names = [str(entry["filename"]) for entry in read_json(state)["_data_files"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            return [], f"{state.relative_to(folder).as_posix()} cannot be read"
+        files += [state.parent / name for name in names]
+    missing = [path for path in files if not is_file(path)]
+    return files, f"{missing[0].relative_to(folder).as_posix()} is missing" if missing else ""
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file without changing its time of last access. Raises OSError, ValueError."""
+    with open_unnoticed(path) as file:
+        return parse_json(file.read())
+
+
+def _fault(folder: Path, name: str, size: int) -> str:
+    inside = PurePosixPath(name)
+    if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
+        return f"{FINGERPRINT} names a file outside the store, {name}"
+    try:
+        found = (folder / name).stat().st_size
+    except OSError:
+        return f"{name} is missing"
+    return "" if found == size else f"{name} has {found:,} bytes, not {size:,}"

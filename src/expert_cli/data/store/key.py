@@ -1,0 +1,125 @@
+"""What a token store is made of, and the key that this gives.
+
+A store is keyed by content alone: the bytes of the source files, which rows and columns of them, tokenizer, template,
+masking rule, format. Times, paths, threads and processes are not in the key; neither are sequence length and packing,
+which are decided when training starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from tokenizers import Tokenizer
+
+from expert_cli.config.run_config import DataConfig
+from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.rows.columnar import RowKind
+from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
+from expert_cli.data.sources.hub import refuse_damaged
+from expert_cli.data.store.files import Memo
+from expert_cli.data.store.fingerprint import FORMAT
+from expert_cli.data.templates.template import Template
+from expert_cli.utils.files import redacted
+from expert_cli.utils.text import change
+
+
+@dataclass(frozen=True)
+class StoreKey:
+    """What a store is made of, part by part; `sha256` over all of it names the store."""
+
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def sha256(self) -> str:
+        """The key."""
+        return hashlib.sha256(json.dumps(self.parts).encode()).hexdigest()
+
+    def changes(self, other: Mapping[str, str]) -> list[str]:
+        """Return one line for every part that differs in `other`, as a store has it: which, from what, to what."""
+        mine = redacted(dict(self.parts))
+        names = [name for name in dict.fromkeys([*other, *mine]) if mine.get(name) != other.get(name)]
+        return [f"{name}: {change(other.get(name, 'nothing'), mine.get(name, 'nothing'))}" for name in names]
+
+
+def store_key(
+    data: DataConfig,
+    located: LocatedData,
+    memo: Memo,
+    *,
+    tokenizer: str,
+    template: str,
+    masking: str,
+    columns: str = COLUMN_RULE,
+) -> StoreKey:
+    """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make.
+
+    masking: the rule of `Template.masking`. columns: the rule by which columns are recognised; the first one is no part of the
+    key, so that stores from before it had a number are found.
+    """
+    mapping = {name: value for name, value in asdict(data.mapping).items() if value}
+    parts = {
+        "format": str(FORMAT),
+        "train data": _content(located.train, memo),
+        "train rows": json.dumps([_rows(source, data) for source in located.train]),
+        "validation data": _content(located.validation, memo),
+        "validation rows": json.dumps([_rows(source, data) for source in located.validation]),
+        "split": json.dumps([data.validation_share, data.seed]) if data.validation_share else "none",
+        "filters": json.dumps(asdict(data.filters)),
+        "tokenizer": tokenizer,
+        "template": template,
+        "mapping": json.dumps(mapping),
+        "masking": f"{masking}, {'answers' if data.completion_only else 'everything'}",
+    }
+    if columns != FIRST_COLUMN_RULE:
+        parts["columns"] = columns
+    return StoreKey(tuple(parts.items()))
+
+
+def _content(sources: Sequence[Located], memo: Memo) -> str:
+    hashes = [[source.revision, *(memo.sha256(path) for path in source.files)] for source in sources]
+    for source, (_, *found) in zip(sources, hashes, strict=True):
+        for path, sha256 in zip(source.files, found, strict=True):
+            refuse_damaged(path, sha256)
+    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
+
+
+def _rows(source: Located, data: DataConfig) -> list[Any]:
+    """Which rows of a source are taken; the seed counts only where a weight draws rows."""
+    drawn = source.spec.weight != int(source.spec.weight)
+    return [source.spec.split, source.spec.weight, data.seed if drawn else None]
+
+
+class HashedTokenizer(Protocol):
+    """A tokenizer and the hash of all that its ids depend on."""
+
+    @property
+    def backend(self) -> Tokenizer:
+        """The tokenizer."""
+
+    @property
+    def sha256(self) -> str:
+        """Its hash."""
+
+
+@dataclass(frozen=True)
+class StoreInputs:
+    """What a store is made of, found on this machine: the data files, the tokenizer, the template.
+
+    kind: what the rows of the data files are. hashes: those of files that were read already.
+    """
+
+    located: LocatedData
+    tokenizer: HashedTokenizer
+    template: Template
+    kind: RowKind
+    hashes: Memo
+
+    def key(self, data: DataConfig) -> StoreKey:
+        """Return the key that these inputs give now."""
+        masking = self.template.masking(self.kind)
+        made_by = {"tokenizer": self.tokenizer.sha256, "template": self.template.fingerprint, "masking": masking}
+        return store_key(data, self.located, self.hashes, **made_by)

@@ -1,0 +1,61 @@
+"""`pretokenize --prune`: the stores of one expert that are not the one of now, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from filelock import Timeout
+
+from expert_cli.data.store.fingerprint import FINGERPRINT, PROGRESS, parse_fingerprint
+from expert_cli.data.store.inspect import BUILDING, STORE_NAME
+from expert_cli.data.store.token_store import lock_of
+from expert_cli.utils.files import parse_json, remove
+from expert_cli.utils.reporter import Reporter
+
+
+def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
+    """Delete the stores in `folder` that were built for `expert` and have another key than `keep`, and its broken builds.
+
+    A name proves nothing: a folder is a store if our own fingerprint or progress file lies in it. Stores made before these
+    named an expert count as this one's. A folder with a store's name that stays is told.
+    """
+    for path in sorted(folder.iterdir()):
+        is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
+        if not is_other or path.is_symlink() or not path.is_dir():
+            continue
+        owner = _owner(path)
+        if owner is None:
+            report.warn(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
+        elif owner not in ("", expert):
+            report.say(f"kept      {path}, built for {owner}")
+        else:
+            _delete(path, report)
+
+
+def _owner(home: Path) -> str | None:
+    """Return the expert that a store or a build belongs to, "" for one that names none; None for what is neither."""
+    try:
+        written = parse_fingerprint((home / FINGERPRINT).read_bytes().decode("utf-8"))
+        is_ours = str(written["key"]).startswith(home.name.removeprefix(BUILDING))
+    except (OSError, ValueError, KeyError):
+        try:
+            written = parse_json((home / PROGRESS).read_bytes())
+            is_ours = home.name.startswith(BUILDING) and isinstance(written["shards"], list)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+    return str(written.get("expert", "")) if is_ours else None
+
+
+def _delete(path: Path, report: Reporter) -> None:
+    """Delete a store, unless another process builds it just now."""
+    lock = lock_of(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        report.say(f"kept      {path}, which another process is building")
+        return
+    try:
+        remove(path)
+    finally:
+        lock.release()
+    report.say(f"deleted   {path}")

@@ -1,0 +1,187 @@
+"""The token store: documents as ids on disk, written once, found again by what they are made of."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from expert_cli.data.store.files import (
+    Memo,
+    ShardRecord,
+    read_fingerprint,
+    seal,
+    write_shard,
+)
+from expert_cli.data.store.fingerprint import FINGERPRINT, PROGRESS
+from expert_cli.data.store.inspect import BUILDING, look
+from expert_cli.data.store.key import StoreKey
+from expert_cli.data.tokenize.assemble import Encoded
+from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
+from expert_cli.utils.files import CANNOT_WRITE, IN_THE_WAY, parse_json, remove, sha256_of, write_json
+from expert_cli.utils.reporter import Reporter
+
+LOCK_POLL_S = 0.5
+
+
+def _unchecked() -> None:
+    """Of shards that are made from nothing that can change."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a store is filled with.
+
+    `shards(split, skip)` yields the shards of a split from number `skip` on; the same shards every time. `stats` is asked at
+    the end, with the folder of what was written. `unchanged` raises InputError if what the shards are made from is not what
+    the key was made from any more. expert: whom the store is for.
+    """
+
+    splits: Sequence[str]
+    shards: Callable[[Any, int], Iterable[Encoded]]
+    stats: Callable[[Path], Mapping[str, Any]]
+    unchanged: Callable[[], None] = _unchecked
+    expert: str = ""
+
+
+def lies_in(folder: Path, key: StoreKey) -> bool:
+    """Whether the store of this key lies in `folder`, whole or not."""
+    try:
+        return bool(read_fingerprint(folder / key.sha256[:12])["key"] == key.sha256)
+    except LockedOrDamaged:
+        return False
+
+
+def build(
+    folder: Path, key: StoreKey, contents: Contents, memo: Memo, report: Reporter, *, force: bool = False
+) -> Path:
+    """Build a store, or go on with a build that was interrupted, and return its folder.
+
+    force: build even if it is there. Waits while another process builds the same store and then uses that one. Raises
+    EnvironmentProblem when the disk is full (nothing of this build is left) or the folder cannot be written; InputError when
+    the sources change meanwhile.
+    """
+    home = folder / key.sha256[:12]
+    building = folder / f"{BUILDING}{key.sha256[:12]}"
+    with _disk_problems(folder, building), _lock(folder, key, report):
+        memo.refresh()
+        if home.exists() and not home.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
+        if not force and look(folder, key, memo).state == "hit":
+            return home
+        records = _finished(building)
+        _note_progress(building, contents, records)
+        for split in contents.splits:
+            done = sum(record.file.startswith(f"{split}/") for record in records)
+            _write_shards(building, split, contents, done, records)
+        contents.unchanged()
+        seal(building, key.sha256, dict(key.parts), records, contents.stats, expert=contents.expert)
+        (building / PROGRESS).unlink()
+        remove(home)
+        building.rename(home)
+        state = look(folder, key, memo, hash_all=True)
+        memo.save()
+        if state.state != "hit":
+            raise LockedOrDamaged(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
+    return home
+
+
+def _write_shards(building: Path, split: str, contents: Contents, done: int, records: list[ShardRecord]) -> None:
+    """Write each shard while the next one is made, and append its record; what was made is recorded, come what may."""
+
+    def write(number: int, encoded: Encoded) -> None:
+        record = write_shard(building, split, number, encoded)
+        contents.unchanged()  # a shard made from what came later would be taken for one of this key
+        records.append(record)
+        _note_progress(building, contents, records)
+
+    with ThreadPoolExecutor(1) as thread:
+        waiting: Future[None] | None = None
+        try:
+            for number, encoded in enumerate(contents.shards(split, done), start=done):
+                before, waiting = waiting, None
+                if before:
+                    before.result()
+                waiting = thread.submit(write, number, encoded)
+        finally:
+            if waiting:
+                waiting.result()
+
+
+def _note_progress(building: Path, contents: Contents, records: Sequence[ShardRecord]) -> None:
+    write_json(building / PROGRESS, {"expert": contents.expert, "shards": [asdict(record) for record in records]})
+
+
+def _finished(building: Path) -> list[ShardRecord]:
+    """Return the shards of an interrupted build, up to the first that is not there as recorded; remove what has none."""
+    _refuse_foreign(building)
+    good: list[ShardRecord] = []
+    for record in [] if building.is_symlink() else _recorded(building):
+        path = building / record.file
+        if not path.is_file() or path.stat().st_size != record.bytes or sha256_of(path) != record.sha256:
+            break
+        good.append(record)
+    if not good:
+        remove(building)
+    return good
+
+
+def _refuse_foreign(building: Path) -> None:
+    """Raise FileExistsError for what no build began: it writes its progress file first, its fingerprint last. Links may go."""
+    if building.is_symlink() or not building.exists():
+        return
+    names = [path.name for path in building.iterdir()] if building.is_dir() else [""]
+    if not {PROGRESS, FINGERPRINT} & set(names) and not all(name.startswith(f".{PROGRESS}.") for name in names):
+        raise FileExistsError(errno.EEXIST, "was not made by a build of this store", str(building))
+
+
+def _recorded(building: Path) -> list[ShardRecord]:
+    """Return what a build's progress file tells, nothing where it is missing or damaged."""
+    try:
+        return [ShardRecord(**shard) for shard in parse_json((building / PROGRESS).read_bytes())["shards"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def lock_of(home: Path) -> FileLock:
+    """Return the lock that the builder of a store holds, of the store's folder or of its build."""
+    return FileLock(home.with_name(f".lock-{home.name.removeprefix(BUILDING)}"))
+
+
+@contextmanager
+def _lock(folder: Path, key: StoreKey, report: Reporter) -> Iterator[None]:
+    """Hold the lock of one store. The operating system frees it when its owner dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = lock_of(folder / key.sha256[:12])
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        report.say("another process builds this token store; waiting for it")
+        lock.acquire(poll_interval=LOCK_POLL_S)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _disk_problems(folder: Path, building: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in IN_THE_WAY:
+            hint = "move it away, or put the store elsewhere: pretokenize --output DIR"
+            message = f"cannot write the token store in {folder}: {error.filename2 or error.filename}: {error.strerror}"
+            raise EnvironmentProblem(message, hint) from error
+        if error.errno not in CANNOT_WRITE:
+            raise
+        with suppress(OSError):
+            remove(building)
+        hint = "free some space, or put the store elsewhere: pretokenize --output DIR"
+        raise EnvironmentProblem(f"cannot write the token store in {folder}: {error.strerror}", hint) from error

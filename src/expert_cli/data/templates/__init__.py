@@ -1,0 +1,1 @@
+"""Rows become documents: pieces of text, each trained or not."""

@@ -1,0 +1,245 @@
+"""A chat template, rendered once for a sequence of roles and cut where the contents go.
+
+Private-use characters stand in for the contents, so that rows never pass through jinja and nothing in them can become
+a control token. What stands between two control tokens is one piece, as the tokenizer sees it at inference; only the
+border between prompt and answer always cuts. Rows that hold what the template looks for are rendered one by one instead:
+`conversation.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise, repeat
+from typing import NamedTuple
+
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.segment import Document, Segment
+from expert_cli.data.templates.watched import Watched, watched_by
+from expert_cli.errors import InputError
+from expert_cli.utils.chat_rendering import render_safely
+
+_PLACE = re.compile("\ue000(\\d+)\ue001")
+# The probe has a tab on either side of each place, which tells whether the template trims what it is given.
+_PROBE = re.compile("(\t?)\ue000(\\d+)\ue001(\t?)")
+_ANYTHING = "one \"two\" 'three' <b> & \\ {4} %s ~\n\tFive"
+"""A content with what templates might escape."""
+
+
+class Slot(NamedTuple):
+    """A piece that rows fill in: constant text and the numbers of messages, in order."""
+
+    parts: tuple[str | int, ...]
+    trained: bool
+
+
+class PieceColumn(NamedTuple):
+    """One piece of many documents: the same text in all of them, or the users' texts, one a document."""
+
+    texts: str | list[str]
+    control: bool
+    trained: bool
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """The pieces of a conversation of some roles: what its last answer is asked with, and all of it.
+
+    trims: which messages the template strips where. as_before: whether the pieces are those of the first masking rule.
+    """
+
+    prompt: tuple[Segment | Slot, ...]
+    whole: tuple[Segment | Slot, ...]
+    trims: dict[int, tuple[bool, bool]]
+    end_token: str
+    as_before: bool
+
+    def fill(self, contents: Sequence[str], *, with_answer: bool) -> Document:
+        """Put the messages' contents in their places."""
+        if self.trims:
+            contents = [_strip(text, *self.trims.get(i, (False, False))) for i, text in enumerate(contents)]
+        return tuple(
+            part
+            if isinstance(part, Segment)
+            else Segment("".join([p if isinstance(p, str) else contents[p] for p in part.parts]), False, part.trained)
+            for part in (self.whole if with_answer else self.prompt)
+        )
+
+    def fill_columns(self, contents: Sequence[list[str]]) -> list[PieceColumn]:
+        """Put the messages' contents, column by column, in their places: the documents of `fill` with their answers."""
+        stripped = [
+            [_strip(text, *self.trims[number]) for text in column] if number in self.trims else column
+            for number, column in enumerate(contents)
+        ]
+        return [
+            PieceColumn(*part)
+            if isinstance(part, Segment)
+            else PieceColumn(_joined(part, stripped), False, part.trained)
+            for part in self.whole
+        ]
+
+
+@dataclass(frozen=True)
+class Carver:
+    """Cuts a template into skeletons; `chat` is the template as it is trained with, the tokens are the tokenizer's.
+
+    reads: the fields of conversations that the template was seen to read.
+    """
+
+    chat: ChatTemplate
+    control_tokens: frozenset[str]
+    eos_token: str
+    bos_token: str
+    completion_only: bool
+    reads: set[str] = field(default_factory=set, repr=False, compare=False)
+    _carved: dict[tuple[tuple[str, ...], frozenset[int]], Skeleton] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    _as_given: dict[tuple[str, ...], bool] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def skeleton(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> Skeleton:
+        """Return `carve`'s, made once."""
+        if (roles, untrained) not in self._carved:
+            self._carved[roles, untrained] = self.carve(roles, untrained)
+        return self._carved[roles, untrained]
+
+    @cached_property
+    def thinking(self) -> Carver:
+        """The same of prompts that leave the thinking to the model; itself where the template makes no difference."""
+        chat = self.chat.thinking()
+        return self if chat == self.chat else replace(self, chat=chat)
+
+    def carve(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> Skeleton:
+        """Return the skeleton of `roles`, the last of which is the answer's; `untrained`: answers without loss.
+
+        The document is what the template renders for the whole conversation, up to the end token of the last answer. An
+        answer begins where the generation prompt ends, so what the template puts between the two is the answer's; where
+        the generation prompt is no beginning of the document, with the content. Raises InputError if the template refuses
+        the roles or does not show every message exactly once.
+        """
+        messages = [{"role": role, "content": f"\t{_place(i)}\t"} for i, role in enumerate(roles)]
+        trims: dict[int, tuple[bool, bool]] = {}
+        asked = self._opened(self._probe(messages[:-1], True, trims))
+        full = self._opened(self._probe(messages, False, trims))
+        last = len(roles) - 1
+        end = self.control.search(full, full.index(_place(last)))
+        end_token = end[0] if end else self.eos_token
+        text = full[: end.end()] if end else full.rstrip() + self.eos_token
+        closing = text[text.index(_place(last)) + len(_place(last)) :]
+        gap = text[len(asked) : text.index(_place(last))] if text.startswith(asked) else ""
+        spans = [
+            (i not in untrained, *self._span(text, messages, i, gap, end_token))
+            for i, role in enumerate(roles)
+            if role == "assistant"
+        ]
+        whole = self._cut(text, spans)
+        prompt = self._cut(asked, [span for span in spans if span[2] <= len(asked)])
+        as_before = text.startswith(asked) and not gap.strip(" ") and (bool(end) or closing == end_token)
+        return Skeleton(prompt, whole, trims, end_token, as_before)
+
+    @cached_property
+    def watched(self) -> Watched:
+        """What the template looks for in contents."""
+        return watched_by(self.chat.jinja) if self.as_given(("user", "assistant")) else Watched(everything=True)
+
+    def as_given(self, roles: tuple[str, ...]) -> bool:
+        """Whether the template writes the contents of a conversation of these roles as they are; asked once."""
+        if roles not in self._as_given:
+            contents = [f"{_ANYTHING}{i}" for i in range(len(roles))]
+            skeleton = self.skeleton(roles)
+            filled = "".join(segment.text for segment in skeleton.fill(contents, with_answer=True))
+            turns = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
+            rendered = self._opened(render_safely(self.chat, turns, False))
+            self._as_given[roles] = rendered.startswith(filled.removesuffix(skeleton.end_token))
+        return self._as_given[roles]
+
+    def _span(
+        self, text: str, messages: list[dict[str, str]], number: int, gap: str, end_token: str
+    ) -> tuple[int, int]:
+        """Where an answer begins and ends, its end token included."""
+        place = text.index(_place(number))
+        stop = place + len(_place(number))
+        closing = self.control.search(text, stop)
+        if closing and closing[0] == end_token and not _PLACE.search(text, stop, closing.start()):
+            stop = closing.end()
+        try:
+            asked = self._opened(_PROBE.sub(_as_place, render_safely(self.chat, messages[:number], True)))
+        except InputError:
+            asked = text
+        if text.startswith(asked) and len(asked) <= place:
+            return len(asked), stop
+        return place - len(gap) if text[:place].endswith(gap) else place, stop
+
+    def _probe(self, messages: list[dict[str, str]], generate: bool, trims: dict[int, tuple[bool, bool]]) -> str:
+        """Render; check that every message is there exactly once and note in `trims` which ones are stripped."""
+        text = render_safely(self.chat, messages, generate)
+        matches = list(_PROBE.finditer(text))
+        if sorted(int(match[2]) for match in matches) != list(range(len(messages))):
+            roles = ", ".join(message["role"] for message in messages)
+            raise InputError(
+                f"the chat template does not show each message of a conversation of {roles} once, as it was given",
+                'Set another "prompt_template": with this one rows would lose, repeat or change text.',
+            )
+        trims.update({int(m[2]): (not m[1], not m[3]) for m in matches if not (m[1] and m[3])})
+        return _PROBE.sub(_as_place, text)
+
+    def _opened(self, text: str) -> str:
+        """A rendered text with what the tokenizer puts before each."""
+        return text if text.startswith(self.bos_token) else self.bos_token + text
+
+    def _cut(self, text: str, spans: Sequence[tuple[bool, int, int]]) -> tuple[Segment | Slot, ...]:
+        """Cut a conversation where its answers begin and end; spans: whether it is trained, start and stop of each."""
+        everything = not self.completion_only
+        cuts = [0, *(border for _, *borders in spans for border in borders), len(text)]
+        trained = [everything, *(flag for answer, *_ in spans for flag in (answer, everything))]
+        stretches = zip(pairwise(cuts), trained, strict=True)
+        return tuple(piece for (a, b), flag in stretches for piece in self._pieces(text[a:b], flag))
+
+    def _pieces(self, text: str, trained: bool) -> tuple[Segment | Slot, ...]:
+        """Cut a stretch at its control tokens, keeping together what no row's text stands between."""
+        pieces: list[Segment | Slot] = []
+        constant = ""
+        for part in self.control.split(text):
+            if _PLACE.search(part):
+                pieces += [Segment(constant, True, trained)] if constant else []
+                constant = ""
+                around = _PLACE.split(part)
+                parts = (int(p) if n % 2 else p for n, p in enumerate(around))
+                pieces.append(Slot(tuple(p for p in parts if p != ""), trained))
+            else:
+                constant += part
+        pieces += [Segment(constant, True, trained)] if constant else []
+        return tuple(pieces)
+
+    @cached_property
+    def control(self) -> re.Pattern[str]:
+        """Finds the control tokens in a text, the longest of several."""
+        longest_first = sorted(self.control_tokens, key=lambda token: (-len(token), token))
+        return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+
+
+def _joined(slot: Slot, contents: Sequence[list[str]]) -> list[str]:
+    """The texts of a slot, one a document."""
+    numbers = [part for part in slot.parts if isinstance(part, int)]
+    if len(numbers) > 1:
+        columns = [repeat(part) if isinstance(part, str) else contents[part] for part in slot.parts]
+        return ["".join(parts) for parts in zip(*columns, strict=False)]
+    at = slot.parts.index(numbers[0])
+    before, after = ("".join(map(str, parts)) for parts in (slot.parts[:at], slot.parts[at + 1 :]))
+    column = contents[numbers[0]]
+    return [f"{before}{text}{after}" for text in column] if before or after else column
+
+
+def _place(number: int) -> str:
+    return f"\ue000{number}\ue001"
+
+
+def _as_place(match: re.Match[str]) -> str:
+    return _place(int(match[2]))
+
+
+def _strip(text: str, left: bool, right: bool) -> str:
+    return text.strip() if left and right else text.lstrip() if left else text.rstrip() if right else text

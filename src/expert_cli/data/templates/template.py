@@ -1,0 +1,269 @@
+r"""Rows become documents: pieces of text that are the template's or the user's, trained or not.
+
+A row of ChatML, as it leaves here (C = the template's, control tokens count; U = the user's, they do not; * = trained):
+
+    C "<|im_start|>"  U "user\nHow many?\n\nCREATE TABLE …"  C "<|im_end|>\n<|im_start|>assistant\n"
+    U*"SELECT count(*) …"  C*"<|im_end|>"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+from expert_cli.data.rows.columnar import Message, RowKind, Rows
+from expert_cli.data.templates.builtin import ALPACA, STYLES, Style
+from expert_cli.data.templates.chat_template import AS_ANSWERED, ChatTemplate, as_trained
+from expert_cli.data.templates.conversation import THINKING, asking, needs_template, whole_document
+from expert_cli.data.templates.loss_mask import Carver, PieceColumn
+from expert_cli.data.templates.segment import Document
+from expert_cli.data.templates.text_forms import LATER_MARKERS
+from expert_cli.data.templates.whole_text import TextReader
+from expert_cli.errors import InputError
+from expert_cli.utils.chat_rendering import DATE, render_safely
+
+MASKING_RULES: Mapping[RowKind, str] = MappingProxyType({"pair": "1", "messages": "4", "text": "3"})
+"""Which tokens of a row are trained, and what stands around it, by its kind. Part of a store's key: raise a kind's rule
+whenever a row of that kind becomes other tokens or another mask. `tests/unit/data/test_golden.py` fails until it is."""
+_RENDERED_RULE = "2"
+"""The rule of pairs whose template looks into them, or opens answers otherwise than the first rule took it; and of those
+whose tokenizer has markers that the first rule knew only as special tokens."""
+OWN = "the tokenizer's own chat template"
+"""The name of a template that the base model brings along."""
+_PAIR = ("user", "assistant")
+SCHEMA_COLUMNS = ("schema", "context")
+"""Columns that alpaca heads "### Schema:"; an input from any other is headed "### Input:"."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """How rows are written down: one and the same for training, evaluation and generation.
+
+    `name` says which template it is; `end_token` closes every trained answer and is what generation must stop at (it
+    need not be the tokenizer's eos token). `chat_template`: the jinja text that writes the same for other programs.
+    `system_prompt`: as written, None = not written. Built by `make_template`.
+    """
+
+    name: str
+    end_token: str
+    joint: str
+    chat_template: str
+    system_prompt: str | None
+    carver: Carver
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this template from another one for the same tokenizer: its name, end token, joint, system prompt."""
+        plain = f"{self.name}, {self.end_token!r}, {self.joint!r}"
+        return plain if self.system_prompt is None else f"{plain}, system {self.system_prompt!r}"
+
+    @property
+    def thought(self) -> bool:
+        """Whether any answer so far was trained with its reasoning, which `prompt` does not ask for."""
+        return THINKING in self.carver.reads
+
+    @property
+    def heads_input(self) -> bool:
+        """Whether the input of a pair gets a heading, which depends on what its column is called."""
+        return self.name == "alpaca"
+
+    def masking(self, kind: RowKind) -> str:
+        """Return the rule by which rows of a kind are written and masked: part of the key of their store."""
+        changed = (
+            AS_ANSWERED in self.chat_template
+            or not self.carver.skeleton(_PAIR).as_before
+            or bool(self.carver.watched)
+            or not self.carver.control_tokens.isdisjoint(LATER_MARKERS)
+        )
+        rule = _RENDERED_RULE if kind == "pair" and changed else MASKING_RULES[kind]
+        return f"{rule}, date {DATE}" if "strftime_now" in self.chat_template else rule
+
+    def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:
+        """Return one document a row; each ends with an end token.
+
+        Instruction and input make one user turn. In conversations every assistant turn is trained that does not say
+        otherwise. Whole texts: their control tokens are trusted, the assistant turns of a known form are trained, otherwise
+        everything; how many rows have which form ("chatml", ..., "plain") is added to `forms`. Without `completion_only`
+        everything is trained. Raises InputError if the template refuses a row, or does not show all of it.
+        """
+        if rows.kind == "text":
+            return [self._texts.document(text, {} if forms is None else forms) for text in rows.text]
+        if rows.kind == "messages":
+            return [self._conversation(turns, at) for turns, at in zip(rows.messages, rows.origins, strict=True)]
+        columns = zip(rows.instruction, rows.input, rows.response, rows.origins, strict=True)
+        return [self._pair(self.user_turn(a, b), answer, at) for a, b, answer, at in columns]
+
+    def refused(self, rows: Rows) -> dict[int, str]:
+        """Return which rows cannot be written down, and why. Roles alone decide where the template looks into no text."""
+        found: dict[int, str] = {}
+        reasons: dict[tuple[tuple[str, bool], ...], str] = {}
+        for number, turns in enumerate(self._shown(rows)):
+            if self._goes_through_template(turns):
+                reason = self._refusal(turns)
+            else:
+                kind = tuple((turn.role, turn.trained) for turn in turns)
+                if kind not in reasons:
+                    reasons[kind] = self._refusal(turns)
+                reason = reasons[kind]
+            if reason:
+                found[number] = reason
+        return found
+
+    def pair_columns(self, rows: Rows) -> list[PieceColumn]:
+        """Return the documents of rows of pairs, piece by piece; none where the template looks into one of them."""
+        turns = [self.user_turn(a, b) for a, b in zip(rows.instruction, rows.input, strict=True)]
+        if self.carver.watched.occurs(turns) or self.carver.watched.occurs(rows.response):
+            return []
+        return self.carver.skeleton(_PAIR).fill_columns((turns, rows.response))
+
+    def prompt(self, instruction: str, input: str = "") -> Document:  # noqa: A002  the row's own word for it
+        """Return what generation starts from: the document of such a row up to its answer."""
+        return self.prompt_messages([Message("user", self.user_turn(instruction, input))])
+
+    def prompt_messages(self, messages: Sequence[Message]) -> Document:
+        """Return the conversation so far, ready for the next assistant turn."""
+        if self._goes_through_template(messages):
+            return asking(self.carver, messages)
+        skeleton = self.carver.skeleton((*(m.role for m in messages), "assistant"))
+        return skeleton.fill([m.content for m in messages], with_answer=False)
+
+    def user_turn(self, instruction: str, input_: str = "") -> str:
+        """Return instruction and input as one turn's text."""
+        return f"{instruction}{self.joint}{input_}" if input_ else instruction
+
+    @cached_property
+    def _texts(self) -> TextReader:
+        carver = self.carver
+        return TextReader(
+            carver.control_tokens, self.end_token, carver.eos_token, carver.bos_token, carver.completion_only
+        )
+
+    def _pair(self, asked: str, answer: str, origin: str) -> Document:
+        if self.carver.watched.occurs((asked, answer)):
+            return self._conversation((Message("user", asked), Message("assistant", answer)), origin)
+        return self.carver.skeleton(_PAIR).fill((asked, answer), with_answer=True)
+
+    def _shown(self, rows: Rows) -> Iterable[tuple[Message, ...]]:
+        """The conversations that a template could refuse; pairs only where it looks into their texts."""
+        if rows.kind == "pair" and self.carver.watched:
+            for asked, more, answer in zip(rows.instruction, rows.input, rows.response, strict=True):
+                yield Message("user", self.user_turn(asked, more)), Message("assistant", answer)
+        yield from rows.messages
+
+    def _refusal(self, turns: tuple[Message, ...]) -> str:
+        """Why a conversation cannot be written down, "" if it can."""
+        try:
+            self._conversation(turns, "")
+        except InputError as error:
+            return error.message.removeprefix(": ")
+        return ""
+
+    def _conversation(self, messages: tuple[Message, ...], origin: str) -> Document:
+        roles = tuple(m.role for m in messages)
+        if roles[-1:] != ("assistant",):
+            raise InputError(
+                f"{origin}: the conversation ends with {roles[-1] if roles else 'nothing'}, not with an assistant turn",
+                "Remove what follows the last answer, or the whole row.",
+            )
+        if not self.carver.completion_only and any(not m.trained and m.role != "assistant" for m in messages):
+            raise InputError(
+                f"{origin}: a turn that is no answer is not to be trained, but completion_only_loss is false",
+                "Leave completion_only_loss out, or weight and train of that turn.",
+            )
+        try:
+            return self._written(messages)
+        except InputError as error:
+            raise InputError(f"{origin}: {error.message}", error.hint) from error
+
+    def _written(self, messages: tuple[Message, ...]) -> Document:
+        if needs_template(messages):
+            return whole_document(self.carver, messages)
+        untrained = frozenset(n for n, m in enumerate(messages) if not m.trained and m.role == "assistant")
+        skeleton = self.carver.skeleton(tuple(m.role for m in messages), untrained)
+        if self._goes_through_template(messages):
+            return whole_document(self.carver, messages)
+        return skeleton.fill([m.content for m in messages], with_answer=True)
+
+    def _goes_through_template(self, messages: Sequence[Message]) -> bool:
+        if needs_template(messages) or self.carver.watched.occurs([m.content for m in messages]):
+            return True
+        roles = tuple(m.role for m in messages)
+        try:
+            return not self.carver.as_given(roles if roles[-1:] == ("assistant",) else (*roles, "assistant"))
+        except InputError:  # the skeleton says why
+            return False
+
+
+def make_template(
+    name: str,
+    *,
+    own: ChatTemplate | None,
+    control_tokens: Collection[str],
+    eos_token: str,
+    bos_token: str = "",
+    system_prompt: str | None = None,
+    completion_only: bool = True,
+    input_column: str = "",
+) -> Template:
+    """Choose the prompt template that `name` means for this tokenizer.
+
+    name: "" = the tokenizer's own chat template (`own`), else alpaca. A named chat template gives way to the tokenizer's
+    own if that writes a user turn in the same form.
+    control_tokens: the tokenizer's, as spelled. bos_token: what the tokenizer itself puts before a text ("" = nothing);
+    it stands there exactly once. `encode.template_for` asks a tokenizer for both. system_prompt: as `as_trained` takes it.
+    input_column: alpaca heads a column called schema or context "### Schema:".
+    Raises InputError: an unknown name; control tokens that the tokenizer lacks (an end token spelled in plain tokens
+    would be learnt as text, and nothing would stop generation); no end token; a chat template that loses text, or cannot
+    do what the system prompt asks.
+    completion_only off: everything is trained, prompts too.
+    """
+    control = frozenset(control_tokens)
+    if name and name not in STYLES:
+        raise InputError(f"unknown prompt template {name!r}", f"Use one of: {', '.join(sorted(STYLES))}.")
+    if eos_token not in control:
+        raise InputError(
+            f"the tokenizer's end token {eos_token!r} is not one of its control tokens",
+            "Without one the model cannot learn to stop: use a base model whose tokenizer has an end token.",
+        )
+    style = STYLES[name or "alpaca"]
+    joint = "\n\n"
+    if own and (not name or _speaks(own, style)):
+        title, chat = OWN, own
+    else:
+        title, chat = name or "alpaca", style.chat_template(eos_token)
+        _require_control_tokens(title, style, control)
+        if style is ALPACA:
+            joint = input_heading(input_column)
+    chat = as_trained(chat, system_prompt=system_prompt, control_tokens=control, bos_token=bos_token)
+    carver = Carver(chat, control, eos_token, bos_token, completion_only)
+    pair = carver.skeleton(_PAIR)
+    return Template(title, pair.end_token, joint, chat.jinja, system_prompt, carver)
+
+
+def input_heading(column: str) -> str:
+    """Return what alpaca puts between an instruction and an input that stood in a column of that name."""
+    return f"\n\n### {'Schema' if column.lower() in SCHEMA_COLUMNS else 'Input'}:\n"
+
+
+def _require_control_tokens(name: str, style: Style, control: frozenset[str]) -> None:
+    missing = [token for token in style.control if token not in control]
+    if missing:
+        usable = sorted(n for n, s in STYLES.items() if control.issuperset(s.control))
+        raise InputError(
+            f"prompt template {name!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}",
+            f"Leave prompt_template out (the tokenizer's own, else alpaca), or use one of: {', '.join(usable)}.",
+        )
+
+
+def _speaks(own: ChatTemplate, style: Style) -> bool:
+    """Whether a chat template writes a user turn and the generation prompt as `style` does, but for white space."""
+    if style is ALPACA:
+        return False
+    wanted = f"{style.user[0]}\ue000{style.user[1]}{style.assistant}"
+    try:
+        text = render_safely(own, [{"role": "user", "content": "\ue000"}], True)
+    except InputError:
+        return False
+    return "".join(wanted.split()) in "".join(text.split())

@@ -1,0 +1,240 @@
+"""Documents become token ids: the one place that decides which tokens are trained.
+
+Every piece is encoded by itself, in large batches, so that no merge crosses the border between prompt and answer. In a
+piece of the user's, control tokens are plain text.
+
+Tokenizers with a word prefix (SentencePiece's "▁") put it at the start of a text, some after every control token too; a
+piece that goes on in the middle of a stretch of text must not get one. So pieces are encoded by where they stand:
+
+    <s>  "[INST] How many?[/INST]"  " 4"  </s>
+         after a control token      after text
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import repeat, takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.loss_mask import PieceColumn
+from expert_cli.data.templates.segment import Document, Segment
+from expert_cli.data.templates.template import Template, make_template
+from expert_cli.data.templates.text_forms import MARKERS
+from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
+from expert_cli.data.tokenize.backend_check import Choice, Chooser
+from expert_cli.data.tokenize.backends import Pieces, ReferenceEngine, no_collection
+from expert_cli.errors import InputError
+
+_BATCH = 1000
+
+
+def encode(documents: Sequence[Document], tokenizer: Tokenizer) -> Encoded:
+    """Encode a whole data set; documents without a trained token are left out and counted.
+
+    Raises InputError if no document is left.
+    """
+    encoded = Encoder(tokenizer).encode(documents)
+    if not len(encoded):
+        raise no_documents(len(documents))
+    return encoded
+
+
+def no_documents(count: int) -> InputError:
+    """Return the error that none of `count` documents has a trained token."""
+    return InputError(
+        f"none of the {count} documents has a trained token",
+        "Check that the response column is mapped and not empty.",
+    )
+
+
+def template_for(
+    tokenizer: Tokenizer,
+    name: str,
+    *,
+    own: ChatTemplate | None,
+    eos_token: str,
+    system_prompt: str | None = None,
+    completion_only: bool = True,
+    input_column: str = "",
+) -> Template:
+    """Make the template `name` for a tokenizer: `make_template` with the control tokens and the BOS it has."""
+    return make_template(
+        name,
+        own=own,
+        control_tokens=control_tokens(tokenizer),
+        eos_token=eos_token,
+        bos_token=leading_token(tokenizer),
+        system_prompt=system_prompt,
+        completion_only=completion_only,
+        input_column=input_column,
+    )
+
+
+def control_tokens(tokenizer: Tokenizer) -> frozenset[str]:
+    """Return the spellings that stand for control ids: the special tokens, and known chat markers among the added ones.
+
+    Other added tokens ("<think>", runs of spaces) are words of the vocabulary, in user text too.
+    """
+    added = tokenizer.get_added_tokens_decoder().values()
+    return frozenset(token.content for token in added if token.content and (token.special or token.content in MARKERS))
+
+
+def leading_token(tokenizer: Tokenizer) -> str:
+    """Return the control tokens that the tokenizer itself puts before a text (BOS), "" if none."""
+    with_added = tokenizer.encode("a", add_special_tokens=True)
+    marked = zip(with_added.tokens, with_added.special_tokens_mask, strict=True)
+    return "".join(token for token, _ in takewhile(lambda pair: pair[1], marked))
+
+
+class Encoder:
+    """Encodes documents with its own copies of a tokenizer; for one thread at a time.
+
+    engine: what encodes, and why. It is chosen by the first documents; without a `cache` folder, which remembers how
+    fastokens compares, it stays `tokenizers`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, cache: Path | None = None) -> None:
+        """Copy the tokenizer (truncation and padding off), once for each treatment of word prefixes that it needs."""
+        control = control_tokens(tokenizer)
+        written = tokenizer.to_str()
+        with no_collection():
+            spec = json.loads(written)
+        given = spec["added_tokens"]
+        spec["added_tokens"] = [{**t, "special": t["special"] or t["content"] in control} for t in given]
+        self._control = tuple(sorted(control))
+        self._any_control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))))
+        self._swallowing = tuple(t["content"] for t in spec["added_tokens"] if t["rstrip"] and t["content"] in control)
+        variants = (spec, _without_prefix(spec, everywhere=False), _without_prefix(spec, everywhere=True))
+        self._references: list[ReferenceEngine] = []
+        for n, variant in enumerate(variants):
+            first = variants.index(variant)
+            as_given = tokenizer if n == 0 and spec["added_tokens"] == given else None
+            self._references.append(self._references[first] if first < n else ReferenceEngine(variant, as_given))
+        self._places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
+        folder = None if self._places_matter else cache
+        self._chooser = Chooser(self._references[0], written, self._control, folder) if folder else None
+        why = "its word prefixes depend on where a piece stands" if self._places_matter else "nothing else was tried"
+        self.engine = Choice(self._references[0], why)
+
+    def encode(self, documents: Sequence[Document]) -> Encoded:
+        """Encode documents; those without a trained token are left out and counted, be it all of them."""
+        return assemble(self.pieces(documents))
+
+    def pieces(self, documents: Sequence[Document]) -> list[Pieced]:
+        """Encode documents and leave them in pieces."""
+        return [self._encode_batch(documents[start : start + _BATCH]) for start in range(0, len(documents), _BATCH)]
+
+    def column_pieces(self, columns: Sequence[PieceColumn]) -> list[Pieced]:
+        """Encode documents given piece by piece, at least one piece with a text a document; the ids are those of `encode`."""
+        users = [column.texts for column in columns if isinstance(column.texts, list)]
+        if self._places_matter:
+            return self.pieces(_documents(columns, len(users[0])))
+        # The users' texts in the order of the documents, so that their ids are nearly the documents already.
+        texts = [""] * (len(users) * len(users[0]))
+        for number, column in enumerate(users):
+            texts[number :: len(users)] = column
+        own = [[piece.texts] for piece in columns if isinstance(piece.texts, str)]
+        self._choose(texts)
+        parts = [self._encode_texts(texts, control=False)]
+        parts += [self._encode_texts(text, control=True) for text in own]
+        order = np.empty((len(users[0]), len(columns)), np.int64)
+        user, constant = iter(range(len(users))), iter(range(len(texts), len(texts) + len(own)))
+        for place, piece in enumerate(columns):
+            if isinstance(piece.texts, list):
+                order[:, place] = np.arange(next(user), len(texts), len(users))
+            else:
+                order[:, place] = next(constant)
+        flags = np.tile(np.array([piece.trained for piece in columns], np.bool_), len(order))
+        return [Pieced(parts, order.ravel(), flags, np.full(len(order), len(columns)))]
+
+    def ids(self, document: Document) -> list[int]:
+        """Return the ids of one document, trained or not: what generation starts from."""
+        pieces = [
+            self._encode_texts([text], control=control, variant=variant)[0]
+            for text, control, _, variant in self._placed(document)
+        ]
+        return [int(i) for piece in pieces for i in piece]
+
+    def _encode_batch(self, documents: Sequence[Document]) -> Pieced:
+        """Encode documents in as few calls as there are ways to encode; equal pieces are encoded once."""
+        ways: dict[tuple[bool, int], dict[str, int]] = {}
+        order: list[tuple[dict[str, int], int]] = []
+        flags: list[bool] = []
+        counts = np.empty(len(documents), np.int64)
+        for number, document in enumerate(documents):
+            before = len(order)
+            for text, control, trained, variant in self._placed(document):
+                way = ways.setdefault((control, variant), {})
+                order.append((way, way.setdefault(text, len(way))))
+                flags.append(trained)
+            counts[number] = len(order) - before
+        self._choose([text for (control, _), texts in ways.items() if not control for text in texts])
+        parts = [self._encode_texts(list(texts), control=c, variant=v) for (c, v), texts in ways.items()]
+        firsts = dict(zip(map(id, ways.values()), np.cumsum([0, *map(len, ways.values())]), strict=False))
+        jobs = np.fromiter((firsts[id(way)] + job for way, job in order), np.int64, len(order))
+        return Pieced(parts, jobs, np.array(flags, np.bool_), counts)
+
+    def _encode_texts(self, texts: list[str], *, control: bool, variant: int = 0) -> Pieces:
+        engine = self._references[variant] if self._places_matter else self.engine.engine
+        return engine.encode(texts, control=control)
+
+    def _choose(self, sample: Sequence[str]) -> None:
+        """Choose the engine, once."""
+        if self._chooser:
+            self.engine, self._chooser = self._chooser.choose(sample), None
+
+    def _placed(self, document: Document) -> Iterator[tuple[str, bool, bool, int]]:
+        """Yield text, control, trained and variant (0 start, 1 after a control token, 2 after text) of each piece."""
+        if not self._places_matter:
+            yield from ((*segment, 0) for segment in document)
+            return
+        variant, swallow = 0, False
+        for text, control, trained in document:
+            # A token with rstrip takes the white space after it, except an answer's, which generation writes itself.
+            kept = text.lstrip() if swallow and not trained else text
+            if not kept:
+                continue
+            # The stretches after the first control token have their prefixes, as they would in the whole text.
+            first = self._any_control.search(kept) if control and variant == 2 else None
+            if first:
+                yield kept[: first.start()], control, trained, variant
+                kept, variant = kept[first.start() :], 1
+            yield kept, control, trained, variant
+            swallow = control and kept.rstrip().endswith(self._swallowing)
+            variant = 1 if control and (swallow or kept.endswith(self._control)) else 2
+
+
+def _documents(columns: Sequence[PieceColumn], count: int) -> list[Document]:
+    texts = zip(*(repeat(c.texts, count) if isinstance(c.texts, str) else c.texts for c in columns), strict=True)
+    return [tuple(Segment(text, c.control, c.trained) for text, c in zip(row, columns, strict=True)) for row in texts]
+
+
+def _without_prefix(spec: dict[str, Any], *, everywhere: bool) -> dict[str, Any]:
+    """Return a tokenizer.json whose encoder adds no word prefix, or none that belongs to the start of a text alone."""
+    parts = {key: _part_without_prefix(spec.get(key), everywhere) for key in ("normalizer", "pre_tokenizer")}
+    return {**spec, **parts}
+
+
+def _part_without_prefix(part: Any, everywhere: bool) -> Any:
+    """Do so in a normaliser or pre-tokeniser, which may be a sequence of them."""
+    if part is None:
+        return None
+    kind = part["type"]
+    if kind == "Sequence":
+        key = "normalizers" if "normalizers" in part else "pretokenizers"
+        inner = (_part_without_prefix(p, everywhere) for p in part[key])
+        return {**part, key: [p for p in inner if p is not None]}
+    if kind == "Prepend" and everywhere:
+        return None
+    if kind == "Metaspace" and (everywhere or part["prepend_scheme"] == "first"):
+        return {**part, "prepend_scheme": "never"}
+    if kind == "ByteLevel" and everywhere:
+        return {**part, "add_prefix_space": False}
+    return part

@@ -1,0 +1,167 @@
+"""From source files to token ids in bounded memory, chunk by chunk.
+
+    read and render (a thread of its own)  ──►  encode (the engine's threads, the GIL released)  ──►  put together (another)
+
+The rows are surveyed first (`survey.py`), so that what is wrong with them is said before anything is encoded, then taken
+4 MB at a time. What comes out, chunk borders included, depends on the rows alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli.config.run_config import DataConfig
+from expert_cli.data.rows.scan import BAD_SHARE
+from expert_cli.data.rows.selection import Batch, Split, Survey, batches
+from expert_cli.data.templates.loss_mask import PieceColumn
+from expert_cli.data.templates.segment import Document
+from expert_cli.data.templates.template import Template
+from expert_cli.data.templates.whole_text import describe_forms, foreign_texts
+from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
+from expert_cli.data.tokenize.encoder import Encoder, no_documents
+from expert_cli.errors import InputError
+
+CHUNK_ROWS = 20_000
+CHUNK_CHARACTERS = 24_000_000
+"""A chunk ends with the row that reaches either: long rows must not make it too big for memory."""
+_READ_AHEAD = 2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class EncodedChunk:
+    """Some documents of a split, in order.
+
+    number: of the chunk, from 0. rows: how many rows it was made of; `encoded.kept` counts within them. sources: int32,
+    numbers: int64 [documents], the source that each document's row is from, and the row's number there, from 0 over all
+    files of the source, bad rows included.
+    """
+
+    number: int
+    rows: int
+    encoded: Encoded
+    sources: NDArray[np.int32]
+    numbers: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Rows of one chunk, rendered: pairs piece by piece (`columns`), others row by row (`documents`)."""
+
+    chunk: int
+    batch: Batch
+    ends_chunk: bool
+    columns: list[PieceColumn]
+    documents: list[Document]
+
+    def encoded_by(self, encoder: Encoder) -> list[Pieced]:
+        return encoder.column_pieces(self.columns) if self.columns else encoder.pieces(self.documents)
+
+
+@dataclass
+class DocumentStream:
+    """The documents of sources that were surveyed; `forms` counts the known forms of whole texts that were encoded."""
+
+    data: DataConfig
+    survey: Survey
+    template: Template
+    encoder: Encoder
+    forms: dict[str, int] = field(default_factory=dict)
+
+    def chunks(self, split: Split, *, skip: int = 0, chunk_rows: int = CHUNK_ROWS) -> Iterator[EncodedChunk]:
+        """Yield the chunks of a split from number `skip` on; the rows of earlier ones are read over.
+
+        Raises InputError: the files changed, a conversation that the template refuses, no document with a trained token,
+        more than 1 % of whole texts in another tokenizer's control tokens.
+        """
+        sources = self.survey.sources(split)
+        some = bool(skip) or not sources
+        for chunk in self._put_together(split, skip, chunk_rows):
+            some = some or bool(len(chunk.encoded))
+            self._refuse_foreign(sum(map(len, sources)))
+            yield chunk
+        if not some:
+            raise no_documents(sum(map(len, sources)))
+
+    def _put_together(self, split: Split, skip: int, chunk_rows: int) -> Iterator[EncodedChunk]:
+        """Encode, and put the pieces of each chunk together while the next ones are encoded."""
+        parts: list[Pieced] = []
+        made_of: list[Batch] = []
+        waiting: Future[EncodedChunk] | None = None
+        with ThreadPoolExecutor(1) as thread:
+            for piece in _ahead(self._pieces(split, skip, chunk_rows)):
+                parts += piece.encoded_by(self.encoder)
+                made_of.append(piece.batch)
+                if waiting and (piece.ends_chunk or waiting.done()):
+                    yield waiting.result()
+                    waiting = None
+                if piece.ends_chunk:
+                    waiting = thread.submit(_chunk, piece.chunk, parts, made_of)
+                    parts, made_of = [], []
+            if waiting:
+                yield waiting.result()
+            if parts:
+                yield _chunk(piece.chunk, parts, made_of)
+
+    def _pieces(self, split: Split, skip: int, chunk_rows: int) -> Iterator[_Piece]:
+        """Read and render."""
+        for chunk, batch, ends in _cut(batches(self.survey.sources(split), self.data), chunk_rows):
+            rows = batch.rows
+            if chunk >= skip:
+                columns = self.template.pair_columns(rows) if rows.kind == "pair" else []
+                documents = [] if columns else self.template.documents(rows, forms=self.forms)
+                yield _Piece(chunk, batch, ends, columns, documents)
+            elif rows.kind == "text":
+                self.template.documents(rows, forms=self.forms)  # their forms count
+
+    def _refuse_foreign(self, rows: int) -> None:
+        foreign = foreign_texts(self.forms)
+        if foreign > BAD_SHARE * rows:
+            raise InputError(
+                f"{foreign} of {rows} texts are written in control tokens that the tokenizer does not have "
+                f"({describe_forms(self.forms)}): to the model they would be words",
+                'Give the rows as "messages", or take the base model that they were written for.',
+            )
+
+
+def _ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield the items of an iterator that runs in a thread, a little ahead."""
+    with ThreadPoolExecutor(1) as thread:
+        waiting = deque(thread.submit(next, items, None) for _ in range(_READ_AHEAD))
+        while (item := waiting.popleft().result()) is not None:
+            waiting.append(thread.submit(next, items, None))
+            yield item
+
+
+def _cut(read: Iterator[Batch], chunk_rows: int) -> Iterator[tuple[int, Batch, bool]]:
+    """Yield batches that each lie in one chunk: the chunk's number, the batch, and whether the chunk ends with it."""
+    chunk = rows = characters = 0
+    for batch in read:
+        lengths = np.cumsum(batch.rows.lengths())
+        start = 0
+        while start < len(lengths):
+            before = lengths[start - 1] if start else 0
+            by_characters = int(np.searchsorted(lengths, before + CHUNK_CHARACTERS - characters)) + 1
+            stop = min(by_characters, start + chunk_rows - rows, len(lengths))
+            rows += stop - start
+            characters += int(lengths[stop - 1] - before)
+            ends = rows >= chunk_rows or characters >= CHUNK_CHARACTERS
+            yield chunk, batch.part(start, stop), ends
+            if ends:
+                chunk, rows, characters = chunk + 1, 0, 0
+            start = stop
+
+
+def _chunk(number: int, parts: Sequence[Pieced], made_of: Sequence[Batch]) -> EncodedChunk:
+    encoded = assemble(parts)
+    sources = np.concatenate([np.full(len(batch.numbers), batch.source, np.int32) for batch in made_of])
+    numbers = np.concatenate([batch.numbers for batch in made_of])
+    return EncodedChunk(number, len(numbers), encoded, sources[encoded.kept], numbers[encoded.kept])

@@ -1,1 +1,0 @@
-"""What happens where a manifest says nothing, and what it does where it says something: one function a block of a run."""

@@ -1,0 +1,99 @@
+"""All checks in the order in which they are read; each is guarded, so that one that breaks hides no other."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from expert_cli.doctor import disks, node, packages, system
+from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.probe_process import run_probes
+from expert_cli.doctor.probes import PROBES, QUICK, Probe, untried
+from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
+from expert_cli.hardware import machine, nvml
+from expert_cli.inventory.hf_cache import hf_caches
+from expert_cli.utils.offline import forbidden_by
+from expert_cli.utils.reporter import Reporter
+
+Check = Callable[[], "Line | list[Line]"]
+
+
+def check_up(here: Path, report: Reporter, *, deep: bool) -> list[Line]:
+    """Run every check for a run started in the folder `here`; the probes, which load torch, come last. deep: slow ones, too."""
+    quick = [*about_the_machine(), *_about_the_surroundings(here)]
+    probes = PROBES if deep else QUICK
+    lines: list[Line] = []
+    with report.progress("checking", None, "checks done") as bar:
+        for done, (name, check) in enumerate(quick):
+            bar.update(done, f"now {name}")
+            lines += guarded(name, check)
+        probing = _guarded_probes(probes)
+        for done, probe in enumerate(probes, len(quick)):
+            bar.update(done, f"now {probe.name}, up to {probe.limit_s:.0f} s")
+            lines += next(probing, [])
+        bar.update(len(quick) + len(probes))
+    device = "cuda" if machine.inspect().cuda_usable else "cpu"
+    return lines if deep else [*lines, *guarded("slow probes", lambda: untried(device))]
+
+
+def guarded(name: str, check: Check) -> list[Line]:
+    """Run one check; if it breaks, that is its line."""
+    try:
+        found = check()
+    except Exception as error:  # noqa: BLE001  the report must go on
+        words = f"this check broke: {type(error).__name__}: {error}"
+        return [Line(name, "warn", words, "this is a bug in expert-cli: report this line")]
+    return found if isinstance(found, list) else [found]
+
+
+def _guarded_probes(probes: Sequence[Probe]) -> Iterator[list[Line]]:
+    try:
+        yield from run_probes(probes)
+    except OSError as error:
+        yield [
+            Line("probes", "fail", f"no process can be started to try torch: {error}", "look at memory and disk space")
+        ]
+
+
+def about_the_machine() -> list[tuple[str, Check]]:
+    """Return the checks of what the machine is, by name."""
+    facts = machine.inspect()
+    driver = nvml.driver()
+    cards = nvml.cards()
+    needs_python = _requires_python()
+    bits = struct.calcsize("P") * 8
+    return [
+        ("torch build", lambda: system.first_words(facts)),
+        ("Python", lambda: system.python(platform.python_version(), needs_python, bits)),
+        ("system", lambda: system.system(facts)),
+        ("driver", lambda: system.driver(driver, system.has_nvidia_device())),
+        ("torch build", lambda: [] if facts.first_words else system.torch_build(facts, driver)),
+        ("GPU", lambda: system.gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"))),
+        ("GPU memory", lambda: system.memory_in_use(nvml.sample(), nvml.holders())),
+    ]
+
+
+def _about_the_surroundings(here: Path) -> list[tuple[str, Check]]:
+    from huggingface_hub import constants
+
+    caches = hf_caches(None)
+    needs = packages.requirements()
+    return [
+        ("packages", lambda: packages.versions(needs, packages.tested())),
+        ("extras", lambda: packages.extras(needs)),
+        (node.NAME, lambda: node.typescript(find_node(), find_typescript())),
+        ("disks", lambda: disks.disks(disks.places(here, caches))),
+        ("HF cache", lambda: disks.hf_cache(caches)),
+        ("hub", lambda: disks.hub_state(forbidden_by(asked=False), constants.ENDPOINT)),
+    ]
+
+
+def _requires_python() -> str:
+    try:
+        return importlib.metadata.metadata(packages.DISTRIBUTION)["Requires-Python"]
+    except (importlib.metadata.PackageNotFoundError, KeyError):
+        return ""

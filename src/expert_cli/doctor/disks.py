@@ -1,0 +1,133 @@
+"""Room and speed of the disks that a run reads and writes, the Hugging Face cache, and whether the hub may be asked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from expert_cli.doctor.check_result import Line
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.hardware.disk import SLOW_MB_PER_S, measure_read
+from expert_cli.inventory.hf_cache import HfCaches
+from expert_cli.inventory.tree import look
+from expert_cli.utils.text import size_text
+
+TRIAL_BYTES = 64_000_000
+_LIST_S = 10.0
+_BLOCK = os.urandom(1 << 20)  # random, so that a compressing file system writes it all
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder that is written to. `little`: free bytes below which it is a warning; below a tenth of that nothing works."""
+
+    name: str
+    path: Path
+    little: int
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What one trial file told, in MB/s; `read` None: too slow to be worth reading, or not readable."""
+
+    write: float
+    read: float | None
+
+
+def places(here: Path, caches: HfCaches) -> list[Place]:
+    """Return the folders of a run started `here`: its output, the hub's cache (base models), temporary files."""
+    return [
+        Place("disk, output", here, 5_000_000_000),  # a run with its checkpoints: under 1 GB for the shipped experts
+        Place("disk, HF cache", caches.hubs[0], 10_000_000_000),  # base models of 0.3 to 8 GB
+        Place("disk, temp", Path(tempfile.gettempdir()), 2_000_000_000),
+    ]
+
+
+def disks(where: Sequence[Place]) -> list[Line]:
+    """Judge each place; places on the same disk are measured once."""
+    known: dict[int, Speed] = {}
+    lines = []
+    for place in where:
+        folder = _nearest(place.path)
+        try:
+            device = folder.stat().st_dev
+            free = shutil.disk_usage(folder).free
+            if device not in known and free > 4 * TRIAL_BYTES:
+                known[device] = measure(folder)
+        except (OSError, EnvironmentProblem) as error:
+            fix = "name a folder that can be written (--output, HF_HOME, TMPDIR)"
+            lines.append(Line(place.name, "fail", f"{folder}: {getattr(error, 'strerror', None) or error}", fix))
+        else:
+            lines.append(judge(place, free, known.get(device)))
+    return lines
+
+
+def judge(place: Place, free: int, speed: Speed | None) -> Line:
+    """Judge the room and the speed of one place."""
+    read = "" if speed is None or speed.read is None else f", reads {speed.read:,.0f} MB/s"
+    written = "" if speed is None else f", writes {speed.write:,.0f} MB/s"
+    found = f"{place.path}: {size_text(free)} free{read}{written}"
+    if free < place.little:
+        fix = f"make room: {size_text(place.little)} is little enough, or use a folder on another disk"
+        return Line(place.name, "fail" if free < place.little / 10 else "warn", found, fix)
+    if speed is not None and speed.read is not None and min(speed.read, speed.write) < SLOW_MB_PER_S:
+        return Line(
+            place.name, "warn", found, "a slow disk: keep data and token stores on a faster one (train --stage DIR)"
+        )
+    return Line(place.name, "ok", found)
+
+
+def measure(folder: Path) -> Speed:
+    """Write a trial file, synced, read it back past the page cache, delete it. Raises OSError where it cannot be written."""
+    handle, name = tempfile.mkstemp(prefix=".expert-cli-doctor-", dir=folder)
+    try:
+        started = time.monotonic()
+        with os.fdopen(handle, "wb") as file:
+            for _ in range(TRIAL_BYTES // len(_BLOCK)):
+                file.write(_BLOCK)
+                if time.monotonic() - started > 3:
+                    break
+            file.flush()
+            os.fsync(file.fileno())
+            written = file.tell()
+        write = written / 1e6 / max(time.monotonic() - started, 1e-9)
+        return Speed(write, measure_read(Path(name)).mb_per_s)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def hf_cache(caches: HfCaches) -> Line:
+    """Say where the Hugging Face cache is and how much it holds."""
+    hub = caches.hubs[0]
+    if not hub.is_dir():
+        return Line("HF cache", "ok", f"{hub}: nothing yet")
+    tree = look([hub], lambda: None, max_s=_LIST_S)
+    models = sum(path.name.startswith("models--") for path in hub.iterdir())
+    least = "at least " if tree.cut_short else ""
+    found = f"{hub}: {least}{size_text(tree.bytes)}, models: {models}"
+    if tree.unfinished:
+        return Line(
+            "HF cache",
+            "warn",
+            f"{found}, unfinished downloads: {tree.unfinished}",
+            "go on with the download, or delete *.incomplete",
+        )
+    return Line("HF cache", "ok", found)
+
+
+def hub_state(forbidden: str, endpoint: str) -> Line:
+    """Say whether the hub may be asked; nothing is asked here. forbidden: what forbids it, "" if nothing does."""
+    if forbidden:
+        found = f"offline, {forbidden}: base models, those of the package index too, and data must be on this machine already"
+        return Line("hub", "ok", found)
+    return Line("hub", "ok", f"{endpoint} may be asked (not tried now); --offline or HF_HUB_OFFLINE=1 forbids it")
+
+
+def _nearest(path: Path) -> Path:
+    """Return the folder itself, or the nearest one above it that is there."""
+    return next((folder for folder in (path, *path.parents) if folder.is_dir()), path)

@@ -1,0 +1,99 @@
+"""Let a model answer cases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.data.rows.columnar import Message
+from expert_cli.evaluation.cases import Answered, Asked, expected_text
+from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
+from expert_cli.utils.reporter import Reporter
+
+if TYPE_CHECKING:
+    from expert_cli.inference.expert import Speaker
+from expert_cli.inference.generation_config import Settings
+
+
+@dataclass(frozen=True)
+class Written:
+    """Answers and what they cost; `cut_off`: how many reached `max_new_tokens`."""
+
+    answers: tuple[Answered, ...]
+    tokens: int
+    seconds: float
+    cut_off: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures."""
+        return {
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "tokens_per_s": self.tokens / max(1e-9, self.seconds),
+            "cut_off": self.cut_off,
+        }
+
+
+def longest_right_answer(speaker: Speaker, cases: Sequence[Asked]) -> int:
+    """Return how many tokens the longest right answer to a case has; of programs, which have tests alone, 0."""
+    return max((speaker.tokens(expected_text(case.case)) for case in cases), default=0)
+
+
+def write_answers(
+    model: Any,
+    speaker: Speaker,
+    cases: Sequence[Asked],
+    settings: Settings,
+    report: Reporter,
+    title: str,
+    shots: Shots = NO_SHOTS,
+) -> Written:
+    """Let the model answer every case, in the words and with the control tokens of the speaker. shots: what comes before."""
+    from expert_cli.inference.generate import Sampling, answers
+
+    prompts = [_prompt(speaker, case, shots) for case in cases]
+    _tell_of_room(model, max(map(len, prompts)) + settings.max_new_tokens, report)
+    sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p, settings.seed)
+    started = time.monotonic()
+    with report.progress(title, len(cases), "answers") as bar:
+
+        def on_step(done: int, tokens: int) -> None:
+            bar.update(done, f"{tokens / max(1e-9, time.monotonic() - started):,.0f} tokens/s")
+
+        ids = answers(
+            model,
+            prompts,
+            end_ids=speaker.end_ids,
+            max_new_tokens=settings.max_new_tokens,
+            batch_size=settings.batch_size,
+            sampling=sampling,
+            on_step=on_step,
+        )
+    full = [len(one) == settings.max_new_tokens for one in ids]
+    texts = map(speaker.text, ids)
+    return Written(
+        tuple(settings.answered(case, text, full=cut) for case, text, cut in zip(cases, texts, full, strict=True)),
+        sum(map(len, ids)),
+        time.monotonic() - started,
+        sum(full),
+    )
+
+
+def _prompt(speaker: Speaker, case: Asked, shots: Shots) -> list[int]:
+    turns = [
+        turn
+        for example in shots.before(case)
+        for turn in (
+            Message("user", speaker.turn(example.prompt, example.input)),
+            Message("assistant", example.answer),
+        )
+    ]
+    return speaker.conversation([*turns, Message("user", speaker.turn(case.prompt, case.input))])
+
+
+def _tell_of_room(model: Any, tokens: int, report: Reporter) -> None:
+    room = getattr(model.config, "max_position_embeddings", None)
+    if room and tokens > room:
+        report.warn(f"the longest prompt and answer may take {tokens:,} tokens, the base model was made for {room:,}")

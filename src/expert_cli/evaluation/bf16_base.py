@@ -1,0 +1,137 @@
+"""One adapter on two base models: on the weights that it was trained on, and on the same weights in bf16.
+
+4-bit and 8-bit weights differ from those that they were made of, and an adapter learns to make up for that. Most servers,
+and whoever loads an adapter with PEFT alone, put it on the weights in bf16, where its answers are others.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.config.plan import Trained
+from expert_cli.evaluation.answer import write_answers
+from expert_cli.evaluation.evaluate import BATCH, CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, cases_of, own_cases, try_out
+from expert_cli.evaluation.grade import judge
+from expert_cli.evaluation.paired import pair_passed
+from expert_cli.inference.generation_config import Settings, settings_for
+from expert_cli.manifest.types import Quantization
+from expert_cli.utils.reporter import Reporter
+
+if TYPE_CHECKING:
+    from expert_cli.data.store.opened import Turn
+    from expert_cli.inference.expert import Expert
+
+TRAINING_PROMPTS = 40
+Answers = Callable[["Expert", str], list[bool]]
+"""An expert, what is said meanwhile -> whether each of its answers is right."""
+
+
+@dataclass(frozen=True)
+class OnBases:
+    """Which answers are right on the base model as trained, and in bf16: of the adapter, and of one fitted to that.
+
+    asked: of what kind the questions are. fitted: None where none was.
+    """
+
+    quantization: str
+    asked: str
+    trained: tuple[bool, ...]
+    plain: tuple[bool, ...]
+    fitted: tuple[bool, ...] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value under "bases"; every pair: first as trained, second in bf16."""
+        return {
+            "asked": self.asked,
+            "cases": len(self.trained),
+            "as_trained": {"quantization": self.quantization, "correct": sum(self.trained)},
+            "bf16": self._entry(self.plain),
+            "fitted": self._entry(self.fitted) if self.fitted is not None else None,
+        }
+
+    def in_words(self) -> list[str]:
+        """Return a sentence, and another where an adapter was fitted."""
+        first = (
+            f"{sum(self.trained)} of {len(self.trained)} {self.asked} are answered rightly on the base model as trained "
+            f"({self.quantization}), {self._compared(self.plain)} on the same in bf16."
+        )
+        if self.fitted is None:
+            return [first]
+        return [first, f"Fitted to bf16, the adapter answers {self._compared(self.fitted)} rightly there."]
+
+    def _entry(self, other: tuple[bool, ...]) -> dict[str, Any]:
+        told = pair_passed(self.trained, other).as_json()
+        return {"correct": sum(other), **{name: told[name] for name in ("lost", "gained", "drop", "ci95")}}
+
+    def _compared(self, other: tuple[bool, ...]) -> str:
+        pairs = pair_passed(self.trained, other)
+        low, high = (f"{100 * share:+.1f}" for share in pairs.reversed.ci95)
+        return f"{sum(other)} ({pairs.lost} lost, {pairs.gained} gained; 95 % interval {low} to {high} points)"
+
+
+def questions(trained: Trained, limit: int | None, report: Reporter) -> tuple[str, Answers] | None:
+    """Return what an adapter is asked, and how: its expert's cases, else prompts of its training; None where neither is here.
+
+    A case's answer is run; that to a training prompt is right if it is the row's. limit: ask so many at most.
+    """
+    from expert_cli.data.store.opened import drawn_turns
+
+    settings = settings_for(trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[trained.plan.run.compute.device])
+    if own_cases(trained.plan).is_file():
+        cases = cases_of(trained.plan, None, limit)
+        try_out(cases, report)
+
+        def run(expert: Expert, title: str) -> list[bool]:
+            written = write_answers(expert.model, expert.speaker, cases, settings, report, title)
+            return [one.verdict.passed for one in judge(written.answers, report, CASE_TIMEOUT_S).answers]
+
+        return "cases", run
+    count = min(limit or TRAINING_PROMPTS, TRAINING_PROMPTS)
+    rows = drawn_turns(trained.origin.store, count, trained.plan.run.seed)
+    if not rows:
+        return None
+    return "training prompts", lambda expert, title: _as_in_rows(expert, rows, settings, report, title)
+
+
+def _as_in_rows(expert: Expert, rows: Sequence[Turn], settings: Settings, report: Reporter, title: str) -> list[bool]:
+    from expert_cli.inference.generate import answers
+
+    ends = expert.speaker.end_ids
+    with report.progress(title, len(rows), "answers") as bar:
+        written = answers(
+            expert.model,
+            [row.prompt for row in rows],
+            end_ids=ends,
+            max_new_tokens=settings.max_new_tokens,
+            batch_size=settings.batch_size,
+            on_step=lambda done, _: bar.update(done),
+        )
+    return [one == [i for i in row.answer if i not in ends] for one, row in zip(written, rows, strict=True)]
+
+
+def on_bases(trained: Trained, ask: tuple[str, Answers], report: Reporter) -> OnBases:
+    """Ask an adapter on the base model as trained and in bf16. Raises what loading them raises."""
+    what, answer = ask
+    model = trained.plan.run.model
+    first, second = (_right(trained, answer, quantization, report) for quantization in (model.quantization, "bf16"))
+    return OnBases(model.quantization, what, first, second)
+
+
+def with_fitted(bases: OnBases, fitted: Trained, ask: tuple[str, Answers], report: Reporter) -> OnBases:
+    """Return the answers with those of an adapter that was fitted to the base model in bf16."""
+    return replace(bases, fitted=_right(fitted, ask[1], "bf16", report))
+
+
+def _right(trained: Trained, answer: Answers, quantization: Quantization, report: Reporter) -> tuple[bool, ...]:
+    from expert_cli.inference.expert import open_expert
+
+    run = trained.plan.run
+    held = replace(run, model=replace(run.model, quantization=quantization))
+    expert = open_expert(held, trained.origin, report)
+    right = tuple(answer(expert, f"base in {quantization}"))
+    del expert
+    gc.collect()
+    return right

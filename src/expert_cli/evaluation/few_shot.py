@@ -1,0 +1,105 @@
+"""Examples in front of a question: training rows, drawn by the seed, as turns of a conversation before it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+from expert_cli.config.plan import Trained
+from expert_cli.data.rows.columnar import Rows
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.cases import Asked, JsonCase, expected_text
+from expert_cli.utils.reporter import Reporter
+
+_TURNS = ("user", "assistant")
+
+
+class Example(NamedTuple):
+    """A training row: what is asked, what stands below it, and the right answer."""
+
+    prompt: str
+    input: str
+    answer: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Shots:
+    """Training rows in an order that the seed draws, the first `count` of which stand before a question."""
+
+    count: int = 0
+    rows: tuple[Example, ...] = ()
+
+    def require_for(self, cases: Sequence[Asked]) -> None:
+        """Raise InputError where there are too few rows for a case: said before anything is answered."""
+        for asked in cases:
+            self.before(asked)
+
+    def before(self, asked: Asked) -> list[Example]:
+        """Return the examples for a case: the same for all, but for one that is the case's own row."""
+        found = list(islice((row for row in self.rows if not _is_of(row, asked)), self.count))
+        if len(found) < self.count:
+            raise InputError(
+                f"--shots {self.count}: {len(found)} training rows are not the row of case {asked.id!r}",
+                "ask for fewer",
+            )
+        return found
+
+
+NO_SHOTS = Shots()
+
+
+def drawn_shots(trained: Trained, count: int, report: Reporter) -> Shots:
+    """Return `count` of the rows that an adapter was trained on, and others to stand in for a case's own row.
+
+    Raises InputError where the rows are gone, or are whole texts, which nothing parts into question and answer.
+    """
+    from expert_cli.data.sources.data_rows import read_training_rows
+
+    data, rows_of = replace(trained.plan.run.data, validation=()), trained.origin.rows
+    if rows_of is not None:  # --dataset, --validation and --seed may have said other than the manifest
+        sources, share, seed = rows_of
+        data = replace(data, train=sources, validation_share=share, seed=seed)
+    try:
+        rows = read_training_rows(data, report).train
+    except (InputError, EnvironmentProblem) as error:
+        raise InputError(
+            f"--shots: the rows of training cannot be read: {error.message}", "put them there, or leave --shots out"
+        ) from error
+    if rows.kind == "text":
+        raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
+    order = random.Random(trained.plan.run.seed).sample(range(len(rows)), len(rows))  # noqa: S311
+    return Shots(count, tuple(filter(None, (_example(rows, row) for row in order))))
+
+
+def _example(rows: Rows, row: int) -> Example | None:
+    if rows.kind == "pair":
+        return Example(rows.instruction[row], rows.input[row], rows.response[row], rows.origins[row])
+    turns = [turn for turn in rows.messages[row] if turn.role != "system"]
+    if tuple(turn.role for turn in turns[:2]) != _TURNS or any(turn.fields for turn in turns[:2]):
+        return None
+    return Example(turns[0].content, "", turns[1].content, rows.origins[row])
+
+
+def _is_of(row: Example, asked: Asked) -> bool:
+    """Whether a row is a case's own: it asks the same, or gives the right answer to the same input in other words."""
+    if _plain(row.input) != _plain(asked.input):
+        return False
+    return _plain(row.prompt) == _plain(asked.prompt) or bool(row.input.strip() and _is_right(row.answer, asked))
+
+
+def _is_right(answer: str, asked: Asked) -> bool:
+    if isinstance(asked.case, JsonCase):
+        try:
+            return bool(json.loads(answer) == asked.case.expected)
+        except (ValueError, RecursionError):
+            return False
+    return _plain(answer).rstrip("; ") == _plain(expected_text(asked.case)).rstrip("; ")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

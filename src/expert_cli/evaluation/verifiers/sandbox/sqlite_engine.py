@@ -1,0 +1,69 @@
+"""An SQLite database in memory. Runs in the process of `engine.py`: a single call like trim() can take minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers.query_text import words
+from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import Guard
+
+MAX_DATABASE_BYTES = 512 << 20
+_QUERIES = ("SELECT", "WITH", "VALUES")
+_WAL = b"\x02\x02"
+
+
+class Lite:
+    """A copy of a database that can only be read."""
+
+    def __init__(self, database: Path) -> None:
+        """Read the file. Raises InputError."""
+        self._guard = Guard(open_copy(database))
+
+    def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
+        """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""
+        if _first(query) not in _QUERIES:
+            self.look(query, timeout_s=timeout_s)
+            raise Stopped("refused", _first(query))
+        rows = self._guard.run(query, timeout_s=timeout_s)
+        return [tuple("x" + cell.hex() if isinstance(cell, bytes) else cell for cell in row) for row in rows]
+
+    def look(self, query: str, *, timeout_s: float) -> None:
+        """Compile the statement. Raises `Stopped`."""
+        try:
+            self._guard.look(query, timeout_s=timeout_s)
+        except Stopped as stopped:
+            if stopped.kind == "refused" and _first(query) not in _QUERIES:
+                raise Stopped("refused", _first(query)) from stopped
+            raise
+
+
+def _first(statement: str) -> str:
+    """Return the first word or mark of the code, "" where there is none: a number, a text."""
+    return next((word for word, _ in words(statement, "sqlite")), "")
+
+
+def open_copy(database: Path) -> Any:
+    """Return a connection to a copy of the database in memory; nothing beside the file is read or made.
+
+    Raises InputError.
+    """
+    content = database.read_bytes() if database.stat().st_size <= MAX_DATABASE_BYTES else b""
+    if not content.startswith(b"SQLite format 3\0"):
+        raise InputError(f"not an SQLite database of at most {MAX_DATABASE_BYTES:,} bytes")
+    journal = database.with_name(f"{database.name}-wal")
+    if journal.exists() and journal.stat().st_size:
+        raise InputError(f"has changes not yet written to it: sqlite3 {database.name} 'PRAGMA wal_checkpoint'")
+    if content[18:20] == _WAL:  # such a database cannot be opened in memory
+        content = content[:18] + b"\x01\x01" + content[20:]
+    connection = apsw.Connection(":memory:")
+    connection.deserialize("main", content)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    except apsw.Error as error:
+        raise InputError(str(error)) from error
+    return connection

@@ -1,0 +1,1 @@
+"""A trained expert, or its base model, in memory: asked, and answering."""

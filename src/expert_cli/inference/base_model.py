@@ -1,0 +1,79 @@
+"""The base model of a run: its folder on this machine, its weights in memory, and how its prompts are written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from expert_cli.config.run_config import RunConfig
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.template import Template
+from expert_cli.data.tokenize.encoder import template_for
+from expert_cli.errors import InputError
+from expert_cli.model.loading.quantize import DTYPES, load_base
+from expert_cli.model.loading.sources import LocalModel, locate
+from expert_cli.model.tokenizer import TokenizerInfo
+from expert_cli.utils.paths import cache_folder
+from expert_cli.utils.reporter import Reporter
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
+    """Return the base model of a run, fetched if need be. Raises InputError, EnvironmentProblem, LockedOrDamaged."""
+    return locate(
+        run.model.name,
+        search=(run.manifest.parent, run.root, Path.cwd()),
+        sha256=run.model.sha256,
+        cache=cache_folder(),
+        offline=run.data.offline,
+        report=report,
+    )
+
+
+def load_base_of(run: RunConfig, folder: Path) -> PreTrainedModel:
+    """Load a run's base model from its folder, frozen, as the run holds it. Raises what `load_base` raises."""
+    return load_base(
+        folder,
+        quantization=run.model.quantization,
+        dtype=DTYPES[run.compute.dtype],
+        device=run.compute.device,
+        attention="eager" if run.compute.attention == "eager" else "sdpa",
+        rope_scaling=dict(run.model.rope_scaling),
+    )
+
+
+def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
+    """Raise InputError if a document of `longest` tokens has more positions than the base model in `folder` knows.
+
+    Packs may be longer: every document in one counts from 0.
+    """
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    known = config.get("max_position_embeddings")
+    scaling = dict(run.model.rope_scaling)
+    if isinstance(known, int) and "factor" in scaling:
+        known = int(float(scaling["factor"]) * float(scaling.get("original_max_position_embeddings", known)))
+    if isinstance(known, int) and longest > known:
+        raise InputError(
+            f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, but the base model knows "
+            f"{known} positions (max_position_embeddings)",
+            f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model.",
+        )
+
+
+def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
+    """Return how a run writes its rows down; alpaca heads the input by what its column is called."""
+    own = None
+    if tokenizer.has_chat_template:
+        own = ChatTemplate(tokenizer.hf.get_chat_template(), tokenizer.render, tokenizer.hf.bos_token or "")
+    return template_for(
+        tokenizer.backend,
+        run.model.template,
+        own=own,
+        eos_token=tokenizer.eos_token,
+        system_prompt=run.model.system_prompt,
+        completion_only=run.data.completion_only,
+        input_column=input_column,
+    )

@@ -1,0 +1,160 @@
+"""A trained expert: a base model in memory with its adapter on top, and the template it was trained with."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from peft import PeftModel
+from safetensors import SafetensorError
+
+from expert_cli.config.adapter_origin import Origin
+from expert_cli.config.run_config import RunConfig
+from expert_cli.data.rows.columnar import Message
+from expert_cli.data.templates.segment import Document, Segment
+from expert_cli.data.templates.template import Template
+from expert_cli.data.tokenize.encoder import Encoder
+from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
+from expert_cli.model.kernels.dequantize import unpack
+from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.model.loading.sources import LocalModel
+from expert_cli.model.tokenizer import TokenizerInfo
+from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.utils.reporter import Reporter
+
+
+class Speaker:
+    """Writes prompts down as ids, and answers as text; `end_ids`: what an answer stops at."""
+
+    def __init__(self, tokenizer: TokenizerInfo, template: Template) -> None:
+        """Take the tokenizer and the template of training."""
+        self.tokenizer = tokenizer
+        self.template = template
+        self._encoder = Encoder(tokenizer.backend)
+        end = self._encoder.ids((Segment(template.end_token, control=True, trained=True),))
+        self.end_ids = frozenset((*end, tokenizer.eos_id))
+
+    def prompt(self, instruction: str, input_: str = "") -> list[int]:
+        """Return what the answer to a row follows."""
+        return self._ids(self.template.prompt(instruction, input_))
+
+    def turn(self, instruction: str, input_: str = "") -> str:
+        """Return the text of a user's turn."""
+        return self.template.user_turn(instruction, input_)
+
+    def conversation(self, messages: Sequence[Message]) -> list[int]:
+        """Return what the next assistant turn follows."""
+        return self._ids(self.template.prompt_messages(messages))
+
+    def tokens(self, text: str) -> int:
+        """Return how many tokens a text takes as an answer."""
+        return len(self._ids((Segment(text, control=False, trained=True),)))
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return an answer's text, control tokens spelled out."""
+        decoded: str = self.tokenizer.backend.decode(list(ids), skip_special_tokens=False)
+        return decoded
+
+    def _ids(self, document: Document) -> list[int]:
+        return list(self._encoder.ids(document))
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A base model with an adapter, ready to answer. `model`: disable_adapter() gives the base model."""
+
+    model: PeftModel
+    source: LocalModel
+    speaker: Speaker
+
+
+def open_expert(run: RunConfig, origin: Origin, report: Reporter) -> Expert:
+    """Load the base model and put the adapter on it.
+
+    4-bit weights are unpacked, and the adapter takes their dtype: the numbers are the same, each token costs less.
+    Raises InputError where adapter, base model or template do not go together, and what loading a base model raises.
+    """
+    source = locate_base(run, report)
+    if origin.base_sha256 and source.sha256 != origin.base_sha256:
+        raise InputError(
+            f"{origin.adapter} was trained on {origin.base_model} ({origin.base_sha256[:12]}), "
+            f"{source.name} is {source.sha256[:12]}",
+            "name the base model it was trained on: --base-model",
+        )
+    tokenizer = load_tokenizer(source.folder)
+    speaker = Speaker(tokenizer, trained_template(run, tokenizer, origin))
+    if origin.run is not None and origin.system_prompt != run.model.system_prompt:
+        report.warn(
+            f"system_prompt is {_quoted(run.model.system_prompt)} in the manifest; "
+            f"{_quoted(origin.system_prompt)}, with which the adapter was trained, is used"
+        )
+    report.say(f"loading {source.name} with {origin.adapter}")
+    return Expert(load_adapted(run, source, origin.adapter), source, speaker)
+
+
+def base_speaker(run: RunConfig, origin: Origin, tokenizer: TokenizerInfo) -> Speaker:
+    """Return what asks the base model alone: its own chat template (alpaca where it has none), whatever training used.
+
+    A system prompt of the training is said to the base model too. Raises InputError for a template that cannot be used.
+    """
+    system_prompt = origin.system_prompt if origin.run is not None else run.model.system_prompt
+    own = replace(run, model=replace(run.model, template="", system_prompt=system_prompt))
+    return Speaker(tokenizer, prompt_template(own, tokenizer, run.data.mapping.input or "input"))
+
+
+def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: bool = False) -> PeftModel:
+    """Return the base model, unpacked, with an adapter on it, all in one dtype, for answering.
+
+    widened: what the compute dtype made of the base model is turned to fp32, and the adapter keeps its own: for merging.
+    """
+    dtype = DTYPES[run.compute.dtype]
+    base = load_base_of(run, source.folder)
+    unpack(base, dtype)
+    if widened:
+        torch.nn.Module.float(base)  # transformers' own refuses a model that was quantised
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", ".*missing adapter keys", UserWarning)  # they would be random numbers
+            model = PeftModel.from_pretrained(
+                base, adapter, autocast_adapter_dtype=False, torch_device=run.compute.device
+            )
+    except (RuntimeError, ValueError, KeyError, TypeError, UserWarning) as error:
+        raise InputError(
+            f"{adapter} does not fit {source.name}: {str(error).strip().splitlines()[0][:200]}",
+            "name the base model it was trained on: --base-model",
+        ) from error
+    except (OSError, SafetensorError) as error:
+        raise LockedOrDamaged(f"{adapter} cannot be read: {error}", "train again") from error
+    weights = next(p.dtype for p in base.get_input_embeddings().parameters())
+    for parameter in model.parameters():
+        if parameter.dtype == torch.float32 and weights != torch.float32:
+            parameter.data = parameter.data.to(weights)
+    model.eval()
+    return model
+
+
+def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: Origin) -> Template:
+    """Return the template that the adapter was trained with, its system prompt included, whatever the manifest now says.
+
+    Raises InputError if the manifest now names another prompt template.
+    """
+    if origin.run is not None:
+        run = replace(run, model=replace(run.model, system_prompt=origin.system_prompt))
+    written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
+    for template in written:
+        if origin.template in ("", template.fingerprint):
+            return template
+    raise InputError(
+        f"{origin.adapter} was trained with the prompt template {origin.template}, "
+        f"the manifest gives {written[0].fingerprint}",
+        'set "prompt_template" of this base model as it was, or train again',
+    )
+
+
+def _quoted(text: str | None) -> str:
+    return "not written" if text is None else json.dumps(text[:60], ensure_ascii=False)

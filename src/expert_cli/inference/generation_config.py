@@ -1,0 +1,61 @@
+"""TODO inference.generation_config."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import Answered, Asked
+from expert_cli.manifest.schema import Decoding, Manifest
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How answers are generated. temperature 0: greedily, whatever else is set; stops: texts that end one."""
+
+    max_new_tokens: int
+    batch_size: int
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 42
+    stops: tuple[str, ...] = ()
+
+    def answered(self, case: Asked, text: str, *, full: bool) -> Answered:
+        """Return a case with what was written for it, up to the first stop sequence. full: to the last token allowed."""
+        ended = self.until_stop(text)
+        if len(ended) < len(text):
+            return case.answered(ended, "sequence", text)
+        return case.answered(text, "length" if full else "end")
+
+    def until_stop(self, text: str) -> str:
+        """Return `text` up to the first stop sequence."""
+        return text[: min((found for stop in self.stops if (found := text.find(stop)) >= 0), default=len(text))]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the evaluation's document says of them."""
+        return asdict(self)
+
+
+def settings_for(manifest: Manifest, max_new_tokens: int, batch_size: int, *, sample: bool = False) -> Settings:
+    """Return how an expert answers: up to a stop sequence of its manifest's `training.decoding`; greedily, or as that says.
+
+    Raises InputError for `sample` where the manifest has nothing to sample by.
+    """
+    decoding = manifest.training.decoding or Decoding()
+    stops = tuple(stop for stop in decoding.stop_sequences or () if stop)
+    settings = Settings(max_new_tokens, batch_size, stops=stops)
+    if not sample:
+        return settings
+    if not decoding.temperature:
+        raise InputError(
+            "--sample: training.decoding of the manifest has no temperature above 0", "leave --sample out: greedily"
+        )
+    chosen = {name: getattr(decoding, name) for name in ("temperature", "top_k", "top_p", "min_p")}
+    values = {name: value for name, value in chosen.items() if value is not None}
+    return replace(settings, **values)

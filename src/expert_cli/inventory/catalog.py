@@ -1,0 +1,292 @@
+"""Every data set on this machine: where it lies, how big it is, when it was last used, which expert names it.
+
+hub cache       <HF_HUB_CACHE>/datasets--org--name/{refs,snapshots,blobs}
+Arrow cache     <HF_DATASETS_CACHE>/org___name/config/version/hash/*.arrow, made by the library `datasets`
+token stores    <root>/datasets_optimized/**, and wherever a manifest's `pretokenized_cache` points
+experts' files  experts/<name>/**: a row a folder, of the files that manifests name and of those beside them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.config.run_config import SourceSpec
+from expert_cli.data.store.inspect import BUILDING, kind_of, saved_files, store_key
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.hardware.disk import SLOW_MB_PER_S, ReadSpeed, measure_read
+from expert_cli.inventory.dataset import DataSet, Kind, Status, examine, no_file
+from expert_cli.inventory.dataset_option import dataset_option
+from expert_cli.inventory.hf_cache import (
+    HfCaches,
+    arrow_folders,
+    arrow_name,
+    arrow_rows,
+    holds_data,
+    hub_folder,
+    hub_folders,
+    snapshot,
+)
+from expert_cli.inventory.manifest_references import CurrentKey, Expert, read_experts
+from expert_cli.inventory.tree import INFO_NAMES, Pulse
+from expert_cli.utils.filesystem import is_file, is_folder, real_path, subfolders
+from expert_cli.utils.paths import STORES
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import size_text
+
+MAX_DEPTH = 5
+NO_DATA = frozenset({"weights", "tests"})
+RUN_FILES = ("run.json", "adapter_config.json")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All data sets, place by place, and the caches that were looked into."""
+
+    caches: HfCaches
+    datasets: tuple[DataSet, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Size of all data sets; a file that belongs to two counts once."""
+        return sum(dict(pair for row in self.datasets for pair in row.inodes).values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the document that `find-datasets --json` prints."""
+        return {"hf_cache": str(self.caches.home), "datasets": [row.as_json() for row in self.datasets]}
+
+
+def take_inventory(
+    experts: Path | None, caches: HfCaches, report: Reporter, current_key: CurrentKey | None = None
+) -> Inventory:
+    """List all data sets; `experts` holds a folder an expert, or is one expert's folder.
+
+    `current_key` gives the key that a plan's token store must have now, None where it cannot be told; without it no store is
+    called fresh or stale. Raises InputError: `experts` is not a folder.
+    """
+    homes: list[Path] = []
+    if experts is not None:
+        experts = real_path(experts)
+        if not is_folder(experts):
+            raise InputError(f"{experts}: no such folder of experts", "name one: --experts DIR")
+        homes = [experts] if is_file(experts / "manifest.json") else subfolders(experts)
+    named = read_experts(homes, report, current_key)
+    with ExitStack() as stack:
+        search = _Search(named, experts, caches, Pulse(report, stack))
+        rows = [*search.hub(), *search.arrow(), *search.stores(), *search.local(homes), *search.missing()]
+    order = {place: number for number, place in enumerate(dict.fromkeys(row.place for row in rows))}
+    rows.sort(key=lambda row: (order[row.place], row.name.lower()))
+    return Inventory(caches, tuple(rows))
+
+
+def measure_disks(inventory: Inventory, report: Reporter) -> Inventory:
+    """Measure the disk under each data set, by the largest file of all that lie on it; warn of a slow one."""
+    largest: dict[int, tuple[int, Path, Path]] = {}
+    for row in inventory.datasets:
+        if row.largest is not None and row.largest[0]:
+            size, device, path = row.largest
+            largest[device] = max(largest.get(device, (0, path, row.place)), (size, path, row.place))
+    speeds: dict[int, ReadSpeed] = {}
+    for device, (_, path, place) in largest.items():
+        try:
+            speed = speeds[device] = measure_read(path)
+        except EnvironmentProblem as error:
+            report.warn(error.message)
+            continue
+        report.say(f"disk of {place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
+        if speed.is_slow:
+            held = sum(row.bytes for row in inventory.datasets if _device(row) == device)
+            report.warn(_slow(place, speed, held))
+    rows = tuple(replace(row, disk=speeds.get(_device(row))) for row in inventory.datasets)
+    return replace(inventory, datasets=rows)
+
+
+def _device(row: DataSet) -> int:
+    return row.largest[1] if row.largest is not None else -1
+
+
+def _slow(place: Path, speed: ReadSpeed, held: int) -> str:
+    return (
+        f"the disk of {place} is slow, {speed.mb_per_s:.0f} MB/s against {SLOW_MB_PER_S:.0f}. Training reads under "
+        f"1 MB/s of a token store, but data is hashed when it is first opened: {held / 1e6 / speed.mb_per_s:,.0f} s for the "
+        f"{size_text(held)} there. A copy on a faster disk: expert-cli train --stage DIR"
+    )
+
+
+def _is_inside(folder: Path, path: Path) -> bool:
+    return path.is_relative_to(folder)
+
+
+class _Search:
+    """One walk over all places."""
+
+    def __init__(self, experts: Sequence[Expert], folder: Path | None, caches: HfCaches, pulse: Pulse) -> None:
+        self.experts = experts
+        self.folder = folder
+        self.caches = caches
+        self.pulse = pulse
+        self.seen: set[Path] = set()
+        self.sources = list(dict.fromkeys(source for expert in experts for source in expert.sources))
+        self.hub_sources = [source for source in self.sources if source.kind == "hub"]
+        self.local_sources: dict[Path, list[SourceSpec]] = {}
+        for source in self.sources:
+            if source.kind != "hub" and not source.tried:
+                self.local_sources.setdefault(real_path(Path(source.path)), []).append(source)
+        roots = dict.fromkeys([expert.root for expert in experts] + ([folder.parent] if folder is not None else []))
+        self.store_roots = [root / STORES for root in roots]
+
+    def hub(self) -> Iterator[DataSet]:
+        """The data sets of the hub cache."""
+        for cache in self.caches.hubs:
+            for name, folder in hub_folders(cache):
+                experts = self._experts_of(source for source in self.hub_sources if source.path == name)
+                current = snapshot(folder)
+                status: Status = "used" if experts else "unused"
+                note = "" if current else "refs/main names no snapshot that is here"
+                if not holds_data(folder):
+                    status, note = "missing" if experts else "unused", "no data file is downloaded"
+                option = dataset_option("hub", name, folder, (), Path.cwd()) if status != "missing" else ""
+                row = DataSet(name, cache, folder, "hub", status, experts, note, option)
+                roots = (folder / "snapshots", folder / "blobs")
+                yield examine(row, roots, self.pulse, partial(_is_inside, current) if current else no_file)
+
+    def arrow(self) -> Iterator[DataSet]:
+        """The data sets of the Arrow cache. Training does not read them, so that one that is named may be missing as well."""
+        for cache in self.caches.arrows:
+            for name, folder in arrow_folders(cache):
+                experts = self._experts_of(source for source in self.hub_sources if arrow_name(source.path) == name)
+                row = DataSet(name, cache, folder, "arrow_cache", "used" if experts else "unused", experts)
+                found = examine(row, [folder], self.pulse, no_file)
+                if found.inodes:
+                    yield replace(found, rows=arrow_rows(folder))
+
+    def stores(self) -> Iterator[DataSet]:
+        """What lies in `datasets_optimized` and where manifests keep their token stores."""
+        for root in dict.fromkeys(
+            [*self.store_roots, *sorted(path for expert in self.experts for path in expert.stores)]
+        ):
+            for kind, path, files in self._found(root):
+                if kind in ("token_store", "saved"):
+                    yield self._store(root, path, kind)
+                else:
+                    yield self._local(root, path, kind, files)
+
+    def local(self, homes: Sequence[Path]) -> Iterator[DataSet]:
+        """The sources that manifests name, files of one folder in one row, and what else lies in the experts' folders."""
+        folders: dict[Path, list[Path]] = {}
+        for path in sorted(self.local_sources.keys() - self.seen):
+            self.seen.add(path)
+            if is_folder(path):
+                yield self._local(self.folder or path.parent, path, kind_of(path) or "folder", [path])
+            else:
+                folders.setdefault(path.parent, []).append(path)
+        for folder, named in folders.items():
+            # Beside a file in an expert's folder lie that expert's; of another folder nothing is known.
+            beside = self._loose(folder) if self.folder and folder.is_relative_to(self.folder) else []
+            self.seen.update(map(real_path, beside))
+            files = sorted([*named, *beside])
+            kind, path = _kind_and_path(folder, files)
+            yield self._local(self.folder or folder, path, kind, files)
+        self.seen.update(real_path(root) for root in self.store_roots)
+        for home in homes:
+            for kind, path, files in self._found(home):
+                yield self._local(self.folder or home, path, kind, files)
+
+    def missing(self) -> Iterator[DataSet]:
+        """What manifests name and is not on this machine."""
+        place = self.caches.hubs[0]
+        cached = {name for cache in self.caches.hubs for name, _ in hub_folders(cache)}
+        for name in sorted({source.path for source in self.hub_sources} - cached):
+            experts = self._experts_of(source for source in self.hub_sources if source.path == name)
+            yield DataSet(name, place, hub_folder(place, name), "hub", "missing", experts)
+        for source in {source.tried: source for source in self.sources if source.tried}.values():
+            experts = self._experts_of(other for other in self.sources if other.tried == source.tried)
+            path = Path(source.tried[0])
+            yield DataSet(source.path, self.folder or path.parent, path, "file", "missing", experts)
+
+    def _found(self, folder: Path, depth: int = MAX_DEPTH) -> Iterator[tuple[Kind, Path, list[Path]]]:
+        """Yield (kind, path, files) of the data sets in a folder; nothing twice, and no outputs of runs."""
+        real = real_path(folder)
+        if real in self.seen or any(is_file(folder / name) for name in RUN_FILES):
+            return
+        self.seen.add(real)
+        kind = kind_of(folder)
+        if kind:
+            yield kind, folder, [folder]
+            return
+        files = self._loose(folder)
+        if files:
+            yield *_kind_and_path(folder, files), files
+        for child in subfolders(folder) if depth else []:
+            if child.name.startswith(BUILDING) or not (child.name.startswith(".") or child.name in NO_DATA):
+                yield from self._found(child, depth - 1)
+
+    def _loose(self, folder: Path) -> list[Path]:
+        """The data files right in a folder that were not listed yet; not those that describe a data set or an expert."""
+        files: list[Path] = []
+        is_expert = is_file(folder / "manifest.json")
+        try:
+            for path in folder.iterdir():
+                self.pulse()
+                suffix = path.suffix.lower()
+                told = path.name.startswith(".") or path.name in INFO_NAMES or (is_expert and suffix == ".json")
+                if suffix in DATA_SUFFIXES and not told:
+                    files.append(path)
+        except OSError:
+            return []
+        return sorted(path for path in files if not is_folder(path) and real_path(path) not in self.seen)
+
+    def _local(self, place: Path, path: Path, kind: Kind, files: Sequence[Path]) -> DataSet:
+        named = [file for file in dict.fromkeys(map(real_path, (path, *files))) if file in self.local_sources]
+        experts = self._experts_of(source for file in named for source in self.local_sources[file])
+        partly = 0 < len(named) < len(files) and real_path(path) not in named
+        note = f"{len(named)} of {len(files)} files named" if partly else ""
+        option = dataset_option(kind, "", path, files, Path.cwd())
+        row = DataSet(_name(path, place), place, path, kind, "used" if experts else "unused", experts, note, option)
+        if kind not in ("saved", "token_store"):
+            return examine(row, files, self.pulse)
+        listed, fault = saved_files(path)
+        row = replace(row, status="damaged" if fault else row.status, note=fault, option="" if fault else row.option)
+        return examine(row, files, self.pulse, listed.__contains__)
+
+    def _store(self, root: Path, path: Path, kind: Kind) -> DataSet:
+        """A folder in a place for token stores; one that `save_to_disk` wrote is foreign unless a manifest names it."""
+        owners = [expert for expert in self.experts if {real_path(path), real_path(path.parent)} & expert.stores]
+        row = self._local(root, path, kind, [path])
+        experts = tuple(sorted({*row.experts, *(expert.name for expert in owners)}))
+        if kind == "saved":
+            status: Status = "foreign" if row.status == "unused" else row.status
+            return replace(row, status=status, experts=experts)
+        if path.name.startswith(BUILDING):
+            note = "an unfinished build: pretokenize goes on with it"
+            return replace(row, status="used" if owners else "unused", note=note, rows=None, experts=experts)
+        key, fault = store_key(path)
+        status = "damaged" if fault or row.status == "damaged" else _freshness(key, owners)
+        return replace(row, status=status, note=fault or row.note, experts=experts)
+
+    def _experts_of(self, sources: Iterable[SourceSpec]) -> tuple[str, ...]:
+        wanted = set(sources)
+        return tuple(sorted({expert.name for expert in self.experts if wanted.intersection(expert.sources)}))
+
+
+def _freshness(key: str, owners: Sequence[Expert]) -> Status:
+    """Fresh and stale are said only where the keys of now are known: a store of another base model is not stale."""
+    if not owners:
+        return "unused"
+    if any(key in expert.keys for expert in owners):
+        return "fresh"
+    return "stale" if all(expert.keys_known for expert in owners) else "used"
+
+
+def _kind_and_path(folder: Path, files: Sequence[Path]) -> tuple[Kind, Path]:
+    """Return what one or several files of a folder are listed as."""
+    return ("file", files[0]) if len(files) == 1 else ("folder", folder)
+
+
+def _name(path: Path, place: Path) -> str:
+    return path.relative_to(place).as_posix() if path != place and path.is_relative_to(place) else str(path)

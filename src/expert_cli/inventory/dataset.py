@@ -1,0 +1,110 @@
+"""One data set that was found, or that a manifest names and that is not here, as `find-datasets` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from expert_cli.hardware.disk import ReadSpeed
+from expert_cli.inventory.row_count import count_rows
+from expert_cli.inventory.tree import Inode, Tree, look
+from expert_cli.utils.text import utc_time
+
+Kind = Literal["hub", "arrow_cache", "token_store", "saved", "file", "folder"]
+Status = Literal["used", "unused", "missing", "fresh", "stale", "foreign", "damaged"]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One row.
+
+    place: the cache or folder it was found in. inodes: size of every file. rows: None where telling would mean parsing. option:
+    what `--dataset` takes to read it, "" where it cannot.
+    last_used: seconds since 1970, by the time that `last_used_from` names. largest: (size, device, path) of its largest file.
+    """
+
+    name: str
+    place: Path
+    path: Path
+    kind: Kind
+    status: Status
+    experts: tuple[str, ...]
+    note: str = ""
+    option: str = ""
+    inodes: frozenset[tuple[Inode, int]] = frozenset()
+    rows: int | None = None
+    last_used: float | None = None
+    last_used_from: str = ""
+    largest: tuple[int, int, Path] | None = None
+    disk: ReadSpeed | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Size of its files; one with several names counts once."""
+        return sum(size for _, size in self.inodes)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row that `find-datasets --json` prints."""
+        used = utc_time(self.last_used)
+        disk = self.disk and {
+            "read_mb_per_s": round(self.disk.mb_per_s, 1),
+            "method": self.disk.method,
+            "bytes": self.disk.bytes,
+        }
+        return {
+            "name": self.name,
+            "path": str(self.path),
+            "kind": self.kind,
+            "bytes": self.bytes,
+            "files": len(self.inodes),
+            "rows": self.rows,
+            "last_used": used and used.isoformat(timespec="seconds"),
+            "last_used_from": (used and self.last_used_from) or None,
+            "experts": list(self.experts),
+            "status": self.status,
+            "note": self.note,
+            "dataset_option": self.option or None,
+            "disk": disk,
+        }
+
+
+def every_file(_: Path) -> bool:
+    """Count the rows of every data file."""
+    return True
+
+
+def no_file(_: Path) -> bool:
+    """Count no rows."""
+    return False
+
+
+def examine(
+    row: DataSet, roots: Sequence[Path], pulse: Callable[[], None], has_rows: Callable[[Path], bool] = every_file
+) -> DataSet:
+    """Return the row with what lies under `roots`; what is broken there makes it "damaged" and stands in its note."""
+    tree = look(roots, pulse)
+    counted = count_rows([path for path in tree.data_files if has_rows(path)])
+    last_used, by = tree.last_use()
+    damaged = [f"{path.name} does not open" for path in counted.damaged[:1]]
+    return replace(
+        row,
+        status="damaged" if tree.broken or damaged else row.status,
+        note="; ".join(filter(None, [row.note, *damaged, *_remarks(tree)])),
+        inodes=frozenset(tree.inodes.items()),
+        rows=counted.rows,
+        last_used=last_used,
+        last_used_from=by,
+        largest=tree.largest,
+    )
+
+
+def _remarks(tree: Tree) -> list[str]:
+    remarks = [
+        (tree.broken, "link leads nowhere", "links lead nowhere"),
+        (tree.unfinished, "download is not finished", "downloads are not finished"),
+        (tree.unreadable, "folder cannot be read", "folders cannot be read"),
+    ]
+    found = [f"{count} {one if count == 1 else many}" for count, one, many in remarks if count]
+    return [*found, "too much to list in time: at least this"] if tree.cut_short else found

@@ -1,0 +1,150 @@
+"""Looking at files and folders without leaving a trace: sizes, last use, what is broken. Follows no link into a folder.
+
+A cache is shared with running programs: what vanishes while it is listed was not there, what cannot be read is counted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.utils.reporter import Bar, Reporter
+
+MAX_S = 30.0
+"""A folder that takes longer to list is counted only so far; its row says so."""
+QUIET_S = 2.0
+INFO_NAMES = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
+Inode = tuple[int, int]
+
+
+@dataclass
+class Tree:
+    """What lies under some files and folders.
+
+    inodes: (device, inode) -> bytes, so that a file with many names is counted once. data_files: by name, links included.
+    accessed, modified: newest of all files, seconds since 1970, 0 where there is no file. broken: links to nothing.
+    """
+
+    inodes: dict[Inode, int] = field(default_factory=dict)
+    data_files: list[Path] = field(default_factory=list)
+    accessed: float = 0.0
+    modified: float = 0.0
+    largest: tuple[int, int, Path] | None = None
+    broken: int = 0
+    unfinished: int = 0
+    unreadable: int = 0
+    cut_short: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Sizes of the files, each counted once."""
+        return sum(self.inodes.values())
+
+    def last_use(self) -> tuple[float | None, str]:
+        """Return when a file was last read or written and which told, "atime" or "mtime"; (None, "") without files."""
+        if not self.inodes:
+            return None, ""
+        return (self.accessed, "atime") if self.accessed >= self.modified else (self.modified, "mtime")
+
+    def add(self, path: Path, facts: os.stat_result, *, keeps_atime: bool) -> None:
+        """Count one file; the newest access counts only on a file system that keeps it."""
+        inode = (facts.st_dev, facts.st_ino)
+        self.inodes[inode] = facts.st_size
+        self.modified = max(self.modified, facts.st_mtime)
+        if keeps_atime:
+            self.accessed = max(self.accessed, facts.st_atime)
+        self.unfinished += path.name.endswith(".incomplete")
+        if path.suffix.lower() in DATA_SUFFIXES and path.name not in INFO_NAMES:
+            self.data_files.append(path)
+        if self.largest is None or facts.st_size > self.largest[0]:
+            self.largest = (facts.st_size, facts.st_dev, path)
+
+
+class Pulse:
+    """Counts files, and shows that it is alive once the search has taken 2 s."""
+
+    def __init__(self, report: Reporter, stack: ExitStack) -> None:
+        """Show the bar for as long as `stack` is open."""
+        self.report = report
+        self.stack = stack
+        self.seen = 0
+        self.started = time.monotonic()
+        self.bar: Bar | None = None
+
+    def __call__(self) -> None:
+        """Count one file."""
+        self.seen += 1
+        if self.bar is None and time.monotonic() - self.started > QUIET_S:
+            self.bar = self.stack.enter_context(self.report.progress("looking at data sets", None, "files"))
+        if self.bar is not None and self.seen % 256 == 0:
+            self.bar.update(self.seen)
+
+
+def look(roots: Sequence[Path], pulse: Callable[[], None], *, max_s: float = MAX_S) -> Tree:
+    """Look at files and folders; a root may itself be a link. Raises nothing: what cannot be seen is counted in the tree."""
+    tree = Tree()
+    seen: set[Inode] = set()
+    end = time.monotonic() + max_s
+    for root in roots:
+        keeps_atime = _keeps_atime(root)
+        stack = [root]
+        while stack:
+            here = stack.pop()
+            facts = _facts(here, tree)
+            if facts is None:
+                continue
+            if stat.S_ISREG(facts.st_mode):
+                tree.add(here, facts, keeps_atime=keeps_atime)
+            elif stat.S_ISDIR(facts.st_mode) and (facts.st_dev, facts.st_ino) not in seen:
+                # Junctions of Windows and bind mounts can make a circle too, and neither says that it is a link.
+                seen.add((facts.st_dev, facts.st_ino))
+                stack.extend(_children(here, tree))
+            pulse()
+            if time.monotonic() > end:
+                tree.cut_short = True
+                return tree
+    return tree
+
+
+def _facts(path: Path, tree: Tree) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except PermissionError:
+        tree.unreadable += 1
+    except OSError:
+        # Gone by now, or a link: to nothing, or in a circle.
+        tree.broken += path.is_symlink()
+    return None
+
+
+def _children(folder: Path, tree: Tree) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not _is_link_to_folder(entry):
+                    yield Path(entry.path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        tree.unreadable += 1
+
+
+def _is_link_to_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_symlink() and entry.is_dir()
+    except OSError:  # a link in a circle
+        return False
+
+
+def _keeps_atime(path: Path) -> bool:
+    """Whether the file system notes reading: not when mounted noatime, and on Windows rarely."""
+    try:
+        return os.name == "posix" and not os.statvfs(path).f_flag & getattr(os, "ST_NOATIME", 0)
+    except OSError:
+        return False

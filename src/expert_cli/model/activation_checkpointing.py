@@ -1,0 +1,41 @@
+"""Activation checkpointing: which parts of the model are recomputed in the backward pass instead of kept."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from expert_cli.config.run_config import Checkpointing
+
+
+def decoder_layers(model: Any) -> list[Any]:
+    """Return the model's decoder layers in order."""
+    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+
+def recompute(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
+    """Set checkpointing as asked; "off" leaves every layer's activations in memory.
+
+    selective: the layers 0, 2, 4, ... attention_only: only each layer's attention block, whose scores cost most.
+    """
+    if what == "off":
+        return
+    function = partial(checkpoint, use_reentrant=reentrant)
+    for layer in decoder_layers(model)[:: 2 if what == "selective" else 1]:
+        if what == "attention_only":
+            layer.self_attn.forward = partial(_recomputed, function, layer.self_attn.forward)
+        else:
+            layer.gradient_checkpointing = True
+            layer._gradient_checkpointing_func = function
+    if reentrant:
+        # it passes gradients on only where an input asks for them, and the embeddings are frozen
+        model.enable_input_require_grads()
+
+
+def _recomputed(function: Any, forward: Any, hidden_states: Any, **settings: Any) -> Any:
+    """Call an attention block through checkpoint, whose reentrant form takes positional arguments only."""
+    return function(partial(forward, **settings), hidden_states)

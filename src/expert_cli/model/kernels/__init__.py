@@ -1,0 +1,1 @@
+"""How a step is computed: attention, dequantized weights, fused LoRA, the loss without logits."""

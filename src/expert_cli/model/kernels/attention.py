@@ -1,0 +1,176 @@
+"""Attention over documents that lie end to end in one row, without a mask of tokens x tokens.
+
+    documents   a loop over the documents, PyTorch's fused SDPA for each: any device; short ones on a CPU go through
+                `short_documents` instead
+    varlen      torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
+
+Both are registered with transformers as attention implementations. The borders reach them as keyword arguments under the
+names of transformers' flash-attention integration, which takes them too. transformers makes no mask for an implementation
+that it has no mask function for.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.weak import WeakTensorKeyDictionary
+from transformers import AttentionInterface, PreTrainedModel
+
+from expert_cli.errors import ExpertError
+from expert_cli.model.kernels import cpu_attention
+
+_KNOWN: Any = WeakTensorKeyDictionary()
+_LAYOUTS: Any = WeakTensorKeyDictionary()
+NAMES = {"documents": "expert_documents", "varlen": "expert_varlen"}
+"""Our back ends -> the names by which transformers knows them; others go by their own."""
+
+
+def borders(starts: torch.Tensor, longest: int) -> dict[str, Any]:
+    """Return the keyword arguments of an attention call: `starts` int32 [documents + 1] on the model's device."""
+    return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
+
+
+def why_not(model: PreTrainedModel) -> str:
+    """Return why our back ends cannot serve this model, or ""."""
+    if not getattr(model, "_supports_attention_backend", False):
+        return f"{type(model).__name__} does not take its attention from outside"
+    config = model.config.get_text_config()
+    if getattr(config, "attn_logit_softcapping", None):
+        return "this architecture caps attention scores"
+    if any("sinks" in name for name, _ in model.named_parameters()):
+        return "this architecture has attention sinks"
+    return ""
+
+
+def use(model: PreTrainedModel, name: str) -> None:
+    """Make the model's layers attend through the back end `name`."""
+    model.set_attn_implementation(NAMES.get(name, name))
+
+
+@contextmanager
+def plain_attention(model: PreTrainedModel, name: str = "sdpa") -> Iterator[None]:
+    """Let the model attend in transformers' own way meanwhile: for generation, which has a cache and padded rows."""
+    before = model.config._attn_implementation
+    changes = before in NAMES.values()
+    if changes:
+        model.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        if changes:
+            model.set_attn_implementation(before)
+
+
+# Compiled, it would be made anew for every batch: the lengths are its control flow.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def documents_attention(
+    module: torch.nn.Module,  # noqa: ARG001  transformers' signature
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,  # noqa: ARG001
+    *,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **settings: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend within each document. query [1, heads, tokens, head_dim], key and value [1, key heads, tokens, head_dim].
+
+    Returns [1, tokens, heads, head_dim]. Raises ExpertError for a call that this back end would answer wrongly.
+    """
+    starts, window = _starts(settings), settings.get("sliding_window")
+    lengths = _lengths(starts)
+    if cpu_attention.serves(query.device.type, query.dtype, max(lengths)) and not (dropout or window):
+        scale = query.shape[3] ** -0.5 if scaling is None else scaling
+        return cpu_attention.attend(query, key, value, _layout(starts, query, key), scale), None
+    grouped = query.shape[1] != key.shape[1]
+    parts = []
+    for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True):
+        mask = _window_mask(q.shape[2], window, q.device)
+        parts.append(
+            scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=mask is None, scale=scaling, enable_gqa=grouped
+            )
+        )
+    return torch.cat(parts, 2).transpose(1, 2), None
+
+
+def varlen_attention(
+    module: torch.nn.Module,  # noqa: ARG001  transformers' signature
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,  # noqa: ARG001
+    *,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **settings: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend within each document by one kernel call; shapes as in `documents_attention`."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    if dropout:
+        raise ExpertError("varlen attention has no dropout")
+    starts, longest = _starts(settings), settings["max_length_q"]
+    dtype = torch.get_autocast_dtype("cuda") if query.dtype == torch.float32 else query.dtype
+    # one head for each query head: the kernel's own grouping differs between versions of torch
+    repeats = query.shape[1] // key.shape[1]
+    key, value = (part.repeat_interleave(repeats, 1) if repeats > 1 else part for part in (key, value))
+    window = settings.get("sliding_window")
+    q, k, v = (part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value))
+    out: Any = varlen_attn(q, k, v, starts, starts, longest, longest, **_causal(varlen_attn, window, scaling))
+    return out.unsqueeze(0), None
+
+
+@cache
+def _causal(function: Any, window: int | None, scaling: float | None) -> dict[str, Any]:
+    """Return the settings of a causal call: torch 2.10 had `is_causal`, later ones say it as a window to the right of 0."""
+    known = inspect.signature(function).parameters
+    if "window_size" in known:
+        return {"window_size": (window - 1 if window else -1, 0), "scale": scaling}
+    if window or scaling is not None:
+        raise ExpertError("this torch's varlen_attn takes neither a window nor a scale; torch 2.11 does")
+    return {"is_causal": True}
+
+
+def _lengths(starts: torch.Tensor) -> list[int]:
+    """Return the documents' lengths; a GPU is asked once for a batch, not in every layer."""
+    known: list[int] | None = _KNOWN.get(starts)
+    if known is None:
+        known = _KNOWN[starts] = [length for length in starts.diff().tolist() if length]
+    return known
+
+
+def _layout(starts: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> cpu_attention.Layout:
+    """Return where the batch's tokens lie in padded buckets; worked out once for all layers of a form."""
+    form = (query.shape[1], key.shape[1])
+    known: dict[tuple[int, int], cpu_attention.Layout] = _LAYOUTS.setdefault(starts, {})
+    if form not in known:
+        known[form] = cpu_attention.layout(_lengths(starts), *form, query.dtype)
+    return known[form]
+
+
+def _starts(settings: dict[str, Any]) -> torch.Tensor:
+    starts: torch.Tensor | None = settings.get("cu_seq_lens_q")
+    if starts is None:
+        raise ExpertError("attention was called without the borders of the documents")
+    return starts
+
+
+def _window_mask(tokens: int, window: int | None, device: torch.device) -> torch.Tensor | None:
+    """Return the mask of a sliding window, bool [tokens, tokens], or None where the document fits into it."""
+    if not window or tokens <= window:
+        return None
+    places = torch.arange(tokens, device=device)
+    distance = places.unsqueeze(1) - places.unsqueeze(0)
+    return (distance >= 0) & (distance < window)
+
+
+AttentionInterface.register(NAMES["documents"], documents_attention)
+AttentionInterface.register(NAMES["varlen"], varlen_attention)

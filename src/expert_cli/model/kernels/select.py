@@ -1,0 +1,212 @@
+"""What the machine is made to do, and why: asked x available -> one plan, a reason a line."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from expert_cli.config.run_config import ComputeConfig, Layout, ModelConfig
+from expert_cli.hardware.machine import Machine, has_package
+from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.chunked_loss import can_skip_logits
+from expert_cli.model.kernels.dequantize import copy_bytes, unpack
+from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.loading.quantize import DTYPES
+
+FLAT = ("documents", "varlen", "flash_attention_2")
+"""Back ends that take documents end to end in one row; the others get one row a pack and a mask."""
+SPARE = 3
+"""A copy of the weights is made where this many times its size is free: activations need room too."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One choice: what is used ("off" for nothing) and the reason."""
+
+    used: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """Every choice that the step rests on. lines: the same in words, in the order in which they are worth reading.
+
+    copy: 4-bit weights are unpacked once. full_logits: the model makes its logits itself. fixed_shape: every batch has the
+    same number of tokens.
+    """
+
+    attention: str
+    layout: Layout
+    copy: bool
+    full_logits: bool
+    fused: bool
+    fixed_shape: bool
+    lines: Mapping[str, Kernel]
+
+    def with_line(self, name: str, used: str, reason: str, **changes: Any) -> KernelPlan:
+        """Return the plan with one choice made anew."""
+        return replace(self, lines={**self.lines, name: Kernel(used, reason)}, **changes)
+
+
+def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) -> KernelPlan:
+    """Return the plan before the model is there; `settle` adds what only the model tells."""
+    on_gpu = compute.device == "cuda"
+    backend, why = _attention(compute, machine)
+    fused = on_gpu and compute.fused_kernels != "off" and has_package("liger_kernel")
+    lines = {
+        "device": Kernel(compute.device, machine.gpus[0].name if on_gpu else f"{machine.cores} CPU cores"),
+        "weights": Kernel(
+            model.quantization, "NF4, double quantisation" if model.quantization == "int4" else "as the manifest says"
+        ),
+        "dtype": Kernel(compute.dtype, _dtype_reason(compute, machine)),
+        "tf32": Kernel("on" if compute.tf32 else "off", _tf32_reason(compute)),
+        "attention": Kernel(backend, why),
+        "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
+        "compile": Kernel(
+            compute.compile_backend if compute.torch_compile else "off",
+            f"every decoder layer, mode {compute.compile_mode}" if compute.torch_compile else "not asked for",
+        ),
+        "fused": Kernel("liger" if fused else "off", _fused_reason(compute, fused=fused)),
+    }
+    layout: Layout = "flat" if backend in FLAT else "rows"
+    return KernelPlan(backend, layout, False, False, fused, compute.torch_compile, lines)
+
+
+def settle(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+    """Make the plan's choices real on a base model without adapter and return the plan with what was possible.
+
+    Unpacks 4-bit weights where there is room, fuses kernels, sets the attention back end.
+    """
+    plan = _with_copy(plan, copy_bytes(model), compute, _free_bytes(compute.device))
+    if plan.copy:
+        unpack(model, DTYPES[compute.dtype])
+    if plan.fused:
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+        _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
+        plan = with_liger(plan, model)
+    settled = _with_attention(plan, model)
+    if settled.attention == plan.attention:
+        attention.use(model, plan.attention)
+    return settled
+
+
+def foresee(plan: KernelPlan, model: Any, compute: ComputeConfig, *, copied: int, stored: int) -> KernelPlan:
+    """Return the plan as `settle` and `settle_adapter` would leave it, for a model with adapter on the meta device.
+
+    copied: bytes that unpacked 4-bit weights would take (0: none are quantised); stored: bytes of the base model, which
+    will be in memory by then.
+    """
+    if copied:
+        plan = _with_copy(plan, copied, compute, _free_bytes(compute.device) - stored)
+    return settle_adapter(_with_attention(plan, model.get_base_model()), model, compute)
+
+
+def settle_adapter(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+    """Return the plan with what the model with its adapter can take: LoRA layers are fused, the loss's way is chosen."""
+    if compute.fuses_lora and (count := fuse(model)):
+        plan = plan.with_line("fused", "lora", f"{count} LoRA products are added to their layers' outputs in place")
+    reason = can_skip_logits(model)
+    return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
+
+
+def switch_on(compute: ComputeConfig) -> None:
+    """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator that can grow its blocks."""
+    if compute.device == "cuda":
+        if sys.platform == "linux":  # elsewhere it does not exist; fixed blocks fragment when batches differ in length
+            torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+        torch.backends.cuda.matmul.allow_tf32 = compute.tf32
+        torch.backends.cudnn.allow_tf32 = compute.tf32
+
+
+def _attention(compute: ComputeConfig, machine: Machine) -> tuple[str, str]:
+    """Return the back end and the reason."""
+    if compute.attention == "eager":
+        return "eager", "as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square"
+    if compute.device == "cpu":
+        asked = "flash-attn needs a GPU; " if compute.attention == "flash" else ""
+        return "documents", f"{asked}each document by itself, no mask of the row; short ones by batched matrix products"
+    if compute.attention == "flash" and has_package("flash_attn") and compute.dtype != "fp32":
+        return "flash_attention_2", "as asked; documents are told apart by their borders"
+    missing = "flash-attn is not installed; " if compute.attention == "flash" else ""
+    has_varlen = importlib.util.find_spec("torch.nn.attention.varlen") is not None
+    if has_varlen and machine.gpus[0].has_bf16 and compute.dtype != "fp32":
+        return "varlen", f"{missing}FlashAttention inside PyTorch; memory grows with the tokens, not their square"
+    short = (
+        "fp32"
+        if compute.dtype == "fp32"
+        else "this GPU is older than Ampere"
+        if has_varlen
+        else "this torch is older than 2.10"
+    )
+    return "documents", f"{missing}{short}: each document by itself through PyTorch's SDPA"
+
+
+def _dtype_reason(compute: ComputeConfig, machine: Machine) -> str:
+    native = machine.gpus[0].has_bf16 if compute.device == "cuda" else machine.cpu_bf16
+    return {
+        "bf16": "native here" if native else "asked for; this machine emulates it",
+        "fp16": "this GPU has no bfloat16, or fp16 was asked for",
+        "fp32": "asked for, or the best this machine does without bfloat16",
+    }[compute.dtype]
+
+
+def _tf32_reason(compute: ComputeConfig) -> str:
+    if compute.tf32:
+        return "fp32 matrix products use it; bf16 ones do not need it"
+    return "not asked for, or older than Ampere" if compute.device == "cuda" else "only NVIDIA GPUs have it"
+
+
+def _fused_reason(compute: ComputeConfig, *, fused: bool) -> str:
+    if fused:
+        return "Liger's norms, rotary embeddings and activations"
+    if compute.fused_kernels == "off":
+        return "switched off"
+    if compute.device == "cpu":
+        return "only plain LoRA in bf16 or fp16, not compiled, is fused on a CPU"
+    return 'liger-kernel is not installed: pip install "expert-cli[kernels]"'
+
+
+def _with_attention(plan: KernelPlan, model: Any) -> KernelPlan:
+    """Return the plan with the attention that this model can take."""
+    reason = attention.why_not(model) if plan.attention in attention.NAMES else ""
+    if not reason:
+        return plan
+    own = model.config._attn_implementation
+    return plan.with_line("attention", own, f"{reason}; a mask keeps documents apart", attention=own, layout="rows")
+
+
+def with_liger(plan: KernelPlan, model: Any) -> KernelPlan:
+    """Return the plan with the kernels that Liger really put on the model: it leaves one that it does not know as it is."""
+    forwards = [vars(module).get("forward") for module in model.modules()]
+    count = sum(str(getattr(forward, "__module__", "")).startswith("liger_kernel") for forward in forwards)
+    if not count:
+        return plan.with_line("fused", "off", f"Liger has no kernels for {model.config.model_type}", fused=False)
+    return plan.with_line(
+        "fused", "liger", f"Liger's kernels in {count} norms and activations, and its rotary embeddings"
+    )
+
+
+def _with_copy(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int) -> KernelPlan:
+    """Return the plan with whether 4-bit weights are unpacked once: where that was asked for or there is room."""
+    if not needed:
+        return plan
+    asked = compute.dequantized_copy
+    room = f"{needed / 2**20:,.0f} MB, {free / 2**20:,.0f} MB are free"
+    if asked == "never" or (asked == "auto" and free < SPARE * needed):
+        why = "as asked" if asked == "never" else f"an unpacked copy takes {room}"
+        return plan.with_line("copy", "off", f"{why}: weights are unpacked at every step")
+    return plan.with_line("copy", compute.dtype, f"NF4 unpacked once instead of at every step ({room})", copy=True)
+
+
+def _free_bytes(device: str) -> int:
+    if device == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    import psutil
+
+    return int(psutil.virtual_memory().available)

@@ -1,0 +1,1 @@
+"""Base models from anywhere: found, fetched, checked, loaded."""

@@ -1,0 +1,128 @@
+"""A model folder before it is loaded: whole, of safetensors, and without code of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.utils.files import sha256_of
+
+_WEIGHTS = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_KERNEL_KEYS = frozenset({"_attn_implementation_internal", "_experts_implementation_internal"})
+
+
+def check_folder(folder: Path) -> list[Path]:
+    """Return the weight files of a model folder, sorted by name, once the folder is known to be safe and whole.
+
+    Raises EnvironmentProblem where a file is missing, InputError for pickled weights and code of the model's own
+    (auto_map without a class in transformers; an attention implementation to fetch, CVE-2026-4372), LockedOrDamaged for
+    files that are cut off.
+    """
+    if not (folder / "config.json").is_file():
+        raise _no_config(folder)
+    _refuse_code(folder)
+    files = _weights(folder)
+    for file in files:
+        try:
+            with safe_open(file, "np"):  # compares the header with the size of the file
+                pass
+        except (SafetensorError, OSError) as error:
+            raise LockedOrDamaged(f"{file} is damaged: {error}", "Fetch the model again") from error
+    return files
+
+
+def weights_sha256(files: list[Path]) -> str:
+    """Return the sha256 of the weights: of the single file, else of what `sha256sum *.safetensors` prints."""
+    if len(files) == 1:
+        return sha256_of(files[0])
+    lines = (f"{sha256_of(file)}  {file.name}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def only_gguf(folder: Path) -> Path | None:
+    """Return the GGUF file of a folder that is no transformers model; raise InputError where there are several."""
+    if (folder / "config.json").is_file():
+        return None
+    found = sorted(folder.glob("*.gguf"))
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:4])
+        raise InputError(f"{folder} holds {len(found)} GGUF files: {names}", "Name the file instead of the folder")
+    return found[0] if found else None
+
+
+def _no_config(folder: Path) -> EnvironmentProblem:
+    if (folder / "adapter_config.json").is_file():
+        return EnvironmentProblem(
+            f"{folder} is an adapter, not a base model", "Name the base model that the adapter was trained on"
+        )
+    return EnvironmentProblem(
+        f"{folder} is no model folder: no config.json in it", "A model folder holds config.json and *.safetensors"
+    )
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise LockedOrDamaged(f"{path} cannot be read: {error}", "Fetch the model again") from error
+
+
+def _weights(folder: Path) -> list[Path]:
+    if (folder / _INDEX).is_file():
+        index = _read(folder / _INDEX)
+        try:
+            names = sorted(set(index["weight_map"].values()))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise LockedOrDamaged(f"{folder / _INDEX} has no weight_map", "Fetch the model again") from error
+    else:
+        names = [_WEIGHTS]
+    if not all(isinstance(name, str) and Path(name).name == name for name in names):
+        raise InputError(f"{folder / _INDEX} names weights outside of its folder", "Use another base model")
+    missing = [name for name in names if not (folder / name).is_file()]
+    if not missing:
+        return [folder / name for name in names]
+    pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
+    if pickled:
+        raise InputError(
+            f"{folder} holds pickled weights only ({pickled[0]}), which can run code when they are read",
+            "Use a model with safetensors, or convert it where you trust it: model.save_pretrained(folder)",
+        )
+    raise EnvironmentProblem(f"{folder} lacks {', '.join(missing[:3])}", "Fetch the model again, it is not complete")
+
+
+def _refuse_code(folder: Path) -> None:
+    config = _read(folder / "config.json")
+    if not isinstance(config, dict):
+        raise LockedOrDamaged(f"{folder / 'config.json'} is not a JSON object", "Fetch the model again")
+    kernel = next((key for key in _keys(config) if key in _KERNEL_KEYS), None)
+    if kernel is not None:
+        raise InputError(
+            f'{folder / "config.json"} sets "{kernel}", which makes the loader fetch and run code',
+            "No published model needs this key: do not use this one",
+        )
+    # 10 s to import: only for a folder that is there
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    # With a class of its own for the type, transformers never looks at auto_map unless remote code is trusted.
+    if config.get("model_type") not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        code = " and brings its own code (auto_map), which is not run here" if "auto_map" in config else ""
+        raise InputError(
+            f'{folder}: model_type "{config.get("model_type")}" is no language model that transformers knows{code}',
+            "Use another base model",
+        )
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """Every key of a JSON document at any depth."""
+    if isinstance(value, dict):
+        yield from value
+    if isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _keys(item)

@@ -1,0 +1,78 @@
+"""A local model folder -> a model in memory, its linear layers quantised as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+from transformers.utils import logging
+
+from expert_cli._compat import keep_8bit_scales, keep_autograd_on_cpu
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.manifest.types import Quantization
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def load_base(
+    folder: Path,
+    *,
+    quantization: Quantization,
+    dtype: torch.dtype,
+    device: str,
+    attention: str,
+    rope_scaling: Mapping[str, float | str],
+) -> PreTrainedModel:
+    """Load a causal language model from safetensors, frozen, on `device`.
+
+    int4 is NF4 with double quantisation, computing in `dtype`; "none" holds the weights in `dtype`. Norms, embeddings and
+    head keep the dtype of the rest: peft's prepare_model_for_kbit_training would cast them, and with them the residual
+    stream, to fp32 and switch gradient checkpointing on. Raises EnvironmentProblem when the device's memory is too small.
+    """
+    logging.disable_progress_bar()  # transformers would write it to stderr past the console
+    quantised = quantization_arguments(quantization, dtype)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    if rope_scaling:
+        config.rope_parameters = {**(getattr(config, "rope_parameters", None) or {}), **rope_scaling}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=weights_dtype(quantization, dtype),
+            quantization_config=BitsAndBytesConfig(**quantised) if quantised else None,
+            attn_implementation=attention,
+            device_map={"": 0 if device == "cuda" else "cpu"},
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+        )
+    except torch.OutOfMemoryError as error:
+        hint = 'write "quantization": "int4", or choose a smaller base model'
+        raise EnvironmentProblem(f"{folder.name} does not fit into the GPU's memory", hint) from error
+    except ValueError as error:
+        raise InputError(f"{folder}: cannot be loaded as a language model: {str(error).splitlines()[0]}") from error
+    model.config.use_cache = False
+    model.requires_grad_(False)
+    keep_autograd_on_cpu(model)
+    keep_8bit_scales(model)
+    return model
+
+
+def quantization_arguments(quantization: Quantization, compute: torch.dtype) -> dict[str, Any]:
+    """Return the arguments of the BitsAndBytesConfig by which the base model is held; none where it is not quantised."""
+    if quantization == "int4":
+        return {
+            "load_in_4bit": True,
+            "bnb_4bit_quant_type": "nf4",
+            "bnb_4bit_use_double_quant": True,
+            "bnb_4bit_compute_dtype": compute,
+        }
+    return {"load_in_8bit": True} if quantization == "int8" else {}
+
+
+def weights_dtype(quantization: Quantization, compute: torch.dtype) -> torch.dtype:
+    """Return the dtype of what is not quantised."""
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(quantization, compute)

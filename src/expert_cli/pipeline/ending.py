@@ -1,0 +1,41 @@
+"""How a run ends, whatever ends it: status.json and log.txt say so before the error goes on to who called."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+
+from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, Interrupted
+from expert_cli.runs.log import RunLog
+from expert_cli.runs.status import RunStatus, known
+from expert_cli.training.signals import Terminated, raising_sigterm
+from expert_cli.utils.text import failure_lines
+
+
+@contextmanager
+def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
+    """Write down the error that ends the block, and let it go on. Raises Interrupted for a signal that no loop waited for."""
+    try:
+        # Among several processes one may wait for the others in a call that no signal wakes.
+        with raising_sigterm() if status.world_size == 1 else nullcontext():
+            yield
+    except (KeyboardInterrupt, Terminated) as error:
+        name, code = ("SIGTERM", TERMINATED) if isinstance(error, Terminated) else ("SIGINT", CTRL_C)
+        message = f"interrupted by {name} {status.how_far}; what came after the last checkpoint is lost"
+        interrupted = Interrupted(message, f"go on: {status.go_on}", code)
+        _write_down(status, log, interrupted)
+        raise interrupted from error
+    except BaseException as error:
+        met = known(error)
+        if met is None:
+            log.write("".join(traceback.format_exception(error)))
+        _write_down(status, log, met or ExpertError(f"{type(error).__name__}: {error}"))
+        raise
+
+
+def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
+    for line in failure_lines(error.message, error.hint):
+        log.write(line)
+    with suppress(OSError):  # a disk that is full must not hide what filled it
+        status.broken_off(error)

@@ -1,0 +1,192 @@
+"""A plan -> its token store, without a model in memory; and what to tell about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from expert_cli.config.run_config import RunConfig
+from expert_cli.data.packing.dataset import plan_packs
+from expert_cli.data.packing.plan import SizeRow, recommend, right_size
+from expert_cli.data.rows.preview import first_rows
+from expert_cli.data.sources.data_rows import Located, LocatedData, input_column, locate_data
+from expert_cli.data.sources.folder import require_apart
+from expert_cli.data.staging import stage, staged_path
+from expert_cli.data.store.build import Tokenised, file_hashes, foreign_store, state_of, tokenise, trust
+from expert_cli.data.store.inspect import StoreState, has_stores
+from expert_cli.data.store.key import StoreInputs, StoreKey
+from expert_cli.data.store.token_store import lies_in
+from expert_cli.data.templates.template import SCHEMA_COLUMNS
+from expert_cli.inference.base_model import locate_base, prompt_template
+from expert_cli.model.loading.sources import LocalModel
+from expert_cli.model.tokenizer import TokenizerInfo
+from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.utils.paths import is_inside
+from expert_cli.utils.reporter import Reporter
+
+
+@dataclass(frozen=True)
+class Inputs(StoreInputs):
+    """What a store is made of, and the base model that the tokenizer is of."""
+
+    tokenizer: TokenizerInfo
+    source: LocalModel
+
+
+def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
+    """Locate data and base model. Raises InputError, EnvironmentProblem, LockedOrDamaged."""
+    local = run.manifest.parent / "datasets" / "train.jsonl"
+    located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
+    source = locate_base(run, report)
+    tokenizer = load_tokenizer(source.folder)
+    kind = first_rows(run.data, located.train).kind
+    if kind == "text" and run.model.system_prompt is not None:
+        report.warn("system_prompt: rows of whole documents are trained as they are; it stands in later prompts alone")
+    inputs = Inputs(located, tokenizer, prompt_template(run, tokenizer, ""), kind, file_hashes(run.store), source)
+    return _headed(inputs, run) if inputs.template.heads_input and kind == "pair" else inputs
+
+
+def _headed(inputs: Inputs, run: RunConfig) -> Inputs:
+    """Return the inputs with the heading that the input gets by its column's name, which the last row may be the first to tell.
+
+    Where a store of this data lies that was built with a heading, all rows have been read for it already.
+    """
+
+    def with_column(name: str) -> Inputs:
+        return replace(inputs, template=prompt_template(run, inputs.tokenizer, name))
+
+    if has_stores(run.store):
+        for candidate in map(with_column, ("", *SCHEMA_COLUMNS[:1])):
+            if lies_in(run.store, candidate.key(run.data)):
+                return candidate
+    return with_column(input_column(run.data, inputs.located.train))
+
+
+def store_for(
+    run: RunConfig,
+    inputs: Inputs,
+    report: Reporter,
+    *,
+    verify: bool = False,
+    force: bool = False,
+    locked: bool = False,
+    trusting: bool = False,
+) -> Tokenised:
+    """Return the token store of a run, building it if need be.
+
+    locked: build nothing, raise LockedOrDamaged instead. trusting: use a data set that another program saved there.
+    """
+    foreign = foreign_store(run.store)
+    if foreign is not None and trusting:
+        key = inputs.key(run.data)
+        report.warn(f"{foreign} was made by another program; nothing tells whether it fits this data")
+        return trust(foreign, key, inputs.tokenizer.vocab_size)
+    if foreign is not None:
+        report.warn(f"{foreign} was made by another program and is not used; --trust-store uses it")
+    require_apart(run.data, run.store, "pretokenized_cache, or pretokenize --output DIR")
+    return tokenise(run.data, inputs, run.store, report, expert=run.expert, verify=verify, force=force, locked=locked)
+
+
+def staged_inputs(inputs: Inputs, run: RunConfig, target: Path, report: Reporter) -> Inputs:
+    """Return the same inputs with their data files copied under `target`, which is a faster disk."""
+    require_apart(run.data, target, "--stage DIR")
+    staged = stage(inputs.located.files(), target, report)
+
+    def moved(sources: Sequence[Located]) -> tuple[Located, ...]:
+        return tuple(replace(source, files=tuple(staged.mapping[path] for path in source.files)) for source in sources)
+
+    return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
+
+
+def staged_store(store: Tokenised, target: Path, report: Reporter) -> Tokenised:
+    """Return the same store, copied under `target`."""
+    files = [path for path in store.home.rglob("*") if path.is_file()]
+    stage(files, target, report)
+    return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
+
+
+def explain(run: RunConfig, inputs: Inputs) -> tuple[StoreKey, StoreState]:
+    """Return the key that the run gives now and what lies there for it; builds nothing."""
+    return state_of(run.data, inputs, run.store)
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """What `pretokenize` tells of one store."""
+
+    expert: str
+    store: Tokenised
+    sequences: int
+    fill: float
+    truncated_rows: int
+    truncated_tokens: int
+    max_seq_length: int
+    sizes: tuple[SizeRow, ...]
+    recommended: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a row under "stores" of `pretokenize --json` (docs/INTERFACE.md)."""
+        stats = self.store.stats["train"]
+        seconds = self.store.seconds
+        return {
+            "expert": self.expert,
+            "path": str(self.store.home),
+            "status": self.store.status,
+            "reason": self.store.reason,
+            "key": self.store.key.sha256,
+            **{name: stats[name] for name in ("rows", "tokens", "trained_tokens", "dropped")},
+            "seconds": seconds,
+            "tokens_per_s": stats["tokens"] / seconds if seconds else None,
+            "mb_per_s": self.store.source_bytes / 1e6 / seconds if seconds else None,
+            "encoder": stats["encoder"],
+            "forms": stats.get("forms", {}),
+            "ignored": stats.get("ignored", []),
+            "length": stats["length"],
+            "packing": {
+                "max_seq_length": self.max_seq_length,
+                "sequences": self.sequences,
+                "fill": self.fill,
+                "truncated_rows": self.truncated_rows,
+                "truncated_tokens": self.truncated_tokens,
+            },
+            "right_size": [asdict(row) for row in self.sizes],
+            "recommended_max_seq_length": self.recommended,
+        }
+
+
+def describe(run: RunConfig, store: Tokenised) -> StoreReport:
+    """Measure what the run's length and packing make of a store, and what other lengths would."""
+    documents = store.training()
+    present = run.data.max_seq_length
+    packs = plan_packs(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
+    fitted = packs.fitted
+    recommended = recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths, present)
+    return StoreReport(
+        expert=run.expert,
+        store=store,
+        sequences=packs.count(0),
+        fill=packs.of(0).fill(),
+        truncated_rows=fitted.rows if fitted else 0,
+        truncated_tokens=fitted.tokens if fitted else 0,
+        max_seq_length=present,
+        sizes=tuple(right_size(documents.lengths, present, recommended)),
+        recommended=recommended,
+    )
+
+
+def shown_documents(store: Tokenised, inputs: Inputs, count: int) -> Sequence[list[tuple[str, bool]]]:
+    """Return the first documents as runs of (text, trained), each run as long as it can be."""
+    documents = store.training()
+    shown = []
+    for number in range(min(count, len(documents))):
+        ids, trained = documents.document(number)
+        borders = [0, *(i for i in range(1, len(ids)) if trained[i] != trained[i - 1]), len(ids)]
+        runs = [
+            (inputs.tokenizer.backend.decode(ids[a:b].tolist(), skip_special_tokens=False), bool(trained[a]))
+            for a, b in pairwise(borders)
+        ]
+        shown.append(runs)
+    return shown

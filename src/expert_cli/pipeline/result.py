@@ -1,0 +1,225 @@
+"""What a training run came to, as `train --json` prints it and as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from expert_cli.config.run_config import RunConfig
+from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.rows.columns import FIRST_COLUMN_RULE
+from expert_cli.data.sources.data_rows import locate_data
+from expert_cli.data.store.build import file_hashes
+from expert_cli.data.store.files import Memo
+from expert_cli.data.store.key import store_key
+from expert_cli.errors import ExpertError, LockedOrDamaged
+from expert_cli.model.kernels.select import KernelPlan
+from expert_cli.runs.metrics import items, part, read_json
+from expert_cli.runs.paths import RunPaths
+from expert_cli.training.checkpointing.resume_compatibility import PROGRAMS, STORE, identity, require_goes_on
+from expert_cli.training.result import FitResult, mean_span
+from expert_cli.utils.files import redact, sha256_of, stamp
+from expert_cli.utils.reporter import Reporter, Silent
+from expert_cli.utils.text import duration
+
+SOON_READ_BYTES = 256 << 20
+"""Data files of this size together are read in a second, to compare them."""
+NOT_KEPT = "not recorded by the version that trained it"
+"""The reason of a run that was made before reasons were kept."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One prompt, answered by the base model and by the expert. right_*: None where the answers were not run."""
+
+    prompt: str
+    expected: str
+    before: str
+    after: str
+    right_before: bool | None
+    right_after: bool | None
+
+    def lines(self) -> list[str]:
+        """Return a line for each text, long ones cut."""
+        shown = {
+            "prompt": self.prompt,
+            "expected": self.expected,
+            "before": _marked(self.before, self.right_before),
+            "after": _marked(self.after, self.right_after),
+        }
+        return [f"{name:9} {_one_line(text)}" for name, text in shown.items()]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What `train` leaves and prints: the document of `train --json` (docs/INTERFACE.md), report.json of the run directory."""
+
+    output: Path
+    document: Mapping[str, Any]
+
+    def summary(self) -> str:
+        """Return the lines a person reads at the end."""
+        done = self.document
+        loss, shares = done["loss"], done["step_time_shares"]
+        span = mean_span(done["steps"])
+        lines = [
+            f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} "
+            f"({f'means of the first and last {span}' if span > 1 else 'first and last'} of {done['steps']} steps), "
+            f"{duration(done['seconds'])}, {done['tokens_per_s']:,.0f} real tokens/s, peak memory "
+            f"{done['peak_memory_mb'] / 1024:.1f} GB",
+            "time      "
+            + ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005),
+        ]
+        if done["eval_loss"] is not None:
+            lines.append(f"evaluation loss {done['eval_loss']:.3f}")
+        lines += _sample_lines([Sample(**sample) for sample in done.get("samples", ())])
+        return "\n".join([*lines, f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}"])
+
+
+def document(
+    output: Path,
+    done: FitResult,
+    store: dict[str, Any],
+    kernels: KernelPlan,
+    sha256: str,
+    resumed_from: Path | None,
+    samples: Sequence[Sample],
+    seconds: float,
+) -> dict[str, Any]:
+    """Return what `train --json` prints."""
+    first, last = done.mean_losses()
+    return {
+        "output": str(output),
+        "steps": done.steps,
+        "epochs": done.epochs,
+        "loss": {"first": done.first_loss, "last": done.last_loss, "first_mean": first, "last_mean": last},
+        "eval_loss": done.eval_loss,
+        "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},
+        "tokens_per_s": done.here.tokens_per_s,
+        "mfu": done.mfu,
+        "mfu_peak": done.peak,
+        "step_time_shares": dict(done.step_time_shares),
+        "store": store,
+        "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
+        "adjusted": list(done.adjusted),
+        "resumed_from": str(resumed_from) if resumed_from else None,
+        "adapter_sha256": sha256,
+        "seconds": seconds,
+        "peak_memory_mb": done.peak_memory_mb,
+        "samples": [asdict(sample) for sample in samples],
+        "stop_reason": done.stop_reason,
+    }
+
+
+def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunResult | None:
+    """Return the result of the run in the output folder if it is complete, else None. drift: keys that may differ.
+
+    Data that is not what the run was trained on is told: the result can be had all the same, also when the data has gone.
+    Raises LockedOrDamaged if its adapter is not what it was, or if it was trained with other settings than these.
+    """
+    paths = RunPaths(run.output)
+    if not paths.complete.is_file():
+        return None
+    document = read_json(paths.report_json)
+    wrote = str(document.get("adapter_sha256", ""))
+    if not wrote:
+        raise LockedOrDamaged(
+            f"{paths.report_json} of a complete run is missing or damaged", "train again with --overwrite"
+        )
+    weights = paths.adapter / "adapter_model.safetensors"
+    if not weights.is_file() or sha256_of(weights) != wrote:
+        raise LockedOrDamaged(
+            f"{weights} is not the adapter that this run wrote ({wrote[:12]})", "train again with --overwrite"
+        )
+    recorded = part(read_json(paths.run_json), "identity")
+    if recorded:
+        require_goes_on(paths.run_json, recorded, _with_its_files(run, recorded), drift, report)
+    _tell_other_data(run, part(read_json(paths.run_json), "data", "files"), report)
+    return RunResult(run.output, {**document, "stop_reason": document.get("stop_reason", NOT_KEPT)})
+
+
+def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity that a run of these settings has if files and programs are those of the recorded one."""
+    store = part(recorded, STORE)
+    sources = (tuple(Located(spec, ()) for spec in specs) for specs in (run.data.train, run.data.validation))
+    tokenizer, template = (str(recorded.get(name)) for name in ("tokenizer", "template"))
+    rule = str(store.get("masking", "")).rpartition(", ")[0]  # what follows is a setting
+    places = LocatedData(*sources), Memo(run.output / ".none")
+    key = store_key(
+        run.data,
+        *places,
+        tokenizer=tokenizer,
+        template=str(store.get("template", template)),
+        masking=rule,
+        columns=str(store.get("columns", FIRST_COLUMN_RULE)),
+    )
+    contents = {name: store[name] for name in ("train data", "validation data") if name in store}
+    now = identity(
+        run,
+        files=items(recorded, "data"),
+        store=dict(key.parts) | contents,
+        trusted=store.get("trusted", ""),
+        base=str(recorded.get("base model")),
+        template=template,
+        processes=recorded.get("processes", 1),
+        versions=items(recorded, "versions"),
+    )
+    return now | {name: recorded[name] for name in PROGRAMS if name in recorded}
+
+
+def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Reporter) -> None:
+    """Say which data files are not those that a run was trained on, or that this was not compared.
+
+    recorded: their hashes, by path.
+    """
+    try:
+        located = locate_data(replace(run.data, offline=True), Silent()).files()
+        now = {redact(str(path)): sha256 for path, sha256 in _hashes_at_hand(located, file_hashes(run.store)).items()}
+    except (ExpertError, OSError) as error:
+        report.warn(f"whether the data is what this run was trained on is not known: {error}")
+        return
+    other = [f"{name} (not there)" for name in recorded if name not in now]
+    other += [f"{name} (new)" for name in now if name not in recorded]
+    other += [f"{name} (changed)" for name, sha256 in now.items() if sha256 and recorded.get(name, sha256) != sha256]
+    unknown = [name for name, sha256 in now.items() if not sha256 and name in recorded]
+    if other and recorded:
+        report.warn(f"not the data that this run was trained on: {_some(other)}; --overwrite trains anew")
+    if unknown or not recorded:
+        names = _some(unknown or list(now))
+        report.warn(
+            f"not compared with the data that this run was trained on: {names}; train --overwrite would read it"
+        )
+
+
+def _hashes_at_hand(files: Sequence[Path], memo: Memo) -> dict[Path, str]:
+    """Return the hashes of files that are known by size, times and inode; of the others too if they are soon read, else ""."""
+    unknown = {path for path in files if memo.known.get(str(path.resolve()), [])[:-1] != stamp(path)}
+    soon = sum(path.stat().st_size for path in unknown) <= SOON_READ_BYTES
+    return {path: memo.sha256(path) if soon or path not in unknown else "" for path in files}
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _sample_lines(samples: Sequence[Sample]) -> list[str]:
+    run = [sample for sample in samples if sample.right_before is not None and sample.right_after is not None]
+    lines = [line for sample in samples for line in sample.lines()]
+    if not run:
+        return lines
+    before, after = (sum(bool(getattr(sample, f"right_{when}")) for sample in run) for when in ("before", "after"))
+    return [
+        *lines,
+        f"answers   to {len(run)} held-out cases, drawn by the seed and run: {before} right before training, {after} after",
+    ]
+
+
+def _marked(text: str, is_right: bool | None) -> str:
+    return text if is_right is None else f"{'right' if is_right else 'wrong'}: {text}"
+
+
+def _one_line(text: str, limit: int = 220) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"

@@ -1,0 +1,64 @@
+"""run.json of a run directory: what the run is, before it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+
+import torch
+
+from expert_cli.config.effects import Effect
+from expert_cli.config.plan import Plan
+from expert_cli.data.store.build import Tokenised
+from expert_cli.hardware.machine import Machine
+from expert_cli.model.kernels.select import KernelPlan
+from expert_cli.pipeline.pretokenize import Inputs
+from expert_cli.runs.metrics import items, read_json
+from expert_cli.runs.paths import RunPaths
+from expert_cli.training.fit import Continuity
+from expert_cli.utils.files import write_json
+
+
+def write_run_json(
+    paths: RunPaths,
+    plan: Plan,
+    machine: Machine,
+    inputs: Inputs,
+    store: Tokenised,
+    kernels: KernelPlan,
+    continuity: Continuity,
+) -> None:
+    """Write what the run is; one that goes on keeps its start and adds where it went on."""
+    resumed = continuity.resumed
+    files = [str(path) for path in inputs.located.files()]
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    earlier = read_json(paths.run_json) if resumed else {}
+    resumes = [*items(earlier, "resumes"), {"time": now, "from": str(resumed.path)}] if resumed is not None else []
+    write_json(
+        paths.run_json,
+        {
+            "schema_version": 1,
+            "started": earlier.get("started", now),
+            "resumes": resumes,
+            "command": continuity.status.command,
+            "identity": dict(continuity.identity),
+            "config": asdict(plan.run),
+            "effects_of": "plan",
+            "effects": [effect.as_json() for effect in plan.effects],
+            "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
+            "template": inputs.template.name,
+            "data": {"files": dict(zip(files, continuity.identity["data"], strict=True)), **store.stats},
+            "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
+            "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
+            "machine": asdict(machine),
+            "torch_threads": torch.get_num_threads(),
+        },
+    )
+
+
+def write_effects(paths: RunPaths, effects: Sequence[Effect]) -> None:
+    """Write what became of every key once more, now that the run has ended, in place of what was planned."""
+    planned = read_json(paths.run_json)
+    rows = [effect.as_json() for effect in effects]
+    write_json(paths.run_json, {**planned, "effects_of": "run", "effects": rows})

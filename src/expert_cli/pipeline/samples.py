@@ -1,0 +1,107 @@
+"""A few held-out prompts, answered before and after training; where they are the expert's cases, the answers are judged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.config.plan import Plan
+from expert_cli.data.rows.preview import first_rows
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation.cases import Asked, expected_text, read_cases
+from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, own_cases, try_out
+from expert_cli.evaluation.grade import verdict_on
+from expert_cli.inference.generation_config import settings_for
+from expert_cli.pipeline.pretokenize import Inputs
+from expert_cli.pipeline.result import Sample
+from expert_cli.utils.reporter import Reporter
+
+if TYPE_CHECKING:
+    from expert_cli.inference.expert import Speaker
+
+CASES = 3
+NEW_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt and what is expected of its answer. case: what runs the answer; None where nothing can."""
+
+    prompt: str
+    input: str
+    expected: str
+    case: Asked | None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, and whether it is right; None where that cannot be told."""
+
+    text: str
+    is_right: bool | None
+
+
+def choose(plan: Plan, inputs: Inputs, report: Reporter) -> list[Question]:
+    """Return cases of the expert, drawn by the run's seed; without cases, one of the first held-out rows, the shortest.
+
+    Cases that cannot be judged here (a package is missing, a case is at fault) are told, and not asked: they end no training.
+    """
+    file = own_cases(plan)
+    if not file.is_file():
+        return _row(plan, inputs)
+    try:
+        cases = read_cases(file)
+        drawn = random.Random(plan.run.seed).sample(cases, min(CASES, len(cases)))  # noqa: S311
+        try_out(drawn, report)
+    except (InputError, EnvironmentProblem) as error:
+        report.warn(f"no case is asked after training: {error.message}; {error.hint}")
+        return _row(plan, inputs)
+    return [Question(case.prompt, case.input, expected_text(case.case) or "its tests pass", case) for case in drawn]
+
+
+def ask(model: Any, questions: Sequence[Question], speaker: Speaker, plan: Plan, report: Reporter) -> list[Reply]:
+    """Let the model answer as it is now, greedily, and run the answers."""
+    from expert_cli.inference.generate import answers
+
+    if not questions:
+        return []
+    report.say(f"answering {len(questions)} prompt{'s' if len(questions) > 1 else ''}")
+    prompts = [speaker.prompt(question.prompt, question.input) for question in questions]
+    settings = settings_for(plan.loaded.manifest, NEW_TOKENS, len(prompts))
+    written = answers(
+        model, prompts, end_ids=speaker.end_ids, max_new_tokens=settings.max_new_tokens, batch_size=len(prompts)
+    )
+    texts = [settings.until_stop(speaker.text(ids)).strip() for ids in written]
+    return [Reply(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
+
+
+def samples(questions: Sequence[Question], before: Sequence[Reply], after: Sequence[Reply]) -> tuple[Sample, ...]:
+    """Put questions and replies side by side."""
+    return tuple(
+        Sample(
+            "\n".join(filter(None, (asked.prompt, asked.input))),
+            asked.expected,
+            first.text,
+            second.text,
+            first.is_right,
+            second.is_right,
+        )
+        for asked, first, second in zip(questions, before, after, strict=True)
+    )
+
+
+def _row(plan: Plan, inputs: Inputs) -> list[Question]:
+    rows = first_rows(plan.run.data, inputs.located.validation or inputs.located.train)
+    if rows.kind != "pair" or not len(rows):
+        return []
+    row = min(range(len(rows)), key=rows.characters)
+    return [Question(rows.instruction[row], rows.input[row], rows.response[row], None)]
+
+
+def _is_right(question: Question, text: str) -> bool | None:
+    if question.case is None:
+        return None
+    verdict = verdict_on(question.case.answered(text), CASE_TIMEOUT_S)
+    return None if verdict.kind == "parsed_only" else verdict.passed

@@ -1,0 +1,286 @@
+"""The main path: a plan goes in, a run directory comes out. Top to bottom, one line a stage."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from accelerate import PartialState
+from peft import PeftModel
+from transformers import set_seed
+
+from expert_cli.artifacts.adapter import save_adapter
+from expert_cli.artifacts.report import write_report
+from expert_cli.config.plan import Plan, require_free
+from expert_cli.config.run_config import AUTO, EXECUTION_ACCURACY, RunConfig
+from expert_cli.data.packing.dataset import PackedDataset, plan_packs
+from expert_cli.data.sources.folder import require_apart
+from expert_cli.data.store.build import Tokenised, foreign_store, trusted_sha256
+from expert_cli.data.store.key import StoreKey
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import Asked
+from expert_cli.evaluation.evaluate import accuracy_of, sample_cases, try_out
+from expert_cli.hardware.machine import Machine
+from expert_cli.inference.base_model import load_base_of, require_positions
+from expert_cli.inference.expert import Speaker
+from expert_cli.model import isolation
+from expert_cli.model.activation_checkpointing import decoder_layers, recompute
+from expert_cli.model.adapter import attach
+from expert_cli.model.kernels.select import KernelPlan, kernel_plan, settle, settle_adapter, switch_on
+from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.model.loading.sources import LocalModel
+from expert_cli.pipeline.ending import recorded
+from expert_cli.pipeline.pretokenize import Inputs, describe, find_inputs, staged_store, store_for
+from expert_cli.pipeline.result import RunResult, document, finished
+from expert_cli.pipeline.run_json import write_effects, write_run_json
+from expert_cli.pipeline.samples import ask, choose, samples
+from expert_cli.pipeline.used_keys import differences, used_keys
+from expert_cli.runs.lock import contents, hold
+from expert_cli.runs.log import Logged, RunLog
+from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.status import RunStatus
+from expert_cli.training.checkpointing.resume import find
+from expert_cli.training.checkpointing.resume_compatibility import identity, require_same
+from expert_cli.training.fit import Continuity, TrainingData, fit
+from expert_cli.training.result import FitResult
+from expert_cli.utils.files import write_json, write_text
+from expert_cli.utils.reporter import Reporter, Silent
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line asks of a run besides its settings.
+
+    overwrite: move a run that lies in the output folder aside. resume: "auto" (the newest good checkpoint, if there is one),
+    a checkpoint's folder, or "" for a new run; drift: keys of the identity that may differ then. locked: a run.json that
+    this run must agree with in data, rows, masks, tokenizer, base model, settings and code. trust_store: use a data set that
+    another program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied
+    to, and read from. command: what the user typed, --resume and --overwrite left out.
+    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. told: (seconds since 1970, text) of
+    what the command said before, for the log.
+    """
+
+    overwrite: bool = False
+    resume: str = ""
+    drift: tuple[str, ...] = ()
+    locked: Path | None = None
+    trust_store: bool = False
+    stage: Path | None = None
+    command: str = "expert-cli train"
+    max_loss_spike: float = 0.0
+    told: tuple[tuple[float, str], ...] = ()
+
+
+def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = RunOptions()) -> RunResult:
+    """Train one expert and leave its run directory; `COMPLETE` in it is written last.
+
+    Raises ExpertErrors: data or settings that cannot be used, a model that is not to be had, training that went wrong,
+    an output folder that another run owns, a signal or a STOP file. status.json says which, and log.txt what was told. In a
+    job of several processes each calls this; the first one alone writes.
+    """
+    job = PartialState(cpu=plan.run.compute.device == "cpu")
+    with hold(plan.run.output) if job.is_main_process else nullcontext():
+        done = finished(plan.run, options.drift, report) if options.resume == AUTO else None
+        if done is not None:
+            report.say(f"the run in {plan.run.output} is complete: nothing is left to do")
+            return done
+        if job.is_main_process:
+            done = _recorded(plan, machine, report, options, job)
+        else:
+            done = _train(plan, machine, Silent(), options, job, RunStatus(), RunLog())
+        if job.num_processes > 1:
+            job.wait_for_everyone()  # one that left early would be taken for one that failed
+            job.destroy_process_group()
+        return done
+
+
+def _recorded(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState) -> RunResult:
+    """Train, and leave on disk what was told and why it ended."""
+    paths, log = RunPaths(plan.run.output), RunLog(options.told)
+    status = RunStatus(paths.status, options.command, job.num_processes)
+    with recorded(status, log):
+        done = _train(plan, machine, Logged(report, log), options, job, status, log)
+        log.write(done.summary())
+    return done
+
+
+def _train(
+    plan: Plan,
+    machine: Machine,
+    report: Reporter,
+    options: RunOptions,
+    job: PartialState,
+    status: RunStatus,
+    log: RunLog,
+) -> RunResult:
+    started = time.monotonic()
+    run, paths = plan.run, RunPaths(plan.run.output)
+    _require_apart(run, options)
+    inputs = find_inputs(run, report)
+    key = inputs.key(run.data)
+    continuity = _continuity(run, inputs, key, machine, job.num_processes, options, report, status)
+    speaker, cases = Speaker(inputs.tokenizer, inputs.template), _cases(plan, report)
+    if job.is_main_process:
+        _make_room(run.output, report, options)
+        status.begin()
+        log.begin(paths.log)
+    with job.main_process_first():
+        store = _store(run, inputs, key, options, report)
+    data = _data(store, inputs, run, report)
+    set_seed(run.seed)
+    switch_on(run.compute)
+    model, kernels = _model(inputs.source, run, kernel_plan(run.compute, run.model, machine), data, report)
+    if job.is_main_process:
+        write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
+    questions = choose(plan, inputs, report) if job.is_main_process else []
+    before = ask(model, questions, speaker, plan, report)
+    set_seed(run.seed)
+    done = fit(
+        model,
+        replace(data, run_answers=accuracy_of(model, speaker, cases, report, plan) if cases else None),
+        run=run,
+        kernels=kernels,
+        paths=paths,
+        continuity=continuity,
+        report=report,
+        max_loss_spike=options.max_loss_spike,
+    )
+    if not job.is_main_process:
+        return RunResult(run.output, {})
+    _write_effects(plan, done, kernels, inputs, store, report)
+    asked = samples(questions, before, ask(model, questions, speaker, plan, report))
+    sha256 = save_adapter(model, inputs.source, speaker, plan, done, paths)
+    seconds = time.monotonic() - started
+    origin = continuity.resumed.path if continuity.resumed else None
+    found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
+    write_json(paths.report_json, found)
+    status.complete(done.stop_reason)
+    write_report([run.output], paths.report_html)
+    write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
+    return RunResult(run.output, found)
+
+
+def _require_apart(run: RunConfig, options: RunOptions) -> None:
+    """Raise InputError if a folder that is written to lies in one that rows are read from."""
+    require_apart(run.data, run.output, "--output DIR")
+    if options.stage is not None:
+        require_apart(run.data, options.stage, "--stage DIR")
+
+
+def _continuity(
+    run: RunConfig,
+    inputs: Inputs,
+    key: StoreKey,
+    machine: Machine,
+    processes: int,
+    options: RunOptions,
+    report: Reporter,
+    status: RunStatus,
+) -> Continuity:
+    """Return what the run is, held against the one it must agree with, and the checkpoint that it goes on from."""
+    foreign = foreign_store(run.store) if options.trust_store else None
+    what = identity(
+        run,
+        files=[inputs.hashes.sha256(path) for path in inputs.located.files()],
+        store=dict(key.parts),
+        trusted=trusted_sha256(foreign, inputs.hashes) if foreign else "",
+        base=inputs.source.sha256,
+        template=inputs.template.fingerprint,
+        processes=processes,
+        versions=machine.versions,
+    )
+    if options.locked is not None:
+        require_same(options.locked, what, report)
+    checkpoints = RunPaths(run.output).checkpoints
+    resumed = find(checkpoints, options.resume, what, options.drift, report) if options.resume else None
+    return Continuity(what, resumed, status)
+
+
+def _cases(plan: Plan, report: Reporter) -> list[Asked]:
+    """Return the cases that are answered during training, each of which can be judged here."""
+    cases = sample_cases(plan)
+    try_out(cases, report, decides=plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY)
+    return cases
+
+
+def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
+    """Make the output folder; one that holds something is refused, moved aside with `overwrite`, kept to be gone on with."""
+    require_free(output, overwrite=options.overwrite or bool(options.resume))
+    if contents(output) and not options.resume:
+        aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
+        output.rename(aside)
+        report.say(f"the run that lay there is now {aside}")
+    output.mkdir(parents=True, exist_ok=True)
+    RunPaths(output).complete.unlink(missing_ok=True)  # a run that goes on has not ended
+
+
+def _store(run: RunConfig, inputs: Inputs, key: StoreKey, options: RunOptions, report: Reporter) -> Tokenised:
+    store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
+    if store.key != key:
+        raise InputError("the data changed while the run began", "wait until it is written, then start again")
+    report.say(f"store     {store.status}: {store.home}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
+    return staged_store(store, options.stage, report) if options.stage is not None else store
+
+
+def _data(store: Tokenised, inputs: Inputs, run: RunConfig, report: Reporter) -> TrainingData:
+    train_set = _packs(store, "train", run, report)
+    held_out = _packs(store, "validation", run, report) if run.watch.eval_strategy != "no" else None
+    if train_set is None:
+        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
+    for packed in (train_set, held_out):
+        if packed is not None:
+            require_positions(run, inputs.source.folder, int(packed.document_lengths.max(initial=0)))
+    return TrainingData(train_set, held_out, inputs.tokenizer.pad_id)
+
+
+def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> PackedDataset | None:
+    documents = store.split(split)
+    if documents is None:
+        return None
+    data = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    told, fitted = store.stats[split], data.packs.fitted
+    report.say(
+        f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
+        f"{len(data):,} rows of {run.data.max_seq_length}, {data.packs.of(0).fill():.1%} full"
+    )
+    if fitted is not None and fitted.rows:
+        report.warn(
+            f"{fitted.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
+            f"{fitted.tokens:,} tokens left out (overflow: {run.loader.overflow})"
+        )
+    return data
+
+
+def _model(
+    source: LocalModel, run: RunConfig, kernels: KernelPlan, data: TrainingData, report: Reporter
+) -> tuple[PeftModel, KernelPlan]:
+    """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
+    base = load_base_of(run, source.folder)
+    kernels = settle(kernels, base, run.compute)
+    autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
+    single = run.loader.packing == "off" and (kernels.layout == "rows" or run.optim.batch_size == 1)
+    isolation.prove(base, kernels.layout, kernels.attention, data.longest, single=single, autocast=autocast)
+    model = attach(base, run.adapter)
+    kernels = settle_adapter(kernels, model, run.compute)
+    recompute(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
+    if run.compute.torch_compile:
+        for layer in decoder_layers(base):
+            layer.compile(backend=run.compute.compile_backend, mode=run.compute.compile_mode)
+    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    report.say(f"model     {source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
+    for name, kernel in kernels.lines.items():
+        report.say(f"{name:9} {kernel.used}: {kernel.reason}")
+    return model, kernels
+
+
+def _write_effects(
+    plan: Plan, done: FitResult, kernels: KernelPlan, inputs: Inputs, store: Tokenised, report: Reporter
+) -> None:
+    """Leave in run.json what became of every key in the run as it was, and say what came out another way than planned."""
+    rows = plan.effects_after(used_keys(plan, done.used, kernels, inputs, store))
+    for difference in differences(plan.effects, rows):
+        report.warn(difference)
+    write_effects(RunPaths(plan.run.output), rows)

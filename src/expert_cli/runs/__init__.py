@@ -1,0 +1,1 @@
+"""Run directories: paths, lock, status, log, metrics."""

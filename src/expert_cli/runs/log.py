@@ -1,0 +1,81 @@
+"""log.txt of a run directory: every line that the run told, with its time (UTC)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+
+from expert_cli.utils.reporter import Bar, PlainBar, Reporter
+from expert_cli.utils.text import clean
+
+
+class RunLog:
+    """Keeps lines until it is told the file; from then on each is appended as it comes."""
+
+    def __init__(self, told: Iterable[tuple[float, str]] = ()) -> None:
+        """told: (seconds since 1970, text) of what was told before, oldest first."""
+        self._file: Path | None = None
+        self._kept = [line for time, text in told for line in _lines(datetime.fromtimestamp(time, timezone.utc), text)]
+
+    def begin(self, file: Path) -> None:
+        """Append to this file what was kept, and what comes."""
+        self._file = file
+        _append(file, self._kept)
+
+    def write(self, text: str) -> None:
+        """Take a text of one or more lines."""
+        lines = _lines(datetime.now(timezone.utc), text)
+        if self._file is None:
+            self._kept += lines
+        else:
+            _append(self._file, lines)
+
+
+class Logged:
+    """A reporter whose lines are written to a log as well: of a progress bar those of a console without a terminal."""
+
+    def __init__(self, report: Reporter, log: RunLog) -> None:
+        """Take the reporter that shows the lines, and the log that keeps them."""
+        self.report = report
+        self.log = log
+
+    def say(self, text: str) -> None:
+        """Report one line of what happens."""
+        self.log.write(text)
+        self.report.say(text)
+
+    def warn(self, text: str) -> None:
+        """Report one line the user should not miss."""
+        self.log.write(f"warning: {text}")
+        self.report.warn(text)
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
+        """Show progress; where the block fails, the log has its last state too."""
+        kept = PlainBar(self.log.write, title, total, unit)
+        try:
+            with self.report.progress(title, total, unit) as shown:
+                yield _Both(kept, shown)
+        finally:
+            kept.finish()
+
+
+class _Both:
+    def __init__(self, *bars: Bar) -> None:
+        self.bars = bars
+
+    def update(self, done: float, note: str = "") -> None:
+        for bar in self.bars:
+            bar.update(done, note)
+
+
+def _append(file: Path, lines: list[str]) -> None:
+    # A full disk is told by the files that a run cannot be without; it must not keep the console from telling it.
+    with suppress(OSError), file.open("a", encoding="utf-8", newline="\n") as log:
+        log.writelines(lines)
+
+
+def _lines(time: datetime, text: str) -> list[str]:
+    return [f"{time.isoformat(timespec='seconds')} {line}".rstrip() + "\n" for line in clean(text).splitlines()]

@@ -1,0 +1,152 @@
+"""status.json of a run directory: what a run is doing, and why it ended.
+
+running ──► complete      the schedule is done, or early stopping ended it
+        ├─► stopped       the file STOP
+        ├─► interrupted   a signal
+        └─► failed        an error: its first line is the reason
+A run that the system killed could not write any more: it stays "running", and its process is gone.
+
+`birth` tells a process from a later one of the same id, as in the notes of `runlock`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from expert_cli.errors import EnvironmentProblem, ExpertError, Interrupted
+from expert_cli.runs.lock import birth, lives
+from expert_cli.runs.metrics import number, read_json
+from expert_cli.utils.files import CANNOT_WRITE, IN_THE_WAY, write_json
+from expert_cli.utils.text import moment
+
+RUNNING, COMPLETE, STOPPED, FAILED, INTERRUPTED = "running", "complete", "stopped", "failed", "interrupted"
+KILLED, ELSEWHERE, UNKNOWN = "killed", "elsewhere", "unknown"
+"""What only a reader can say: the process is gone; it ran on another machine; the run keeps no status.json."""
+
+
+class RunStatus:
+    """Writes a run's status.json. Without a file it writes nothing: the other processes of a job, a run that keeps none."""
+
+    def __init__(self, file: Path | None = None, command: str = "", world_size: int = 1) -> None:
+        """command: what starts the run, without --resume. Nothing is written before `begin`."""
+        self.command = command
+        self.step = 0
+        self.steps: int | None = None
+        self.begun = False
+        self._file = file
+        self.world_size = world_size
+        self._started = ""
+
+    @property
+    def how_far(self) -> str:
+        """How far the run is, in words."""
+        return _how_far(self.step, self.steps)
+
+    @property
+    def go_on(self) -> str:
+        """The command that goes on with the run."""
+        return f"{self.command} --resume auto"
+
+    def begin(self) -> None:
+        """Say that the run is under way. The folder is this run's from here on."""
+        self.begun, self._started = True, _now()
+        self._write(RUNNING, "")
+
+    def reached(self, step: int, steps: int) -> None:
+        """Say how far the run is: at the start of training, and after each checkpoint."""
+        self.step, self.steps = step, steps
+        self._write(RUNNING, "")
+
+    def complete(self, reason: str) -> None:
+        """Say that the run has done what it was to do."""
+        self._write(COMPLETE, reason, 0)
+
+    def broken_off(self, error: ExpertError) -> None:
+        """Say what ended the run before its end."""
+        state = FAILED
+        if isinstance(error, Interrupted):
+            state = INTERRUPTED if error.by_signal else STOPPED
+        self._write(state, error.message.strip().partition("\n")[0], error.exit_code)
+
+    def _write(self, state: str, reason: str, exit_code: int | None = None) -> None:
+        if self._file is None or not self.begun:
+            return
+        write_json(
+            self._file,
+            {
+                "schema_version": 1,
+                "state": state,
+                "reason": reason,
+                "step": self.step,
+                "steps": self.steps,
+                "exit_code": exit_code,
+                "pid": os.getpid(),
+                "birth": birth(os.getpid()),
+                "host": platform.node(),
+                "world_size": self.world_size,
+                "started": self._started,
+                "updated": _now(),
+                "command": self.command,
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run stands, for people. go_on: the command that goes on, empty where there is nothing to go on with."""
+
+    state: str
+    words: str
+    go_on: str = ""
+
+
+def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
+    """Return how the run that keeps this status.json stands.
+
+    is_complete: whether the mark of a whole run is there, which runs without a status.json have too. command: that of run.json.
+    """
+    told = read_json(file)
+    state, reason = str(told.get("state")), str(told.get("reason") or "")
+    command = str(told.get("command") or command)
+    go_on = f"{command} --resume auto" if command else ""
+    how_far = _how_far(number(told, "step"), number(told, "steps"))
+    if is_complete or state == COMPLETE:
+        return Ending(COMPLETE, f"finished: {reason}" if state == COMPLETE else "finished")
+    if state in (STOPPED, INTERRUPTED):
+        return Ending(state, f"{state}: {reason}", go_on)
+    if state == FAILED:
+        return Ending(state, f"failed {how_far}: {reason}", go_on)
+    if state != RUNNING:
+        return Ending(UNKNOWN, "not finished", go_on)
+    seen = moment(str(told.get("updated")))
+    process, here = f"process {told.get('pid')}", platform.node()
+    if told.get("host") != here:
+        words = f"running on {told.get('host')}, {how_far}, at {seen}; whether it still does cannot be told from {here}"
+        return Ending(ELSEWHERE, words, go_on)
+    if lives(told):
+        return Ending(RUNNING, f"running as {process}; {how_far} at {seen}")
+    return Ending(KILLED, f"killed: {process} is gone without a word; last heard of {how_far}, at {seen}", go_on)
+
+
+def known(error: BaseException) -> ExpertError | None:
+    """Return an error as one that a user can meet, None for a bug."""
+    hints = dict.fromkeys(CANNOT_WRITE, "make room, or give another folder") | dict.fromkeys(
+        IN_THE_WAY, "something else lies at that path: move it away, or give another folder"
+    )
+    if isinstance(error, OSError) and error.errno in hints:
+        path = error.filename2 or error.filename  # of two the one that was to be written
+        where = f"{path}: " if path else ""
+        return EnvironmentProblem(f"{where}{error.strerror}", hints[error.errno])
+    return error if isinstance(error, ExpertError) else None
+
+
+def _how_far(step: float | None, steps: float | None) -> str:
+    return f"after step {step or 0:.0f} of {steps:.0f}" if steps is not None else "before the first step"
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

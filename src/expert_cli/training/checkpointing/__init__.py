@@ -1,0 +1,1 @@
+"""Checkpoints: what is saved, and how a run goes on as if nothing had happened."""

@@ -1,0 +1,300 @@
+"""Checkpoints: complete or absent, hashed, no pickle.
+
+checkpoints/
+    checkpoint-40/
+        checkpoint.json              step, serial, size and SHA-256 of every other file, a hash of itself; written last
+        adapter_model.safetensors    the adapter; with adapter_config.json PEFT loads the folder as it is
+        adapter_config.json
+        optimizer.safetensors        the tensors of the optimizer's state
+        state.json                   position, identity, and the rest of every state
+        state.safetensors            the tensors of the rest: random generators, losses
+    .writing-50/                     a writer was killed, or is under way: no reader looks at it
+    .removed-20/                     on its way out
+    .replaced-40/                    stands for checkpoint-40 while that is written again
+
+A folder is written under its hidden name, synced and renamed. `serial` counts the checkpoints ever written here: the newest
+is the one written last, which after going on from an older one is not the one with the most steps.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
+from expert_cli.training.checkpointing.serialization import Tensors, own_memory, pack, unpack
+from expert_cli.utils.files import (
+    CANNOT_WRITE,
+    parse_json,
+    read_sealed,
+    remove,
+    sha256_of,
+    sync_folder,
+    sync_names,
+    write_json,
+    write_sealed,
+)
+
+FORMAT = 1
+LEAST = 2
+"""Checkpoints that are kept at least: the newest may turn out damaged."""
+MANIFEST = "checkpoint.json"
+ADAPTER = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
+OPTIMIZER = "optimizer.safetensors"
+STATE = "state.json"
+STATE_TENSORS = "state.safetensors"
+_FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, STATE_TENSORS}
+_NAME = re.compile(r"(?:checkpoint|\.replaced)-[0-9]+")
+_LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in the data a run stands: epochs begun, optimizer steps done, micro-steps done in this epoch."""
+
+    epoch: int
+    step: int
+    micro_step: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that a run needs to go on.
+
+    adapter, adapter_config: as `modelstate.adapter_parts` gives them. optimizer, scheduler, trainer, rng: nests that
+    `statetree.pack` takes. identity: what the run that goes on must have in common with this one, as JSON. losses: one a
+    step.
+    """
+
+    adapter: Mapping[str, torch.Tensor]
+    adapter_config: Mapping[str, Any]
+    optimizer: Mapping[str, Any]
+    scheduler: Mapping[str, Any]
+    rng: Mapping[str, Any]
+    position: Position
+    trainer: Mapping[str, Any]
+    identity: Mapping[str, Any]
+    losses: torch.Tensor
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """A checkpoint that is on disk, and what it took."""
+
+    path: Path
+    step: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """The newest good checkpoint, or None, and a line for each damaged one that was met on the way."""
+
+    path: Path | None
+    damaged: tuple[str, ...]
+
+
+def write(folder: Path, step: int, parts: Parts) -> CheckpointInfo:
+    """Write checkpoint-`step` into `folder`, in place of one that is there, and clean up after killed writers.
+
+    Raises EnvironmentProblem if the disk is full or cannot be written: nothing of this checkpoint is left then.
+    """
+    started = time.monotonic()
+    home, beside = folder / f"checkpoint-{step}", folder / f".writing-{step}"
+    with _disk_problems(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _tidy(folder)
+        try:
+            beside.mkdir()
+            size = _fill(beside, step, _last_serial(folder) + 1, parts)
+            _rename(beside, home)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    return CheckpointInfo(home, step, size, time.monotonic() - started)
+
+
+def read(path: Path) -> Parts:
+    """Verify a checkpoint and return what was written, tensors on the CPU. Raises LockedOrDamaged."""
+    _verify(path)
+    state = parse_json((path / STATE).read_bytes())
+    rest = unpack(state["rest"], load_file(path / STATE_TENSORS))
+    return Parts(
+        adapter=load_file(path / ADAPTER),
+        adapter_config=parse_json((path / ADAPTER_CONFIG).read_bytes()),
+        optimizer=unpack(state["optimizer"], load_file(path / OPTIMIZER)),
+        position=Position(**state["position"]),
+        identity=state["identity"],
+        **rest,
+    )
+
+
+def newest_good(folder: Path) -> Search:
+    """Return the checkpoint that was written last and verifies; those before it are not looked at."""
+    damaged: list[str] = []
+    for path in _newest_first(folder):
+        try:
+            _verify(path)
+        except LockedOrDamaged as error:
+            damaged.append(error.message)
+        else:
+            return Search(path, tuple(damaged))
+    return Search(None, tuple(damaged))
+
+
+def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
+    """Remove all but the `keep` newest checkpoints (None: all are kept) and the steps in `protect`; return what went.
+
+    At least LEAST are kept, and only those count whose files are all there in their sizes; what has no manifest is not ours.
+    """
+    if keep is None:
+        return []
+    removed: list[Path] = []
+    good = 0
+    for path in _newest_first(folder):
+        whole = not _damage(path, hashed=False)
+        good += whole
+        is_kept = _step(path) in protect or (whole and good <= max(LEAST, keep))
+        if is_kept or not (path / MANIFEST).is_file():
+            continue
+        hidden = folder / f".removed-{_step(path)}"
+        path.rename(hidden)
+        shutil.rmtree(hidden)
+        removed.append(path)
+    return removed
+
+
+def _fill(beside: Path, step: int, serial: int, parts: Parts) -> int:
+    """Write and sync all files of a checkpoint, its manifest last; return their bytes."""
+    optimizer, optimizer_tensors = pack(parts.optimizer)
+    rest, rest_tensors = pack(
+        {"scheduler": parts.scheduler, "rng": parts.rng, "trainer": parts.trainer, "losses": parts.losses}
+    )
+    state = {"position": asdict(parts.position), "identity": parts.identity, "optimizer": optimizer, "rest": rest}
+    write_json(beside / STATE, state)
+    write_json(beside / ADAPTER_CONFIG, parts.adapter_config)
+    _save(own_memory(parts.adapter), beside / ADAPTER)
+    _save(optimizer_tensors, beside / OPTIMIZER)
+    _save(rest_tensors, beside / STATE_TENSORS)
+    paths = sorted(beside.iterdir())
+    # Hashing takes as long as syncing, and neither needs the interpreter.
+    with ThreadPoolExecutor(1) as pool:
+        hashes = pool.map(sha256_of, paths)
+        sync_folder(beside)
+        files = {
+            path.name: {"bytes": path.stat().st_size, "sha256": sha256}
+            for path, sha256 in zip(paths, hashes, strict=True)
+        }
+    write_sealed(beside / MANIFEST, {"format": FORMAT, "step": step, "serial": serial, "files": files})
+    sync_names(beside)
+    return sum(path.stat().st_size for path in beside.iterdir())
+
+
+def _save(tensors: Tensors, path: Path) -> None:
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        if number := _OS_ERROR.search(str(error)):  # the library's own error hides the system's
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+        raise
+
+
+def _rename(beside: Path, home: Path) -> None:
+    """Put a written folder in its place. At every instant one of the three names holds a complete checkpoint."""
+    replaced = home.with_name(f".replaced-{_step(home)}")
+    if home.exists():
+        home.rename(replaced)
+    beside.rename(home)
+    sync_names(home.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what killed writers left; a checkpoint that one was about to replace gets its name back."""
+    for path in folder.iterdir():
+        if _LEFT.fullmatch(path.name):
+            remove(path)
+    for path in _named(folder, ".replaced-*"):
+        home = folder / f"checkpoint-{_step(path)}"
+        if home.exists():
+            remove(path)
+        else:
+            path.rename(home)
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    """Return the checkpoints by serial; those whose manifest does not tell it come first, to be named as damaged."""
+    found = {_step(path): path for path in (*_named(folder, ".replaced-*"), *_named(folder, "checkpoint-*"))}
+    return sorted(found.values(), key=lambda path: (_serial(path) or sys.maxsize, _step(path)), reverse=True)
+
+
+def _named(folder: Path, pattern: str) -> list[Path]:
+    return [path for path in folder.glob(pattern) if _NAME.fullmatch(path.name)]
+
+
+def _step(path: Path) -> int:
+    """The step that a checkpoint's name tells, -1 for a name that tells none."""
+    return int(path.name.rpartition("-")[2]) if _NAME.fullmatch(path.name) else -1
+
+
+def _serial(path: Path) -> int | None:
+    try:
+        return int(read_sealed(path / MANIFEST)["serial"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _last_serial(folder: Path) -> int:
+    return max((_serial(path) or 0 for path in _newest_first(folder)), default=0)
+
+
+def _verify(path: Path) -> None:
+    if damage := _damage(path, hashed=True):
+        raise LockedOrDamaged(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
+
+
+def _damage(path: Path, *, hashed: bool) -> str:
+    """Return what is wrong with a checkpoint, "" if nothing; without `hashed` by names and sizes alone."""
+    try:
+        manifest = read_sealed(path / MANIFEST)
+    except (OSError, ValueError) as error:
+        return f"{MANIFEST} is missing or broken ({error})"
+    if manifest.get("format") != FORMAT or set(manifest["files"]) != _FILES or manifest["step"] != _step(path):
+        return f"{MANIFEST} is of another format or another checkpoint"
+    for name, wanted in manifest["files"].items():
+        file = path / name
+        try:
+            size = file.stat().st_size
+            if size != wanted["bytes"]:
+                return f"{name} has {size:,} bytes, not {wanted['bytes']:,}"
+            if hashed and sha256_of(file) != wanted["sha256"]:
+                return f"{name} does not match its hash"
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
+    return ""
+
+
+@contextmanager
+def _disk_problems(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in CANNOT_WRITE:
+            raise
+        message = f"cannot write a checkpoint in {folder}: {error.strerror}"
+        raise EnvironmentProblem(message, "make room on that disk; the checkpoints before are intact") from error

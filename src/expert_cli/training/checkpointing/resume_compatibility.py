@@ -1,0 +1,170 @@
+"""What a run is made of, so that another one can be compared with it: `--locked RUN.json` and `--resume`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from expert_cli.config.run_config import RunConfig, WatchConfig
+from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.runs.metrics import items, part, read_json
+from expert_cli.utils.files import redact
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import change
+
+HARMLESS = ("loader.num_workers", "loader.pin_memory", "loader.prefetch_factor", "loader.persistent_workers")
+"""What may differ when a run goes on: how batches are fetched changes none of them."""
+PROGRAMS = ("code", "versions")
+"""What may differ when a run goes on, and is told: a fault may have been mended, but the last bits may be others."""
+STORE = "store"
+"""The block that says what decides a run's tokens."""
+
+
+def identity(
+    run: RunConfig,
+    *,
+    files: Sequence[str],
+    store: Mapping[str, str],
+    trusted: str,
+    base: str,
+    template: str,
+    processes: int,
+    versions: Sequence[tuple[str, str]],
+) -> dict[str, Any]:
+    """Return what two equal runs have in common: contents (hashes) and settings, no paths, no machine.
+
+    files: the hashes of the data files. store: the parts of the token store's key. trusted: the hash of the rows that another
+    program saved, where these are trained; else "". base: the hash of the base model. template: the fingerprint of the prompt
+    template. versions: (package, version) pairs.
+    """
+    settings = {name: asdict(getattr(run, name)) for name in ("model", "adapter", "optim", "loader", "compute")}
+    named: dict[str, Any] = {
+        "data": files,
+        "rows": [[spec.split, spec.weight] for spec in run.data.train],
+        "base model": base,
+        "tokenizer": store["tokenizer"],
+        "template": template,
+        "code": code_sha256(),
+        "versions": versions,
+        "seed": run.seed,
+        "max_seq_length": run.data.max_seq_length,
+        "processes": processes,
+        "best model": _best_model(run.watch),
+        **{f"{block}.{name}": value for block, values in settings.items() for name, value in values.items()},
+    }
+    parts = {name: value for name, value in store.items() if named.get(name) != value}
+    named[STORE] = parts | {"trusted": trusted or "none"}
+    plain: dict[str, Any] = _told_apart(json.loads(json.dumps(named)))
+    return plain
+
+
+def _best_model(watch: WatchConfig) -> dict[str, Any] | None:
+    """Return what decides which step's adapter is kept and when the run ends early; None where it is the last one."""
+    if not (watch.load_best_model_at_end or watch.early_stopping_patience):
+        return None
+    return {
+        name: value for name, value in asdict(watch).items() if not name.startswith(("logging_", "save_", "report_"))
+    }
+
+
+def _told_apart(value: Any) -> Any:
+    """Return the value without secrets; two texts that differ in a secret alone still differ."""
+    if isinstance(value, str):
+        plain = redact(value)
+        return plain if plain == value else f"{plain} ({hashlib.sha256(value.encode()).hexdigest()[:12]})"
+    if isinstance(value, list):
+        return [_told_apart(entry) for entry in value]
+    return {name: _told_apart(entry) for name, entry in value.items()} if isinstance(value, dict) else value
+
+
+def code_sha256() -> str:
+    """Return one hash over the package's own source files."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def require_same(recorded: Path, now: Mapping[str, Any], report: Reporter) -> None:
+    """Compare with the identity that a run.json recorded; what an older one does not tell is named.
+
+    Raises LockedOrDamaged naming every difference, InputError if the file is no run.json of this tool.
+    """
+    before = part(read_json(recorded), "identity")
+    if not before:
+        raise InputError(f"--locked {recorded}: is not a run.json of expert-cli", "name run.json of a run directory")
+    changed = _differences(before, now, ("versions",))
+    if changed:
+        raise LockedOrDamaged(
+            f"this run differs from {recorded}: {'; '.join(changed)}", "leave --locked out to train anyway"
+        )
+    _tell(recorded, before, now, report)
+
+
+def require_keys(drift: Collection[str], now: Mapping[str, Any]) -> None:
+    """Raise InputError for a key that may differ and that there is not."""
+    if unknown := sorted(set(drift) - set(_flat(now))):
+        raise InputError(f"--allow-drift {unknown[0]}: there is no such key", f"keys: {', '.join(sorted(_flat(now)))}")
+
+
+def require_goes_on(
+    checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str], report: Reporter
+) -> None:
+    """Compare with the run that wrote a checkpoint; what an older one does not tell is named. drift: keys that may differ.
+
+    Raises LockedOrDamaged naming what differs, InputError for a key in `drift` that does not exist.
+    """
+    require_keys(set(drift) - set(_flat(before)), now)
+    changed = _differences(before, now, (*HARMLESS, *PROGRAMS, *drift))
+    if changed:
+        names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
+        raise LockedOrDamaged(
+            f"{checkpoint} belongs to another run: {'; '.join(changed)}",
+            f"go on with what it was trained with, start anew with --overwrite, or allow it: {names}",
+        )
+    _tell(checkpoint, before, now, report)
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Collection[str]) -> list[str]:
+    old, new = _flat(before), _flat(now)
+    ignored = {*ignored, *_untold(before, now)}
+    return [
+        f"{name}: {change(_text(old.get(name)), _text(new.get(name)))}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name) and name not in ignored
+    ]
+
+
+def _untold(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The keys that an older version did not write; a part of the store's key is missing where it is not in use, too."""
+    of_store = f"{STORE}."
+    return [name for name in _flat(now) if (STORE if name.startswith(of_store) else name) not in before]
+
+
+def _tell(where: Path, before: Mapping[str, Any], now: Mapping[str, Any], report: Reporter) -> None:
+    """Name what is not compared, a line each: what an older version did not write, and programs that have changed."""
+    if untold := _untold(before, now):
+        report.warn(
+            f"{where} is of an older version and does not tell {', '.join(untold)}: whether they differ is not known"
+        )
+    changed = ["expert-cli itself"] if before.get("code") != now["code"] else []
+    told = items(before, "versions") if "versions" in before else now["versions"]
+    older = {str(pair[0]): pair[1] for pair in told if isinstance(pair, list) and len(pair) == 2}
+    changed += [f"{name} ({old} -> {new})" for name, new in now["versions"] if (old := older.get(name, "none")) != new]
+    if changed:
+        report.warn(f"changed since {where}: {', '.join(changed)}; the run may not be bit for bit the same")
+
+
+def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every key with its value, those of the store's block as "store.filters"."""
+    store = part(identity, STORE)
+    rest = {name: value for name, value in identity.items() if name != STORE}
+    return rest | {f"{STORE}.{name}": value for name, value in store.items()}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value)

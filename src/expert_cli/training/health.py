@@ -1,0 +1,97 @@
+"""Loss and gradient norm of every step, and the end of a run that has gone wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+from expert_cli.errors import TrainingFailed
+from expert_cli.training.gradients import Gradients
+from expert_cli.training.state import Progress
+
+SPIKE_STEPS = 20
+
+
+class Figures:
+    """Reads what a step came to one step late: asking at once would wait for the GPU, once in every step.
+
+    On a CPU there is nothing to wait for, and a step's figures are read when it is done.
+    """
+
+    def __init__(
+        self, progress: Progress, gradients: Gradients, documents: Callable[[int], str], *, scaled: bool
+    ) -> None:
+        """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps.
+
+        spike > 0: `warn` of a loss that is this many times the median of the last 20.
+        """
+        self.spike = 0.0
+        self.warn: Callable[[str], None] = lambda _: None
+        self.progress = progress
+        self.gradients = gradients
+        self.documents = documents
+        self.scaled = scaled
+        self.grad_norm = 0.0
+        self._unread: torch.Tensor | None = None
+        self._copied: torch.cuda.Event | None = None
+
+    def put(self, pair: torch.Tensor) -> None:
+        """Take (loss, gradient norm), fp32 [2], of the step just done."""
+        self.settle()
+        if not pair.is_cuda:
+            self._unread = pair
+            self.settle()
+            return
+        self._unread = torch.empty(2, pin_memory=True)
+        self._unread.copy_(pair, non_blocking=True)
+        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._copied.record()
+
+    def settle(self) -> None:
+        """Read the figures that were not read yet, and stop a run that has gone wrong.
+
+        Raises TrainingFailed: loss or gradient norm not finite, a loss of exactly 0, layers without any gradient.
+        """
+        if self._unread is None:
+            return
+        if self._copied is not None:
+            self._copied.synchronize()
+        loss, self.grad_norm = self._unread.tolist()
+        self._unread = None
+        self._watch(loss)
+        self.progress.losses.append(loss)
+        self._require_healthy(loss, len(self.progress.losses))
+
+    def _watch(self, loss: float) -> None:
+        recent = self.progress.losses[-SPIKE_STEPS:]
+        if self.spike and len(recent) == SPIKE_STEPS and loss > self.spike * median(recent):
+            step = len(self.progress.losses)
+            self.warn(
+                f"the loss of step {step + 1} is {loss:.3g}, {loss / median(recent):.1f} times the median of the "
+                f"{SPIKE_STEPS} before; {self.documents(step)}"
+            )
+
+    def _require_healthy(self, loss: float, step: int) -> None:
+        where = f"step {step}"
+        if not math.isfinite(loss) or not (math.isfinite(self.grad_norm) or self.scaled):
+            sick = (
+                f"loss of {where} is {loss}"
+                if not math.isfinite(loss)
+                else f"gradient norm of {where} is {self.grad_norm}"
+            )
+            hint = "lower learning_rate, keep max_grad_norm at 1.0, or train in bf16 instead of fp16"
+            raise TrainingFailed(f"the {sick}; {self.documents(step - 1)}", hint)
+        if loss == 0.0:
+            raise TrainingFailed(
+                f"the loss of {where} is exactly 0.0; {self.documents(step - 1)}",
+                "look at these rows: nothing in them is trained, or the model's output is broken",
+            )
+        dead = self.gradients.dead_layers()
+        if dead:
+            raise TrainingFailed(
+                f"{len(dead)} adapter layers get no gradient at all, {dead[0]} among them ({where})",
+                "they would stay untrained; report this with the output of expert-cli doctor",
+            )

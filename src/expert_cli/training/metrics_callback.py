@@ -1,0 +1,186 @@
+"""What a run tells while it runs: the progress line and metrics.jsonl."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from expert_cli.config.run_config import EXECUTION_ACCURACY
+from expert_cli.hardware import nvml
+from expert_cli.training.flops import Flops
+from expert_cli.training.heap import resident_mb
+from expert_cli.training.result import Done
+from expert_cli.training.state import Progress
+from expert_cli.training.step_timer import PhaseClock
+from expert_cli.utils.reporter import Bar
+
+LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", EXECUTION_ACCURACY, "epoch")
+
+
+def memory_mb(*, on_gpu: bool) -> float:
+    """Return the memory that a run uses: allocated on the GPU it trains on, else this process's resident set."""
+    return torch.cuda.memory_allocated() / 2**20 if on_gpu else resident_mb()
+
+
+class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """Writes one line of metrics.jsonl a logged step and moves the progress bar.
+
+    flops and peak_flops (of all processes' GPUs; None: not known) give the share of the peak that a run reaches.
+    """
+
+    def __init__(
+        self, progress: Progress, clock: PhaseClock, metrics: Path, bar: Bar, *, flops: Flops, peak_flops: float | None
+    ) -> None:
+        """Take what the trainer counts, the file to append to, and the bar to move."""
+        self.progress = progress
+        self.clock = clock
+        self.metrics = metrics
+        self.bar = bar
+        self.flops = flops
+        self.peak_flops = peak_flops
+        self.started = time.monotonic()
+        self._peak_mb = 0.0
+        self._before = self._first = (progress.real, progress.trained)
+        self._seconds_before = progress.seconds
+        self._learning_rate = 0.0
+        self._measured: dict[str, Any] = {}
+        self._told = self._fresh = False
+        self._card = _card_in_use() if clock.on_gpu else None
+        self.warn: Callable[[str], None] = lambda _: None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, those before a resume included."""
+        return self._seconds_before + time.monotonic() - self.started
+
+    def done_here(self) -> Done:
+        """Return what this process did: after a resume, not what the checkpoint says that others did before."""
+        progress, (real, trained) = self.progress, self._first
+        return Done(progress.real - real, progress.trained - trained, progress.seconds - self._seconds_before)
+
+    @property
+    def peak_memory_mb(self) -> float:
+        """The most memory allocated on the GPU; on a CPU, the largest resident set at the end of a step."""
+        return torch.cuda.max_memory_allocated() / 2**20 if self.clock.on_gpu else self._peak_mb
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Start the clock: what came before is not training."""
+        self.started = time.monotonic()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Move the bar."""
+        self.progress.seconds = self.seconds
+        if not self.clock.on_gpu:
+            self._peak_mb = max(self._peak_mb, resident_mb())
+        self.bar.update(state.global_step, self._note())
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Stop both clocks at once: the last step's evaluation and checkpoint are in the seconds as in the shares."""
+        self.progress.seconds = self.seconds
+        self.clock.lap()
+
+    def on_log(
+        self,
+        args: TrainingArguments,  # noqa: ARG002
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        logs: Mapping[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
+        self.progress.seconds = self.seconds
+        logged = {name: value for name, value in (logs or {}).items() if name in LOGGED}
+        if not {"loss", "eval_loss", EXECUTION_ACCURACY} & set(logged) or not state.is_world_process_zero:
+            return
+        line: dict[str, Any] = {
+            "step": state.global_step,
+            "time": round(time.time(), 3),
+            "seconds": round(self.seconds, 3),
+        }
+        line |= logged
+        if "loss" in logged:
+            if not self._fresh:  # a Trainer that does not ask by itself
+                self.measure()
+            self._fresh = False
+            line |= self._measured
+            self._learning_rate = logged["learning_rate"]
+            self.bar.update(state.global_step, self._note())
+        with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def measure(self) -> dict[str, float]:
+        """Measure what happened since the last time; return it flat, as TensorBoard and its like take it."""
+        wall, shares = self.clock.lap()
+        progress = self.progress
+        real, trained = progress.real - self._before[0], progress.trained - self._before[1]
+        self._before = (progress.real, progress.trained)
+        on_gpu = self.clock.on_gpu
+        spilled = spilled_mb() if on_gpu else 0.0
+        if spilled and not self._told:
+            self._told = True
+            self.warn(
+                f"{spilled:,.0f} MB of GPU memory lie in the host's memory, where every step waits for them: lower "
+                "batch_size, or set gradient_checkpointing: true"
+            )
+        self._measured = {
+            "tokens_per_s": round(real / wall, 1),
+            "tokens_real": progress.real,
+            "tokens_trained": progress.trained,
+            "tokens_padded": progress.padded,
+            "memory_mb": round(memory_mb(on_gpu=on_gpu), 1),
+            "spilled_mb": round(spilled, 1),
+            "mfu": round(self.flops.of(real, trained) / wall / self.peak_flops, 4) if self.peak_flops else None,
+            "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
+            "gpu": None if self._card is None else _gpu(self._card),
+        }
+        self._fresh = True
+        return _flat(self._measured)
+
+    def _note(self) -> str:
+        losses = self.progress.losses
+        loss = f"loss {losses[-1]:.3f}  " if losses else ""
+        rate = f"  lr {self._learning_rate:.1e}" if self._learning_rate else ""
+        data = self._measured.get("step_time_shares", {}).get("data", 0.0)
+        rate += f"  waits for data {data:.0%}" if data >= 0.005 else ""
+        return f"{loss}{self.done_here().tokens_per_s:,.0f} tokens/s{rate}  {memory_mb(on_gpu=self.clock.on_gpu) / 1024:.1f} GB"
+
+
+def spilled_mb() -> float:
+    """Return the GPU memory that lies in the host's: Windows' driver moves it there without a word, and all gets slow."""
+    _, total = torch.cuda.mem_get_info()
+    return max(0, torch.cuda.memory_reserved() - total) / 2**20
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Return numbers of a nest by path; what is not known is left out."""
+    flat: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}/")
+        elif value is not None:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _card_in_use() -> int | None:
+    """Return the driver's index of the GPU in use, which torch numbers among those that CUDA_VISIBLE_DEVICES names."""
+    return dict(enumerate(nvml.visible())).get(torch.cuda.current_device())
+
+
+def _gpu(index: int) -> dict[str, float | None] | None:
+    """Return what the driver tells of a GPU, or None where it tells nothing."""
+    found = next((one for one in nvml.sample() if one.index == index), None)
+    if found is None:
+        return None
+    return {
+        "utilization": found.utilization,
+        "memory_mb": found.memory_used_mb,
+        "power_w": found.power_w,
+        "temperature_c": found.temperature_c,
+    }

@@ -1,0 +1,1 @@
+"""What any Python project could use: files, processes, texts."""

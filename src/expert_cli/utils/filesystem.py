@@ -1,0 +1,46 @@
+"""TODO utils.filesystem."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+
+def open_unnoticed(path: Path, flags: int = 0) -> io.FileIO:
+    """Open a file to read it without changing its time of last access, where the system allows that. Raises OSError."""
+    flags |= os.O_RDONLY | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    except PermissionError:  # only a file's owner may ask for O_NOATIME
+        handle = os.open(path, flags)
+    return io.FileIO(handle, "rb")
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; no in a folder that may not be looked into, where `Path.is_file` raises."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; no in a folder that may not be looked into."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def real_path(path: Path) -> Path:
+    """Return the path with links resolved; of links in a circle, over which `Path.resolve` raises, as far as it goes."""
+    return Path(os.path.realpath(path))
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, links to folders included, by name; none where it cannot be read."""
+    try:
+        return sorted(path for path in folder.iterdir() if is_folder(path))
+    except OSError:
+        return []

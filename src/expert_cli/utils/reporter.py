@@ -1,0 +1,84 @@
+"""TODO utils.reporter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from expert_cli.utils.text import count
+
+PLAIN_INTERVAL_S = 5.0
+
+
+class Bar(Protocol):
+    """A running progress display."""
+
+    def update(self, done: float, note: str = "") -> None:
+        """Show `done` of the total (absolute, in the bar's unit) and a short note beside it."""
+
+
+class Reporter(Protocol):
+    """Where the library reports what it does; it never prints by itself."""
+
+    def say(self, text: str) -> None:
+        """Report one line of what happens."""
+
+    def warn(self, text: str) -> None:
+        """Report one line the user should not miss."""
+
+    def progress(self, title: str, total: float | None, unit: str = "") -> AbstractContextManager[Bar]:
+        """Return a context manager that yields a `Bar`."""
+
+
+class SilentBar:
+    """A bar nobody looks at."""
+
+    def update(self, done: float, note: str = "") -> None:
+        """Do nothing."""
+
+
+class Silent:
+    """A reporter that says nothing: for tests and for use as a library."""
+
+    def say(self, text: str) -> None:
+        """Do nothing."""
+
+    def warn(self, text: str) -> None:
+        """Do nothing."""
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:  # noqa: ARG002
+        """Yield a bar that shows nothing."""
+        yield SilentBar()
+
+
+class PlainBar:
+    """One line at most every few seconds, and at the end the last state, if its count was not shown yet."""
+
+    def __init__(self, say: Callable[[str], None], title: str, total: float | None, unit: str) -> None:
+        """say: takes a line."""
+        self.say = say
+        self.title = title
+        self.total = total
+        self.unit = unit
+        self.started = self.shown = time.monotonic()
+        self.counted = ""
+        self.pending = ""
+
+    def update(self, done: float, note: str = "") -> None:
+        """Take the present state, and say it if it is time."""
+        counted, now = count(done, self.total, self.unit), time.monotonic()
+        line = f"{self.title}  {counted}  {note}".rstrip()
+        # Training moves its bar after a step and again when it has logged it: the same count is no later state.
+        self.pending = "" if counted == self.counted else line
+        if now - self.shown >= PLAIN_INTERVAL_S:
+            left = (self.total - done) / done * (now - self.started) if self.total and done else None
+            self.say(line + (f"  {left:,.0f} s left" if left else ""))
+            self.shown, self.counted, self.pending = now, counted, ""
+
+    def finish(self) -> None:
+        """Say the last state."""
+        if self.pending:
+            self.say(self.pending)

@@ -1,0 +1,83 @@
+"""TODO utils.text."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+from expert_cli.utils.files import redact
+
+
+def size_text(count: float) -> str:
+    """Return a number of bytes as a person reads it, in steps of a thousand: "812 B", "1.2 MB", "45 GB"."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_LONGEST = 48
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def count(done: float, total: float | None, unit: str) -> str:
+    """Return how much is done, of how much, and its unit."""
+    of_total = f"/{total:,.0f}" if total else ""
+    return f"{done:,.0f}{of_total} {unit}".rstrip()
+
+
+def clean(text: str) -> str:
+    """Return text that a terminal takes as text: without secrets, control characters spelled out."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", redact(text))
+
+
+def one_line(text: str) -> str:
+    """Return text of several lines as one."""
+    return " ".join(line.strip() for line in clean(text).splitlines() if line.strip())
+
+
+def change(old: str, new: str) -> str:
+    """Return two values as they fit in a line: of hashes the first 12 digits, of long texts the place where they part."""
+    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    return f"{_excerpt(old, same)} -> {_excerpt(new, same)}"
+
+
+def _excerpt(value: str, same: int) -> str:
+    if _HASH.fullmatch(value):
+        return value[:12]
+    if len(value) <= _LONGEST:
+        return value
+    start = max(min(same - 12, len(value) - _LONGEST), 0)
+    stop = start + _LONGEST
+    return ("..." if start else "") + value[start:stop] + ("..." if stop < len(value) else "")
+
+
+def failure_lines(message: str, hint: str) -> list[str]:
+    """Return an error as it is told: a line of what and where, a line of what to do."""
+    return [f"error: {one_line(message)}", *([f"  {one_line(hint)}"] if hint else [])]
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in words: "52 s", "14 min", "2 h 05 min"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def utc_time(seconds: float | None) -> datetime | None:
+    """Return a time given in seconds since 1970; None for none, and for one that no calendar has (after the year 9999)."""
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def moment(iso: str) -> str:
+    """Return an ISO time for people; a text that is none as it is."""
+    try:
+        return datetime.fromisoformat(iso).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    except ValueError:
+        return iso
