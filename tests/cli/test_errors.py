@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
+
+from tests import manifests
 
 Cli = Callable[..., Any]
 TRAIN = ("train", "--manifest", "manifest.json")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import manifests
 import pytest
 
 from expert_cli.commands.find_datasets import age_text
+from tests import manifests
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "find-datasets.schema.json"
 Cli = Callable[..., Any]

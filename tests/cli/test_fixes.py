@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, ManifestError
@@ -19,6 +18,7 @@ from expert_cli.manifest.reader import load
 from expert_cli.manifest.schema import Dataset
 from expert_cli.manifest.spelling import OTHER_TOOLS
 from expert_cli.manifest.training_config import TrainingConfig
+from tests import manifests
 
 
 def fixed(path: Path) -> tuple[str, list[str]]:

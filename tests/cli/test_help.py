@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
 import typer
 
 import expert_cli
 from expert_cli.cli import COMMANDS, app, root
+from tests import manifests
 
 HEAVY = {"torch", "transformers", "datasets", "peft", "bitsandbytes", "accelerate", "pyarrow", "tokenizers", "numpy"}
 # Typer itself imports pydantic once it has values to convert, so a command's --help may; our schema still must not be built.

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import manifests
 import pytest
-import tiny
 from datasets import load_from_disk
 from filelock import FileLock
 from typer.testing import CliRunner
@@ -33,6 +31,7 @@ from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import find_inputs, store_for
 from expert_cli.utils.files import sha256_of, write_json, write_sealed
 from expert_cli.utils.reporter import Bar, Silent, SilentBar
+from tests import manifests, tiny
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 9)} for n in range(40)]

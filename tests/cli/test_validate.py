@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
+
+from tests import manifests
 
 Cli = Callable[..., Any]
 

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import make_golden
 import pytest
 
+from scripts import make_golden
+
 ROOT = Path(__file__).parents[2]
-REMEDY = "if that is meant, make them anew: python scripts/make_golden.py"
+REMEDY = "if that is meant, make them anew: python -m scripts.make_golden"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="commands are forked, and paths are written as Linux writes them")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import bench_gpu
 import pytest
-import step_check
-import step_meter
-import train_job
-import train_ways
-from bench_train import interval
+
+from benchmarks import bench_gpu
+from benchmarks.bench_train import interval
+from benchmarks.lib import step_check, step_meter, train_job, train_ways
 
 WARM, MEASURED = 1, 2
 pytestmark = pytest.mark.filterwarnings("default")  # the other ways' libraries warn of each other

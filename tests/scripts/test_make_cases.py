@@ -11,23 +11,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import case_files
-import case_worlds
 import jsonschema_rs
-import make_cases
-import make_neo4j_data
-import make_sql_data
 import pytest
-from case_files import Cases, overlaps
-from dataset_files import shape, side_of
-from json_domain_table import DOMAINS, SCENES
-from json_domains import parse_domains as parse_objects
-from make_cases import EXPERTS, cypher_category, sql_category
-from neo4j_domain_table import TEXT as GRAPH_TEXT
-from neo4j_domains import parse_graphs
-from sql_domain_table import TEXT as SQL_TEXT
-from sql_domains import parse_domains
-from typescript_check import failures, parses
+
+from datagen.cases import case_files, case_worlds
+from datagen.cases import make as make_cases
+from datagen.cases.case_files import Cases, overlaps
+from datagen.cases.make import EXPERTS, cypher_category, sql_category
+from datagen.common.dataset_files import shape, side_of
+from datagen.json.domain_table import DOMAINS, SCENES
+from datagen.json.domains import parse_domains as parse_objects
+from datagen.neo4j import make as make_neo4j_data
+from datagen.neo4j.domain_table import TEXT as GRAPH_TEXT
+from datagen.neo4j.domains import parse_graphs
+from datagen.sql import make as make_sql_data
+from datagen.sql.domain_table import TEXT as SQL_TEXT
+from datagen.sql.domains import parse_domains
+from datagen.typescript.check import failures, parses
 
 every_expert = pytest.mark.parametrize("name", EXPERTS)
 every_file = pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-import format_docs
 import pytest
+
+from docs._generate import format_docs
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +50,10 @@ def test_check_names_what_is_stale_and_writes_nothing(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"CLI.md", "EXPERT_FORMAT.md", "INTERFACE.md"}
     (tmp_path / "CLI.md").write_text("old", encoding="utf-8")
     done = make_docs("--check", "--docs", tmp_path)
-    assert (done.returncode, done.stderr) == (1, f"{tmp_path / 'CLI.md'} is stale: run python scripts/make_docs.py\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"{tmp_path / 'CLI.md'} is stale: run python -m docs._generate.make_docs\n",
+    )
     assert (tmp_path / "CLI.md").read_text(encoding="utf-8") == "old"
 
 

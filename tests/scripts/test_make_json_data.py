@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from dataclasses import replace
 
-import make_json_data as maker
 import pytest
-from json_case import Case
-from json_domain_table import DOMAINS
-from json_domains import parse_domains
+
+from datagen.json import make as maker
+from datagen.json.case import Case
+from datagen.json.domain_table import DOMAINS
+from datagen.json.domains import parse_domains
 
 BUILT = maker.build()[0]
 FAMILIES = list(maker.FAMILIES)

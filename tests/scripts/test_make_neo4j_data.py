@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataset_files import shape
-from make_neo4j_data import connect, graph_connection, make_rows, run, verify
-from neo4j_domain_table import TEXT
-from neo4j_domains import domain_graph, parse_graphs
+
+from datagen.common.dataset_files import shape
+from datagen.neo4j.domain_table import TEXT
+from datagen.neo4j.domains import domain_graph, parse_graphs
+from datagen.neo4j.make import connect, graph_connection, make_rows, run, verify
 
 DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-neo4j" / "datasets"
 DOMAINS = parse_graphs(TEXT)

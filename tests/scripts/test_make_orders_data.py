@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import jsonschema_rs
-import make_orders_data as orders
 import pytest
+
+from datagen.orders import make as orders
 
 
 def committed(name: str) -> list[dict[str, Any]]:

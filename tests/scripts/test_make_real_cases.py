@@ -9,8 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import make_real_cases as maker
 import pytest
+
+from scripts import make_real_cases as maker
 
 CONTEXT = "CREATE TABLE city (name TEXT, Population INT)"
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import make_sql_data
 import pytest
-from dataset_files import shape
-from make_sql_data import make_rows, run, verify
-from sql_domain_table import TEXT
-from sql_domains import domain_data, parse_domains
+
+from datagen.common.dataset_files import shape
+from datagen.sql import make as make_sql_data
+from datagen.sql.domain_table import TEXT
+from datagen.sql.domains import domain_data, parse_domains
+from datagen.sql.make import make_rows, run, verify
 
 DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-sql" / "datasets"
 DOMAINS = parse_domains(TEXT)

@@ -7,13 +7,14 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import make_typescript_data as maker
 import pytest
-from dataset_files import side_of
-from json_domain_table import DOMAINS
-from json_domains import parse_domains
-from typescript_case import UNDEFINED, Throws, a_map, a_set, assertions, literal
-from typescript_check import failures, parses
+
+from datagen.common.dataset_files import side_of
+from datagen.json.domain_table import DOMAINS
+from datagen.json.domains import parse_domains
+from datagen.typescript import make as maker
+from datagen.typescript.case import UNDEFINED, Throws, a_map, a_set, assertions, literal
+from datagen.typescript.check import failures, parses
 
 BUILT = maker.build()[0]
 TRAIN, VALID = (maker.on_side(BUILT, side) for side in ("train", "valid"))

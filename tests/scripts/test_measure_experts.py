@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import measure_experts as measured
 import pytest
 import typer
 
+from benchmarks import measure_experts as measured
 from expert_cli.cli import app
 
 COMMANDS: Any = typer.main.get_command(app)

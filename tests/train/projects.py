@@ -6,15 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import manifests
-import tiny
-
 from expert_cli.config.plan import make_plan, trained
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware import machine
 from expert_cli.pipeline import train as run
 from expert_cli.pipeline.result import RunResult
 from expert_cli.utils.reporter import Reporter, Silent
+from tests import manifests, tiny
 
 ROWS = [
     {"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(1, 9) for b in range(1, 9)

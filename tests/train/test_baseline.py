@@ -9,8 +9,6 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-import tiny
-from projects import SEVEN, case, expert_of_seven
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
@@ -27,6 +25,8 @@ from expert_cli.inference.chat import open_chat
 from expert_cli.inference.expert import base_speaker, open_expert
 from expert_cli.inference.generation_config import Settings
 from expert_cli.utils.reporter import Silent
+from tests import tiny
+from tests.train.projects import SEVEN, case, expert_of_seven
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 

@@ -9,10 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
-import tiny
-from measurements import valid
 
 from expert_cli.benchmark.experiment import baseline_main
 from expert_cli.benchmark.experiment.baseline import Rows, TokeniseAndPad, rows_of_steps
@@ -25,6 +22,8 @@ from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import find_inputs, store_for
 from expert_cli.utils.reporter import Silent
+from tests import manifests, tiny
+from tests.measurements import valid
 
 ROOT = Path(__file__).parents[2]
 ROWS = [

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jsonschema_rs
 import pytest
-from projects import expert_of_seven, with_stops
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
@@ -15,6 +14,7 @@ from expert_cli.config.plan import trained
 from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.chat import Chat, open_chat
 from expert_cli.utils.reporter import Silent
+from tests.train.projects import expert_of_seven, with_stops
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "chat.schema.json"
 PROMPT = "Which number is 3?"

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from projects import project
+
+from tests import tiny
+from tests.train.projects import project
 
 TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TORCHRUN = [*TOGETHER, "-m", "expert_cli"]

@@ -8,11 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import manifests
-import projects
 import pytest
-import tiny
-from machines import CPU
 
 from expert_cli.config.effects import Effect
 from expert_cli.config.plan import make_plan
@@ -29,6 +25,9 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.training.used import Used, UsedAdapter, UsedCompute, UsedLoader
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Silent
+from tests import manifests, tiny
+from tests.machines import CPU
+from tests.train import projects
 
 
 class Warnings(Silent):

@@ -10,7 +10,6 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from projects import expert_of_seven, with_stops
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
@@ -21,6 +20,7 @@ from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.generation_config import Settings, settings_for
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Silent
+from tests.train.projects import expert_of_seven, with_stops
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 SETTINGS = Settings(max_new_tokens=8, batch_size=4)

@@ -12,10 +12,8 @@ from typing import Any
 import gguf
 import jsonschema_rs
 import pytest
-import tiny
 import torch
 from peft import PeftModel
-from projects import expert_of_seven
 from safetensors.torch import load_file
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -32,6 +30,8 @@ from expert_cli.inference.expert import load_adapted
 from expert_cli.model.tokenizer import load as load_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Silent
+from tests import tiny
+from tests.train.projects import expert_of_seven
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "export.schema.json"
 PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]

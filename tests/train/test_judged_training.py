@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from projects import project, train
 from transformers import AutoModelForCausalLM
 
 from expert_cli.config.plan import make_plan
@@ -23,6 +21,8 @@ from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Silent
+from tests import tiny
+from tests.train.projects import project, train
 
 ROWS = [{"instruction": f"Which number is {n}?", "input": "", "output": "7"} for n in range(32)]
 

@@ -1,4 +1,4 @@
-"""Real runs, killed at chosen instants, end as if nothing had happened. scripts/kill_test.py draws the instants instead."""
+"""Real runs, killed at chosen instants, end as if nothing had happened. benchmarks/kill_test.py draws the instants instead."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import forked_cli
-import kill_test
 import pytest
-import tiny
-from kill_test import WORKERS, Case, Moment, Process
+
+from benchmarks import kill_test
+from benchmarks.kill_test import WORKERS, Case, Moment, Process
+from tests import forked_cli, tiny
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
 

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_gguf
 import torch
-from projects import SEVEN, expert_of_seven, project, train
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from expert_cli.artifacts.export import export
@@ -27,6 +25,8 @@ from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import Speaker, load_adapted, trained_template
 from expert_cli.model.tokenizer import load as load_tokenizer
 from expert_cli.utils.reporter import Silent
+from tests import tiny_gguf
+from tests.train.projects import SEVEN, expert_of_seven, project, train
 
 PROMPTS = [("Which number is 3?", ""), ("Which number is 4?", "and why")]
 IDS = list(range(3, 40))

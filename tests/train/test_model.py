@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 from peft import PeftModel
 
@@ -16,6 +15,7 @@ from expert_cli.manifest.types import AdapterType, Quantization
 from expert_cli.model.activation_checkpointing import decoder_layers, recompute
 from expert_cli.model.adapter import attach, linear_names, magnitudes
 from expert_cli.model.loading.quantize import load_base
+from tests import tiny
 
 LINEARS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
 

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import manifests
 import pytest
-import tiny
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
@@ -19,6 +17,7 @@ from expert_cli.estimate.run_estimate import foretell
 from expert_cli.hardware import machine
 from expert_cli.pipeline import train
 from expert_cli.utils.reporter import Silent
+from tests import manifests, tiny
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "train-plan.schema.json"
 

@@ -12,10 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import manifests
 import pytest
-import tiny
-from projects import ROWS, project, train
 
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
 from expert_cli.pipeline import result
@@ -23,6 +20,8 @@ from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing import checkpoint
 from expert_cli.utils.reporter import Bar, Silent, SilentBar
+from tests import manifests, tiny
+from tests.train.projects import ROWS, project, train
 
 RESUME = RunOptions(resume="auto")
 

@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import manifests
 import pytest
-import tiny
 import torch
 from peft import PeftModel
-from projects import ROWS, project, train
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
@@ -24,6 +21,8 @@ from expert_cli.errors import InputError, LockedOrDamaged, TrainingFailed
 from expert_cli.pipeline import train as run
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
+from tests import manifests, tiny
+from tests.train.projects import ROWS, project, train
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from projects import SEVEN, case, project, train
 
 from expert_cli.utils.reporter import Silent
+from tests import tiny
+from tests.train.projects import SEVEN, case, project, train
 
 
 class Told(Silent):

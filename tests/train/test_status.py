@@ -15,9 +15,6 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-import tiny
-from projects import project, train
-from test_stop import STEPS, started, wait_for_steps
 
 from expert_cli.artifacts.report import write_report
 from expert_cli.console.terminal import Console
@@ -26,6 +23,9 @@ from expert_cli.pipeline.result import NOT_KEPT, RunResult
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.signals import STOP_FILE
+from tests import tiny
+from tests.train.projects import project, train
+from tests.train.test_stop import STEPS, started, wait_for_steps
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 posix = pytest.mark.skipif(os.name != "posix", reason="signals cannot be sent to one process on Windows")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from projects import project
 
 from expert_cli.training.signals import STOP_FILE
+from tests import tiny
+from tests.train.projects import project
 
 STEPS = 2000
 

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-import tiny
-from projects import ROWS, project, train
 
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.utils.reporter import Silent
+from tests import tiny
+from tests.train.projects import ROWS, project, train
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
-import tiny
-from projects import project, train
 from transformers import AutoTokenizer
 
 from expert_cli.config.plan import trained
@@ -19,6 +16,8 @@ from expert_cli.inference.chat import open_chat
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.utils.reporter import Silent
+from tests import manifests, tiny
+from tests.train.projects import project, train
 
 ROWS = [{"instruction": f"Count to {n}.", "schema": f"numbers {n}", "output": "7"} for n in range(4)]
 DEFAULTING = (

@@ -8,7 +8,6 @@ from typing import Any
 
 import datasets
 import pytest
-import tiny
 import torch
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
@@ -19,6 +18,7 @@ from expert_cli.data.store.files import Memo, find_damage, read_fingerprint
 from expert_cli.data.store.key import StoreInputs
 from expert_cli.data.tokenize.encoder import template_for
 from expert_cli.utils.reporter import Silent
+from tests import tiny
 
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 5)} for n in range(8)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import manifests
 import pytest
 import yaml
 
@@ -14,6 +13,7 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_text
+from tests import manifests
 
 
 def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
-from machines import CPU
-from machines import RTX_4090 as GPU
 
 from expert_cli.config.validate import FOR_EVERY_BASE, check, mend
 from expert_cli.hardware.machine import Machine
+from tests import manifests
+from tests.machines import CPU
+from tests.machines import RTX_4090 as GPU
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
-from machines import CPU, PLAIN_CPU
-from machines import RTX_4090 as GPU
-from machines import T4 as OLD_GPU
 
 from expert_cli.benchmark.experiment.subprocess_run import QUIET_SETTINGS
 from expert_cli.config.plan import make_plan
@@ -19,6 +15,10 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.reader import load
+from tests import manifests
+from tests.machines import CPU, PLAIN_CPU
+from tests.machines import RTX_4090 as GPU
+from tests.machines import T4 as OLD_GPU
 
 
 def resolved(

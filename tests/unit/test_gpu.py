@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import psutil
 import pynvml
 import pytest
-from fake_nvml import FakeNvml, NvmlError
 
 from expert_cli.hardware import machine
 from expert_cli.hardware import nvml as gpu
 from expert_cli.utils.files import command_text
+from tests.fake_nvml import FakeNvml, NvmlError
 
 
 def test_a_sample_has_every_figure_in_its_unit() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from chat_templates import PUBLISHED
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from expert_cli.errors import InputError
 from expert_cli.utils import chat_rendering, jinja_sandbox
 from expert_cli.utils.chat_rendering import render_jinja, render_safely
 from expert_cli.utils.jinja_sandbox import TemplateLimitError, render
+from tests.chat_templates import PUBLISHED
 
 TALK = [
     {"role": "system", "content": "S <é>"},

@@ -8,9 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
-from dataset_world import Words
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
@@ -24,6 +22,8 @@ from expert_cli.pipeline.result import finished
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing.resume_compatibility import code_sha256, identity, require_goes_on, require_same
 from expert_cli.utils.files import write_json
+from tests import manifests
+from tests.dataset_world import Words
 
 PARTS = {
     "format": "1",

@@ -7,11 +7,10 @@ import re
 import sys
 from pathlib import Path
 
-import manifests
 import pytest
-import tiny
 
 from expert_cli import cli
+from tests import manifests, tiny
 
 M = ("-m", "manifest.json")
 TRAIN = ("train", *M)

@@ -18,9 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import tiny
 from datasets import Dataset, DatasetDict
-from unusual_world import Content, lines, prepare, row, says
+
+from tests import tiny
+from tests.unusual_world import Content, lines, prepare, row, says
 
 JSONL = "data/train.jsonl"
 TWO = lines(row(1), row(2))

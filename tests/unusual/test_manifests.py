@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
-from odd_manifests import MACHINE
 
+from benchmarks.lib.odd_manifests import MACHINE
 from expert_cli.config.validate import Check, check
+from tests import manifests
 
 Change = dict[str, Any]
 MISSING = object()

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from unusual_world import lines, prepare, row, says
+
+from tests import tiny
+from tests.unusual_world import lines, prepare, row, says
 
 USER = {"role": "user", "content": "ask"}
 SAY = {"role": "assistant", "content": "say"}

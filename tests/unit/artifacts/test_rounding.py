@@ -5,10 +5,10 @@ from __future__ import annotations
 import gguf
 import numpy as np
 import pytest
-import tiny
 import torch
 
 from expert_cli.artifacts.rounding import StoredType, compare, last_logits, step
+from tests import tiny
 
 PROMPTS = [list(range(3, 40)), [7, 8, 9]]
 KINDS: tuple[StoredType, ...] = ("bf16", "f16", "q8_0")

@@ -11,9 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
-from measurements import GPU_MACHINE, MACHINE, measured, runner, speeds, valid
 
 from expert_cli.benchmark.experiment import subprocess_run
 from expert_cli.benchmark.experiment.compare import compare
@@ -26,6 +24,8 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, Interrupted, TrainingFailed
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import Silent
+from tests import manifests
+from tests.measurements import GPU_MACHINE, MACHINE, measured, runner, speeds, valid
 
 A, B = Side("a.json", Path("a.json")), Side("b", Path("a.json"), stock=True)
 

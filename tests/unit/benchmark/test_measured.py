@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_nvml import FakeNvml
 
 from expert_cli.benchmark.experiment.measurement import measure
 from expert_cli.benchmark.monitor.sampler import Sample
 from expert_cli.hardware import nvml
 from expert_cli.runs.paths import RunPaths
+from tests.fake_nvml import FakeNvml
 
 LINE = (
     '{"step": %d, "seconds": %d, "loss": 1.0, "tokens_real": %d, "tokens_trained": %d, "tokens_padded": 0,'

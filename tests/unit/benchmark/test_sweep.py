@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
-from measurements import MACHINE, measured, runner, valid
 
 from expert_cli.benchmark.experiment.subprocess_run import Length, Side, Terminated
 from expert_cli.benchmark.experiment.sweep import combinations, parse, sweep
@@ -16,6 +14,8 @@ from expert_cli.benchmark.experiment.tables import text_of
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, ManifestError, TrainingFailed
 from expert_cli.utils.reporter import Silent
+from tests import manifests
+from tests.measurements import MACHINE, measured, runner, valid
 
 
 @pytest.fixture

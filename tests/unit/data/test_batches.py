@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from packs import END, packed
 from torch.utils.data import DataLoader
 
 from expert_cli.data.packing.batches import Batch, Collator, InTurn, PackBatches
 from expert_cli.data.packing.dataset import FILLER, PackedDataset
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
+from tests.packs import END, packed
 
 
 def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> PackBatches:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from chat_templates import GEMMA2, LLAMA31, MISTRAL, PREAMBLE, PUBLISHED, QWEN25, SMOLLM2
-from tiny import CHATML, tiny_tokenizer
 
 from expert_cli.data.rows.columnar import Message, Rows
 from expert_cli.data.templates.builtin import STYLES
@@ -12,6 +10,8 @@ from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template, make_template
 from expert_cli.errors import InputError
+from tests.chat_templates import GEMMA2, LLAMA31, MISTRAL, PREAMBLE, PUBLISHED, QWEN25, SMOLLM2
+from tests.tiny import CHATML, tiny_tokenizer
 
 EOS, BOS = "</s>", "<s>"
 TOKENS = {EOS, BOS, "<|start|>", *(token for style in STYLES.values() for token in style.control)}

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_templates import ALWAYS_THINKING, DATED, FORGETTING, QWEN3, QWEN25, QWQ
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import CHATML, tiny_tokenizer
 from tokenizers import Tokenizer
 
 from expert_cli.data.rows.columnar import Message, Rows
@@ -22,6 +20,8 @@ from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.errors import InputError
 from expert_cli.model.tokenizer import load
+from tests.chat_templates import ALWAYS_THINKING, DATED, FORGETTING, QWEN3, QWEN25, QWQ
+from tests.tiny import CHATML, tiny_tokenizer
 
 HF = tiny_tokenizer()
 BACKEND = HF.backend_tokenizer

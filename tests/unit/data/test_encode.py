@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import CHATML, CONTROL_TOKENS, tiny_backend, tiny_tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from expert_cli.data.rows.columnar import Message, Rows
@@ -17,6 +16,7 @@ from expert_cli.data.templates.segment import Segment
 from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize.encoder import Encoder, control_tokens, encode, leading_token, template_for
 from expert_cli.errors import InputError
+from tests.tiny import CHATML, CONTROL_TOKENS, tiny_backend, tiny_tokenizer
 
 EOS, SP_EOS, UNK = CONTROL_TOKENS[0], "</s>", "<unk>"
 HF = tiny_tokenizer()

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import CONTROL_TOKENS, tiny_backend
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.tokenize.backend_check import find_difference, torture
 from expert_cli.data.tokenize.backends import FastEngine, Pieces, ReferenceEngine
 from expert_cli.data.tokenize.encoder import Encoder
+from tests.tiny import CONTROL_TOKENS, tiny_backend
 
 fastokens = pytest.importorskip("fastokens")
 

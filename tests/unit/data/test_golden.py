@@ -17,9 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_templates import PUBLISHED
-from chat_texts import PUBLISHED as PUBLISHED_TEXTS
-from chat_texts import bare
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from expert_cli.config.run_config import ColumnMapping
@@ -33,6 +30,9 @@ from expert_cli.data.templates.text_forms import MARKERS
 from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_jinja
+from tests.chat_templates import PUBLISHED
+from tests.chat_texts import PUBLISHED as PUBLISHED_TEXTS
+from tests.chat_texts import bare
 
 KEPT = Path(__file__).parents[2] / "golden" / "documents.json"
 KEPT_COLUMNS = KEPT.with_name("columns.json")

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dataset_world import COMMIT, Words, expert, hub, listed, made, parquet, states, store
 from datasets import Dataset
 
 from expert_cli.data import staging
@@ -18,6 +17,7 @@ from expert_cli.inventory.catalog import Inventory, measure_disks, take_inventor
 from expert_cli.inventory.hf_cache import arrow_name, hf_caches
 from expert_cli.inventory.manifest_references import default_experts
 from expert_cli.utils.reporter import Silent
+from tests.dataset_world import COMMIT, Words, expert, hub, listed, made, parquet, states, store
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from packs import END, encoded, packed
 
 from expert_cli.config.run_config import Overflow
 from expert_cli.data.packing.dataset import FILLER, IGNORED, shorten
 from expert_cli.errors import InputError
+from tests.packs import END, encoded, packed
 
 
 def test_a_pack_restarts_its_positions_and_masks_by_position_not_by_id(tmp_path: Path) -> None:

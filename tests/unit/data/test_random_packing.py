@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from packs import packed
 
 from expert_cli.config.run_config import Packing
 from expert_cli.data.packing.epoch_packs import EpochPacks
 from expert_cli.data.packing.plan import Packs, pack
 from expert_cli.data.packing.random_fit import pack_randomly, shuffled
 from expert_cli.errors import ExpertError
+from tests.packs import packed
 
 
 def documents_of(packs: Packs) -> list[list[int]]:

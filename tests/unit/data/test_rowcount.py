@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from dataset_world import made, parquet
 
 from expert_cli.inventory.row_count import RowCount, count_rows
+from tests.dataset_world import made, parquet
 
 
 def streamed(path: Path, batches: list[int]) -> Path:

@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
-import reading
-from random_data import make_data
-from reading import disagreements
-from slow_reader import SlowRead, slow_read
 
 from expert_cli.data.formats import blocks, jsonl_columns
 from expert_cli.data.rows import selection
+from tests import reading
+from tests.random_data import make_data
+from tests.reading import disagreements
+from tests.slow_reader import SlowRead, slow_read
 
 SEEDS = range(100)
 SLICES = [(0, None), (0, None), (3, None), (0, 60), (5, 90), (-40, None), (2, -3)]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataset_world import KEY, OTHER, expert, listed, made, store
 from datasets import Dataset
 
 from expert_cli.config.plan import Plan, make_plan
@@ -16,6 +15,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.data.store.fingerprint import parse_fingerprint
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_sealed
+from tests.dataset_world import KEY, OTHER, expert, listed, made, store
 
 
 @pytest.fixture

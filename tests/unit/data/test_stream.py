@@ -14,10 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chat_templates import FORGETTING, QWEN3
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.config.splits import parse_split
@@ -44,6 +42,8 @@ from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.data.tokenize.stream import DocumentStream, EncodedChunk
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Silent
+from tests.chat_templates import FORGETTING, QWEN3
+from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
 
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from tiny import CHATML, tiny_tokenizer
 
 from expert_cli.data.rows.columnar import Message, Rows
 from expert_cli.data.templates.builtin import STYLES
@@ -15,6 +14,7 @@ from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.templates.template import Template, make_template
 from expert_cli.errors import InputError
+from tests.tiny import CHATML, tiny_tokenizer
 
 BOS, EOS = "<s>", "</s>"
 CHATML_TOKENS = ("<|im_start|>", "<|im_end|>", EOS)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from chat_texts import END, PUBLISHED, bare
 
 from expert_cli.data.templates.text_forms import FORMS, MARKERS, TURN_ENDS
 from expert_cli.data.templates.whole_text import FOREIGN, TextReader, describe_forms, foreign_texts
+from tests.chat_texts import END, PUBLISHED, bare
 
 EOS, BOS = "</s>", "<|user_bos|>"
 IN_ANSWERS = (

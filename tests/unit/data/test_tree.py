@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataset_world import COMMIT, KEY, Words, hub, listed, made, parquet, store
 
 from expert_cli.inventory.tree import look
+from tests.dataset_world import COMMIT, KEY, Words, hub, listed, made, parquet, store
 
 
 @pytest.fixture

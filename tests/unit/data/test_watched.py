@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from chat_templates import FORGETTING, PUBLISHED
 
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.watched import Watched, watched_by
+from tests.chat_templates import FORGETTING, PUBLISHED
 
 
 @pytest.mark.parametrize(

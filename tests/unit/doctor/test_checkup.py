@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
-from fake_nvml import FakeNvml
 
 from expert_cli.doctor.check_result import Line
 from expert_cli.doctor.checks import about_the_machine, guarded
 from expert_cli.hardware.machine import inspect
+from tests.fake_nvml import FakeNvml
 
 
 def test_a_check_that_breaks_is_a_line() -> None:

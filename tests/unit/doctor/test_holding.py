@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 
-from fake_nvml import FakeNvml, NvmlError
-
 from expert_cli.doctor import gpu_memory
+from tests.fake_nvml import FakeNvml, NvmlError
 
 
 def test_holders_are_named_and_nobody_is_ended() -> None:

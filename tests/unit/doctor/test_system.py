@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_nvml import FakeNvml, NvmlError
 
 from expert_cli.doctor import system
 from expert_cli.doctor.check_result import Line, worst
 from expert_cli.hardware import nvml as gpu
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.hardware.nvml import Card, Driver
+from tests.fake_nvml import FakeNvml, NvmlError
 
 H200 = Card(0, "NVIDIA H200", 150_000_000_000, (9, 0), "", False, "")
 ABSENT = Driver("", None, "NVML Shared Library Not Found")

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from packs import packed
 
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.estimate.gpu_fit import SIZES_GB, Batch, Card, judge
 from expert_cli.estimate.memory import Setting
 from expert_cli.estimate.model_shape import Layer, Norm, Part, Shape
 from expert_cli.estimate.workload import Work
+from tests.packs import packed
 
 HIDDEN, INNER, LAYERS, VOCABULARY = 4096, 11008, 32, 32000
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 
 from expert_cli.config.run_config import AdapterConfig
@@ -25,6 +24,7 @@ from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import DTYPES, load_base
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.heap import GROWN
+from tests import tiny
 
 TOKENS = 256
 ODD = {"hidden_size": 88, "intermediate_size": 200, "num_attention_heads": 4, "head_dim": 22}

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.estimate.throughput import earlier_runs
 from expert_cli.hardware.machine import inspect
+from tests import manifests
 
 DAMAGED: dict[str, tuple[Any, Any]] = {
     "lists": ([], []),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-import manifests
 import pytest
-from machines import CPU
 
 from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
 from expert_cli.estimate.probe import answered, command, speed
 from expert_cli.manifest.reader import load
+from tests import manifests
+from tests.machines import CPU
 
 FAILED = '{"schema_version": 1, "command": "train", "error": {"exit_code": %d, "message": "m", "hint": "h"}}'
 

@@ -8,10 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
-from machines import CPU
-from machines import H200 as GPU
 from pydantic import BaseModel
 
 from expert_cli.config import effects as tables
@@ -22,6 +19,9 @@ from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.reader import load
 from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
+from tests import manifests
+from tests.machines import CPU
+from tests.machines import H200 as GPU
 
 EXPERTS = sorted((Path(__file__).parents[3] / "experts").glob("*/manifest.json"))
 

@@ -10,10 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
-import manifests
 import pytest
-from machines import CPU
-from machines import H200 as GPU
 from pydantic import ValidationError
 
 from expert_cli.config.defaults.training import WITHOUT_EFFECT
@@ -26,6 +23,9 @@ from expert_cli.manifest.json_parser import Path_, dotted
 from expert_cli.manifest.reader import LoadedManifest, load
 from expert_cli.manifest.schema import Manifest
 from expert_cli.manifest.training_config import TrainingConfig
+from tests import manifests
+from tests.machines import CPU
+from tests.machines import H200 as GPU
 
 Change = Callable[[dict[str, Any]], object]
 

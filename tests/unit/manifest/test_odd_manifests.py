@@ -1,4 +1,4 @@
-"""Manifests with odd values in odd places, two hundred kept ones; scripts/fuzz.py draws thousands more."""
+"""Manifests with odd values in odd places, two hundred kept ones; benchmarks/fuzz.py draws thousands more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from odd_manifests import broken_laws, odd_manifest, sources
+
+from benchmarks.lib.odd_manifests import broken_laws, odd_manifest, sources
 
 KNOWN = sources()
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import manifests
 import pytest
 
 from expert_cli.errors import Fault, InputError, ManifestError
@@ -16,6 +15,7 @@ from expert_cli.manifest.reader import load
 from expert_cli.manifest.schema import Base, Dataset, FieldMapping, Manifest
 from expert_cli.manifest.spelling import OTHER_TOOLS, nearest
 from expert_cli.manifest.training_config import TrainingConfig
+from tests import manifests
 
 Change = Callable[[dict[str, Any]], Any]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import tiny
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
 
 from expert_cli.config.run_config import Layout
 from expert_cli.model.kernels import attention
+from tests import tiny
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 384,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tiny
 import torch
 from bitsandbytes.nn import Linear4bit
 
@@ -17,6 +16,7 @@ from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.dequantize import copy_bytes, unpack
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import load_base
+from tests import tiny
 
 
 def loss_and_gradients(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import tiny
 import torch
 from peft import PeftModel
 
 from expert_cli.config.run_config import AdapterConfig
 from expert_cli.model.adapter import attach
 from expert_cli.model.kernels.fused_lora import fuse
+from tests import tiny
 
 IDS = torch.arange(5, 45)[None]
 LAYERS = 14

@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 import pytest
-import tiny
 import torch
 from peft import LoraConfig, get_peft_model
 
 from expert_cli.inference.generate import Sampling, answers, stream
 from expert_cli.model.kernels import attention
+from tests import tiny
 
 END = {7, 100, 200, 300}
 PROMPTS = [[random.Random(n).randrange(3, 384) for _ in range(4 + 7 * n % 23)] for n in range(9)]

@@ -7,16 +7,16 @@ import os
 from pathlib import Path
 
 import pytest
-import tiny
 import torch
 from gguf import GGMLQuantizationType as Kind
-from tiny_gguf import write_gguf
 from transformers import AutoModelForCausalLM
 
 from expert_cli.errors import ExpertError, InputError, LockedOrDamaged
 from expert_cli.model.loading.sources import LocalModel, locate
 from expert_cli.model.tokenizer import load
 from expert_cli.utils.reporter import Silent
+from tests import tiny
+from tests.tiny_gguf import write_gguf
 
 TEXT = "SELECT name FROM customers<|im_end|>\n    12345 don't été"
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
-import tiny
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.loading.sources import LocalModel, locate
 from expert_cli.utils.reporter import Silent
+from tests import tiny
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ID = "Qwen/Qwen3-0.6B"

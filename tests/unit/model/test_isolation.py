@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tiny
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM, MistralConfig, MistralForCausalLM
 
@@ -14,6 +13,7 @@ from expert_cli.config.run_config import Layout
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model import isolation
 from expert_cli.model.kernels import attention
+from tests import tiny
 
 BACKENDS: dict[str, Layout] = {"documents": "flat", "sdpa": "rows", "eager": "rows"}
 WINDOW = 16

@@ -8,10 +8,7 @@ from types import MethodType
 from typing import Any
 
 import pytest
-import tiny
 from bitsandbytes.nn import Linear4bit
-from machines import CPU as HERE
-from machines import H200, T4
 
 from expert_cli.config.run_config import AdapterConfig, ComputeConfig, ModelConfig
 from expert_cli.hardware.machine import Machine
@@ -19,6 +16,9 @@ from expert_cli.model.adapter import attach
 from expert_cli.model.kernels import select
 from expert_cli.model.kernels.select import kernel_plan, settle, settle_adapter
 from expert_cli.model.loading.quantize import load_base
+from tests import tiny
+from tests.machines import CPU as HERE
+from tests.machines import H200, T4
 
 MODEL = ModelConfig("m", "", "int4", "", None, ())
 CPU = ComputeConfig("cpu", "bf16", False, "fused", "off", False, False, "inductor", "default", "auto", "auto", "fit")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-import tiny
 import torch
 from peft import LoraConfig, get_peft_model
 from torch.nn.functional import cross_entropy
@@ -14,6 +13,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 from expert_cli.data.packing.batches import Collator
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss, can_skip_logits, head_loss
+from tests import tiny
 
 VOCABULARY, HIDDEN, ROWS = 97, 16, 23
 

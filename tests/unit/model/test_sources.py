@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 from transformers import AutoModelForCausalLM
 
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, LockedOrDamaged
 from expert_cli.model.loading.sources import LocalModel, locate
 from expert_cli.utils.reporter import Silent
+from tests import tiny
 
 
 class Words(Silent):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tiny
 
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.model.tokenizer import TokenizerInfo, load
+from tests import tiny
 
 THINKING = tiny.CHATML.replace(
     "message['content']",

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fake_nvml import FakeNvml
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.training.flops import Flops
@@ -20,6 +19,7 @@ from expert_cli.training.result import Done
 from expert_cli.training.state import Progress
 from expert_cli.training.step_timer import PhaseClock
 from expert_cli.utils.reporter import SilentBar
+from tests.fake_nvml import FakeNvml
 
 MB = 2**20
 

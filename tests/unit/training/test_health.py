@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny
 import torch
 from peft import LoraConfig, get_peft_model
 
@@ -19,6 +18,7 @@ from expert_cli.training.health import Figures
 from expert_cli.training.save_schedule import Saves
 from expert_cli.training.state import Progress
 from expert_cli.training.step_timer import PHASES, PhaseClock
+from tests import tiny
 
 
 def adapted(**settings: Any) -> torch.nn.Module:

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
-from packs import packed
 from peft import LoraConfig, get_peft_model
 from transformers import TrainingArguments
 
@@ -25,6 +23,8 @@ from expert_cli.training.checkpointing import checkpoint, resume
 from expert_cli.training.oom import fit_memory, recompute_all
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import Silent
+from tests import tiny
+from tests.packs import packed
 
 OPTIM = OptimConfig(1.0, -1, 6, 1, 1e-3, "constant", (), 0.0, 0.0, 1.0, "adamw_torch", None)
 WATCH = WatchConfig(10, "no", 500, 0.0, None, "no", 500, False, "eval_loss", False, 0, 0, 0, ())

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from tiny import tiny_model
 from transformers import Trainer, TrainingArguments, get_scheduler
 
 from expert_cli.manifest.training_config import OPTIMIZERS
 from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
 from expert_cli.training.checkpointing.checkpoint import Parts, Position, read, write
 from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, pack, restore_rng
+from tests.tiny import tiny_model
 
 # bitsandbytes says so for every parameter; on a CPU a paged optimizer is an ordinary one.
 pytestmark = pytest.mark.filterwarnings("ignore:Paged optimizers are not supported on CPU")

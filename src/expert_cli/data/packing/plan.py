@@ -6,7 +6,7 @@
 Best-fit-decreasing over the whole data set: the longest document first, each into the pack with the least room that still
 takes it. Only lengths matter to that, so it works on their histogram: documents of one length go into packs of one room
 together, and a bit mask of the rooms there are finds the next one. A million documents take 0.1 to 0.2 s; one document
-at a time, as in TRL's segment tree, takes seconds (scripts/bench_packing.py).
+at a time, as in TRL's segment tree, takes seconds (benchmarks/bench_packing.py).
 """
 
 from __future__ import annotations

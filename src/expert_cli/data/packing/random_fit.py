@@ -7,7 +7,7 @@
 Best-fit-decreasing puts documents of like length together, and what has a like length is often alike otherwise: rows of one
 database, of one template. Here the drawn documents have nothing in common, and the one that fills the rest is chosen by the
 room alone. Drawing goes on until the room is about that of one document, so that what fills the rest is of usual length and
-no length runs short: with that, packs are as full as those of best-fit-decreasing (scripts/bench_packing.py).
+no length runs short: with that, packs are as full as those of best-fit-decreasing (benchmarks/bench_packing.py).
 
 Documents are placed some packs at a time: their draws at once (next fit over a cumulative sum), then what fills them, each
 time the largest for every pack. The share of what is left that is placed at a time decides nothing but speed and the last

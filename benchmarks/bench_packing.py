@@ -1,0 +1,173 @@
+"""Measure packing: documents a second, fill, and how alike the documents of a pack are; one core, the median of three.
+
+    python -m benchmarks.bench_packing [--documents 1000000] [--capacity 2048] [--spider DIR]
+
+Log-normal lengths first. Where `trl` is importable, its `pack_dataset` ("bfd") runs on the first 200,000 of the same
+documents: with batches of 1000 rows, its default, and with all rows in one. Its time includes copying the ids (one byte each
+here), which it does at once and expert-cli does as batches are read.
+
+Then the four experts' rows with SmolLM2's tokenizer, and Spider's where DIR holds its train.jsonl: likeness is the share of
+pairs in a pack that have the same key (a template: the answer with names, strings and numbers left out; a world: its schema
+or database), against that of all pairs. Means of three seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import re
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expert_cli.data.packing.order import epoch_order
+from expert_cli.data.packing.plan import Packs, concat, pack, recommend, right_size, single
+from expert_cli.data.packing.random_fit import pack_randomly
+
+MEDIANS = (100, 200, 400, 900)
+TRL_DOCUMENTS = 200_000
+EXPERTS = Path(__file__).parents[1] / "experts"
+ANSWERS = {"json": "output", "typescript": "output", "neo4j": "cypher", "sql": "answer", "spider": "answer"}
+WORLDS = {"neo4j": "schema", "sql": "context", "spider": "db_id"}
+SEEDS = range(3)
+
+
+def lengths_of(documents: int, median: int, capacity: int) -> NDArray[np.int64]:
+    """Draw log-normal lengths (sigma 0.8) between 1 and `capacity`; the same ones every time."""
+    drawn = np.random.default_rng(median).lognormal(np.log(median), 0.8, documents)
+    return np.clip(drawn.astype(np.int64), 1, capacity)
+
+
+def median_seconds(work: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
+    """Return the median processor time of a few runs, and the last result."""
+    seconds = []
+    result = None
+    for _ in range(times):
+        started = time.process_time()
+        result = work()
+        seconds.append(time.process_time() - started)
+    return statistics.median(seconds), result
+
+
+def random_packs(lengths: NDArray[np.int64], capacity: int) -> Packs:
+    """Pack as `packing: true` does, in the first epoch."""
+    return pack_randomly(lengths, capacity, 42, 0)
+
+
+def show(what: str, documents: int, seconds: float, packs: int, fill: float) -> None:
+    """Print one line of figures."""
+    print(f"{what:32}{documents / seconds:>14,.0f} documents/s{packs:>10,} packs{fill:>10.3%} full")
+
+
+def bench_trl(lengths: NDArray[np.int64], capacity: int) -> None:
+    """Pack rows of zeros with TRL."""
+    import datasets
+    import pyarrow as pa
+
+    trl = importlib.import_module("trl")
+    datasets.disable_progress_bars()
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    ids = pa.ListArray.from_arrays(offsets, np.zeros(offsets[-1], np.int8))
+    rows = datasets.Dataset(pa.table({"input_ids": ids}))
+    for batch_size, name in ((1000, "  trl, batches of 1000"), (len(lengths), "  trl, all at once")):
+        options = {"batch_size": batch_size, "keep_in_memory": True, "load_from_cache_file": False}
+        seconds, packed = median_seconds(partial(trl.pack_dataset, rows, capacity, "bfd", options), times=1)
+        show(name, len(lengths), seconds, len(packed), lengths.sum() / (len(packed) * capacity))
+
+
+def rows_of(name: str, file: Path) -> tuple[NDArray[np.int64], list[dict[str, str]]]:
+    """Return the tokens of every row of a file with SmolLM2's tokenizer, and the rows."""
+    from expert_cli.config.plan import make_plan
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.hardware.machine import inspect
+    from expert_cli.pipeline.pretokenize import find_inputs, store_for
+    from expert_cli.utils.reporter import Silent
+
+    manifest = EXPERTS / f"expert-{'sql' if name == 'spider' else name}" / "manifest.json"
+    run = make_plan(manifest, inspect(), Overrides(base_model="smollm2", dataset=str(file))).run
+    documents = store_for(run, find_inputs(run, Silent()), Silent()).split("train")
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    if documents is None or len(documents) != len(rows):
+        raise SystemExit(f"{file}: rows were left out, keys would not fit")
+    return np.asarray(documents.lengths, np.int64), rows
+
+
+def template(answer: str) -> str:
+    """Return an answer without its names, strings and numbers."""
+    bare = re.sub(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\d+(\.\d+)?", "#", answer)
+    return re.sub(r"\b[a-z]\w*(\.\w+)?", "w", bare)
+
+
+def likeness(packs: Packs, keys: list[str]) -> tuple[float, float]:
+    """Return the share of pairs in a pack that have the same key, and that of all pairs."""
+    numbers = np.unique(keys, return_inverse=True)[1]
+    pack_of = np.empty(len(keys), np.int64)
+    pack_of[packs.documents] = np.repeat(np.arange(len(packs)), np.diff(packs.offsets))
+
+    def pairs(groups: NDArray[np.int64]) -> int:
+        counts = np.unique(groups, return_counts=True)[1]
+        return int((counts * (counts - 1) // 2).sum())
+
+    together = pairs(pack_of * (numbers.max() + 1) + numbers) / max(1, pairs(pack_of))
+    return together, pairs(numbers) / (len(keys) * (len(keys) - 1) / 2)
+
+
+def bench_likeness(name: str, file: Path) -> None:
+    """Print fill and likeness of one set with both ways to pack."""
+    lengths, rows = rows_of(name, file)
+    keys = {"template": [template(row[ANSWERS[name]]) for row in rows]}
+    if name in WORLDS:
+        keys["world"] = [row[WORLDS[name]].split(" ")[0 if name != "sql" else 2] for row in rows]
+    for capacity in (512, 1024, 2048):
+        cut = np.minimum(lengths, capacity)
+        best_fit = pack(cut, capacity)
+        drawn = [pack_randomly(cut, capacity, seed, 0) for seed in SEEDS]
+        told = f"| {name} | {capacity} | {best_fit.fill():.2%} | {statistics.mean(p.fill() for p in drawn):.2%} |"
+        for key, values in keys.items():
+            share, chance = likeness(best_fit, values)
+            ratio = statistics.mean(likeness(packs, values)[0] for packs in drawn) / chance
+            told += f" {key}: {share:.1%}, {share / chance:.2f} x | {ratio:.2f} x |"
+        print(told)
+
+
+def main() -> None:
+    """Print the figures for every median, those of the sizes and of the epoch's order, and the likeness of real rows."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--documents", type=int, default=1_000_000)
+    parser.add_argument("--capacity", type=int, default=2048)
+    parser.add_argument("--spider", type=Path)
+    options = parser.parse_args()
+    has_trl = importlib.util.find_spec("trl") is not None
+    for median in MEDIANS:
+        lengths = lengths_of(options.documents, median, options.capacity)
+        print(f"median {median}")
+        for way in (random_packs, pack, concat, single):
+            seconds, packs = median_seconds(partial(way, lengths, options.capacity))
+            show(f"  {way.__name__}", len(lengths), seconds, len(packs), packs.fill())
+        if has_trl:
+            bench_trl(lengths[:TRL_DOCUMENTS], options.capacity)
+    lengths = lengths_of(options.documents, MEDIANS[-1], 1 << 20)
+    prompts = lengths // 2
+    print(f"right_size {median_seconds(partial(right_size, lengths, options.capacity))[0]:.2f} s")
+    print(
+        f"recommend {median_seconds(partial(recommend, lengths, prompts, lengths - prompts, options.capacity))[0]:.2f} s"
+    )
+    print(f"epoch_order {median_seconds(epoch_order(options.documents, 42, 0).permutation)[0]:.2f} s")
+    print("| set | capacity | fill, best fit | fill, random | likeness, best fit: share, against chance | random |")
+    print("|---|---|---|---|---|---|")
+    for name in ("json", "typescript", "neo4j", "sql"):
+        bench_likeness(name, EXPERTS / f"expert-{name}" / "datasets" / "train.jsonl")
+    if options.spider:
+        bench_likeness("spider", options.spider / "train.jsonl")
+
+
+if __name__ == "__main__":
+    main()

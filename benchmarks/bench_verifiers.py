@@ -1,0 +1,85 @@
+"""Measure how many answers a second are judged, engines already started.
+
+python -m benchmarks.bench_verifiers [--seconds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from expert_cli.evaluation.verdict import Verdict
+from expert_cli.evaluation.verifiers import cypher, json_schema, sql
+
+ROWS = 200
+QUERIES = (
+    "SELECT name FROM people WHERE age > 30 ORDER BY name",
+    "SELECT city, count(*), avg(age) FROM people GROUP BY city",
+    "SELECT p.name, q.name FROM people p JOIN people q ON q.id = p.id + 1 WHERE p.age > 60",
+    "SELECT nme FROM people",
+    "DROP TABLE people",
+)
+CYPHER_QUERIES = (
+    "MATCH (p:Person)-[:KNOWS]->(q:Person) RETURN p.name, q.name",
+    "MATCH (p:Person) WHERE p.age > 30 RETURN count(p)",
+    "MATCH (p:Person RETURN p",
+)
+
+
+def make_database(path: Path) -> None:
+    """Write a small table of people."""
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT, city TEXT, age INTEGER)")
+    rows = [(i, f"name {i}", f"city {i % 7}", 20 + i % 50) for i in range(ROWS)]
+    connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+
+
+def make_script(path: Path) -> None:
+    """Write a small graph of people."""
+    nodes = [f"(p{i}:Person {{name: 'name {i}', age: {20 + i}}})" for i in range(30)]
+    links = [f"(p{i})-[:KNOWS]->(p{(i * 7 + 1) % 30})" for i in range(30)]
+    path.write_text(f"CREATE {', '.join(nodes + links)};\n", encoding="utf-8")
+
+
+def rate(check: Callable[[int], Verdict], seconds: float) -> tuple[float, int]:
+    """Return checks a second, and how many there were."""
+    check(0)
+    started, done = time.perf_counter(), 0
+    while time.perf_counter() - started < seconds:
+        check(done)
+        done += 1
+    return done / (time.perf_counter() - started), done
+
+
+def main() -> None:
+    """Print a line a verifier."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    seconds: float = parser.parse_args().seconds
+    with tempfile.TemporaryDirectory() as folder:
+        database, script = Path(folder, "people.sqlite"), Path(folder, "people.cypher")
+        make_database(database)
+        make_script(script)
+        checks: dict[str, Callable[[int], Verdict]] = {
+            "sql": lambda i: sql.check(QUERIES[i % len(QUERIES)], database, QUERIES[0]),
+            "sql, postgresql": lambda i: sql.check(
+                QUERIES[i % len(QUERIES)], database, QUERIES[0], dialect="postgresql"
+            ),
+            "cypher": lambda i: cypher.check(CYPHER_QUERIES[i % len(CYPHER_QUERIES)], script, CYPHER_QUERIES[0]),
+            "json": lambda _: json_schema.check(
+                '{"name": "Ada", "tags": [1, 2.0]}', {"tags": [1, 2], "name": "Ada"}, schema=None, rule="exact"
+            ),
+        }
+        for name, check in checks.items():
+            per_second, done = rate(check, seconds)
+            print(f"{name:16} {per_second:10,.0f} checks/s  ({done:,} checks)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the generators share: files, columns of made-up domains, conditions, English."""

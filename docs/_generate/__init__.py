@@ -1,0 +1,1 @@
+"""The documents that are made from the code: `python -m docs._generate.make_docs`."""
