@@ -352,7 +352,7 @@ def test_ids_do_not_depend_on_threads_and_a_fresh_process_keeps_to_them(threads:
         "done = encoder.encode([(Segment(f'row {n} ' * 50, False, True),) for n in range(3000)])\n"
         "print(encoder.engine.engine.name, hashlib.sha256(done.ids.tobytes()).hexdigest())\n"
     )
-    tests = Path(__file__).parents[2]
+    tests = Path(__file__).parents[3]
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tests, encoding="utf-8"
     ).stdout

@@ -34,7 +34,7 @@ from tests.chat_templates import PUBLISHED
 from tests.chat_texts import PUBLISHED as PUBLISHED_TEXTS
 from tests.chat_texts import bare
 
-KEPT = Path(__file__).parents[2] / "golden" / "documents.json"
+KEPT = Path(__file__).parents[3] / "golden" / "documents.json"
 KEPT_COLUMNS = KEPT.with_name("columns.json")
 NAMES = (
     *("instruction", "prompt", "text", "input", "schema", "response", "answer", "messages", "conversations"),
