@@ -87,7 +87,7 @@ def texts() -> Iterator[str]:
 def run(way: str, rows: Path, trl: str) -> list[Measured]:
     """Run one way in a fresh process; [] if it cannot run here."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), trl]))}
-    command = [sys.executable, __file__, "--child", way, str(rows)]
+    command = [sys.executable, "-m", "benchmarks.bench_tokenize", "--child", way, str(rows)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         print(f"{way}: skipped: {(done.stderr.strip().splitlines() or ['?'])[-1][:200]}")

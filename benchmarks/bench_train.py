@@ -49,7 +49,7 @@ CONFIG: dict[str, Any] = {
     "save_strategy": "no",
     "report_to": "none",
 }
-NARROW = {
+NARROW: dict[str, Any] = {
     "num_hidden_layers": 28,
     "hidden_size": 16,
     "intermediate_size": 16,
@@ -172,8 +172,9 @@ def interval(ratios: list[float]) -> tuple[float, float, float]:
 
 def overhead(folder: Path, runs: int, micro_steps: int = 4, steps: int = 40) -> Rounds:
     """Print what a micro-step of ours costs more than one of the plain loop, on Qwen3-0.6B's tree of modules."""
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
-    model = importlib.import_module("tiny").tiny_model_folder(folder / "narrow", "qwen3", **NARROW)
+    from tests.tiny import tiny_model_folder
+
+    model = tiny_model_folder(folder / "narrow", "qwen3", **NARROW)
     rows = folder / "rows.jsonl"
     texts = [{"question": f"Add {n} and {n % 7}", "context": "", "answer": str(n + n % 7)} for n in range(400)]
     rows.write_text("".join(json.dumps(text) + "\n" for text in texts), encoding="utf-8")

@@ -41,7 +41,6 @@ def manifests() -> Draw:
 
 def data_files() -> Draw:
     """Return what draws a file or folder of rows and tells where the tool and the slow reader disagree."""
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
     from tests.random_data import make_data
     from tests.reading import disagreements
 

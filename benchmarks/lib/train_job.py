@@ -115,11 +115,12 @@ def measure(
     way: str, project: Path, warm: int, measured: int, extra_path: str = "", cap_gb: float = 0.0
 ) -> dict[str, Any] | None:
     """Run a way in a fresh process and return what it measured; None, with a line, if it cannot run here."""
-    paths = [os.environ.get("PYTHONPATH", ""), extra_path]
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""), extra_path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     words = [
         sys.executable,
-        str(Path(__file__).with_name("train_ways.py")),
+        "-m",
+        "benchmarks.lib.train_ways",
         way,
         str(project),
         str(warm),

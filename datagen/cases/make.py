@@ -43,7 +43,7 @@ from datagen.sql.domain_table import TEXT as SQL_TEXT
 from datagen.sql.domains import Domain, parse_domains
 from datagen.sql.scene import create
 
-OUTPUT = Path(__file__).resolve().parents[1] / "experts"
+OUTPUT = Path(__file__).resolve().parents[2] / "experts"
 SEED = 4711
 PAGE_BYTES = 512
 SQLITE_VERSION = slice(92, 100)  # of the header: which version of the library wrote the file, and when

@@ -27,7 +27,7 @@ from datagen.json.transformation import edit, of_object
 
 Maker = Callable[[Domain, Random], Case]
 
-OUTPUT = Path(__file__).resolve().parents[1] / "experts" / "expert-json" / "datasets"
+OUTPUT = Path(__file__).resolve().parents[2] / "experts" / "expert-json" / "datasets"
 SEED = 20
 LONGEST = 900
 TRAIN = {"generation": 480, "repair": 490, "extraction": 680, "schema": 920, "transformation": 1200}  # rows of a family

@@ -213,7 +213,7 @@ def draw(form: Form, domain: GraphDomain, rng: random.Random, sides: Sequence[st
 
 def main() -> None:
     """Write train.jsonl and valid.jsonl."""
-    default = Path(__file__).resolve().parent.parent / "experts" / "expert-neo4j" / "datasets"
+    default = Path(__file__).resolve().parents[2] / "experts" / "expert-neo4j" / "datasets"
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=default)
     output: Path = parser.parse_args().output

@@ -14,7 +14,7 @@ from random import Random
 
 from datagen.common.dataset_files import Row, side_of, write_jsonl
 
-HOME = Path(__file__).resolve().parents[1] / "examples" / "orders"
+HOME = Path(__file__).resolve().parents[2] / "examples" / "orders"
 ROWS, CASES = 900, 60
 SEED = 7
 

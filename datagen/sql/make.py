@@ -195,7 +195,7 @@ def draw(form: Form, domain: Domain, rng: random.Random, sides: Sequence[str]) -
 
 def main() -> None:
     """Write train.jsonl and valid.jsonl."""
-    default = Path(__file__).resolve().parent.parent / "experts" / "expert-sql" / "datasets"
+    default = Path(__file__).resolve().parents[2] / "experts" / "expert-sql" / "datasets"
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=default)
     output: Path = parser.parse_args().output

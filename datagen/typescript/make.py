@@ -25,7 +25,7 @@ from datagen.typescript.types import TYPES
 from datagen.typescript.unions import UNIONS
 from datagen.typescript.world import tool_row
 
-OUTPUT = Path(__file__).resolve().parents[1] / "experts" / "expert-typescript" / "datasets"
+OUTPUT = Path(__file__).resolve().parents[2] / "experts" / "expert-typescript" / "datasets"
 SEED = 20
 LONGEST = 1300
 

@@ -16,7 +16,7 @@ from docs._generate.interface_docs import interface
 from expert_cli.cli import COMMANDS, app, root
 from expert_cli.errors import ExpertError
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1]
 NOTE = "<!-- Made by docs/_generate/make_docs.py. Do not edit. -->\n\n"
 BAR = "\\|"
 """A bar inside a cell; as it is, it would begin the next one."""

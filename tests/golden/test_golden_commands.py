@@ -18,8 +18,10 @@ REMEDY = "if that is meant, make them anew: python -m scripts.make_golden"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="commands are forked, and paths are written as Linux writes them")
 def test_the_commands_answer_what_is_kept() -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "make_golden.py"), "--check"]
-    ran = subprocess.run(command, env=dict(os.environ), capture_output=True, encoding="utf-8", timeout=600, check=False)
+    command = [sys.executable, "-m", "scripts.make_golden", "--check"]
+    ran = subprocess.run(
+        command, cwd=ROOT, env=dict(os.environ), capture_output=True, encoding="utf-8", timeout=600, check=False
+    )
     assert ran.returncode == 0, f"{ran.stdout}{ran.stderr}\n{REMEDY}"
 
 

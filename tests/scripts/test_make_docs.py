@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def make_docs(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
-    command = [sys.executable, str(ROOT / "scripts" / "make_docs.py"), *map(str, args)]
+    path = os.pathsep.join(filter(None, (str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    command = [sys.executable, "-m", "docs._generate.make_docs", *map(str, args)]
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=600, check=False)
 

@@ -1,4 +1,4 @@
-"""The effects table on a terminal."""
+"""Effects, evaluations and estimates as a person reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a disk reads, and copies of data on a faster one.
+"""Copies of data on a faster disk.
 
 --stage /fast    /fast/home/me/rows/train.jsonl        the copy of /home/me/rows/train.jsonl; C: is the folder C
                  /fast/.staged/<hash of that path>.json   what the source was when it was copied, and its SHA-256
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
-from expert_cli.hardware.disk import _BLOCK, _drop_cached
+from expert_cli.hardware.disk import BLOCK, drop_cached
 from expert_cli.utils.files import parse_json, sha256_of, write_json
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
@@ -140,14 +140,14 @@ class _Copy:
         done = 0
         with self.source.open("rb") as source, beside.open("wb") as copy:
             # A source that grows as fast as it is read would never end.
-            while done <= self.size and (block := source.read(8 * _BLOCK)):
+            while done <= self.size and (block := source.read(8 * BLOCK)):
                 digest.update(block)
                 copy.write(block)
                 done += len(block)
                 advance(len(block))
             copy.flush()
             os.fsync(copy.fileno())
-            _drop_cached(copy.fileno())
+            drop_cached(copy.fileno())
         if _facts(self.source) != self.facts:
             raise LockedOrDamaged(
                 f"{self.source}: changed while it was staged", "wait until it is written, then try again"

@@ -19,7 +19,7 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.training.flops import Flops
 
 EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "cuda": 0.3}
-"""Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (benchmarks/check_plan.py);
+"""Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (benchmarks/check_plan);
 on a GPU it is assumed."""
 OVERHEAD_S = 0.04
 """What a micro-step takes beside arithmetic: 0.05 s for a model of two tiny layers on such a machine."""

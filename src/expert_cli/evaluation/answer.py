@@ -74,11 +74,19 @@ def write_answers(
     full = [len(one) == settings.max_new_tokens for one in ids]
     texts = map(speaker.text, ids)
     return Written(
-        tuple(settings.answered(case, text, full=cut) for case, text, cut in zip(cases, texts, full, strict=True)),
+        tuple(_answered(case, text, settings, full=cut) for case, text, cut in zip(cases, texts, full, strict=True)),
         sum(map(len, ids)),
         time.monotonic() - started,
         sum(full),
     )
+
+
+def _answered(case: Asked, text: str, settings: Settings, *, full: bool) -> Answered:
+    """Return a case with what was written for it, up to the first stop sequence. full: to the last token allowed."""
+    ended = settings.until_stop(text)
+    if len(ended) < len(text):
+        return case.answered(ended, "sequence", text)
+    return case.answered(text, "length" if full else "end")
 
 
 def _prompt(speaker: Speaker, case: Asked, shots: Shots) -> list[int]:

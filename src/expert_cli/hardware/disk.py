@@ -1,4 +1,4 @@
-"""TODO hardware.disk."""
+"""How fast a disk reads, past the page cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ The first opening of a store, which hashes every byte, and staging are: 5 GB tak
 memory card that is slower than a plain hard disk (100 to 200 MB/s) has usually been chosen by mistake."""
 RELIABLE_BYTES = 16_000_000
 """With fewer bytes read the time is that of opening, not of the disk: such a speed is shown, but nothing is concluded."""
-_BLOCK = 1 << 20
+BLOCK = 1 << 20
+"""Bytes read at a time."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +67,19 @@ def _methods() -> Iterator[tuple[str, int]]:
 
 def _timed_read(path: Path, flags: int, max_bytes: int, max_s: float) -> tuple[int, float]:
     """Return (bytes, seconds); O_DIRECT needs the aligned memory that an anonymous map is."""
-    with open_unnoticed(path, flags) as file, mmap.mmap(-1, _BLOCK) as block:
-        _drop_cached(file.fileno())
+    with open_unnoticed(path, flags) as file, mmap.mmap(-1, BLOCK) as block:
+        drop_cached(file.fileno())
         done = 0
         started = time.monotonic()
         while done < max_bytes and time.monotonic() - started < max_s:
             count: Any = file.readinto(block)
             done += count
-            if count < _BLOCK:
+            if count < BLOCK:
                 break
         return done, time.monotonic() - started
 
 
-def _drop_cached(handle: int) -> None:
+def drop_cached(handle: int) -> None:
+    """Drop the pages of an open file from the page cache, where the system can."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,16 +1,12 @@
-"""TODO inference.generation_config."""
+"""How answers are generated: how long, greedily or sampled, and where one ends."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import Answered, Asked
 from expert_cli.manifest.schema import Decoding, Manifest
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -25,13 +21,6 @@ class Settings:
     min_p: float = 0.0
     seed: int = 42
     stops: tuple[str, ...] = ()
-
-    def answered(self, case: Asked, text: str, *, full: bool) -> Answered:
-        """Return a case with what was written for it, up to the first stop sequence. full: to the last token allowed."""
-        ended = self.until_stop(text)
-        if len(ended) < len(text):
-            return case.answered(ended, "sequence", text)
-        return case.answered(text, "length" if full else "end")
 
     def until_stop(self, text: str) -> str:
         """Return `text` up to the first stop sequence."""

@@ -1,4 +1,4 @@
-"""TODO runs.paths."""
+"""The files of a run directory."""
 
 from __future__ import annotations
 

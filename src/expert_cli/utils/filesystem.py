@@ -1,4 +1,4 @@
-"""TODO utils.filesystem."""
+"""Looking at files and folders without an error for what cannot be looked at, and without leaving a trace."""
 
 from __future__ import annotations
 

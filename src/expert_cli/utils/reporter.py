@@ -1,4 +1,4 @@
-"""TODO utils.reporter."""
+"""Where the library reports what it does: it never prints, and knows no terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO utils.text."""
+"""Figures, times and lines of text for people."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from expert_cli.runs import lock
 from expert_cli.runs.lock import RunningRun, birth, contents, hold, is_held, running
 from expert_cli.utils.paths import cache_folder
 
-SOURCE = Path(lock.__file__).parents[1]
+SOURCE = Path(lock.__file__).parents[2]
 # Holds the folder named; ends when its standard input does.
 OWNER = """
 import pathlib, sys

@@ -1,4 +1,4 @@
-"""`python -m expert_cli.benchmark.experiment.baseline_main JOB.json`: one run of the stock libraries (see `stock`), as a process of its own.
+"""`python -m expert_cli.benchmark.experiment.baseline_main JOB.json`: a run of the stock libraries in a process.
 
 JOB.json: {"manifest": path, "overrides": the fields of `config.Overrides`, output and max_steps among them}. A failure is
 printed as `train --json` prints it, with the same exit codes.

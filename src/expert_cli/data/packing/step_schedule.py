@@ -1,4 +1,4 @@
-"""TODO data.packing.step_schedule."""
+"""The optimizer steps of a run, known before it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO data.rows.block_check."""
+"""The rows of a block, judged: good ones as text, bad ones with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO data.rows.preview."""
+"""The first rows of a source: a look, not for training."""
 
 from __future__ import annotations
 

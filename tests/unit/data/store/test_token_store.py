@@ -34,6 +34,8 @@ from expert_cli.utils.reporter import Silent
 
 KEY = StoreKey((("format", "1"), ("train data", "abc")))
 
+ROOT = str(Path(__file__).parents[4])
+
 
 def encoded(documents: list[list[int]], prompt: int = 1) -> Encoded:
     """Documents whose first `prompt` tokens are not trained."""
@@ -224,8 +226,8 @@ def test_a_full_disk_leaves_no_debris_and_the_old_store_intact(tmp_path: Path) -
 def test_a_real_write_failure_is_an_environment_problem(tmp_path: Path) -> None:
     code = f"""
 import resource, signal, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import test_store as t
+sys.path.insert(0, {ROOT!r})
+from tests.unit.data.store import test_token_store as t
 from expert_cli.errors import ExpertError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
@@ -269,7 +271,7 @@ def test_a_change_of_something_long_shows_where(old: str, new: str, line: str) -
 BUILDER = """
 import sys, time
 sys.path.insert(0, {tests!r})
-import test_store as t
+from tests.unit.data.store import test_token_store as t
 from pathlib import Path
 def slow(split, skip):
     with open({log!r}, "a") as log:
@@ -282,7 +284,7 @@ t.make(Path({folder!r}), source=slow)
 
 
 def start_builder(folder: Path, log: Path, pause: float) -> subprocess.Popen[bytes]:
-    code = BUILDER.format(tests=str(Path(__file__).parent), log=str(log), pause=pause, folder=str(folder))
+    code = BUILDER.format(tests=ROOT, log=str(log), pause=pause, folder=str(folder))
     return subprocess.Popen([sys.executable, "-c", code])
 
 
@@ -430,8 +432,8 @@ def test_any_single_byte_matters_and_time_path_and_hash_seed_do_not(tmp_path: Pa
 def test_the_key_is_the_same_in_another_process(tmp_path: Path) -> None:
     key_of(tmp_path / "a")
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from pathlib import Path; "
-        f"import test_store as t; print(t.key_of(Path({str(tmp_path / 'b')!r})))"
+        f"import sys; sys.path.insert(0, {ROOT!r}); from pathlib import Path; "
+        f"from tests.unit.data.store import test_token_store as t; print(t.key_of(Path({str(tmp_path / 'b')!r})))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)

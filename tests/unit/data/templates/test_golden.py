@@ -1,9 +1,9 @@
 """What rows become, token by token: rows of every kind through every template, held against what is kept.
 
 A store is keyed by what it was made of and by the rule that made it, not by the code: whoever changes ids or masks must
-raise the rule (`MASKING_RULES` in data/templates/template.py), and whoever changes which columns are read the rule of columns
+raise the rule (`MASKING_RULES`), and whoever changes which columns are read the rule of columns
 (`COLUMN_RULE` in data/rows/columns.py), or stores made before would be taken for what the code now makes. Then
-`python tests/unit/data/test_golden.py` keeps the new ones; it refuses where the rule is the old one.
+`python -m tests.unit.data.templates.test_golden` keeps the new ones; it refuses where the rule is the old one.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def test_whoever_changes_what_rows_become_raises_the_rule() -> None:
     assert not changed, (
         f"{len(changed)} documents changed under their rule, such as {changed[:3]}: raise it in templates.py"
     )
-    assert now == kept, "python tests/unit/data/test_golden.py keeps the new documents"
+    assert now == kept, "python -m tests.unit.data.templates.test_golden keeps the new documents"
 
 
 def choices() -> dict[str, Any]:
@@ -211,7 +211,7 @@ def unruled(kept: dict[str, Any], now: dict[str, Any]) -> bool:
 def test_whoever_changes_which_columns_are_read_raises_the_rule() -> None:
     kept, now = json.loads(KEPT_COLUMNS.read_text(encoding="utf-8")), choices()
     assert not unruled(kept, now), "other columns are read under the same rule: raise it in columns.py"
-    assert now == kept, "python tests/unit/data/test_golden.py keeps the new choices"
+    assert now == kept, "python -m tests.unit.data.templates.test_golden keeps the new choices"
 
 
 @pytest.mark.parametrize(("rule", "refused"), [("1", True), ("2", False)])

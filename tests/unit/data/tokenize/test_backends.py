@@ -343,7 +343,7 @@ def test_ids_do_not_depend_on_threads_and_a_fresh_process_keeps_to_them(threads:
     code = (
         "import sys, hashlib, threading\n"
         "from pathlib import Path\n"
-        "from tiny import tiny_backend\n"
+        "from tests.tiny import tiny_backend\n"
         "from expert_cli.data.tokenize.encoder import Encoder\n"
         "from expert_cli.data.tokenize.backends import limit_threads\n"
         "from expert_cli.data.templates.segment import Segment\n"
@@ -352,9 +352,9 @@ def test_ids_do_not_depend_on_threads_and_a_fresh_process_keeps_to_them(threads:
         "done = encoder.encode([(Segment(f'row {n} ' * 50, False, True),) for n in range(3000)])\n"
         "print(encoder.engine.engine.name, hashlib.sha256(done.ids.tobytes()).hexdigest())\n"
     )
-    tests = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tests, encoding="utf-8"
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root, encoding="utf-8"
     ).stdout
     rows = [(Segment(f"row {n} " * 50, False, True),) for n in range(3000)]
     right = Encoder(tiny_backend()).encode(rows).ids

@@ -97,7 +97,7 @@ class Child:
                 self._engine,
                 str(self._source.resolve()),
             ],
-            cwd=Path(__file__).parents[3],  # -m looks there first, and must find this very package
+            cwd=Path(__file__).parents[4],  # -m looks there first, and must find this very package
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

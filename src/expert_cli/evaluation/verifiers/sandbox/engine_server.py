@@ -1,4 +1,4 @@
-"""The child's side of `child.py`: `python -m expert_cli.evaluation.verifiers.sandbox.engine_server sqlite|graphqlite|duckdb SOURCE`.
+"""The side of `engine_client` that runs in a process of its own, `engine_server sqlite|graphqlite|duckdb SOURCE`.
 
 Before the first query the process gives up what a query does not need: opening files, writing files, more memory.
 """

@@ -77,7 +77,7 @@ def test_an_engine_writes_no_file(tmp_path: Path, act: str) -> None:
         )
     )
     command = [sys.executable, "-c", program, str(tmp_path / "held")]
-    package = Path(engine.__file__).parents[3]
+    package = Path(engine.__file__).parents[4]
     done = subprocess.run(command, cwd=package, capture_output=True, text=True, check=True)
     assert done.stdout == "refused\n"
     assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("held", 0)]
