@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 
-from expert_cli.runs.lock import hold
+from expert_cli.runs.lock import run_lock
 
 WATCH = [sys.executable, "-m", "expert_cli", "benchmark", "--json", "--quiet"]
 START = 5.0  # seconds that the second process is given to import and to begin
@@ -83,7 +83,7 @@ def main() -> None:
     step = make_step()
     speed(step, 2)
     duration = START + 4 * options.slice * options.blocks
-    with tempfile.TemporaryDirectory() as temporary, hold(Path(temporary) / "run"):
+    with tempfile.TemporaryDirectory() as temporary, run_lock(Path(temporary) / "run"):
         folder = Path(temporary) / "run"
         folder.mkdir()
         (folder / "metrics.jsonl").touch()

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.data.packing.order import epoch_order
-from expert_cli.data.packing.plan import Packs, concat, pack, recommend, right_size, single
+from expert_cli.data.packing.plan import PackingPlan, concat, length_table, no_packing, pack, recommend
 from expert_cli.data.packing.random_fit import pack_randomly
 
 MEDIANS = (100, 200, 400, 900)
@@ -57,7 +57,7 @@ def median_seconds(work: Callable[[], Any], times: int = 3) -> tuple[float, Any]
     return statistics.median(seconds), result
 
 
-def random_packs(lengths: NDArray[np.int64], capacity: int) -> Packs:
+def random_packs(lengths: NDArray[np.int64], capacity: int) -> PackingPlan:
     """Pack as `packing: true` does, in the first epoch."""
     return pack_randomly(lengths, capacity, 42, 0)
 
@@ -88,12 +88,12 @@ def rows_of(name: str, file: Path) -> tuple[NDArray[np.int64], list[dict[str, st
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware.machine import inspect
-    from expert_cli.pipeline.pretokenize import find_inputs, store_for
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+    from expert_cli.utils.reporter import NullReporter
 
     manifest = EXPERTS / f"expert-{'sql' if name == 'spider' else name}" / "manifest.json"
     run = make_plan(manifest, inspect(), Overrides(base_model="smollm2", dataset=str(file))).run
-    documents = store_for(run, find_inputs(run, Silent()), Silent()).split("train")
+    documents = store_for(run, resolve_inputs(run, NullReporter()), NullReporter()).split("train")
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     if documents is None or len(documents) != len(rows):
         raise SystemExit(f"{file}: rows were left out, keys would not fit")
@@ -106,7 +106,7 @@ def template(answer: str) -> str:
     return re.sub(r"\b[a-z]\w*(\.\w+)?", "w", bare)
 
 
-def likeness(packs: Packs, keys: list[str]) -> tuple[float, float]:
+def likeness(packs: PackingPlan, keys: list[str]) -> tuple[float, float]:
     """Return the share of pairs in a pack that have the same key, and that of all pairs."""
     numbers = np.unique(keys, return_inverse=True)[1]
     pack_of = np.empty(len(keys), np.int64)
@@ -149,14 +149,14 @@ def main() -> None:
     for median in MEDIANS:
         lengths = lengths_of(options.documents, median, options.capacity)
         print(f"median {median}")
-        for way in (random_packs, pack, concat, single):
+        for way in (random_packs, pack, concat, no_packing):
             seconds, packs = median_seconds(partial(way, lengths, options.capacity))
             show(f"  {way.__name__}", len(lengths), seconds, len(packs), packs.fill())
         if has_trl:
             bench_trl(lengths[:TRL_DOCUMENTS], options.capacity)
     lengths = lengths_of(options.documents, MEDIANS[-1], 1 << 20)
     prompts = lengths // 2
-    print(f"right_size {median_seconds(partial(right_size, lengths, options.capacity))[0]:.2f} s")
+    print(f"right_size {median_seconds(partial(length_table, lengths, options.capacity))[0]:.2f} s")
     print(
         f"recommend {median_seconds(partial(recommend, lengths, prompts, lengths - prompts, options.capacity))[0]:.2f} s"
     )

@@ -81,7 +81,7 @@ def read(store: Path) -> None:
     """Read every batch of an epoch and print the real tokens a second."""
     from torch.utils.data import DataLoader
 
-    from expert_cli.data.packing.batches import Collator, PackBatches
+    from expert_cli.data.packing.batches import Collator, PackedBatchSampler
     from expert_cli.data.packing.dataset import plan_packs
     from expert_cli.data.packing.order import epoch_order
     from expert_cli.data.packing.step_schedule import Schedule
@@ -91,7 +91,7 @@ def read(store: Path) -> None:
     speeds = []
     for _ in range(3):
         schedule = Schedule(packs.packs.count, batch_size=8, accumulation=1, processes=1, epochs=1.0, max_steps=-1)
-        batches = PackBatches(schedule, lambda epoch: epoch_order(len(packs), 42, epoch))
+        batches = PackedBatchSampler(schedule, lambda epoch: epoch_order(len(packs), 42, epoch))
         loader = DataLoader(packs, batch_sampler=batches, collate_fn=Collator(0))
         started = time.perf_counter()
         tokens = sum(int(batch["real_tokens"]) for batch in loader)

@@ -139,11 +139,11 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     """Build a store and verify it, as `pretokenize` does; then the same once more, part by part, for the shares."""
     from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
     from expert_cli.data.sources.data_rows import locate_data
-    from expert_cli.data.store.build import file_hashes, tokenise
+    from expert_cli.data.store.build import file_hashes, tokenize
     from expert_cli.data.store.key import StoreInputs
     from expert_cli.data.templates.chat_template import ChatTemplate
     from expert_cli.data.tokenize.encoder import template_for
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.utils.reporter import NullReporter
 
     if not fast:
         sys.modules["fastokens"] = None  # type: ignore[assignment]  # as on a machine without it
@@ -160,9 +160,9 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     )
     with tempfile.TemporaryDirectory(dir=rows.parent) as folder:
         read = meter()
-        located = locate_data(data, Silent())
+        located = locate_data(data, NullReporter())
         inputs = StoreInputs(located, tokenizer, template, "pair", file_hashes(Path(folder)))
-        store = tokenise(data, inputs, Path(folder), Silent())
+        store = tokenize(data, inputs, Path(folder), NullReporter())
         figures = read()
         expected = "fastokens" if fast else "tokenizers"
         if not store.stats["train"]["encoder"].startswith(expected):
@@ -173,17 +173,17 @@ def ours(rows: Path, *, fast: bool) -> Measured:
 
 def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) -> Measured:
     """Do each part of a build by itself. In the build, `read` and `render` run beside `encode`."""
-    from expert_cli.data.rows.selection import batches, survey_data
-    from expert_cli.data.store.files import Memo, find_damage, read_fingerprint, write_shard
+    from expert_cli.data.rows.selection import batches, select_rows
+    from expert_cli.data.store.files import FileHashCache, find_damage, read_fingerprint, write_shard
     from expert_cli.data.tokenize.assemble import assemble
     from expert_cli.data.tokenize.encoder import Encoder
     from expert_cli.utils.files import sha256_of
     from expert_cli.utils.paths import cache_folder
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.utils.reporter import NullReporter
 
     _, key_s = timed(lambda: [sha256_of(path) for path in located.files()])
     encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines")))
-    survey, survey_s = timed(lambda: survey_data(data, located, Silent(), refused=template.refused))
+    survey, survey_s = timed(lambda: select_rows(data, located, NullReporter(), refused=template.refused))
     read, read_s = timed(lambda: list(batches(survey.train, data)))
     columns, render_s = timed(lambda: [template.pair_columns(batch.rows) for batch in read])
     encoded, encode_s = timed(lambda: [encoder.column_pieces(some) for some in columns])
@@ -191,7 +191,7 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     with tempfile.TemporaryDirectory(dir=store.parent) as folder:
         _, write_s = timed(lambda: [write_shard(Path(folder), "train", n, chunk) for n, chunk in enumerate(chunks)])
     fingerprint = read_fingerprint(store)
-    _, verify_s = timed(lambda: find_damage(store, fingerprint, Memo(store / "none"), hash_all=True))
+    _, verify_s = timed(lambda: find_damage(store, fingerprint, FileHashCache(store / "none"), hash_all=True))
     names = ("key_s", "load_s", "survey_s", "read_s", "render_s", "encode_s", "join_s", "write_s", "verify_s")
     seconds = (key_s, load_s, survey_s, read_s, render_s, encode_s, join_s, write_s, verify_s)
     return dict(zip(names, seconds, strict=True))
@@ -278,12 +278,12 @@ def pieces(tokenizer: Any) -> tuple[str, str, str]:
 
 
 def load() -> Any:
-    from expert_cli.model.loading.sources import locate
+    from expert_cli.model.loading.sources import fetch_model
     from expert_cli.model.tokenizer import load as load_tokenizer
     from expert_cli.utils.paths import cache_folder
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.utils.reporter import NullReporter
 
-    source = locate(MODEL, search=(), sha256="", cache=cache_folder(), offline=False, report=Silent())
+    source = fetch_model(MODEL, search=(), sha256="", cache=cache_folder(), offline=False, report=NullReporter())
     return load_tokenizer(source.folder)
 
 

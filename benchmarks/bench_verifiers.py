@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from expert_cli.evaluation.verdict import Verdict
+from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers import cypher, json_schema, sql
 
 ROWS = 200
@@ -47,7 +47,7 @@ def make_script(path: Path) -> None:
     path.write_text(f"CREATE {', '.join(nodes + links)};\n", encoding="utf-8")
 
 
-def rate(check: Callable[[int], Verdict], seconds: float) -> tuple[float, int]:
+def rate(check: Callable[[int], Grade], seconds: float) -> tuple[float, int]:
     """Return checks a second, and how many there were."""
     check(0)
     started, done = time.perf_counter(), 0
@@ -66,7 +66,7 @@ def main() -> None:
         database, script = Path(folder, "people.sqlite"), Path(folder, "people.cypher")
         make_database(database)
         make_script(script)
-        checks: dict[str, Callable[[int], Verdict]] = {
+        checks: dict[str, Callable[[int], Grade]] = {
             "sql": lambda i: sql.check(QUERIES[i % len(QUERIES)], database, QUERIES[0]),
             "sql, postgresql": lambda i: sql.check(
                 QUERIES[i % len(QUERIES)], database, QUERIES[0], dialect="postgresql"

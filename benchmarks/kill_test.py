@@ -168,7 +168,7 @@ def traces(output: Path) -> dict[str, Any]:
     from expert_cli.training.checkpointing import checkpoint
 
     paths = RunPaths(output)
-    newest = checkpoint.newest_good(paths.checkpoints)
+    newest = checkpoint.latest_valid(paths.checkpoints)
     if newest.path is None or newest.damaged:
         raise RuntimeError(f"{output}: damaged checkpoints: {newest.damaged}")
     report = json.loads(paths.report_json.read_text(encoding="utf-8"))

@@ -98,17 +98,17 @@ def losses(adapter: Path, manifest: Path, held_out: Path) -> list[float]:
     from expert_cli.hardware.machine import inspect
     from expert_cli.inference.expert import open_expert
     from expert_cli.model.kernels.chunked_loss import CausalLoss
-    from expert_cli.pipeline.pretokenize import find_inputs, store_for
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+    from expert_cli.utils.reporter import NullReporter
 
     overrides = Overrides(base_model="smollm2", dataset=str(held_out))
     run = make_plan(manifest, inspect(), overrides).run
-    inputs = find_inputs(run, Silent())
-    documents = store_for(run, inputs, Silent()).split("train")
+    inputs = resolve_inputs(run, NullReporter())
+    documents = store_for(run, inputs, NullReporter()).split("train")
     if documents is None:
         sys.exit(f"{held_out}: no rows")
     data = plan_packs(documents, 4096, "off", "error")
-    module = CausalLoss(open_expert(run, find_adapter(adapter), Silent()).model).eval()
+    module = CausalLoss(open_expert(run, find_adapter(adapter), NullReporter()).model).eval()
     collate = Collator(inputs.tokenizer.pad_id)
     found = []
     with torch.no_grad():

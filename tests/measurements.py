@@ -9,9 +9,9 @@ from typing import Any
 
 import jsonschema_rs
 
-from expert_cli.benchmark.experiment.measurement import Measured
+from expert_cli.benchmark.experiment.measurement import RunMeasurement
 from expert_cli.benchmark.experiment.stats import Curve
-from expert_cli.benchmark.experiment.subprocess_run import Length, Side
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Variant
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.runs.metrics import SHARES
@@ -30,7 +30,7 @@ def valid(document: Any) -> Any:
     return document
 
 
-def measured(seed: int, speed: float, loss: float = 2.0, **changes: Any) -> Measured:
+def measured(seed: int, speed: float, loss: float = 2.0, **changes: Any) -> RunMeasurement:
     values: dict[str, Any] = {
         "seed": seed,
         "seconds": 1.0,
@@ -50,17 +50,22 @@ def measured(seed: int, speed: float, loss: float = 2.0, **changes: Any) -> Meas
             "epoch_tokens": 1000.0,
         },
     }
-    return Measured(**{**values, **changes})
+    return RunMeasurement(**{**values, **changes})
 
 
 def runner(
-    answer: Callable[[Side, int], Measured], asked: list[tuple[str, int]]
-) -> Callable[[Side, Overrides, Length, Path, int, Callable[[int, float], None]], Measured]:
+    answer: Callable[[Variant, int], RunMeasurement], asked: list[tuple[str, int]]
+) -> Callable[[Variant, Overrides, StepCounts, Path, int, Callable[[int, float], None]], RunMeasurement]:
     """Return what stands for `run_once`; `asked` gets (side, seed) of every call."""
 
     def run(
-        side: Side, overrides: Overrides, length: Length, folder: Path, seed: int, show: Callable[[int, float], None]
-    ) -> Measured:
+        side: Variant,
+        overrides: Overrides,
+        length: StepCounts,
+        folder: Path,
+        seed: int,
+        show: Callable[[int, float], None],
+    ) -> RunMeasurement:
         asked.append((side.name, seed))
         show(length.steps, 1.0)
         return answer(side, seed)
@@ -68,5 +73,5 @@ def runner(
     return run
 
 
-def speeds(found: Mapping[str, float]) -> Callable[[Side, int], Measured]:
+def speeds(found: Mapping[str, float]) -> Callable[[Variant, int], RunMeasurement]:
     return lambda side, seed: measured(seed, found[side.name])

@@ -10,11 +10,11 @@ import numpy as np
 from expert_cli.config.run_config import Overflow, Packing
 from expert_cli.data.packing.dataset import PackedDataset, plan_packs
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import Memo
+from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreKey
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 END = 9
 
@@ -45,7 +45,7 @@ def packed(
         folder,
         StoreKey((("a", "b"),)),
         Contents(("train",), lambda _, skip: [encoded(*documents)][skip:], lambda _: {}),
-        Memo(folder / ".memo.json"),
-        Silent(),
+        FileHashCache(folder / ".memo.json"),
+        NullReporter(),
     )
     return plan_packs(Documents(home / "train"), capacity, packing, overflow, seed)

@@ -9,15 +9,15 @@ from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, 
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.sources.data_rows import DataRows, read_training_rows
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests.slow_reader import Row, SlowRead, slow_read
 
 
 @dataclass
-class _Listening(Silent):
+class _Listening(NullReporter):
     warned: list[str] = field(default_factory=list)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.warned.append(text)
 
 

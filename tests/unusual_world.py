@@ -13,7 +13,7 @@ from benchmarks.lib.odd_manifests import MACHINE
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import ExpertError
-from expert_cli.pipeline.pretokenize import find_inputs, shown_documents, store_for
+from expert_cli.pipeline.pretokenize import resolve_inputs, shown_documents, store_for
 from tests import manifests
 from tests.dataset_world import Words
 
@@ -66,7 +66,7 @@ def prepare(folder: Path, model: Path, files: Mapping[str, Content], dataset: An
     try:
         plan = make_plan(manifests.write(folder, manifest), MACHINE, Overrides(offline=True))
         words.lines += [*map(str, plan.warnings), *(f"{row.key}: {row.status}" for row in plan.effects)]
-        inputs = find_inputs(plan.run, words)
+        inputs = resolve_inputs(plan.run, words)
         store = store_for(plan.run, inputs, words)
         documents = [parts(shown) for shown in shown_documents(store, inputs, 10_000)]
     except ExpertError as error:

@@ -16,7 +16,7 @@ from typing import Any
 from expert_cli.commands.schema import manifest_schema
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.config.validate import check, mend
+from expert_cli.config.validate import fix_manifest, validate
 from expert_cli.errors import ExpertError
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.manifest.schema import Adapter, Base, Dataset, EvaluationBlock, FieldMapping, Filters, Manifest, Task
@@ -196,8 +196,8 @@ def spoiled(random: Random, text: str) -> bytes:
 def broken_laws(path: Path, raw: bytes, random: Random) -> list[str]:
     """Return what is wrong with what `validate` says of a manifest, and `train` with a setting; an exception passes through."""
     path.write_bytes(raw)
-    found = check(path, random.choice((MACHINE, GPU_MACHINE)), random.choice((None, None, "qwen3", "x/y", "")))
-    mend(found, MACHINE, None, write=False)
+    found = validate(path, random.choice((MACHINE, GPU_MACHINE)), random.choice((None, None, "qwen3", "x/y", "")))
+    fix_manifest(found, MACHINE, None, write=False)
     setting = f"{random.choice(KEYS)}={random.choice(('[[[', json.dumps(random.choice(PASSING))))}"
     with suppress(ExpertError):
         make_plan(

@@ -92,14 +92,14 @@ def model_folder(name: str, scratch: Path) -> str:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from expert_cli.model.loading.sources import locate
+    from expert_cli.model.loading.sources import fetch_model
     from expert_cli.utils.paths import cache_folder
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.utils.reporter import NullReporter
 
     folder = scratch / name
     if name not in FORMS or folder.is_dir():
         return str(folder) if name in FORMS else REAL
-    real = locate(REAL, search=(), sha256="", cache=cache_folder(), offline=False, report=Silent())
+    real = fetch_model(REAL, search=(), sha256="", cache=cache_folder(), offline=False, report=NullReporter())
     architecture, form = FORMS[name]
     heads, key_heads = HEADS[name]
     config = AutoConfig.for_model(

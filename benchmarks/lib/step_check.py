@@ -58,14 +58,14 @@ def _loss_and_gradients(folder: Path, *, on_gpu: bool, copy: bool) -> list[Any]:
     import torch
 
     from expert_cli.config.run_config import AdapterConfig
-    from expert_cli.model.adapter import attach
-    from expert_cli.model.kernels.dequantize import unpack
+    from expert_cli.model.adapter import add_adapter
+    from expert_cli.model.kernels.dequantize import dequantize_linears
 
     model = _load(folder, "int4", on_gpu=on_gpu)
     if copy:
-        unpack(model, torch.bfloat16)
+        dequantize_linears(model, torch.bfloat16)
     torch.manual_seed(0)
-    adapted = attach(model, AdapterConfig("lora", 16, 32.0, 0.0, ("all-linear",), ()))
+    adapted = add_adapter(model, AdapterConfig("lora", 16, 32.0, 0.0, ("all-linear",), ()))
     adapter = [p for p in adapted.parameters() if p.requires_grad]
     for parameter in adapter:
         parameter.data.normal_(std=0.02)

@@ -54,22 +54,22 @@ def make_job(project: Path, steps: int, way: str) -> Job:
     """Read the manifest in `project`, build or open its token store, and lay down what each step trains."""
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
-    from expert_cli.data.packing.batches import PackBatches
+    from expert_cli.data.packing.batches import PackedBatchSampler
     from expert_cli.hardware import machine
     from expert_cli.pipeline import train as run
-    from expert_cli.pipeline.pretokenize import find_inputs, store_for
+    from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
     from expert_cli.training import fit
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.utils.reporter import NullReporter
 
     facts = machine.inspect()
     watched = 2 * WATCHED if facts.cuda_usable else 0
     overrides = Overrides(max_steps=steps + watched, output=project / f"run-{way}-{os.getpid()}", offline=True)
     config = make_plan(project / "manifest.json", facts, overrides).run
-    inputs = find_inputs(config, Silent())
-    data = run._data(store_for(config, inputs, Silent()), inputs, config, Silent())
+    inputs = resolve_inputs(config, NullReporter())
+    data = run._data(store_for(config, inputs, NullReporter()), inputs, config, NullReporter())
     train = data.train
     schedule = fit.schedule_of(config, train, 1)
-    batches = PackBatches(schedule, fit.orders_of(config, train))
+    batches = PackedBatchSampler(schedule, fit.orders_of(config, train))
     documents: list[dict[str, list[int]]] = []
     taken: list[list[int]] = []
     for step in range(schedule.steps):

@@ -63,7 +63,7 @@ def ours(job: Job) -> tuple[list[float], Any]:
     from expert_cli.runs.paths import RunPaths
     from expert_cli.runs.status import RunStatus
     from expert_cli.training import fit
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.utils.reporter import NullReporter
 
     model, kernels = our_model(job)
     job.run.output.mkdir(parents=True, exist_ok=True)
@@ -76,8 +76,8 @@ def ours(job: Job) -> tuple[list[float], Any]:
             run=job.run,
             kernels=kernels,
             paths=RunPaths(job.run.output),
-            continuity=fit.Continuity({}, None, RunStatus()),
-            report=Silent(),
+            continuity=fit.ResumeContext({}, None, RunStatus()),
+            report=NullReporter(),
         )
     finally:
         fit._callbacks = callbacks
@@ -91,14 +91,14 @@ def our_model(job: Job) -> tuple[Any, Any]:
     from transformers import set_seed
 
     from expert_cli.hardware import machine
-    from expert_cli.model.kernels.select import kernel_plan, switch_on
+    from expert_cli.model.kernels.select import kernel_plan, set_torch_flags
     from expert_cli.pipeline import train as run
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.utils.reporter import NullReporter
 
-    switch_on(job.run.compute)
+    set_torch_flags(job.run.compute)
     set_seed(job.run.seed)
     plan = kernel_plan(job.run.compute, job.run.model, machine.inspect())
-    made: tuple[Any, Any] = run._model(job.inputs.source, job.run, plan, job.data, Silent())
+    made: tuple[Any, Any] = run._model(job.inputs.source, job.run, plan, job.data, NullReporter())
     return made
 
 
@@ -128,7 +128,7 @@ def bare_steps(job: Job, model: Any, kernels: Any) -> Iterator[Any]:
     """Make everything ready, yield, then yield the loss of one step after another."""
     import torch
 
-    from expert_cli.data.packing.batches import Collator, PackBatches
+    from expert_cli.data.packing.batches import Collator, PackedBatchSampler
     from expert_cli.model.kernels.chunked_loss import CausalLoss
     from expert_cli.model.loading.quantize import DTYPES
     from expert_cli.training import fit
@@ -137,7 +137,9 @@ def bare_steps(job: Job, model: Any, kernels: Any) -> Iterator[Any]:
     train, optim, device = job.data.train, job.run.optim, job.run.compute.device
     schedule = fit.schedule_of(job.run, train, 1)
     collate = Collator(job.data.pad_id, kernels.layout, 0)
-    micro = [collate([train[n] for n in packs]) for packs in PackBatches(schedule, fit.orders_of(job.run, train))]
+    micro = [
+        collate([train[n] for n in packs]) for packs in PackedBatchSampler(schedule, fit.orders_of(job.run, train))
+    ]
     for batch in micro:
         del batch["real_tokens"]
     parameters = [p for p in module.parameters() if p.requires_grad]

@@ -60,9 +60,9 @@ def of_named(s: GraphScene) -> Pair:
     noun, match = h.named(name), f"MATCH {h.path(h.node(), h.other(name, ''))}"
     kind = s.rng.random()
     if kind < 0.35:
-        return s.say("How many {n} are there?", "Count the {n}.", n=noun), f"{match} RETURN count({h.n})"
+        return s.info("How many {n} are there?", "Count the {n}.", n=noun), f"{match} RETURN count({h.n})"
     if kind < 0.55:
-        return s.say("Name the {n}.", n=noun), f"{match} RETURN {h.own}"
+        return s.info("Name the {n}.", n=noun), f"{match} RETURN {h.own}"
     words, items = s.projection(h.near, h.n)
     return s.ask("the {c} of {n}", "the {c} of all {n}", c=words, n=noun), f"{match} RETURN {items}"
 
@@ -74,7 +74,7 @@ def by_far_filter(s: GraphScene) -> Pair:
     noun = f"{h.near.plural} {h.words} {noun_phrase(h.far.plural, [one])}"
     match = f"MATCH {h.path(h.node(), h.other())}{s.where(h.far, h.f, [one])}"
     if s.rng.random() < 0.3:
-        question = s.say("How many different {n} are there?", "Count the distinct {n}.", n=noun)
+        question = s.info("How many different {n} are there?", "Count the distinct {n}.", n=noun)
         return question, f"{match} RETURN count(DISTINCT {h.n})"
     question = s.ask("the different {c} of {n}", "the distinct {c} of {n}", c=several(h.called), n=noun)
     return question, f"{match} RETURN DISTINCT {h.own}"
@@ -109,9 +109,9 @@ def top_degree(s: GraphScene) -> Pair:
     count = s.rng.choice([1, 1, 2, 3, 5])
     slots = {"w": h.words, "n": noun_phrase(h.far.plural, filters)}
     if count == 1:
-        question = s.say("Find the {e} {w} the most {n}, with the number.", e=h.near.singular, **slots)
+        question = s.info("Find the {e} {w} the most {n}, with the number.", e=h.near.singular, **slots)
     else:
-        question = s.say("Find the {k} {e} {w} the most {n}, with the number.", k=number_word(s.rng, count),
+        question = s.info("Find the {k} {e} {w} the most {n}, with the number.", k=number_word(s.rng, count),
                          e=h.near.plural, **slots)  # fmt: skip
     match = f"MATCH {h.path(h.node(), h.other())}{s.where(h.far, h.f, filters)}"
     return question, f"{match} RETURN {h.own}, count({h.f}) AS value ORDER BY value DESC LIMIT {count}"

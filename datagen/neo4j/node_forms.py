@@ -51,7 +51,7 @@ def named_nodes(s: GraphScene) -> Pair:
     (v,) = s.var(label)
     noun, where = subject(s, label, v, 1, 2)
     who = "Who are the {n}?" if label.columns[0].kind == "person" else "Which {n} are there?"
-    return s.say(who, "Name the {n}.", n=noun), f"MATCH {s.node(label, v)}{where} RETURN {s.prop(label, v)}"
+    return s.info(who, "Name the {n}.", n=noun), f"MATCH {s.node(label, v)}{where} RETURN {s.prop(label, v)}"
 
 
 def sorted_listing(s: GraphScene) -> Pair:
@@ -80,7 +80,7 @@ def counting(s: GraphScene) -> Pair:
     label = s.any_label()
     (v,) = s.var(label)
     noun, where = subject(s, label, v, 1, 2)
-    question = s.say("How many {n} are there?", "Count the {n}.", "What is the number of {n}?", n=noun)
+    question = s.info("How many {n} are there?", "Count the {n}.", "What is the number of {n}?", n=noun)
     return question, f"MATCH {s.node(label, v)}{where} RETURN count({v})"
 
 
@@ -93,7 +93,7 @@ def distinct(s: GraphScene) -> Pair:
     noun, match = noun_phrase(label.plural, filters), f"MATCH {s.node(label, v)}{s.where(label, v, filters)}"
     name = s.prop(label, v, column)
     if s.rng.random() < 0.4:
-        question = s.say("How many different {c} do {n} have?", "Count the distinct {c} of {n}.",
+        question = s.info("How many different {c} do {n} have?", "Count the distinct {c} of {n}.",
                          c=several(column.label), n=noun)  # fmt: skip
         return question, f"{match} RETURN count(DISTINCT {name})"
     question = s.ask("the different {c} of {n}", "the distinct {c} of {n}", c=several(column.label), n=noun)
@@ -166,7 +166,7 @@ def common_category(s: GraphScene) -> Pair:
     filters = s.filters(label, s.rng.randint(0, 1), but=[by])
     how, sign = s.rng.choice([("more than", ">"), ("at least", ">="), ("fewer than", "<"), ("exactly", "=")])
     limit = s.rng.randint(2, 5)
-    question = s.say("Which {b} have {h} {k} {n}?", "List the {b} with {h} {k} {n}.", b=several(by.label), h=how,
+    question = s.info("Which {b} have {h} {k} {n}?", "List the {b} with {h} {k} {n}.", b=several(by.label), h=how,
                      k=number_word(s.rng, limit), n=noun_phrase(label.plural, filters))  # fmt: skip
     match = f"MATCH {s.node(label, v)}{s.where(label, v, filters)}"
     grouped = f"{match} WITH {s.prop(label, v, by)} AS {by.name}, count({v}) AS total"
@@ -199,7 +199,7 @@ def two_named(s: GraphScene) -> Pair:
     column = s.some(label.columns[1:], lambda c: not c.nullable and c.kind != "bool")
     name, first = s.prop(label, v, column), s.name_of(label)
     if s.rng.random() < 0.6:
-        question = s.say("What is the {c} of the {e} {a}?", "Show the {c} of {a}.",
+        question = s.info("What is the {c} of the {e} {a}?", "Show the {c} of {a}.",
                          c=column.label, e=label.singular, a=first)  # fmt: skip
         return question, f"MATCH {s.node(label, v, first)} RETURN {name}"
     second = s.name_of(label)

@@ -47,7 +47,7 @@ def chain_count(s: GraphScene) -> Pair:
     grouped = f"{path} RETURN {s.prop(two.far, two.f)}, count(DISTINCT {one.n})"
     words = f"{one.near.plural} {one.words} {one.far.plural} {two.words}"
     if s.rng.random() < 0.4:
-        question = s.say(
+        question = s.info(
             "Find the {e} with the most distinct {w} that {e}, with the number.", e=two.far.singular, w=words
         )
         return question, f"{grouped} AS value ORDER BY value DESC LIMIT 1"
@@ -95,7 +95,7 @@ def shortest(s: GraphScene) -> Pair:
     label, _ = s.ends(link)
     one, two = s.name_of(label), s.name_of(label)
     a, b = s.var(label, label)
-    question = s.say("How many {t} steps is the shortest path from {a} to {b}?",
+    question = s.info("How many {t} steps is the shortest path from {a} to {b}?",
                      "Find the length of the shortest {t} path from {a} to {b}.",
                      t=link.type, a=one, b=two)  # fmt: skip
     path = f"{s.node(label, a, one)}-{s.arrow(link, steps='*')}->{s.node(label, b, two)}"

@@ -131,7 +131,7 @@ class GraphScene:
         words = series([several(column.label) if plural else column.label for column in columns])
         return words, ", ".join(self.prop(label, variable, column) for column in columns)
 
-    def say(self, *templates: str, **slots: str) -> str:
+    def info(self, *templates: str, **slots: str) -> str:
         """One of the templates as a sentence."""
         return say(self.rng, templates, **slots)
 

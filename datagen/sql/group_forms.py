@@ -57,7 +57,7 @@ def having(s: Scene) -> Pair:
         how, sign = s.rng.choice([("above", ">"), ("below", "<")])
         tail = f"an average {column.label} of {noun} {how} {limit_value}"
         test = f"AVG({column.name}) {sign} {limit_value}"
-    question = s.say("Which {b} have {t}?", "List the {b} with {t}.", b=several(by.label), t=tail)
+    question = s.info("Which {b} have {t}?", "List the {b} with {t}.", b=several(by.label), t=tail)
     return question, f"SELECT {by.name} FROM {s.tab(table)}{where} GROUP BY {by.name} HAVING {test}"
 
 
@@ -73,7 +73,7 @@ def top_group(s: Scene) -> Pair:
         column, where = s.some(table, is_number), ""
         what = f"the {'highest' if most else 'lowest'} average {column.label} of {table.nouns}"
         sql = f"AVG({column.name})"
-    question = s.say("Which {b} has {w}?", "Find the {b} with {w}.", b=by.label, w=what)
+    question = s.info("Which {b} has {w}?", "Find the {b} with {w}.", b=by.label, w=what)
     tail = f"GROUP BY {by.name} ORDER BY {sql}{' DESC' if most else ''} LIMIT 1"
     return question, f"SELECT {by.name} FROM {s.tab(table)}{where} {tail}"
 

@@ -48,7 +48,7 @@ def of_children(s: Scene, j: Joined, noun: str, where: str) -> Pair:
         question = s.ask("the {c} of {n}", "the {c} of all {n}", c=words, n=noun)
         return question, f"SELECT {columns} FROM {j.tables} WHERE {where}"
     if kind < 0.65:
-        question = s.say("How many {n} are there?", "Count the {n}.", n=noun)
+        question = s.info("How many {n} are there?", "Count the {n}.", n=noun)
         return question, f"SELECT COUNT(*) FROM {j.tables} WHERE {where}"
     column = s.some(j.child, is_number)
     function, word = function_for(s, column)
@@ -139,9 +139,9 @@ def top_parent(s: Scene) -> Pair:
         function, word = s.rng.choice([("AVG", "average"), ("SUM", "total") if added else ("AVG", "average")])
         what, sql = f"the highest {word} {column.label} of {j.child.nouns}", f"{function}({j.c}.{column.name})"
     if count == 1:
-        question = s.say("Which {e} has {w}?", "Name the {e} with {w}.", e=j.parent.singular, w=what)
+        question = s.info("Which {e} has {w}?", "Name the {e} with {w}.", e=j.parent.singular, w=what)
     else:
-        question = s.say("Which {k} {p} have {w}?", "Name the {k} {p} with {w}.",
+        question = s.info("Which {k} {p} have {w}?", "Name the {k} {p} with {w}.",
                          k=number_word(s.rng, count), p=j.parent.nouns, w=what)  # fmt: skip
     return question, f"SELECT {j.name} FROM {j.tables} {j.group} ORDER BY {sql} DESC LIMIT {count}"
 
@@ -151,7 +151,7 @@ def filtered_top(s: Scene) -> Pair:
     j = Joined(s)
     (one,) = s.filters(j.child, 1)
     count = s.rng.randint(2, 5)
-    question = s.say("Which {k} {p} have the most {n}, and how many do they have?",
+    question = s.info("Which {k} {p} have the most {n}, and how many do they have?",
                      "Name the {k} {p} with the most {n}, and how many they have.",
                      k=number_word(s.rng, count), p=j.parent.nouns, n=noun_phrase(j.child.nouns, [one]))  # fmt: skip
     picked = f"FROM {j.tables} WHERE {s.where([one], j.c)} {j.group}"

@@ -96,7 +96,7 @@ class Scene:
         tables = [table for table in self.domain.tables.values() if table.columns[0].kind in NAMES]
         return self.rng.choice(tables)
 
-    def say(self, *templates: str, **slots: str) -> str:
+    def info(self, *templates: str, **slots: str) -> str:
         """One of the templates as a sentence."""
         return say(self.rng, templates, **slots)
 

@@ -51,14 +51,14 @@ def named_rows(s: Scene) -> Pair:
     table = s.named_table()
     noun, where = s.subject(table, 1, 2, but=table.columns[:1])
     who = "Who are the {n}?" if table.columns[0].kind == "person" else "Which {n} are there?"
-    return s.say(who, "Name the {n}.", n=noun), f"SELECT {table.columns[0].name} FROM {s.tab(table)}{where}"
+    return s.info(who, "Name the {n}.", n=noun), f"SELECT {table.columns[0].name} FROM {s.tab(table)}{where}"
 
 
 def whole_rows(s: Scene) -> Pair:
     """Everything about the rows that pass the filters."""
     table = s.any_table()
     noun, where = s.subject(table, 1, 2)
-    question = s.say("Show all details of {n}.", "Show every column of {n}.", n=noun)
+    question = s.info("Show all details of {n}.", "Show every column of {n}.", n=noun)
     return question, f"SELECT * FROM {s.tab(table)}{where}"
 
 
@@ -94,7 +94,7 @@ def counting(s: Scene) -> Pair:
     """How many rows pass the filters."""
     table = s.any_table()
     noun, where = s.subject(table, 1, 2)
-    question = s.say("How many {n} are there?", "Count the {n}.", "What is the number of {n}?", n=noun)
+    question = s.info("How many {n} are there?", "Count the {n}.", "What is the number of {n}?", n=noun)
     return question, f"SELECT COUNT(*) FROM {s.tab(table)}{where}"
 
 
@@ -104,7 +104,7 @@ def distinct(s: Scene) -> Pair:
     column = s.some(table, is_category)
     noun, where = s.subject(table, 0, 1, but=[column])
     if s.rng.random() < 0.4:
-        question = s.say("How many different {c} do {n} have?", "Count the distinct {c} of {n}.",
+        question = s.info("How many different {c} do {n} have?", "Count the distinct {c} of {n}.",
                          c=several(column.label), n=noun)  # fmt: skip
         return question, f"SELECT COUNT(DISTINCT {column.name}) FROM {s.tab(table)}{where}"
     question = s.ask("the different {c} of {n}", "the distinct {c} of {n}", c=several(column.label), n=noun)
@@ -148,7 +148,7 @@ def top_row(s: Scene) -> Pair:
         question = s.ask("the {c} of {t}", c=words, t=one, leads=LIST_LEADS if " and " in words else ONE_LEADS)
     else:
         who = "Who is {t}?" if table.columns[0].kind == "person" else "Which is {t}?"
-        question = s.say(who, "Name {t}.", t=one)
+        question = s.info(who, "Name {t}.", t=one)
     order = f"{by.name}{' DESC' if most else ''}"
     return question, f"SELECT {columns} FROM {s.tab(table)} ORDER BY {order} LIMIT 1"
 
@@ -160,7 +160,7 @@ def second_row(s: Scene) -> Pair:
     place, word = s.rng.choice([(1, "second"), (2, "third"), (3, "fourth")])
     most = s.rng.random() < 0.5
     rank = ("latest" if most else "earliest") if by_time(by) else "highest" if most else "lowest"
-    question = s.say("Which {e} has the {p} {r} {c}?", "Name the {e} with the {p} {r} {c}.",
+    question = s.info("Which {e} has the {p} {r} {c}?", "Name the {e} with the {p} {r} {c}.",
                      e=table.singular, p=word, r=rank, c=by.label)  # fmt: skip
     order = f"ORDER BY {by.name}{' DESC' if most else ''}"
     return question, f"SELECT {table.columns[0].name} FROM {s.tab(table)} {order} LIMIT 1 OFFSET {place}"

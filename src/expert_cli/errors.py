@@ -48,7 +48,7 @@ class TrainingFailed(ExpertError):
     exit_code = 4
 
 
-class GateMissed(ExpertError):
+class ThresholdNotMet(ExpertError):
     """A run finished, but below a threshold the user set."""
 
     exit_code = 5
@@ -75,7 +75,7 @@ class Interrupted(ExpertError):
 
 
 @dataclass(frozen=True, order=True)
-class Fault:
+class ManifestIssue:
     """One fault of a manifest: where it stands (line and column from 1) and what would be right."""
 
     file: str
@@ -98,7 +98,7 @@ class Fault:
 class ManifestError(InputError):
     """A manifest with one or more faults; `faults` holds them all, the first one is the message."""
 
-    def __init__(self, path: Path, faults: list[Fault]) -> None:
+    def __init__(self, path: Path, faults: list[ManifestIssue]) -> None:
         """Take at least one fault; they are kept in the order given."""
         first = faults[0]
         more = f" (and {len(faults) - 1} more: expert-cli validate {path})" if len(faults) > 1 else ""

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from expert_cli.runs.lock import hold
+from expert_cli.runs.lock import run_lock
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "benchmark.schema.json"
 SHARES = {"data": 0.6, "forward": 0.2, "backward": 0.2}
@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> Path:
 
 def test_a_run_is_watched(cli: Callable[..., Any], tmp_path: Path, run: Path) -> None:
     asked = ["--duration", "0.4", "--interval", "0.2", "--json", "--output", "seen.json"]
-    with hold(run):
+    with run_lock(run):
         done = cli("benchmark", "--run", run, *asked)
     assert done.code == 0
     document = valid(json.loads(done.out))
@@ -95,7 +95,7 @@ def test_what_cannot_be_watched_or_measured(
 def test_ctrl_c_shows_what_it_has(tmp_path: Path, run: Path) -> None:
     command = [sys.executable, "-m", "expert_cli", "benchmark", "--run", str(run), "--interval", "0.2", "--json"]
     env = {**os.environ, "PYTHONPATH": str(SCHEMA.parents[2] / "src"), "PYTHONIOENCODING": "utf-8"}
-    with hold(run):
+    with run_lock(run):
         child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
         assert child.stderr is not None
         while "machine's CPU" not in child.stderr.readline():

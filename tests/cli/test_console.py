@@ -27,8 +27,8 @@ def test_a_failure_in_json_keeps_the_message_and_hides_secrets(capsys: pytest.Ca
 
 def test_quiet_keeps_warnings_and_results(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console("train", quiet=True)
-    console.say("words")
-    console.warn("look")
+    console.info("words")
+    console.warning("look")
     console.text("result")
     with console.progress("work", 3) as bar:
         bar.update(3)

@@ -28,9 +28,9 @@ from expert_cli.data.formats import blocks
 from expert_cli.data.store.files import read_fingerprint
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import inspect
-from expert_cli.pipeline.pretokenize import find_inputs, store_for
+from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.utils.files import sha256_of, write_json, write_sealed
-from expert_cli.utils.reporter import Bar, Silent, SilentBar
+from expert_cli.utils.reporter import Bar, NullBar, NullReporter
 from tests import manifests, tiny
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -151,7 +151,7 @@ def test_no_name_leads_out_of_the_output_folder(tmp_path: Path, model: Path) -> 
     assert {path.name for path in tmp_path.iterdir()} == {"experts", "out"}
 
 
-class Writing(Silent):
+class Writing(NullReporter):
     """A reporter under which a file of rows is written anew, of the same size, once encoding has begun."""
 
     def __init__(self, path: Path, title: str) -> None:
@@ -162,14 +162,14 @@ class Writing(Silent):
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
         if title == self.title:
             self.path.write_bytes(self.path.read_bytes().replace(b"yes", b"nos"))
-        yield SilentBar()
+        yield NullBar()
 
 
 def test_rows_that_change_while_they_are_encoded_are_stored_under_no_key(tmp_path: Path, model: Path) -> None:
     run = make_plan(project(tmp_path, model), inspect(), Overrides()).run
     rows = tmp_path / "train.jsonl"
     before, facts = rows.read_bytes(), rows.stat()
-    inputs = find_inputs(run, Silent())
+    inputs = resolve_inputs(run, NullReporter())
     with pytest.raises(InputError, match=r"train\.jsonl: changed while it was read") as caught:
         store_for(run, inputs, Writing(rows, "tokenising train"))
     assert caught.value.hint == "wait until it is written, then start again"

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from expert_cli.config.plan import make_plan, trained
+from expert_cli.config.plan import make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware import machine
 from expert_cli.pipeline import train as run
 from expert_cli.pipeline.result import RunResult
-from expert_cli.utils.reporter import Reporter, Silent
+from expert_cli.utils.reporter import NullReporter, Reporter
 from tests import manifests, tiny
 
 ROWS = [
@@ -79,7 +79,7 @@ def expert_of_seven(
 
 def with_stops(expert: Path, *stops: str) -> Path:
     """Write an expert's manifest once more beside it, with these stop sequences; return its path."""
-    manifest = trained(expert, None, None, offline=True).plan.run.manifest
+    manifest = trained_adapter(expert, None, None, offline=True).plan.run.manifest
     written = json.loads(manifest.read_text(encoding="utf-8"))
     written["training"]["decoding"]["stop_sequences"] = list(stops)
     path = manifest.with_name("stops.json")
@@ -88,7 +88,7 @@ def with_stops(expert: Path, *stops: str) -> Path:
 
 
 def train(
-    manifest: Path, options: run.RunOptions = run.RunOptions(), report: Reporter = Silent(), **overrides: Any
+    manifest: Path, options: run.RunOptions = run.RunOptions(), report: Reporter = NullReporter(), **overrides: Any
 ) -> RunResult:
     """Train in this process."""
     facts = machine.inspect()

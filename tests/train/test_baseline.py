@@ -12,19 +12,19 @@ import pytest
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
-from expert_cli.config.plan import Trained, trained
+from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.data.sources.data_rows import read_training_rows
 from expert_cli.data.templates.template import OWN
 from expert_cli.errors import InputError
 from expert_cli.evaluation import answer
 from expert_cli.evaluation.baseline import NEW_TOKENS
-from expert_cli.evaluation.cases import Asked, read_cases
+from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
 from expert_cli.evaluation.few_shot import Shots, drawn_shots
 from expert_cli.inference.chat import open_chat
-from expert_cli.inference.expert import base_speaker, open_expert
-from expert_cli.inference.generation_config import Settings
-from expert_cli.utils.reporter import Silent
+from expert_cli.inference.expert import base_renderer, open_expert
+from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train.projects import SEVEN, case, expert_of_seven
 
@@ -33,7 +33,7 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 
 @pytest.fixture(scope="module")
 def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Trained with alpaca, on a base model whose own template is ChatML."""
+    """TrainedAdapter with alpaca, on a base model whose own template is ChatML."""
     return expert_of_seven(tmp_path_factory.mktemp("expert"), template="alpaca", chat_template=OTHER)
 
 
@@ -45,8 +45,8 @@ assert "assistant>" in OTHER
 
 
 @pytest.fixture(scope="module")
-def by(expert: Path) -> Trained:
-    return trained(expert, None, None, offline=True)
+def by(expert: Path) -> TrainedAdapter:
+    return trained_adapter(expert, None, None, offline=True)
 
 
 @pytest.fixture(scope="module")
@@ -58,32 +58,32 @@ def document(expert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return found
 
 
-def test_the_base_model_is_asked_in_its_own_template(by: Trained, document: dict[str, Any]) -> None:
+def test_the_base_model_is_asked_in_its_own_template(by: TrainedAdapter, document: dict[str, Any]) -> None:
     assert document["expert"]["template"] == "alpaca"
     assert document["baseline"]["template"] == document["few_shot"]["template"] == OWN
-    expert = open_expert(by.plan.run, by.origin, Silent())
-    speaker = base_speaker(by.plan.run, by.origin, expert.speaker.tokenizer)
-    prompt = speaker.prompt("Which number is 3?", "below")
-    assert speaker.text(prompt) == ("<|im_start|>user>Which number is 3?\n\nbelow<|im_end|>\n<|im_start|>assistant>")
+    expert = open_expert(by.plan.run, by.origin, NullReporter())
+    renderer = base_renderer(by.plan.run, by.origin, expert.renderer.tokenizer)
+    prompt = renderer.encode_prompt("Which number is 3?", "below")
+    assert renderer.decode(prompt) == ("<|im_start|>user>Which number is 3?\n\nbelow<|im_end|>\n<|im_start|>assistant>")
     cases = cases_of(by.plan, None)
-    settings = Settings(NEW_TOKENS, 16)
+    settings = GenerationConfig(NEW_TOKENS, 16)
     with expert.model.disable_adapter():
-        written = answer.write_answers(expert.model, speaker, cases, settings, Silent(), "")
+        written = answer.write_answers(expert.model, renderer, cases, settings, NullReporter(), "")
     assert [one.answer for one in written.answers] == [row["answer"] for row in document["baseline"]["answers"]]
     with expert.model.disable_adapter():
-        in_alpaca = answer.write_answers(expert.model, expert.speaker, cases[:1], settings, Silent(), "")
+        in_alpaca = answer.write_answers(expert.model, expert.renderer, cases[:1], settings, NullReporter(), "")
     assert in_alpaca.answers[0].answer != written.answers[0].answer, "the template is seen in the answers"
 
 
-def test_so_is_that_of_a_conversation(by: Trained, document: dict[str, Any]) -> None:
-    chat = open_chat(by, Silent(), max_new_tokens=NEW_TOKENS, sample=False)
+def test_so_is_that_of_a_conversation(by: TrainedAdapter, document: dict[str, Any]) -> None:
+    chat = open_chat(by, NullReporter(), max_new_tokens=NEW_TOKENS, sample=False)
     cases = {case.id: case for case in cases_of(by.plan, None)}
     first = document["baseline"]["answers"][0]
     assert "".join(chat.base(cases[first["id"]].prompt)) == first["answer"]
     assert "".join(chat.answer(cases[first["id"]].prompt)) == "7"
 
 
-def test_its_answers_are_as_long_as_they_need(by: Trained, document: dict[str, Any]) -> None:
+def test_its_answers_are_as_long_as_they_need(by: TrainedAdapter, document: dict[str, Any]) -> None:
     assert document["generation"]["max_new_tokens"] == 8
     for base in (document["baseline"], document["few_shot"]):
         assert base["generation"]["max_new_tokens"] == NEW_TOKENS
@@ -93,7 +93,7 @@ def test_its_answers_are_as_long_as_they_need(by: Trained, document: dict[str, A
         replace(one, case=one.case.model_copy(update={"expected": "x" * 2000})) for one in cases_of(by.plan, None, 1)
     ]
     heard = Heard()
-    found = evaluate_adapter(by, long, Settings(8, 4), heard, case_timeout_s=2, baseline=True)
+    found = evaluate_adapter(by, long, GenerationConfig(8, 4), heard, case_timeout_s=2, baseline=True)
     need = found.bases["baseline"].asked["generation"]["max_new_tokens"] // 2
     assert need > 1000
     long_answers, long_prompt = heard.warnings
@@ -101,35 +101,35 @@ def test_its_answers_are_as_long_as_they_need(by: Trained, document: dict[str, A
     assert long_prompt.endswith(" tokens, the base model was made for 2,048")
 
 
-class Heard(Silent):
+class Heard(NullReporter):
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.warnings.append(text)
 
 
-def test_examples_are_training_rows_as_turns(by: Trained, document: dict[str, Any]) -> None:
+def test_examples_are_training_rows_as_turns(by: TrainedAdapter, document: dict[str, Any]) -> None:
     asked = cases_of(by.plan, None)
-    shots = drawn_shots(by, 2, Silent())
+    shots = drawn_shots(by, 2, NullReporter())
     rows = [SEVEN[int(where.rpartition(":")[2]) - 1] for where in document["few_shot"]["examples"]]
     assert document["few_shot"]["shots"] == len(rows) == 2
     assert document["baseline"]["shots"] == 0
     assert document["baseline"]["examples"] == []
-    expert = open_expert(by.plan.run, by.origin, Silent())
-    speaker = base_speaker(by.plan.run, by.origin, expert.speaker.tokenizer)
+    expert = open_expert(by.plan.run, by.origin, NullReporter())
+    renderer = base_renderer(by.plan.run, by.origin, expert.renderer.tokenizer)
     turns = [(row["instruction"], row["output"]) for row in rows]
     text = "".join(f"<|im_start|>user>{q}<|im_end|>\n<|im_start|>assistant>{a}<|im_end|>\n" for q, a in turns)
     question = f"<|im_start|>user>{asked[0].prompt}<|im_end|>\n<|im_start|>assistant>"
-    assert speaker.text(answer._prompt(speaker, asked[0], shots)) == text + question
-    again = drawn_shots(by, 2, Silent())
+    assert renderer.decode(answer._prompt(renderer, asked[0], shots)) == text + question
+    again = drawn_shots(by, 2, NullReporter())
     assert again == shots
     other = replace(by, plan=replace(by.plan, run=replace(by.plan.run, seed=7)))
-    assert drawn_shots(other, 2, Silent()).before(asked[0]) != shots.before(asked[0])
+    assert drawn_shots(other, 2, NullReporter()).before(asked[0]) != shots.before(asked[0])
 
 
-def test_a_cases_own_row_is_never_an_example(by: Trained) -> None:
-    shots = drawn_shots(by, 3, Silent())
+def test_a_cases_own_row_is_never_an_example(by: TrainedAdapter) -> None:
+    shots = drawn_shots(by, 3, NullReporter())
     first = [row.prompt for row in shots.rows[:4]]
     (asked,) = [one for one in everything(by) if one.prompt == first[1]]
     assert [row.prompt for row in shots.before(asked)] == [first[0], first[2], first[3]]
@@ -137,42 +137,42 @@ def test_a_cases_own_row_is_never_an_example(by: Trained) -> None:
         replace(shots, count=len(SEVEN)).before(asked)
 
 
-def everything(by: Trained) -> list[Asked]:
+def everything(by: TrainedAdapter) -> list[EvalCase]:
     """A case for every training row."""
     path = by.plan.run.manifest.parent / "all.jsonl"
     path.write_text("".join(json.dumps(case(n, 7)) + "\n" for n in range(len(SEVEN))), encoding="utf-8")
     return read_cases(path)
 
 
-def test_nor_is_the_same_answer_to_the_same_input_in_other_words(by: Trained) -> None:
+def test_nor_is_the_same_answer_to_the_same_input_in_other_words(by: TrainedAdapter) -> None:
     (asked,) = cases_of(by.plan, None, 1)
     asked = replace(asked, input="CREATE TABLE t (a INT)")
-    (row,) = drawn_shots(by, 1, Silent()).rows[:1]
+    (row,) = drawn_shots(by, 1, NullReporter()).rows[:1]
     same, other = row._replace(prompt="Another?", input=asked.input), row._replace(input="CREATE TABLE u (a INT)")
     assert Shots(1, (same, other)).before(asked) == [other]
     assert Shots(1, (same._replace(answer="8"), other)).before(asked) == [same._replace(answer="8")]
 
 
-def test_held_out_rows_are_no_examples(by: Trained) -> None:
+def test_held_out_rows_are_no_examples(by: TrainedAdapter) -> None:
     """A run with --seed 5 that set a half of its rows apart; the manifest says nothing of either."""
     assert by.origin.rows is not None
     rows = by.origin.rows._replace(validation_share=0.5, seed=5)
     other = replace(by, origin=replace(by.origin, rows=rows))
     data = replace(by.plan.run.data, validation_share=0.5, seed=5)
-    trained_rows = read_training_rows(data, Silent()).train
-    shown = {row.prompt for row in drawn_shots(other, 2, Silent()).rows}
+    trained_rows = read_training_rows(data, NullReporter()).train
+    shown = {row.prompt for row in drawn_shots(other, 2, NullReporter()).rows}
     assert shown == set(trained_rows.instruction)
     assert len(shown) == len(SEVEN) // 2
 
 
-def test_rows_that_are_gone_are_told(by: Trained, tmp_path: Path) -> None:
+def test_rows_that_are_gone_are_told(by: TrainedAdapter, tmp_path: Path) -> None:
     assert by.origin.rows is not None
     (source,) = by.origin.rows.sources
     assert source.path == str(by.plan.run.manifest.parent / "train.jsonl")
     rows = by.origin.rows._replace(sources=(replace(source, path=str(tmp_path / "gone.jsonl")),))
     gone = replace(by, origin=replace(by.origin, rows=rows))
     with pytest.raises(InputError, match=r"--shots: the rows of training cannot be read: .*gone\.jsonl: no such file"):
-        drawn_shots(gone, 2, Silent())
+        drawn_shots(gone, 2, NullReporter())
 
 
 def test_the_document_and_the_table_have_both(expert: Path, document: dict[str, Any]) -> None:

@@ -15,13 +15,13 @@ from expert_cli.benchmark.experiment import baseline_main
 from expert_cli.benchmark.experiment.baseline import Rows, TokeniseAndPad, rows_of_steps
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.packing.dataset import IGNORED, plan_packs
+from expert_cli.data.packing.dataset import IGNORE_INDEX, plan_packs
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.hardware.machine import inspect
-from expert_cli.pipeline.pretokenize import find_inputs, store_for
-from expert_cli.utils.reporter import Silent
+from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.measurements import valid
 
@@ -77,7 +77,7 @@ def test_the_stock_libraries_learn_the_same_from_the_same_rows(tmp_path: Path) -
 
 def test_as_many_rows_a_step_as_the_packs_hold(tmp_path: Path) -> None:
     run = make_plan(project(tmp_path), inspect(), Overrides(max_steps=3)).run
-    documents = Documents(store_for(run, find_inputs(run, Silent()), Silent()).home / "train")
+    documents = Documents(store_for(run, resolve_inputs(run, NullReporter()), NullReporter()).home / "train")
     packs = plan_packs(documents, 128, "best_fit", "truncate")
     rows, batch, accumulation = rows_of_steps(run, packs)
     # 13 packs of 5 documents (one of 4): 8 packs are a step, then 5 that end the epoch, then 8: 35 documents a step
@@ -95,7 +95,7 @@ def test_a_batch_is_tokenised_and_padded(tmp_path: Path) -> None:
     a, b = (tiny.tiny_backend().encode(text).ids[0] for text in "AB")
     assert batch["input_ids"][0].tolist() == [a, b, *[0] * 10]
     assert batch["attention_mask"][0].tolist() == [1, 1, *[0] * 10]
-    assert batch["labels"][0].tolist() == [IGNORED, b, *[IGNORED] * 10]
+    assert batch["labels"][0].tolist() == [IGNORE_INDEX, b, *[IGNORE_INDEX] * 10]
     assert batch["attention_mask"][1].sum() == 12
     assert collate.counts == [(14, 3, 10)]
     assert len(Rows([short, long])) == 2

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
-from expert_cli.config.plan import trained
+from expert_cli.config.plan import trained_adapter
 from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.chat import Chat, open_chat
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import expert_of_seven, with_stops
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "chat.schema.json"
@@ -26,7 +26,9 @@ def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def talk(expert: Path, tokens: int = 8, *, manifest: Path | None = None, sample: bool = False) -> Chat:
-    return open_chat(trained(expert, manifest, None, offline=True), Silent(), max_new_tokens=tokens, sample=sample)
+    return open_chat(
+        trained_adapter(expert, manifest, None, offline=True), NullReporter(), max_new_tokens=tokens, sample=sample
+    )
 
 
 def test_the_base_model_is_asked_the_same_and_does_not_answer_so(expert: Path) -> None:

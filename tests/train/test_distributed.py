@@ -72,11 +72,11 @@ UNEQUAL = """
 import sys
 from pathlib import Path
 from accelerate import Accelerator
-from expert_cli.training.fit import of_first
+from expert_cli.training.fit import broadcast_rank0
 
 accelerator = Accelerator(cpu=True)
 rank = accelerator.process_index
-found = of_first(accelerator, lambda: (0.3, 0.9)[rank])
+found = broadcast_rank0(accelerator, lambda: (0.3, 0.9)[rank])
 Path(sys.argv[1], str(rank)).write_text(repr(found))
 accelerator.end_training()
 """

@@ -15,28 +15,28 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.settings import adjusted
 from expert_cli.data.located import LocatedData
-from expert_cli.data.store.build import Tokenised
+from expert_cli.data.store.build import TokenStore
 from expert_cli.hardware import machine
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.kernels.select import kernel_plan
-from expert_cli.pipeline.pretokenize import Inputs
+from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.used_keys import differences, used_keys
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.used import Used, UsedAdapter, UsedCompute, UsedLoader
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.machines import CPU
 from tests.train import projects
 
 
-class Warnings(Silent):
+class Warnings(NullReporter):
     """Keeps what was warned of."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.words.append(text)
 
 
@@ -87,7 +87,7 @@ def made_small(manifest: dict[str, Any], folder: Path, model: Path) -> dict[str,
     return manifest
 
 
-def trained(manifest: Path, report: Silent = Silent(), **overrides: Any) -> dict[str, dict[str, Any]]:
+def trained(manifest: Path, report: NullReporter = NullReporter(), **overrides: Any) -> dict[str, dict[str, Any]]:
     """Train, hold the rows of the run against the plan's, and return them by key."""
     planned = make_plan(manifest, machine.inspect(), Overrides(**overrides)).effects
     output = projects.train(manifest, report=report, **overrides).output
@@ -240,10 +240,10 @@ USED = Used(
 def rows_after(manifest: Path, used: Used) -> dict[str, Effect]:
     """Return the rows of a manifest, held against a run that used `used`."""
     plan = make_plan(manifest, CPU, Overrides())
-    store = Tokenised(
+    store = TokenStore(
         manifest.parent, "hit", "", None, {"train": {"tokens": 2, "trained_tokens": 1, "mapping": ""}}, 0, 0
     )
-    inputs = Inputs(LocatedData((), ()), None, None, "pair", None, None)
+    inputs = DataInputs(LocatedData((), ()), None, None, "pair", None, None)
     told = used_keys(plan, used, kernel_plan(plan.run.compute, plan.run.model, CPU), inputs, store)
     assert {str(path[1]) for path in told if path[0] == "config"} <= set(TrainingConfig.model_fields)
     return {row.key: row for row in plan.effects_after(told)}

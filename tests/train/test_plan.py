@@ -13,10 +13,10 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.estimate.prices import parse_price
-from expert_cli.estimate.run_estimate import foretell
+from expert_cli.estimate.run_estimate import estimate_run
 from expert_cli.hardware import machine
 from expert_cli.pipeline import train
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "train-plan.schema.json"
@@ -43,12 +43,12 @@ def project(folder: Path, model: Path, **config: Any) -> Path:
 
 def trained(manifest: Path) -> dict[str, Any]:
     facts = machine.inspect()
-    return dict(train.train(make_plan(manifest, facts, Overrides()), facts, Silent()).document)
+    return dict(train.train(make_plan(manifest, facts, Overrides()), facts, NullReporter()).document)
 
 
 def told(manifest: Path, overrides: Overrides = Overrides(), **how: Any) -> dict[str, Any]:
     facts = machine.inspect()
-    return foretell(make_plan(manifest, facts, overrides), facts, overrides, Silent(), **how).as_json()
+    return estimate_run(make_plan(manifest, facts, overrides), facts, overrides, NullReporter(), **how).as_json()
 
 
 SCHEDULES: dict[str, dict[str, Any]] = {

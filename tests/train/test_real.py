@@ -11,7 +11,7 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware import machine
 from expert_cli.pipeline import train
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 EXPERTS = Path(__file__).parents[2] / "experts"
 
@@ -34,7 +34,7 @@ def test_smollm2_learns_sql_in_four_bit(tmp_path: Path) -> None:
             "training.config.max_seq_length=256",
         ),
     )
-    result = train.train(make_plan(manifest, facts, overrides), facts, Silent())
+    result = train.train(make_plan(manifest, facts, overrides), facts, NullReporter())
     first, last = result.document["loss"]["first"], result.document["loss"]["last"]
     assert last < 0.8 * first
     assert result.document["kernels"]["weights"]["used"] == "int4"

@@ -19,7 +19,7 @@ from expert_cli.pipeline import result
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing import checkpoint
-from expert_cli.utils.reporter import Bar, Silent, SilentBar
+from expert_cli.utils.reporter import Bar, NullBar, NullReporter
 from tests import manifests, tiny
 from tests.train.projects import ROWS, project, train
 
@@ -30,17 +30,17 @@ class Crash(Exception):
     """The end of a process, as far as a test can have it in its own."""
 
 
-class CrashingAt(Silent):
+class CrashingAt(NullReporter):
     """A reporter under which training dies at the end of a step, before that step is saved."""
 
     def __init__(self, step: int) -> None:
         self.step = step
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.said.append(text)
 
     def update(self, done: float, note: str = "") -> None:
@@ -49,7 +49,7 @@ class CrashingAt(Silent):
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
-        yield self if title == "training" else SilentBar()
+        yield self if title == "training" else NullBar()
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def losses(output: Path) -> list[float]:
-    found = checkpoint.newest_good(RunPaths(output).checkpoints).path
+    found = checkpoint.latest_valid(RunPaths(output).checkpoints).path
     assert found is not None
     return checkpoint.read(found).losses.tolist()  # type: ignore[no-any-return]
 
@@ -139,7 +139,7 @@ def test_the_speed_is_that_of_the_process_that_ended_the_run(
     manifest = project(tmp_path, model, save_steps=1, logging_steps=1)
     with pytest.raises(Crash):
         train(manifest, report=Slow(5, 100.0, clock))
-    before = checkpoint.newest_good(RunPaths(tmp_path / "weights" / "tiny-llama").checkpoints).path
+    before = checkpoint.latest_valid(RunPaths(tmp_path / "weights" / "tiny-llama").checkpoints).path
     assert before is not None
     done_before = checkpoint.read(before).trainer["progress"]
     started = clock[0]

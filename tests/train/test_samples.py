@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train.projects import SEVEN, case, project, train
 
 
-class Told(Silent):
+class Told(NullReporter):
     def __init__(self) -> None:
         self.warned: list[str] = []
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.warned.append(text)
 
 

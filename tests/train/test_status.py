@@ -155,7 +155,7 @@ def test_a_failure_before_the_first_step(tmp_path: Path, model: Path) -> None:
 class Bug(Console):
     """A console with a fault."""
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         if text.startswith("model "):
             raise ZeroDivisionError("no such thing: hf_abcdefghijklmnopqrstuvwxyzABCDEFGH\nmore")
 
@@ -172,7 +172,7 @@ def test_a_bug_is_recorded_with_its_traceback_and_without_secrets(tmp_path: Path
 class FullDisk(Console):
     """A console on whose line a disk is found full, as a write would find it."""
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         if text.startswith("model "):
             raise OSError(28, "No space left on device", "/data/x")
 
@@ -270,7 +270,7 @@ def test_behind_a_live_bar_the_log_has_its_states(tmp_path: Path, model: Path, m
     shown = Terminal()
     with redirect_stderr(shown), redirect_stdout(Terminal()):
         console = Console("train")
-        console.warn("before")
+        console.warning("before")
         console.table("effects", ["key", "value"], [["training.rank", "8"]], to_stdout=False)
         result: RunResult = train(project(tmp_path, model), RunOptions(told=tuple(console.told)), console)
     assert "\x1b[" in shown.getvalue()

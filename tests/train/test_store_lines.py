@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train.projects import ROWS, project, train
 
@@ -18,11 +18,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
-class Lines(Silent):
+class Lines(NullReporter):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
     def of_the_store(self) -> list[str]:

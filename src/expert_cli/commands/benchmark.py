@@ -10,7 +10,7 @@ import typer
 from expert_cli.commands.options import benchmark as ask
 from expert_cli.commands.options.common import Debug, Json, Offline, Quiet
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
-from expert_cli.errors import CTRL_C, GateMissed
+from expert_cli.errors import CTRL_C, ThresholdNotMet
 
 
 def benchmark(
@@ -86,9 +86,9 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
     from expert_cli.benchmark.monitor import session, view
 
     target = session.find_run(folder)
-    console.say(f"watching  {target.paths.output}")
+    console.info(f"watching  {target.paths.output}")
     for other in target.others:
-        console.say(f"runs too  {other} (--run names another)")
+        console.info(f"runs too  {other} (--run names another)")
     with console.live() as show:
         seen = session.watch(target, duration, interval, lambda s: show(view.words(s), view.figures(s), view.rows(s)))
     _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
@@ -105,19 +105,19 @@ def _measure(
 ) -> tuple[dict[str, Any], int]:
     """Return the document of an experiment or a sweep, and the exit code."""
     from expert_cli.benchmark.experiment.paired_runs import experiment, make_job
-    from expert_cli.benchmark.experiment.subprocess_run import Length
+    from expert_cli.benchmark.experiment.subprocess_run import StepCounts
     from expert_cli.benchmark.experiment.sweep import sweep
     from expert_cli.hardware import machine
 
     steps, warmup, repeats = numbers
-    length, facts = Length(steps, warmup), machine.inspect()
+    length, facts = StepCounts(steps, warmup), machine.inspect()
     if facts.first_words:
-        console.warn(facts.first_words)
+        console.warning(facts.first_words)
     if keys:
         swept = sweep(manifest, keys, overrides, length, repeats or 1, facts, console)
         return swept.as_json(), swept.exit_code
     outcome = experiment(make_job(manifest, against, overrides, length, repeats or 3, facts, gate), facts, console)
-    code = GateMissed.exit_code if outcome.missed() else 0
+    code = ThresholdNotMet.exit_code if outcome.missed() else 0
     return outcome.as_json(), outcome.interrupted or code
 
 

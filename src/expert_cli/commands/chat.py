@@ -57,13 +57,13 @@ def chat(
 
         expert-cli chat --adapter runs/sql --prompt "List the boats" --json
     """
-    from expert_cli.config.plan import trained
+    from expert_cli.config.plan import trained_adapter
 
     console = Console("chat", as_json=as_json, quiet=quiet)
     if as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
-    found = trained(adapter, manifest, base_model, offline=offline)
-    console.say("loading the model")
+    found = trained_adapter(adapter, manifest, base_model, offline=offline)
+    console.info("loading the model")
     from expert_cli._compat import quiet_imports
 
     quiet_imports()

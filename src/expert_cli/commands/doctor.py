@@ -13,7 +13,7 @@ from expert_cli.console.terminal import Console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from expert_cli.doctor.check_result import Line
+    from expert_cli.doctor.check_result import CheckResult
     from expert_cli.doctor.gpu_memory import Holding
 
 
@@ -57,7 +57,7 @@ def doctor(
     raise typer.Exit(3 if worst(lines) == "fail" else 0)
 
 
-def _show(console: Console, lines: Sequence[Line]) -> None:
+def _show(console: Console, lines: Sequence[CheckResult]) -> None:
     rows = []
     for line in lines:
         rows.append([line.state, line.name, line.found])

@@ -20,12 +20,12 @@ from expert_cli.commands.options.common import (
 )
 from expert_cli.commands.tables import show_drop, show_evaluation, show_generation
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
-from expert_cli.errors import GateMissed
+from expert_cli.errors import ThresholdNotMet
 
 if TYPE_CHECKING:
-    from expert_cli.config.plan import Trained
+    from expert_cli.config.plan import TrainedAdapter
     from expert_cli.evaluation.evaluate import Evaluated
-    from expert_cli.evaluation.grade import Share
+    from expert_cli.evaluation.grade import Accuracy
     from expert_cli.evaluation.regression import Drop
 
 
@@ -74,9 +74,9 @@ def evaluate(
 
     console = Console("evaluate", as_json=as_json, quiet=quiet)
     ask.require_company(answers, adapter, shots, against, max_drop, baseline=baseline, sample=sample)
-    trained: Trained | None = None
+    trained: TrainedAdapter | None = None
     if adapter is not None:
-        from expert_cli.config.plan import trained as find_trained
+        from expert_cli.config.plan import trained_adapter as find_trained
 
         trained = find_trained(adapter, manifest, base_model, offline=offline)
         numbers = (max_new_tokens, batch_size, case_timeout, shots)
@@ -103,16 +103,18 @@ def evaluate(
         if drop:
             show_drop(console, drop)
     if missed:
-        raise GateMissed(missed, "see the failures above") if not as_json else typer.Exit(GateMissed.exit_code)
+        raise (
+            ThresholdNotMet(missed, "see the failures above") if not as_json else typer.Exit(ThresholdNotMet.exit_code)
+        )
 
 
 def _judged(
     answers: Path, cases: Path | None, limit: int | None, case_timeout: float, console: Console
 ) -> tuple[Evaluated, Path, int | None]:
     """Return what became of the answers, the file of their cases, and of how many of them at most they are."""
-    from expert_cli.evaluation.cases import read_answers, spread
+    from expert_cli.evaluation.cases import read_answers, stratified_sample
     from expert_cli.evaluation.evaluate import Evaluated
-    from expert_cli.evaluation.grade import judge
+    from expert_cli.evaluation.grade import grade
     from expert_cli.evaluation.regrade import generation, read_kept
     from expert_cli.runs.metrics import part
 
@@ -125,11 +127,11 @@ def _judged(
         raise typer.BadParameter(
             "--cases go with --adapter, or with --answers of a file that evaluate --output wrote: rows of answers are cases"
         )
-    evaluation = judge(spread(read_answers(answers), limit), console, case_timeout)
+    evaluation = grade(stratified_sample(read_answers(answers), limit), console, case_timeout)
     return Evaluated(evaluation, {}, None, None), answers, limit
 
 
-def _file(cases: Path | None, trained: Trained) -> Path:
+def _file(cases: Path | None, trained: TrainedAdapter) -> Path:
     """Return where the cases were read."""
     from expert_cli.evaluation.evaluate import own_cases
 
@@ -137,7 +139,7 @@ def _file(cases: Path | None, trained: Trained) -> Path:
 
 
 def _evaluated(
-    trained: Trained,
+    trained: TrainedAdapter,
     console: Console,
     numbers: tuple[int, int | None, float, int],
     cases: Path | None,
@@ -147,13 +149,13 @@ def _evaluated(
     baseline: bool,
 ) -> Evaluated:
     from expert_cli.evaluation.evaluate import BATCH, cases_of, evaluate_adapter
-    from expert_cli.inference.generation_config import settings_for
+    from expert_cli.inference.generation_config import generation_config
 
     max_new_tokens, batch_size, case_timeout_s, shots = numbers
     batch_size = batch_size or BATCH[trained.plan.run.compute.device]
-    settings = settings_for(trained.plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
+    settings = generation_config(trained.plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
     asked = cases_of(trained.plan, cases, limit)
-    console.say("loading the model")
+    console.info("loading the model")
     from expert_cli._compat import quiet_imports
 
     quiet_imports()
@@ -162,7 +164,7 @@ def _evaluated(
     )
 
 
-def _leave(document: dict[str, Any], trained: Trained | None, output: Path | None, console: Console) -> None:
+def _leave(document: dict[str, Any], trained: TrainedAdapter | None, output: Path | None, console: Console) -> None:
     """Write the document where it is asked for, and where it belongs: the adapter's run and card, and the run's report.
 
     Of a part of the expert's cases, or of others than its own, it goes only where it is asked for.
@@ -171,7 +173,7 @@ def _leave(document: dict[str, Any], trained: Trained | None, output: Path | Non
         from expert_cli.utils.files import write_json
 
         write_json(output, document)
-        console.say(f"written   {output}")
+        console.info(f"written   {output}")
     if trained is None:
         return
     from expert_cli.artifacts.report import write_report
@@ -179,13 +181,13 @@ def _leave(document: dict[str, Any], trained: Trained | None, output: Path | Non
     from expert_cli.runs.paths import RunPaths
 
     if not is_whole(document, trained.plan):
-        console.say("not the expert's own cases, or not all: evaluation.json, model card and report stay as they are")
+        console.info("not the expert's own cases, or not all: evaluation.json, model card and report stay as they are")
         return
     run = publish(document, trained.origin)
     if run is not None:
         write_report([run], RunPaths(run).report_html)
-        console.say(f"written   {RunPaths(run).evaluation}")
-        console.say(f"report    {RunPaths(run).report_html}")
+        console.info(f"written   {RunPaths(run).evaluation}")
+        console.info(f"report    {RunPaths(run).report_html}")
 
 
 def _document(found: Evaluated, threshold: float | None, drop: Drop | None, *, passed: bool) -> dict[str, Any]:
@@ -204,7 +206,7 @@ def _document(found: Evaluated, threshold: float | None, drop: Drop | None, *, p
     }
 
 
-def _missed(share: Share, threshold: float | None, drop: Drop | None) -> str:
+def _missed(share: Accuracy, threshold: float | None, drop: Drop | None) -> str:
     """Return which gate was missed, in words with both values, or ""."""
     if threshold is not None and share.accuracy < threshold:
         return f"accuracy {share.accuracy:.4f} ({share.correct} of {share.cases}) is below the threshold {threshold:g}"

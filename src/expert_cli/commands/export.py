@@ -22,7 +22,7 @@ from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError, LockedOrDamaged
 
 if TYPE_CHECKING:
-    from expert_cli.config.plan import Trained
+    from expert_cli.config.plan import TrainedAdapter
     from expert_cli.evaluation.bf16_base import Answers, OnBases
 
 PROMPTS = 20
@@ -70,14 +70,14 @@ def export(
 
         expert-cli export --adapter runs/sql --output expert-sql-gguf --gguf q8_0
     """
-    from expert_cli.config.plan import require_new, trained
+    from expert_cli.config.plan import require_new, trained_adapter
 
     if for_base and (merge or gguf):
         raise typer.BadParameter("--for-base is for an adapter: what is merged is right on every machine")
     console = Console("export", as_json=as_json, quiet=quiet)
     require_new(output)
-    found = trained(adapter, manifest, base_model, offline=offline)
-    console.say("loading the model")
+    found = trained_adapter(adapter, manifest, base_model, offline=offline)
+    console.info("loading the model")
     from expert_cli._compat import quiet_imports
 
     quiet_imports()
@@ -102,8 +102,8 @@ def export(
 
 
 def _for_bases(
-    found: Trained, folder: Path, limit: int | None, console: Console, *, fits: bool
-) -> tuple[Trained, OnBases | None]:
+    found: TrainedAdapter, folder: Path, limit: int | None, console: Console, *, fits: bool
+) -> tuple[TrainedAdapter, OnBases | None]:
     """Return the adapter that is written, fitted to bf16 where asked, and how it answers on both base models.
 
     None for one that was trained on weights as they are, and where there is nothing to ask.
@@ -127,7 +127,7 @@ def _for_bases(
     return fitted, with_fitted(bases, fitted, ask, console) if bases and ask else None
 
 
-def _questions(found: Trained, limit: int | None, console: Console) -> tuple[str, Answers] | None:
+def _questions(found: TrainedAdapter, limit: int | None, console: Console) -> tuple[str, Answers] | None:
     """Return what the adapter is asked on both base models; None, which is told, where there is nothing."""
     from expert_cli.evaluation.bf16_base import questions
 
@@ -136,14 +136,14 @@ def _questions(found: Trained, limit: int | None, console: Console) -> tuple[str
     try:
         ask = questions(found, limit, console)
     except LockedOrDamaged as error:  # the rows of training: the adapter is none the worse
-        console.warn(error.message)
+        console.warning(error.message)
         return None
     if ask is None:
-        console.warn("no tests/cases.jsonl beside the manifest and no training rows here: nothing is asked")
+        console.warning("no tests/cases.jsonl beside the manifest and no training rows here: nothing is asked")
     return ask
 
 
-def _prompts(found: Trained) -> list[tuple[str, str]]:
+def _prompts(found: TrainedAdapter) -> list[tuple[str, str]]:
     """Return prompts of the expert's cases, drawn by seed; none where there are no cases."""
     from expert_cli.evaluation.cases import read_cases
     from expert_cli.evaluation.evaluate import own_cases

@@ -15,7 +15,7 @@ from expert_cli.errors import ExpertError
 
 if TYPE_CHECKING:
     from expert_cli.config.plan import Plan
-    from expert_cli.inventory.dataset import DataSet
+    from expert_cli.inventory.dataset import DatasetEntry
 
 _AGES = ((60.0, "minute"), (3600.0, "hour"), (86400.0, "day"), (30.4 * 86400, "month"), (365.25 * 86400, "year"))
 
@@ -54,10 +54,10 @@ def find_datasets(
 
     console = Console("find-datasets", as_json=as_json, quiet=quiet)
     if hf_cache is not None and not hf_cache.is_dir():
-        console.warn(f"{hf_cache}: no such cache")
+        console.warning(f"{hf_cache}: no such cache")
     home = experts or default_experts(Path.cwd())
     if home is None:
-        console.say("no folder experts/ here or above; --experts DIR names another")
+        console.info("no folder experts/ here or above; --experts DIR names another")
     inventory = take_inventory(home, hf_caches(hf_cache), console, _current_key)
     if measure_disk:
         inventory = measure_disks(inventory, console)
@@ -85,19 +85,19 @@ def _current_key(plan: Plan) -> str | None:
     from dataclasses import replace
 
     from expert_cli._compat import quiet_imports
-    from expert_cli.utils.reporter import Silent
+    from expert_cli.utils.reporter import NullReporter
 
     quiet_imports()
-    from expert_cli.pipeline.pretokenize import explain, find_inputs
+    from expert_cli.pipeline.pretokenize import explain, resolve_inputs
 
     run = replace(plan.run, data=replace(plan.run.data, offline=True))
     try:
-        return explain(run, find_inputs(run, Silent()))[0].sha256
+        return explain(run, resolve_inputs(run, NullReporter()))[0].sha256
     except ExpertError:
         return None
 
 
-def _cells(row: DataSet, now: float) -> list[str]:
+def _cells(row: DatasetEntry, now: float) -> list[str]:
     from expert_cli.utils.text import size_text
 
     there = row.status != "missing"

@@ -34,7 +34,7 @@ def init(
     from expert_cli.manifest.messages import shortened
     from expert_cli.manifest.starter import EXAMPLE_CASES, EXAMPLE_ROWS, SMOLLM2, starter_manifest
     from expert_cli.manifest.types import LONGEST_NAME
-    from expert_cli.utils.paths import normalise
+    from expert_cli.utils.paths import slug
 
     console = Console("init", as_json=as_json, quiet=quiet)
     if not re.fullmatch(r"\w([\w.-]*\w)?", name) or len(name) > LONGEST_NAME:
@@ -58,7 +58,7 @@ def init(
     if as_json:
         console.document({"manifest": str(manifest)})
     else:
-        run = home / "weights" / normalise(str(SMOLLM2["name"]))
+        run = home / "weights" / slug(str(SMOLLM2["name"]))
         console.text(f"{manifest} made. Put your rows into {home / 'datasets' / 'train.jsonl'}, then:")
         console.text(f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2")
         console.text(f"  expert-cli evaluate --adapter {run}    # the cases in {home / 'tests' / 'cases.jsonl'}")

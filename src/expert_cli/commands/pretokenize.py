@@ -14,7 +14,7 @@ from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
     from expert_cli.config.plan import Plan
-    from expert_cli.pipeline.pretokenize import Inputs, StoreReport
+    from expert_cli.pipeline.pretokenize import DataInputs, StoreReport
 
 
 def pretokenize(
@@ -103,7 +103,7 @@ def pretokenize(
             if debug:
                 console.trace()
             failed.append((path, error))
-            console.say(f"failed    {path}")
+            console.info(f"failed    {path}")
     if as_json:
         console.document({"stores": rows} | ({"failed": [_failure(*one) for one in failed]} if failed else {}))
     _end(console, failed, len(manifests))
@@ -123,7 +123,7 @@ def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -
     if not failed:
         return
     if not console.as_json:
-        console.warn(f"{len(failed)} of {count} experts failed")
+        console.warning(f"{len(failed)} of {count} experts failed")
         for path, error in failed:
             where = "" if error.message.startswith(str(path)) else f"{path}: "
             console.fail(f"{where}{error.message}", error.hint, error.exit_code)
@@ -148,7 +148,7 @@ def _one(
     from expert_cli.pipeline import pretokenize as pretokenise
 
     run = replace(plan.run, store=folder.resolve()) if folder else plan.run
-    inputs = pretokenise.find_inputs(run, console)
+    inputs = pretokenise.resolve_inputs(run, console)
     if stage is not None:
         inputs = pretokenise.staged_inputs(inputs, run, stage, console)
     if explain:
@@ -226,7 +226,7 @@ def _histogram(report: StoreReport, width: int = 32) -> list[str]:
     ]
 
 
-def _show_documents(console: Console, inputs: Inputs, report: StoreReport, count: int) -> None:
+def _show_documents(console: Console, inputs: DataInputs, report: StoreReport, count: int) -> None:
     from expert_cli.pipeline.pretokenize import shown_documents
 
     for number, runs in enumerate(shown_documents(report.store, inputs, count)):

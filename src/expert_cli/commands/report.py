@@ -37,9 +37,9 @@ def report(
     to = output or (RunPaths(runs[0]).report_html if len(runs) == 1 else Path("report.html"))
     endings = write_report(runs, to)
     for run, ending in zip(runs, endings, strict=True):
-        console.say(f"{run}: {ending.words}")
+        console.info(f"{run}: {ending.words}")
         if ending.go_on:
-            console.say(f"  go on: {ending.go_on}")
+            console.info(f"  go on: {ending.go_on}")
     if as_json:
         document = {"report": str(to.resolve()), "runs": [str(run.resolve()) for run in runs]}
         console.document({**document, "endings": [asdict(ending) for ending in endings]})

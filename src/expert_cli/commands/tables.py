@@ -12,7 +12,7 @@ from expert_cli.console.terminal import Console
 from expert_cli.runs.metrics import base_title
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.baseline import Compared
+    from expert_cli.evaluation.baseline import BaselineComparison
     from expert_cli.evaluation.evaluate import Evaluated
     from expert_cli.evaluation.grade import Evaluation
     from expert_cli.evaluation.regression import Drop
@@ -65,17 +65,17 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
         ]
         console.table("failures", ["class", "answers", "examples"], failures)
     if "parsed_only" in evaluation.failures:
-        console.warn(f"{evaluation.failures['parsed_only']} answers could only be parsed here: that proves nothing")
+        console.warning(f"{evaluation.failures['parsed_only']} answers could only be parsed here: that proves nothing")
     for note in dict.fromkeys(one.verdict.detail for one in evaluation.answers if one.verdict.passed):
         if note:
-            console.warn(f"correct, but {note}")
+            console.warning(f"correct, but {note}")
 
 
 def show_generation(console: Console, found: Evaluated) -> None:
     """Print what the answers cost, and the base model beside the expert."""
     written = found.generation
     if written is not None:
-        console.say(
+        console.info(
             f"{written['tokens']:,} tokens in {written['seconds']:.0f} s, {written['tokens_per_s']:,.0f} tokens/s"
         )
     _warn_of_cut(console, "", written)
@@ -90,7 +90,7 @@ def show_generation(console: Console, found: Evaluated) -> None:
         _warn_of_cut(console, " of the base model", base.asked.get("generation"))
 
 
-def _beside(base: Compared) -> list[str]:
+def _beside(base: BaselineComparison) -> list[str]:
     share, pairs = base.evaluation.share, base.pairs
     rise = pairs.reversed
     low, high = rise.ci95
@@ -107,7 +107,7 @@ def _beside(base: Compared) -> list[str]:
 
 def _warn_of_cut(console: Console, whose: str, written: Mapping[str, Any] | None) -> None:
     if written is not None and written["cut_off"]:
-        console.warn(
+        console.warning(
             f"{written['cut_off']} answers{whose} were cut off at {written['max_new_tokens']} tokens: --max-new-tokens"
         )
 
@@ -122,7 +122,7 @@ def show_drop(console: Console, drop: Drop) -> None:
         f"{abs(pairs.drop):.1%} (95 % interval of the drop {_interval(pairs.ci95)})"
     )
     if any(drop.alone):
-        console.warn(
+        console.warning(
             f"not compared: {drop.alone[0]} cases that only this evaluation has, {drop.alone[1]} that only the other has"
         )
 

@@ -83,9 +83,9 @@ def train(
     plan = _planned(console, manifest, facts, overrides, keeps=overwrite or bool(resume) or plan_only)
     if plan_only:
         from expert_cli.commands.tables import show_outlook
-        from expert_cli.estimate.run_estimate import foretell
+        from expert_cli.estimate.run_estimate import estimate_run
 
-        found = foretell(
+        found = estimate_run(
             plan,
             facts,
             overrides,
@@ -123,15 +123,15 @@ def _planned(console: Console, manifest: Path, facts: Machine, overrides: Overri
     from expert_cli.config.resolve import require_data
 
     if facts.first_words:
-        console.warn(facts.first_words)
+        console.warning(facts.first_words)
     plan = make_plan(manifest, facts, overrides)
     require_free(plan.run.output, overwrite=keeps)
     require_data(plan.run)
     for warning in plan.warnings:
-        console.warn(str(warning))
+        console.warning(str(warning))
     if not console.quiet:
         show_effects(console, plan.effects, short=True, to_stdout=False)
-    console.say("loading the training libraries")
+    console.info("loading the training libraries")
     from expert_cli._compat import quiet_imports
 
     quiet_imports()

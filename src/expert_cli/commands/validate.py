@@ -12,7 +12,7 @@ from expert_cli.commands.options.common import BaseModel, Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
-    from expert_cli.config.validate import Check
+    from expert_cli.config.validate import Validation
 
 
 def validate(
@@ -36,7 +36,7 @@ def validate(
 
         expert-cli validate old/manifest.json --fix --write
     """
-    from expert_cli.config.validate import check, mend
+    from expert_cli.config.validate import fix_manifest, validate
     from expert_cli.hardware import machine
 
     if write and not fix:
@@ -45,8 +45,8 @@ def validate(
     facts = machine.inspect()
     checks = []
     for path in manifests:
-        found = check(path, facts, base_model)
-        checks.append(_with_columns(mend(found, facts, base_model, write=write) if fix else found))
+        found = validate(path, facts, base_model)
+        checks.append(_with_columns(fix_manifest(found, facts, base_model, write=write) if fix else found))
         if not as_json:
             _show(console, checks[-1], quiet=quiet, write=write)
     valid = not any(found.errors for found in checks)
@@ -55,36 +55,36 @@ def validate(
     raise typer.Exit(0 if valid else 2)
 
 
-def _with_columns(check: Check) -> Check:
+def _with_columns(validate: Validation) -> Validation:
     """Look whether the columns that `field_mapping` names are there, where the rows are."""
-    if check.plan is None or check.plan.run.data.mapping.is_empty():
-        return check
+    if validate.plan is None or validate.plan.run.data.mapping.is_empty():
+        return validate
     from expert_cli.config.settings import not_used
     from expert_cli.data.sources.data_rows import absent_columns
     from expert_cli.manifest.json_parser import dotted
 
-    plan = check.plan
+    plan = validate.plan
     absent = absent_columns(plan.run.data)
     named = {path[-1]: path for path in plan.decided.outcomes if path[:2] == ("dataset", "field_mapping")}
     told = {named.get(role, ("dataset", "text_field")): not_used(reason) for role, reason in absent.items()}
     decided = replace(plan.decided, outcomes={**plan.decided.outcomes, **told})
     warnings = [f"{dotted(('training', *path))}: {outcome.reason}" for path, outcome in told.items()]
-    return replace(check, plan=replace(plan, decided=decided), warnings=[*check.warnings, *warnings])
+    return replace(validate, plan=replace(plan, decided=decided), warnings=[*validate.warnings, *warnings])
 
 
-def _show(console: Console, check: Check, *, quiet: bool, write: bool) -> None:
-    if check.plan and not quiet:
+def _show(console: Console, validate: Validation, *, quiet: bool, write: bool) -> None:
+    if validate.plan and not quiet:
         from expert_cli.commands.tables import show_effects
 
-        show_effects(console, check.plan.effects, short=False, to_stdout=True)
-    for warning in check.warnings:
-        console.warn(warning)
-    for fault in check.errors:
+        show_effects(console, validate.plan.effects, short=False, to_stdout=True)
+    for warning in validate.warnings:
+        console.warning(warning)
+    for fault in validate.errors:
         console.text(f"{fault}" + (f"\n  {fault.suggestion}" if fault.suggestion else ""))
-    if check.fixes is not None:
-        console.diff(check.diff)
-        count = f"{len(check.fixes)} key{'' if len(check.fixes) == 1 else 's'}"
+    if validate.fixes is not None:
+        console.diff(validate.diff)
+        count = f"{len(validate.fixes)} key{'' if len(validate.fixes) == 1 else 's'}"
         console.text(
-            f"{check.path}: {count} renamed" if write else f"{check.path}: {count} to rename (--write does it)"
+            f"{validate.path}: {count} renamed" if write else f"{validate.path}: {count} to rename (--write does it)"
         )
-    console.text(f"{check.path}: " + (f"{len(check.errors)} fault(s)" if check.errors else "valid"))
+    console.text(f"{validate.path}: " + (f"{len(validate.errors)} fault(s)" if validate.errors else "valid"))

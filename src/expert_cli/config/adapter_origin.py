@@ -28,7 +28,7 @@ class TrainedRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Origin:
+class AdapterOrigin:
     """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
 
     template: the fingerprint of the prompt template. system_prompt: None = not written. quantization: of the base model that
@@ -49,7 +49,7 @@ class Origin:
     rows: TrainedRows | None = None
 
 
-def find_adapter(folder: Path) -> Origin:
+def find_adapter(folder: Path) -> AdapterOrigin:
     """Return the adapter in `folder`: a run directory, its adapter, or one of its checkpoints; raise InputError without one."""
     found = next((path for path in (folder, RunPaths(folder).adapter) if (path / CONFIG).is_file()), None)
     if found is None:
@@ -63,7 +63,7 @@ def find_adapter(folder: Path) -> Origin:
     recorded = read_json(RunPaths(run).run_json) if run else {}
     manifest = part(recorded, "config").get("manifest")
     computed_in = part(recorded, "config", "compute").get("dtype")
-    return Origin(
+    return AdapterOrigin(
         adapter,
         run,
         base_model=str(part(recorded, "config", "model").get("name", base)),

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from expert_cli.config.run_config import EXECUTION_ACCURACY, QUANTIZED
-from expert_cli.errors import Fault
+from expert_cli.errors import ManifestIssue
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import ROPE_NUMBERS, Adapter, Base, Dataset, EvaluationBlock, Filters
 from expert_cli.manifest.training_config import SCHEDULE_BOUNDS, SCHEDULERS, TrainingConfig
 from expert_cli.manifest.types import AdapterType
-from expert_cli.utils.paths import is_inside, normalise, project_root, store_folder
+from expert_cli.utils.paths import is_inside, project_root, slug, store_folder
 
 QUANTIZED_TABLE = (
     "supported: lora, dora, rslora with int4, int8, bf16, fp16, none; ia3, lokr with bf16, fp16, none "
@@ -43,7 +43,7 @@ def conflicts(
     config: TrainingConfig,
     origins: Mapping[str, str],
     evaluation: EvaluationBlock,
-) -> list[Fault]:
+) -> list[ManifestIssue]:
     """Return a fault for every two settings that do not go together, at the place where the first was written."""
     faults = [
         loaded.text.fault((*_block(loaded, index, origins.get(key, "")), _spelled(loaded, key, origins)), message, hint)
@@ -60,7 +60,7 @@ def conflicts(
     faults += [loaded.text.fault((*_entry(loaded, index), "rope_scaling"), *words) for words in _of_rope(base)]
     dataset = loaded.manifest.training.dataset
     faults += [loaded.text.fault(("training", "dataset", *key), *words) for key, *words in _of_data(dataset)]
-    if len(normalise(base.name)) > LONGEST_FOLDER:
+    if len(slug(base.name)) > LONGEST_FOLDER:
         message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
         faults.append(loaded.text.fault((*_entry(loaded, index), "name"), message, "give a folder with a shorter name"))
     return faults
@@ -68,7 +68,7 @@ def conflicts(
 
 def doubts(
     loaded: LoadedManifest, index: int | None, config: TrainingConfig, origins: Mapping[str, str]
-) -> list[Fault]:
+) -> list[ManifestIssue]:
     """Return a warning for every value that is allowed, and more likely a slip."""
     rate, key = config.learning_rate or 0.0, "learning_rate"
     if rate <= LARGEST_USUAL_RATE or config.optim == "sgd":  # whose steps are as small as the gradients
@@ -89,7 +89,9 @@ def adapter_block(adapter: Adapter) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def contradictions(loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig) -> list[Fault]:
+def contradictions(
+    loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig
+) -> list[ManifestIssue]:
     """Return a warning for every value of the base model's adapter entry that differs from the one that decides."""
     if not base.adapters or index is None:
         return []

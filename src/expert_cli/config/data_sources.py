@@ -10,7 +10,7 @@ from pathlib import Path
 from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceSpec
 from expert_cli.config.settings import Settings, applied, informational, not_used
 from expert_cli.config.splits import named_split, parse_split, split_of
-from expert_cli.errors import EnvironmentProblem, Fault, InputError, ManifestError
+from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.messages import shortened
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import Dataset, Filters
@@ -118,7 +118,7 @@ def sources_of_tests(written: Dataset) -> dict[tuple[str, ...], str]:
     return {key: source for key, source in named.items() if source}
 
 
-def missing_tests(loaded: LoadedManifest, root: Path) -> list[Fault]:
+def missing_tests(loaded: LoadedManifest, root: Path) -> list[ManifestIssue]:
     """Return a warning for every file of test rows that is not there: nothing reads it, so nothing else would tell."""
     folders = (loaded.path.resolve().parent, root)
     named = sources_of_tests(loaded.manifest.training.dataset)

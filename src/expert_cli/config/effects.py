@@ -1,6 +1,6 @@
 """What became of every key of a manifest: one row a key, with a reason.
 
-Keys that decide something are told of by what decides (`Settings`): no table here says what they do. The tables here are of
+Keys that decide something are told of by what decides (`RunSettings`): no table here says what they do. The tables here are of
 keys that decide nothing in a run. A test walks the schema and fails for a field that neither tells of.
 """
 

@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast, get_args
 
-from expert_cli.config.adapter_origin import Origin, find_adapter
+from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter
 from expert_cli.config.conflicts import contradictions, doubts
 from expert_cli.config.data_sources import missing_tests
 from expert_cli.config.effects import Decided, Effect, effects
 from expert_cli.config.resolve import Overrides, choose_base, decide
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.settings import Outcomes
-from expert_cli.errors import Fault, InputError, LockedOrDamaged
+from expert_cli.errors import InputError, LockedOrDamaged, ManifestIssue
 from expert_cli.hardware.machine import Machine, inspect
 from expert_cli.manifest.reader import LoadedManifest, load
 from expert_cli.manifest.types import Quantization
@@ -28,7 +28,7 @@ class Plan:
     loaded: LoadedManifest
     run: RunConfig
     decided: Decided
-    warnings: tuple[Fault, ...]
+    warnings: tuple[ManifestIssue, ...]
 
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
@@ -56,14 +56,14 @@ def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedAdapter:
     """An adapter, and the plan by which its base model is loaded."""
 
     plan: Plan
-    origin: Origin
+    origin: AdapterOrigin
 
 
-def trained(adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool) -> Trained:
+def trained_adapter(adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool) -> TrainedAdapter:
     """Find an adapter and what it was trained with; an exported one says itself how its base model is held.
 
     manifest: default, the one it was trained from; base_model: default, that of its run. Raises InputError where there is
@@ -78,7 +78,7 @@ def trained(adapter: Path, manifest: Path | None, base_model: str | None, *, off
     if origin.quantization in get_args(Quantization):
         model = replace(plan.run.model, quantization=cast(Quantization, origin.quantization))
         plan = replace(plan, run=replace(plan.run, model=model))
-    return Trained(plan, origin)
+    return TrainedAdapter(plan, origin)
 
 
 def require_free(output: Path, *, overwrite: bool) -> None:

@@ -26,7 +26,7 @@ from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.paths import normalise, project_root, store_folder
+from expert_cli.utils.paths import project_root, slug, store_folder
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int |
     if wanted is None:
         return _base(loaded, 0), 0
     bases, named = loaded.manifest.bases, wanted.lower()
-    if not named or len(normalise(wanted)) > LONGEST_FOLDER or len(wanted) > LONGEST_MODEL_NAME:
+    if not named or len(slug(wanted)) > LONGEST_FOLDER or len(wanted) > LONGEST_MODEL_NAME:
         raise InputError(f'--base-model "{wanted[:60]}" is no name of a model', "give an alias, a hub id or a folder")
     exact = [index for index, base in enumerate(bases) if named in ((base.alias or "").lower(), base.name.lower())]
     fitting = exact[:1] or [index for index, base in enumerate(bases) if named == _last_part(base.name)]
@@ -156,7 +156,7 @@ def decide(
     if faults:
         raise ManifestError(loaded.path, faults)
     device = _device(overrides.device, machine)
-    output = (overrides.output or folder / "weights" / normalise(base.name)).resolve()
+    output = (overrides.output or folder / "weights" / slug(base.name)).resolve()
     to_train, to_load = adapter(config), model(of_base, config)
     run = RunConfig(
         expert=loaded.manifest.name,

@@ -172,7 +172,7 @@ class ComputeConfig:
 
 
 @dataclass(frozen=True)
-class WatchConfig:
+class LogSaveEvalConfig:
     """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
 
     save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps. judge_every > 0: so many steps between two
@@ -215,5 +215,5 @@ class RunConfig:
     optim: OptimConfig
     loader: LoaderConfig
     compute: ComputeConfig
-    watch: WatchConfig
+    watch: LogSaveEvalConfig
     origins: tuple[tuple[str, str], ...]

@@ -9,7 +9,7 @@ from typing import Any
 
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides, decide, missing_data
-from expert_cli.errors import ExpertError, Fault, ManifestError
+from expert_cli.errors import ExpertError, ManifestError, ManifestIssue
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.fixes import Fix, apply_fixes, diff, find_fixes, read_raw, write_raw
 from expert_cli.manifest.json_parser import read_json
@@ -24,11 +24,11 @@ _SIZE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)([bBmM])(?![a-zA-Z0-9])")
 
 
 @dataclass(frozen=True)
-class Check:
+class Validation:
     """One manifest, looked at. `fixes` is None unless they were asked for; `diff` shows them."""
 
     path: Path
-    errors: list[Fault]
+    errors: list[ManifestIssue]
     plan: Plan | None
     warnings: list[str]
     fixes: list[Fix] | None = None
@@ -46,10 +46,10 @@ class Check:
         return document if self.fixes is None else {**document, "fixes": [fix.as_json() for fix in self.fixes]}
 
 
-def check(path: Path, facts: Machine, base_model: str | None) -> Check:
+def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
     """Read a manifest and decide everything for each of its base models; `base_model` (None: the first) is the plan's."""
     plan: Plan | None = None
-    errors: list[Fault] = []
+    errors: list[ManifestIssue] = []
     try:
         plan = make_plan(path, facts, Overrides(base_model=base_model))
     except ExpertError as error:
@@ -62,13 +62,13 @@ def check(path: Path, facts: Machine, base_model: str | None) -> Check:
                 errors += _faults(path, error)
     errors = list(dict.fromkeys(errors))  # what base models have in common is told once
     warnings = [*map(str, plan.warnings), *missing_data(plan.run), *needless_int4(plan, facts)] if plan else []
-    return Check(path, errors, plan, warnings)
+    return Validation(path, errors, plan, warnings)
 
 
-def _faults(path: Path, error: ExpertError) -> list[Fault]:
+def _faults(path: Path, error: ExpertError) -> list[ManifestIssue]:
     if isinstance(error, ManifestError):
         return error.faults
-    return [Fault(str(path), 1, 1, "", error.message, error.hint)]
+    return [ManifestIssue(str(path), 1, 1, "", error.message, error.hint)]
 
 
 def needless_int4(plan: Plan, facts: Machine) -> list[str]:
@@ -93,7 +93,7 @@ def needless_int4(plan: Plan, facts: Machine) -> list[str]:
     ]
 
 
-def mend(found: Check, facts: Machine, base_model: str | None, *, write: bool) -> Check:
+def fix_manifest(found: Validation, facts: Machine, base_model: str | None, *, write: bool) -> Validation:
     """Find the renames, and with `write` make them, until a check of the file finds none: a block hides its own keys."""
     done: list[Fix] = []
     shown: tuple[str, ...] = ()
@@ -110,4 +110,4 @@ def mend(found: Check, facts: Machine, base_model: str | None, *, write: bool) -
         if not (fixes and write):
             return replace(found, fixes=done, diff=shown, warnings=[*found.warnings, *map(str, remarks)])
         write_raw(found.path, new)
-        found = check(found.path, facts, base_model)
+        found = validate(found.path, facts, base_model)

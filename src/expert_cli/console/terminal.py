@@ -25,7 +25,7 @@ from rich.text import Text
 
 from expert_cli.console.layout import aligned, grouped
 from expert_cli.utils.files import redacted
-from expert_cli.utils.reporter import Bar, PlainBar, SilentBar
+from expert_cli.utils.reporter import Bar, NullBar, PlainBar
 from expert_cli.utils.text import clean, count, failure_lines
 
 SCHEMA_VERSION = 1
@@ -83,12 +83,12 @@ class Console:
         self._err = _Stream(stderr=True)
         self.told: deque[tuple[float, str]] = deque(maxlen=TOLD)
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         """Write one line of what happens."""
         if not self.quiet:
             self._tell(clean(text))
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         """Write a warning."""
         self._tell(f"warning: {clean(text)}", "yellow")
 
@@ -173,7 +173,7 @@ class Console:
         Elsewhere each call is one line of words and figures.
         """
         if self.quiet or not self._err.is_terminal:
-            yield lambda words, figures, _: self.say(f"{words}  {figures}".rstrip())
+            yield lambda words, figures, _: self.info(f"{words}  {figures}".rstrip())
             return
         with Live(console=self._err, auto_refresh=False, transient=True) as display:
 
@@ -191,7 +191,7 @@ class Console:
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
         """Show a bar while the block runs."""
         if self.quiet:
-            yield SilentBar()
+            yield NullBar()
         elif self._err.is_terminal:
             columns = (
                 TextColumn("{task.description}", markup=False),
@@ -204,7 +204,7 @@ class Console:
                 task = progress.add_task(title, total=total, count="", note="")
                 yield _LiveBar(progress, task, total, unit)
         else:
-            bar = PlainBar(self.say, title, total, unit)
+            bar = PlainBar(self.info, title, total, unit)
             yield bar
             bar.finish()
 

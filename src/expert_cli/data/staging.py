@@ -76,7 +76,7 @@ def stage(files: Sequence[Path], target: Path, report: Reporter) -> Staged:
     seconds = time.monotonic() - started
     staged = Staged(mapping, seconds, needed, len(copies) - len(stale))
     rate = f", {needed / 1e6 / seconds:,.0f} MB/s with verification" if stale else ""
-    report.say(
+    report.info(
         f"staged    {size_text(needed)} to {target} in {seconds:.1f} s{rate}; files copied {len(stale)}, reused {staged.reused}"
     )
     return staged
@@ -111,7 +111,7 @@ class _Copy:
         if verified:
             advance(self.size)
         else:
-            report.warn(f"{self.path}: the copy staged earlier is damaged and is made again")
+            report.warning(f"{self.path}: the copy staged earlier is damaged and is made again")
         return verified
 
     def make(self, advance: Callable[[int], None]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.check_result import CheckResult
 from expert_cli.hardware.machine import has_package
 
 if TYPE_CHECKING:
@@ -25,33 +25,33 @@ Attend = Callable[[Any, Any, Any, Any, int], Any]
 """(query, key, value, starts, longest), the first three (1, heads, tokens, head size) -> the same shape."""
 
 
-def try_documents() -> Line:
+def try_documents() -> CheckResult:
     """Attend as training does on a CPU, and on GPUs without varlen: each document by itself."""
     from expert_cli.model.kernels.attention import documents_attention
 
     line = judge("documents", _as_registered(documents_attention))
-    return line if line.state == "ok" else Line(line.name, "fail", line.found, "reinstall torch")
+    return line if line.state == "ok" else CheckResult(line.name, "fail", line.found, "reinstall torch")
 
 
-def try_varlen() -> Line:
+def try_varlen() -> CheckResult:
     """Attend as training does on GPUs from Ampere on: torch's own variable-length attention."""
     import torch
 
     if not torch.cuda.is_available():
-        return Line("attention, varlen", "ok", "not tried: only on NVIDIA GPUs")
+        return CheckResult("attention, varlen", "ok", "not tried: only on NVIDIA GPUs")
     from expert_cli.model.kernels.attention import varlen_attention
 
     return judge("varlen", _as_registered(varlen_attention))
 
 
-def try_flash() -> Line:
+def try_flash() -> CheckResult:
     """Attend with the package flash-attn, where it is installed, as transformers calls it."""
     import torch
 
     if not has_package("flash_attn"):
-        return Line("attention, flash-attn", "ok", "not installed, and not needed")
+        return CheckResult("attention, flash-attn", "ok", "not installed, and not needed")
     if not torch.cuda.is_available():
-        return Line("attention, flash-attn", "ok", "not tried: only on NVIDIA GPUs")
+        return CheckResult("attention, flash-attn", "ok", "not tried: only on NVIDIA GPUs")
     import flash_attn
 
     def run(query: Any, key: Any, value: Any, starts: Any, longest: int) -> Any:
@@ -62,15 +62,19 @@ def try_flash() -> Line:
     return judge("flash-attn", run)
 
 
-def judge(name: str, run: Attend) -> Line:
+def judge(name: str, run: Attend) -> CheckResult:
     """Compare packs with each of their documents alone, and look at the gradient."""
     title = f"attention, {name}"
     device, dtype = device_and_dtype()
     differences, finite = zip(*(_compare(run, lengths, device, dtype) for lengths in PACKS), strict=True)
     words = f"runs on {device}; documents in a pack differ from each alone by at most {max(differences):.0e}"
     if not max(differences) < TOLERANCE[str(dtype).removeprefix("torch.")]:
-        return Line(title, "warn", words, FIX)
-    return Line(title, "ok", words) if all(finite) else Line(title, "warn", "its gradient is not finite", FIX)
+        return CheckResult(title, "warn", words, FIX)
+    return (
+        CheckResult(title, "ok", words)
+        if all(finite)
+        else CheckResult(title, "warn", "its gradient is not finite", FIX)
+    )
 
 
 def device_and_dtype() -> tuple[str, torch.dtype]:
@@ -103,10 +107,10 @@ def _as_registered(function: Callable[..., Any]) -> Attend:
     """Call a back end by the signature that transformers gives to one; it returns (1, tokens, heads, head size)."""
     import torch
 
-    from expert_cli.model.kernels.attention import borders
+    from expert_cli.model.kernels.attention import varlen_kwargs
 
     def run(query: Any, key: Any, value: Any, starts: Any, longest: int) -> Any:
-        out, _ = function(torch.nn.Module(), query, key, value, None, **borders(starts, longest))
+        out, _ = function(torch.nn.Module(), query, key, value, None, **varlen_kwargs(starts, longest))
         return out.transpose(1, 2)
 
     return run

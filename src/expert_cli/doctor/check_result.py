@@ -10,7 +10,7 @@ State = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True)
-class Line:
+class CheckResult:
     """One row of the table. warn: training works, but worse than it could; fail: it will not work. `fix` may be empty."""
 
     name: str
@@ -19,7 +19,7 @@ class Line:
     fix: str = ""
 
 
-def worst(lines: Sequence[Line]) -> State:
+def worst(lines: Sequence[CheckResult]) -> State:
     """Return the state of all lines together."""
     states = {line.state for line in lines}
     return "fail" if "fail" in states else "warn" if "warn" in states else "ok"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from expert_cli.doctor import disks, node, packages, system
-from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.check_result import CheckResult
 from expert_cli.doctor.probe_process import run_probes
 from expert_cli.doctor.probes import PROBES, QUICK, Probe, untried
 from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
@@ -19,14 +19,14 @@ from expert_cli.inventory.hf_cache import hf_caches
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
-Check = Callable[[], "Line | list[Line]"]
+Check = Callable[[], "CheckResult | list[CheckResult]"]
 
 
-def check_up(here: Path, report: Reporter, *, deep: bool) -> list[Line]:
+def check_up(here: Path, report: Reporter, *, deep: bool) -> list[CheckResult]:
     """Run every check for a run started in the folder `here`; the probes, which load torch, come last. deep: slow ones, too."""
     quick = [*about_the_machine(), *_about_the_surroundings(here)]
     probes = PROBES if deep else QUICK
-    lines: list[Line] = []
+    lines: list[CheckResult] = []
     with report.progress("checking", None, "checks done") as bar:
         for done, (name, check) in enumerate(quick):
             bar.update(done, f"now {name}")
@@ -40,22 +40,24 @@ def check_up(here: Path, report: Reporter, *, deep: bool) -> list[Line]:
     return lines if deep else [*lines, *guarded("slow probes", lambda: untried(device))]
 
 
-def guarded(name: str, check: Check) -> list[Line]:
+def guarded(name: str, check: Check) -> list[CheckResult]:
     """Run one check; if it breaks, that is its line."""
     try:
         found = check()
     except Exception as error:  # noqa: BLE001  the report must go on
         words = f"this check broke: {type(error).__name__}: {error}"
-        return [Line(name, "warn", words, "this is a bug in expert-cli: report this line")]
+        return [CheckResult(name, "warn", words, "this is a bug in expert-cli: report this line")]
     return found if isinstance(found, list) else [found]
 
 
-def _guarded_probes(probes: Sequence[Probe]) -> Iterator[list[Line]]:
+def _guarded_probes(probes: Sequence[Probe]) -> Iterator[list[CheckResult]]:
     try:
         yield from run_probes(probes)
     except OSError as error:
         yield [
-            Line("probes", "fail", f"no process can be started to try torch: {error}", "look at memory and disk space")
+            CheckResult(
+                "probes", "fail", f"no process can be started to try torch: {error}", "look at memory and disk space"
+            )
         ]
 
 
@@ -63,11 +65,11 @@ def about_the_machine() -> list[tuple[str, Check]]:
     """Return the checks of what the machine is, by name."""
     facts = machine.inspect()
     driver = nvml.driver()
-    cards = nvml.cards()
+    cards = nvml.gpus()
     needs_python = _requires_python()
     bits = struct.calcsize("P") * 8
     return [
-        ("torch build", lambda: system.first_words(facts)),
+        ("torch build", lambda: system.gpu_warning(facts)),
         ("Python", lambda: system.python(platform.python_version(), needs_python, bits)),
         ("system", lambda: system.system(facts)),
         ("driver", lambda: system.driver(driver, system.has_nvidia_device())),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.check_result import CheckResult
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.disk import SLOW_MB_PER_S, measure_read
 from expert_cli.inventory.hf_cache import HfCaches
@@ -48,7 +48,7 @@ def places(here: Path, caches: HfCaches) -> list[Place]:
     ]
 
 
-def disks(where: Sequence[Place]) -> list[Line]:
+def disks(where: Sequence[Place]) -> list[CheckResult]:
     """Judge each place; places on the same disk are measured once."""
     known: dict[int, Speed] = {}
     lines = []
@@ -61,25 +61,25 @@ def disks(where: Sequence[Place]) -> list[Line]:
                 known[device] = measure(folder)
         except (OSError, EnvironmentProblem) as error:
             fix = "name a folder that can be written (--output, HF_HOME, TMPDIR)"
-            lines.append(Line(place.name, "fail", f"{folder}: {getattr(error, 'strerror', None) or error}", fix))
+            lines.append(CheckResult(place.name, "fail", f"{folder}: {getattr(error, 'strerror', None) or error}", fix))
         else:
             lines.append(judge(place, free, known.get(device)))
     return lines
 
 
-def judge(place: Place, free: int, speed: Speed | None) -> Line:
+def judge(place: Place, free: int, speed: Speed | None) -> CheckResult:
     """Judge the room and the speed of one place."""
     read = "" if speed is None or speed.read is None else f", reads {speed.read:,.0f} MB/s"
     written = "" if speed is None else f", writes {speed.write:,.0f} MB/s"
     found = f"{place.path}: {size_text(free)} free{read}{written}"
     if free < place.little:
         fix = f"make room: {size_text(place.little)} is little enough, or use a folder on another disk"
-        return Line(place.name, "fail" if free < place.little / 10 else "warn", found, fix)
+        return CheckResult(place.name, "fail" if free < place.little / 10 else "warn", found, fix)
     if speed is not None and speed.read is not None and min(speed.read, speed.write) < SLOW_MB_PER_S:
-        return Line(
+        return CheckResult(
             place.name, "warn", found, "a slow disk: keep data and token stores on a faster one (train --stage DIR)"
         )
-    return Line(place.name, "ok", found)
+    return CheckResult(place.name, "ok", found)
 
 
 def measure(folder: Path) -> Speed:
@@ -101,31 +101,33 @@ def measure(folder: Path) -> Speed:
         Path(name).unlink(missing_ok=True)
 
 
-def hf_cache(caches: HfCaches) -> Line:
+def hf_cache(caches: HfCaches) -> CheckResult:
     """Say where the Hugging Face cache is and how much it holds."""
     hub = caches.hubs[0]
     if not hub.is_dir():
-        return Line("HF cache", "ok", f"{hub}: nothing yet")
+        return CheckResult("HF cache", "ok", f"{hub}: nothing yet")
     tree = look([hub], lambda: None, max_s=_LIST_S)
     models = sum(path.name.startswith("models--") for path in hub.iterdir())
     least = "at least " if tree.cut_short else ""
     found = f"{hub}: {least}{size_text(tree.bytes)}, models: {models}"
     if tree.unfinished:
-        return Line(
+        return CheckResult(
             "HF cache",
             "warn",
             f"{found}, unfinished downloads: {tree.unfinished}",
             "go on with the download, or delete *.incomplete",
         )
-    return Line("HF cache", "ok", found)
+    return CheckResult("HF cache", "ok", found)
 
 
-def hub_state(forbidden: str, endpoint: str) -> Line:
+def hub_state(forbidden: str, endpoint: str) -> CheckResult:
     """Say whether the hub may be asked; nothing is asked here. forbidden: what forbids it, "" if nothing does."""
     if forbidden:
         found = f"offline, {forbidden}: base models, those of the package index too, and data must be on this machine already"
-        return Line("hub", "ok", found)
-    return Line("hub", "ok", f"{endpoint} may be asked (not tried now); --offline or HF_HUB_OFFLINE=1 forbids it")
+        return CheckResult("hub", "ok", found)
+    return CheckResult(
+        "hub", "ok", f"{endpoint} may be asked (not tried now); --offline or HF_HUB_OFFLINE=1 forbids it"
+    )
 
 
 def _nearest(path: Path) -> Path:

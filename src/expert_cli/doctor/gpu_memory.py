@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from expert_cli.hardware import nvml as gpu
-from expert_cli.hardware.nvml import GpuSample, Holder
+from expert_cli.hardware.nvml import GpuProcess, GpuSample
 
 CLEAR_THE_CACHE = (
     '"Clear the CUDA cache" (torch.cuda.empty_cache()) makes a process hand back what it keeps but does not use; only that '
@@ -24,7 +24,7 @@ class Holding:
 
     problem: str
     gpus: tuple[GpuSample, ...]
-    holders: tuple[Holder, ...]
+    holders: tuple[GpuProcess, ...]
 
     @property
     def advice(self) -> list[str]:
@@ -50,7 +50,7 @@ def look(nvml: Any = None) -> Holding:
     return Holding(gpu.driver(nvml).problem, tuple(gpu.sample(nvml)), tuple(gpu.holders(nvml)))
 
 
-def advice(gpus: Sequence[GpuSample], holders: Sequence[Holder]) -> list[str]:
+def advice(gpus: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> list[str]:
     """Say how memory comes back, for what is held here."""
     if not gpus:
         return []

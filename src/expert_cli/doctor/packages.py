@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.check_result import CheckResult
 
 KNOWN_BAD: Mapping[tuple[str, str], str] = {
     (
@@ -64,7 +64,9 @@ def tested() -> dict[str, str]:
     return {}
 
 
-def versions(needs: Iterable[Requirement], pins: Mapping[str, str], version_of: Installed = installed) -> list[Line]:
+def versions(
+    needs: Iterable[Requirement], pins: Mapping[str, str], version_of: Installed = installed
+) -> list[CheckResult]:
     """Judge every package that is always needed; those that are as they should be share one line."""
     lines, fine = [], []
     for need in needs:
@@ -76,13 +78,15 @@ def versions(needs: Iterable[Requirement], pins: Mapping[str, str], version_of: 
         else:
             lines.append(line)
     if fine:
-        lines.append(Line("packages", "ok", ", ".join(fine)))
+        lines.append(CheckResult("packages", "ok", ", ".join(fine)))
     return lines or [
-        Line("packages", "warn", "what is needed is not known: expert-cli runs from its source", "pip install -e .")
+        CheckResult(
+            "packages", "warn", "what is needed is not known: expert-cli runs from its source", "pip install -e ."
+        )
     ]
 
 
-def extras(needs: Iterable[Requirement], version_of: Installed = installed) -> list[Line]:
+def extras(needs: Iterable[Requirement], version_of: Installed = installed) -> list[CheckResult]:
     """Say for each extra what it lacks; extras are a matter of choice, so nothing here is worse than ok."""
     needs = list(needs)
     names = sorted({str(value) for need in needs for value in _extras_of(need)})
@@ -94,24 +98,24 @@ def extras(needs: Iterable[Requirement], version_of: Installed = installed) -> l
         found = (
             f"lacks {', '.join(lacking)}" if lacking else "complete" if mine else "nothing to install on this system"
         )
-        lines.append(Line(f"extra [{name}]", "ok", found, fix))
+        lines.append(CheckResult(f"extra [{name}]", "ok", found, fix))
     return lines
 
 
-def _judge(need: Requirement, version: str | None, pin: str | None) -> Line:
+def _judge(need: Requirement, version: str | None, pin: str | None) -> CheckResult:
     known = f'pip install "{need.name}=={pin}"' if pin else f'pip install "{need.name}{need.specifier}"'
     if version is None:
-        return Line(need.name, "fail", f"not installed; needed: {need.specifier or 'any version'}", known)
+        return CheckResult(need.name, "fail", f"not installed; needed: {need.specifier or 'any version'}", known)
     reason = KNOWN_BAD.get((canonicalize_name(need.name), version.partition("+")[0]))
     if reason:
-        return Line(need.name, "warn", f"{version}: {reason}", known)
+        return CheckResult(need.name, "warn", f"{version}: {reason}", known)
     if _fits(need, version):
-        return Line(
+        return CheckResult(
             need.name, "ok", f"{need.name} {version}" + (f" (tested: {pin})" if pin and not _same(version, pin) else "")
         )
     if _is_too_new(need, version):
-        return Line(need.name, "warn", f"{version} is newer than {need.specifier}, and was never tried", known)
-    return Line(need.name, "fail", f"{version} is older than {need.specifier}", known)
+        return CheckResult(need.name, "warn", f"{version} is newer than {need.specifier}, and was never tried", known)
+    return CheckResult(need.name, "fail", f"{version} is older than {need.specifier}", known)
 
 
 def _fits(need: Requirement, version: str | None) -> bool:

@@ -15,14 +15,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.check_result import CheckResult
 from expert_cli.doctor.probes import PROBES, Probe
 from expert_cli.utils.subprocesses import end_family, how_it_ended, last_words
 
 _ENTRY = "from expert_cli.doctor.probes import main; main()"
 
 
-def run_probes(probes: Sequence[Probe] = PROBES, entry: str = _ENTRY) -> Iterator[list[Line]]:
+def run_probes(probes: Sequence[Probe] = PROBES, entry: str = _ENTRY) -> Iterator[list[CheckResult]]:
     """Yield the lines of each probe in turn; `entry` is the program that runs those named in its arguments."""
     done = 0
     with tempfile.TemporaryDirectory(prefix="expert-cli-doctor-", ignore_cleanup_errors=True) as folder:
@@ -32,7 +32,7 @@ def run_probes(probes: Sequence[Probe] = PROBES, entry: str = _ENTRY) -> Iterato
                 yield lines
 
 
-def _one_child(probes: Sequence[Probe], entry: str, folder: Path) -> Iterator[list[Line]]:
+def _one_child(probes: Sequence[Probe], entry: str, folder: Path) -> Iterator[list[CheckResult]]:
     """Yield lines probe by probe; the last may be the one in which the child died or was ended."""
     log = folder / "stderr.txt"
     command = [sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", entry, *(probe.name for probe in probes)]
@@ -47,14 +47,14 @@ def _one_child(probes: Sequence[Probe], entry: str, folder: Path) -> Iterator[li
             try:
                 answer = answers.get(timeout=probe.limit_s)
             except queue.Empty:
-                yield [Line(probe.name, probe.severity, f"no answer within {probe.limit_s:.0f} s", probe.fix)]
+                yield [CheckResult(probe.name, probe.severity, f"no answer within {probe.limit_s:.0f} s", probe.fix)]
                 return
             if not answer:
                 said = last_words(log)
                 found = how_it_ended(child.wait()) + (f": {said}" if said else "")
-                yield [Line(probe.name, probe.severity, found, probe.fix)]
+                yield [CheckResult(probe.name, probe.severity, found, probe.fix)]
                 return
-            yield [Line(**line) for line in json.loads(answer)]
+            yield [CheckResult(**line) for line in json.loads(answer)]
     finally:
         end_family(child)
 

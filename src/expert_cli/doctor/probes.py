@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.doctor import attention_probes
-from expert_cli.doctor.check_result import Line, State
+from expert_cli.doctor.check_result import CheckResult, State
 from expert_cli.hardware.machine import has_package
 
 
@@ -27,14 +27,14 @@ class Probe:
     """
 
     name: str
-    run: Callable[[], Line]
+    run: Callable[[], CheckResult]
     severity: State
     fix: str
     limit_s: float = 120.0
     takes: str = ""
 
 
-def try_torch() -> Line:
+def try_torch() -> CheckResult:
     """Load torch and multiply on every GPU it sees."""
     started = time.monotonic()
     import torch
@@ -45,18 +45,20 @@ def try_torch() -> Line:
             from expert_cli.hardware import machine
 
             if machine.inspect().gpus:
-                return Line(
+                return CheckResult(
                     "torch", "fail", f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU choice"
                 )
-        return Line("torch", "ok", f"{loaded}, computes on {torch.get_num_threads()} CPU threads")
+        return CheckResult("torch", "ok", f"{loaded}, computes on {torch.get_num_threads()} CPU threads")
     for index in range(torch.cuda.device_count()):
         block = torch.ones(256, 256, device=f"cuda:{index}")
         if (block @ block)[0, 0].item() != 256.0:
-            return Line("torch", "fail", f"GPU {index} multiplies wrongly", "do not train on this GPU; test its memory")
-    return Line("torch", "ok", f"{loaded}, multiplies on each of {torch.cuda.device_count()} GPU(s)")
+            return CheckResult(
+                "torch", "fail", f"GPU {index} multiplies wrongly", "do not train on this GPU; test its memory"
+            )
+    return CheckResult("torch", "ok", f"{loaded}, multiplies on each of {torch.cuda.device_count()} GPU(s)")
 
 
-def try_bitsandbytes() -> Line:
+def try_bitsandbytes() -> CheckResult:
     """Quantise a layer to NF4 and train through it, after an evaluation pass: loss falls, gradients arrive."""
     import torch
 
@@ -86,15 +88,15 @@ def try_bitsandbytes() -> Line:
         optimizer.zero_grad()
         loss.backward()
         if trained.weight.grad is None or not trained.weight.grad.norm() > 0:
-            return Line("bitsandbytes", "fail", "the gradient through a 4-bit layer is zero", _BITSANDBYTES)
+            return CheckResult("bitsandbytes", "fail", "the gradient through a 4-bit layer is zero", _BITSANDBYTES)
         optimizer.step()
         losses.append(loss.item())
     found = f"NF4 on {device}: rounding error {error:.1%}, loss {losses[0]:.3f} -> {losses[-1]:.3f} in 60 steps"
     fine = error < 0.2 and losses[-1] < losses[0] / 2
-    return Line("bitsandbytes", "ok" if fine else "fail", found, "" if fine else _BITSANDBYTES)
+    return CheckResult("bitsandbytes", "ok" if fine else "fail", found, "" if fine else _BITSANDBYTES)
 
 
-def try_compile() -> Line:
+def try_compile() -> CheckResult:
     """Compile a small function with its backward pass and compare it with the same one as it is."""
     import torch
 
@@ -115,12 +117,14 @@ def try_compile() -> Line:
     except Exception as error:  # noqa: BLE001  whatever a compiler chain raises is the answer
         lacking, fix = missing_for_compile(shutil.which, platform.system(), device)
         found = lacking or _first_line(error)
-        return Line("torch.compile", "warn", found, fix or 'train without it: "torch_compile": false')
+        return CheckResult("torch.compile", "warn", found, fix or 'train without it: "torch_compile": false')
     seconds = time.monotonic() - started
     block(plain).sum().backward()
     if not torch.allclose(plain.grad, compiled.grad, atol=1e-3):
-        return Line("torch.compile", "warn", "compiles, but computes another gradient", 'leave "torch_compile": false')
-    return Line(
+        return CheckResult(
+            "torch.compile", "warn", "compiles, but computes another gradient", 'leave "torch_compile": false'
+        )
+    return CheckResult(
         "torch.compile", "ok", f"works on {device}, forward and backward; a first compilation takes {seconds:.0f} s"
     )
 
@@ -161,7 +165,7 @@ PROBES = (
 QUICK = tuple(probe for probe in PROBES if not probe.takes)
 
 
-def untried(device: str) -> list[Line]:
+def untried(device: str) -> list[CheckResult]:
     """Return a line for each probe that is not in QUICK: what it would take, or what is seen to lack without trying.
 
     On a GPU ("cuda") another compiler than the CPU's may do.
@@ -169,9 +173,9 @@ def untried(device: str) -> list[Line]:
     which = shutil.which if device == "cpu" else lambda name: name
     lacking, fix = missing_for_compile(which, platform.system(), device)
     return [
-        Line(probe.name, "warn", lacking, fix)
+        CheckResult(probe.name, "warn", lacking, fix)
         if lacking and probe.run is try_compile
-        else Line(probe.name, "ok", f"not tried: takes {probe.takes}", "expert-cli doctor --deep tries it")
+        else CheckResult(probe.name, "ok", f"not tried: takes {probe.takes}", "expert-cli doctor --deep tries it")
         for probe in PROBES
         if probe.takes
     ]
@@ -189,12 +193,12 @@ def main() -> None:
         print(json.dumps([asdict(attempt(by_name[name]))]), file=answers, flush=True)
 
 
-def attempt(probe: Probe) -> Line:
+def attempt(probe: Probe) -> CheckResult:
     """Run one probe; what it raises is its answer."""
     try:
         return probe.run()
     except Exception as error:  # noqa: BLE001  a probe finds out what breaks
-        return Line(probe.name, probe.severity, _first_line(error), probe.fix)
+        return CheckResult(probe.name, probe.severity, _first_line(error), probe.fix)
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.check_result import CheckResult
 from expert_cli.hardware.machine import Machine
-from expert_cli.hardware.nvml import Card, Driver, GpuSample, Holder
+from expert_cli.hardware.nvml import Driver, GpuInfo, GpuProcess, GpuSample
 from expert_cli.utils.text import size_text
 
 SMALL_MEMORY_BYTES = 6_000_000_000
@@ -19,68 +19,70 @@ SMALL_MEMORY_BYTES = 6_000_000_000
 _NVIDIA = "0x10de"
 
 
-def first_words(machine: Machine) -> list[Line]:
+def gpu_warning(machine: Machine) -> list[CheckResult]:
     """Return the line that comes before all others, if there is one: a GPU that the installed torch cannot use."""
     words, _, fix = machine.first_words.partition(" Fix: ")
-    return [Line("torch build", "fail", words, fix)] if words else []
+    return [CheckResult("torch build", "fail", words, fix)] if words else []
 
 
-def python(version: str, needs: str, bits: int) -> Line:
+def python(version: str, needs: str, bits: int) -> CheckResult:
     """Judge the interpreter; `needs` is the distribution's own Requires-Python."""
     found = f"{version}, {bits} bit, {sys.executable}"
     if bits < 64 or version not in SpecifierSet(needs, prereleases=True):
-        return Line(
+        return CheckResult(
             "Python", "fail", found, f"install a 64-bit Python {needs} and make a new virtual environment with it"
         )
-    return Line("Python", "ok", found)
+    return CheckResult("Python", "ok", found)
 
 
-def system(machine: Machine) -> Line:
+def system(machine: Machine) -> CheckResult:
     """Name the system, its cores and memory."""
     bf16 = ", bf16 in hardware" if machine.cpu_bf16 else ""
     found = f"{platform.platform()}, {machine.cores} CPU cores{bf16}, {size_text(machine.memory_bytes)} memory"
     if machine.memory_bytes < SMALL_MEMORY_BYTES:
-        return Line("system", "warn", found, "little memory: choose a small base model, close other programs")
-    return Line("system", "ok", found)
+        return CheckResult("system", "warn", found, "little memory: choose a small base model, close other programs")
+    return CheckResult("system", "ok", found)
 
 
-def driver(found: Driver, nvidia_device: bool) -> Line:
+def driver(found: Driver, nvidia_device: bool) -> CheckResult:
     """Judge the NVIDIA driver; `nvidia_device`: the system lists a card of that maker."""
     if not found.problem:
         cuda = f", runs CUDA up to {found.cuda[0]}.{found.cuda[1]}" if found.cuda else ""
-        return Line("driver", "ok", f"NVIDIA {found.version}{cuda}")
+        return CheckResult("driver", "ok", f"NVIDIA {found.version}{cuda}")
     if "mismatch" in found.problem.lower():
         fix = "the driver was updated while it was in use: restart the machine"
-        return Line("driver", "fail", f"the NVIDIA driver cannot be asked: {found.problem}", fix)
+        return CheckResult("driver", "fail", f"the NVIDIA driver cannot be asked: {found.problem}", fix)
     if nvidia_device:
         fix = "install NVIDIA's driver (in a container: start it with the GPU handed in, docker run --gpus all)"
-        return Line(
+        return CheckResult(
             "driver", "fail", f"an NVIDIA card is in this machine, but its driver does not answer: {found.problem}", fix
         )
-    return Line("driver", "ok", f"no NVIDIA driver ({found.problem})")
+    return CheckResult("driver", "ok", f"no NVIDIA driver ({found.problem})")
 
 
-def torch_build(machine: Machine, found: Driver) -> Line:
+def torch_build(machine: Machine, found: Driver) -> CheckResult:
     """Judge which torch is installed, and whether the driver can run the CUDA it was built for."""
     version = dict(machine.versions).get("torch", "not installed")
     if version == "not installed":
-        return Line("torch build", "fail", "torch is not installed", "pip install torch")
+        return CheckResult("torch build", "fail", "torch is not installed", "pip install torch")
     if not machine.torch_cuda:
-        return Line("torch build", "ok", f"{version}, for CPUs")
+        return CheckResult("torch build", "ok", f"{version}, for CPUs")
     words = f"{version}, built for CUDA {machine.torch_cuda}"
     if found.cuda and int(machine.torch_cuda.split(".")[0]) > found.cuda[0]:
         index = f"https://download.pytorch.org/whl/cu{found.cuda[0]}{found.cuda[1]}"
         fix = (
             f"update the NVIDIA driver, or try an older build: pip install torch --index-url {index} --force-reinstall"
         )
-        return Line("torch build", "fail", f"{words}; the driver runs CUDA up to {found.cuda[0]}.{found.cuda[1]}", fix)
-    return Line("torch build", "ok", words)
+        return CheckResult(
+            "torch build", "fail", f"{words}; the driver runs CUDA up to {found.cuda[0]}.{found.cuda[1]}", fix
+        )
+    return CheckResult("torch build", "ok", words)
 
 
-def gpus(cards: Sequence[Card], visible: str | None) -> list[Line]:
+def gpus(cards: Sequence[GpuInfo], visible: str | None) -> list[CheckResult]:
     """Judge every GPU; `visible` is CUDA_VISIBLE_DEVICES, None where it is not set."""
     if not cards:
-        return [Line("GPU", "warn", "none: training runs on the CPU, which suits small models and trials only")]
+        return [CheckResult("GPU", "warn", "none: training runs on the CPU, which suits small models and trials only")]
     lines = [_gpu(card) for card in cards]
     if visible is not None:
         hidden = "hides every GPU" if visible.strip() in ("", "-1") else "chooses which GPUs are seen"
@@ -88,15 +90,17 @@ def gpus(cards: Sequence[Card], visible: str | None) -> list[Line]:
             ("warn", "unset CUDA_VISIBLE_DEVICES to train on a GPU") if hidden.startswith("hides") else ("ok", "")
         )
         lines.append(
-            Line("GPU choice", "warn" if state == "warn" else "ok", f"CUDA_VISIBLE_DEVICES={visible!r} {hidden}", fix)
+            CheckResult(
+                "GPU choice", "warn" if state == "warn" else "ok", f"CUDA_VISIBLE_DEVICES={visible!r} {hidden}", fix
+            )
         )
     elif len(cards) > 1:
         found = f"{len(cards)} GPUs; training uses one, the first; CUDA_VISIBLE_DEVICES=N chooses another"
-        lines.append(Line("GPU choice", "ok", found))
+        lines.append(CheckResult("GPU choice", "ok", found))
     return lines
 
 
-def memory_in_use(samples: Sequence[GpuSample], holders: Sequence[Holder]) -> list[Line]:
+def memory_in_use(samples: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> list[CheckResult]:
     """Say how much of each GPU's memory is taken, and by whom; more than a tenth is worth a warning."""
     lines = []
     for sample in samples:
@@ -108,7 +112,7 @@ def memory_in_use(samples: Sequence[GpuSample], holders: Sequence[Holder]) -> li
         found = f"{_mb(sample.memory_used_mb)} of {_mb(sample.memory_total_mb)} in use; processes: {names}{more}"
         full = sample.memory_used_mb > 0.1 * sample.memory_total_mb
         fix = "expert-cli doctor --free-memory says who, and how to give it back" if full else ""
-        lines.append(Line(f"GPU {sample.index} memory", "warn" if full else "ok", found, fix))
+        lines.append(CheckResult(f"GPU {sample.index} memory", "warn" if full else "ok", found, fix))
     return lines
 
 
@@ -123,25 +127,25 @@ def has_nvidia_device(devices: Path = Path("/sys/bus/pci/devices")) -> bool:
         return False
 
 
-def _gpu(card: Card) -> Line:
+def _gpu(card: GpuInfo) -> CheckResult:
     name = f"GPU {card.index}"
     if card.problem:
         fix = "restart the machine; if it comes back, look at power, heat and seat of the card (Linux: dmesg, lines with Xid)"
-        return Line(name, "fail", f"{card.name or 'a card'} does not answer: {card.problem}", fix)
+        return CheckResult(name, "fail", f"{card.name or 'a card'} does not answer: {card.problem}", fix)
     memory = "memory not told" if card.memory_bytes is None else size_text(card.memory_bytes)
     found = ", ".join([card.name, memory, *_abilities(card.capability), *([card.model] if card.model else [])])
     if card.mig:
         fix = "training sees the slice that CUDA_VISIBLE_DEVICES=MIG-... names (nvidia-smi -L lists them), not the whole card"
-        return Line(name, "warn", f"{found}, split into slices (MIG): utilisation is not told", fix)
+        return CheckResult(name, "warn", f"{found}, split into slices (MIG): utilisation is not told", fix)
     if card.capability is not None and card.capability < (8, 0):
-        return Line(name, "warn", found, "no bfloat16 before Ampere: training uses fp16 here")
+        return CheckResult(name, "warn", found, "no bfloat16 before Ampere: training uses fp16 here")
     if card.model == "WDDM":
         fix = (
             "under WDDM memory that does not fit spills into main memory and training crawls: NVIDIA Control Panel, "
             "Manage 3D settings, CUDA - Sysmem Fallback Policy, Prefer No Sysmem Fallback"
         )
-        return Line(name, "warn", found, fix)
-    return Line(name, "ok", found)
+        return CheckResult(name, "warn", found, fix)
+    return CheckResult(name, "ok", found)
 
 
 def _abilities(capability: tuple[int, int] | None) -> list[str]:

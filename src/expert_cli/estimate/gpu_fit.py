@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from expert_cli.config.run_config import Layout
-from expert_cli.estimate.memory import CONTEXT_BYTES, Setting, components
+from expert_cli.estimate.memory import CONTEXT_BYTES, StepSettings, components
 from expert_cli.estimate.model_shape import Shape, linear_weights, stored_bytes
-from expert_cli.estimate.workload import Work
+from expert_cli.estimate.workload import Workload
 from expert_cli.model.kernels.select import SPARE
 
 SIZES_GB = (8, 12, 16, 24, 48, 80)
@@ -28,7 +28,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Card:
+class GpuFit:
     """What a card of `gb` needs for this run. settings: what makes it fit, in order; None: nothing here does."""
 
     gb: int
@@ -41,15 +41,15 @@ class Card:
         return asdict(self)
 
 
-def judge(
+def fit_gpus(
     shape: Shape,
-    setting: Setting,
+    setting: StepSettings,
     batch: Batch,
-    work: Work,
+    work: Workload,
     *,
     copy: Literal["auto", "always", "never"],
     error_pct: float,
-) -> list[Card]:
+) -> list[GpuFit]:
     """Return a row a card. A run fits where its estimate and the estimate's error do."""
     return [_card(gb, shape, setting, batch, work, copy, 1 + error_pct / 100) for gb in SIZES_GB]
 
@@ -57,12 +57,12 @@ def judge(
 def _card(
     gb: int,
     shape: Shape,
-    setting: Setting,
+    setting: StepSettings,
     batch: Batch,
-    work: Work,
+    work: Workload,
     copy: Literal["auto", "always", "never"],
     margin: float,
-) -> Card:
+) -> GpuFit:
     room = gb * 2**30 * USABLE
     needs = 0.0
     for n, (words, tried) in enumerate(_attempts(setting, batch, work)):
@@ -70,14 +70,14 @@ def _card(
         bytes_ = sum(components(shape, replace(tried, copied=copied), CONTEXT_BYTES).values())
         needs = needs or bytes_ / 2**20
         if bytes_ * margin <= room:
-            return Card(gb, n == 0, needs, words)
-    return Card(gb, False, needs, None)
+            return GpuFit(gb, n == 0, needs, words)
+    return GpuFit(gb, False, needs, None)
 
 
-def _attempts(setting: Setting, batch: Batch, work: Work) -> Iterator[tuple[tuple[str, ...], Setting]]:
+def _attempts(setting: StepSettings, batch: Batch, work: Workload) -> Iterator[tuple[tuple[str, ...], StepSettings]]:
     """Yield what may be changed, the least first: smaller micro-batches, then recomputed layers, then 4-bit weights."""
 
-    def at(size: int) -> Setting:
+    def at(size: int) -> StepSettings:
         tokens, longest = work.largest(size, batch.layout, batch.fixed // batch.size * size)
         trained = round(setting.trained * tokens / max(1, setting.tokens))
         return replace(setting, tokens=tokens, longest=longest, trained=trained)
@@ -97,7 +97,7 @@ def _attempts(setting: Setting, batch: Batch, work: Work) -> Iterator[tuple[tupl
         yield (*words, "quantization int4"), replace(smallest, quantization="int4")
 
 
-def _is_copied(shape: Shape, setting: Setting, copy: Literal["auto", "always", "never"], room: float) -> bool:
+def _is_copied(shape: Shape, setting: StepSettings, copy: Literal["auto", "always", "never"], room: float) -> bool:
     """Whether 4-bit weights would be unpacked once: the rule of model/kernels/select.py for a card with nothing else on it."""
     if setting.quantization != "int4" or copy != "auto":
         return setting.quantization == "int4" and copy == "always"

@@ -25,7 +25,7 @@ from expert_cli.config.run_config import Checkpointing, DeviceName
 from expert_cli.estimate.model_shape import Layer, Norm, Part, Shape, linear_weights, stored_bytes
 from expert_cli.manifest.types import AdapterType, Dtype, Quantization
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES
-from expert_cli.model.kernels.cpu_attention import serves
+from expert_cli.model.kernels.cpu_attention import is_supported
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.heap import GROWN
@@ -43,7 +43,7 @@ MB = 2**20
 
 
 @dataclass(frozen=True)
-class Setting:
+class StepSettings:
     """What memory depends on besides the shapes.
 
     tokens: places of the largest micro-batch, padding included; longest: of its longest row or document; trained: places
@@ -79,7 +79,7 @@ class Setting:
         return 2 if self.quantization in ("bf16", "fp16") else self.element
 
 
-def components(shape: Shape, setting: Setting, process: int) -> dict[str, int]:
+def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, int]:
     """Return the bytes of every component at the step's peak; `process`: of the CUDA context or of the Python process."""
     linear = linear_weights(shape)
     copy = linear * setting.element if setting.copied else 0
@@ -101,7 +101,7 @@ def components(shape: Shape, setting: Setting, process: int) -> dict[str, int]:
     return {**parts, "heap": heap, "process": process}
 
 
-def activation_bytes(shape: Shape, setting: Setting) -> int:
+def activation_bytes(shape: Shape, setting: StepSettings) -> int:
     """Return what the forward pass of the largest micro-batch leaves for the backward pass, the head left out."""
     entry = setting.stored_element * shape.hidden * setting.tokens
     attention = [attention_bytes(layer, setting) for layer in shape.layers]
@@ -118,7 +118,7 @@ def activation_bytes(shape: Shape, setting: Setting) -> int:
     return common + sum(whole)
 
 
-def head_bytes(shape: Shape, setting: Setting) -> int:
+def head_bytes(shape: Shape, setting: StepSettings) -> int:
     """Return the bytes of logits and what is made of them.
 
     In chunks: the logits, which become their slopes, and fp32 log-probabilities; and the hidden states of the trained
@@ -133,7 +133,7 @@ def head_bytes(shape: Shape, setting: Setting) -> int:
     return hidden + rows * shape.vocabulary * (4 + setting.element)
 
 
-def _heap_bytes(shape: Shape, setting: Setting, used: int) -> int:
+def _heap_bytes(shape: Shape, setting: StepSettings, used: int) -> int:
     """Return what a CPU's heap keeps beside the `used` bytes that are alive.
 
     glibc's aligned allocations do not fit into the holes that equal ones left (with MALLOC_MMAP_THRESHOLD_=262144 there are
@@ -148,29 +148,29 @@ def _heap_bytes(shape: Shape, setting: Setting, used: int) -> int:
     return first + growth_bytes(setting, used + first)
 
 
-def growth_bytes(setting: Setting, first: int) -> int:
+def growth_bytes(setting: StepSettings, first: int) -> int:
     """Return by how much a process that takes `first` bytes in its first step has grown after `setting.steps`."""
     if not _has_heap(setting):
         return 0
     return min(int(NEW_SHAPES[setting.dtype] * (setting.steps**0.5 - 1)), int((GROWN - 1) * first))
 
 
-def _has_heap(setting: Setting) -> bool:
+def _has_heap(setting: StepSettings) -> bool:
     """Whether memory is glibc's to keep."""
     return setting.device == "cpu" and platform.system() == "Linux"
 
 
-def _is_mixed(setting: Setting) -> bool:
+def _is_mixed(setting: StepSettings) -> bool:
     """Whether autocast narrows the adapter's fp32 numbers."""
     return setting.dtype != "fp32"
 
 
-def _is_batched(setting: Setting) -> bool:
+def _is_batched(setting: StepSettings) -> bool:
     """Whether `short_documents` attends."""
-    return setting.attention == "documents" and serves(setting.device, DTYPES[setting.dtype], setting.longest)
+    return setting.attention == "documents" and is_supported(setting.device, DTYPES[setting.dtype], setting.longest)
 
 
-def attention_bytes(layer: Layer, setting: Setting) -> int:
+def attention_bytes(layer: Layer, setting: StepSettings) -> int:
     """Return what one attention block keeps."""
     keys = layer.heads if setting.attention in ("varlen", "eager") else layer.key_heads
     kept = setting.element * (2 * layer.heads + 2 * keys) + 4 * layer.head_count
@@ -181,7 +181,7 @@ def attention_bytes(layer: Layer, setting: Setting) -> int:
     return setting.tokens * kept + part_bytes(layer.attention, setting)
 
 
-def part_bytes(part: Part, setting: Setting) -> int:
+def part_bytes(part: Part, setting: StepSettings) -> int:
     """Return what norms, adapted layers and a gated product keep."""
     kept = sum(_norm_bytes(norm, setting) for norm in part.norms)
     kept += setting.element * part.inner * (2 if setting.fused else 3)
@@ -192,7 +192,7 @@ def part_bytes(part: Part, setting: Setting) -> int:
     return setting.tokens * kept + weights
 
 
-def _adapter_bytes(part: Part, setting: Setting) -> int:
+def _adapter_bytes(part: Part, setting: StepSettings) -> int:
     """Return what the adapted layers of a part keep of a token."""
     element = setting.element
     if setting.adapter == "ia3":
@@ -208,13 +208,13 @@ def _adapter_bytes(part: Part, setting: Setting) -> int:
     return kept + element * setting.rank * len(part.inputs)
 
 
-def _norm_bytes(norm: Norm, setting: Setting) -> int:
+def _norm_bytes(norm: Norm, setting: StepSettings) -> int:
     if not norm.chained:
         return 0
     return norm.width * (setting.stored_element if setting.fused else 4)
 
 
-def _backward_bytes(shape: Shape, setting: Setting) -> int:
+def _backward_bytes(shape: Shape, setting: StepSettings) -> int:
     """Return the largest temporaries of a layer's backward pass: gradients of its widest product, and a weight unpacked.
 
     Of the down projection's input alone there are the gradient, the adapter's share of it in the compute dtype and in

@@ -15,7 +15,7 @@ from expert_cli.config.run_config import AdapterConfig
 from expert_cli.errors import InputError
 from expert_cli.manifest.types import Quantization
 from expert_cli.model.activation_checkpointing import decoder_layers
-from expert_cli.model.adapter import attach
+from expert_cli.model.adapter import add_adapter
 
 NF4_BLOCK = 64
 NESTED_BLOCK = 256
@@ -91,7 +91,7 @@ def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, atte
                 config, dtype=dtype, attn_implementation=attention, trust_remote_code=False
             )
             base.requires_grad_(False)
-            return attach(base, adapter)
+            return add_adapter(base, adapter)
     except ValueError as error:
         raise InputError(f"{folder}: cannot be read as a language model: {str(error).splitlines()[0]}") from error
 

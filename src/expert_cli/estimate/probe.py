@@ -35,7 +35,7 @@ _ERRORS: dict[int, type[ExpertError]] = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class ProbeResult:
     """What the steps came to.
 
     spread_pct: half of what lies between the slowest step and the fastest. resident_bytes: the
@@ -48,7 +48,7 @@ class Measured:
     allocated_mb: float
 
 
-def probe(run: RunConfig, overrides: Overrides) -> Measured:
+def probe(run: RunConfig, overrides: Overrides) -> ProbeResult:
     """Train a few micro-steps with the run's settings and measure all but the first. Raises what training raises."""
     with tempfile.TemporaryDirectory(prefix="expert-cli-probe-", ignore_cleanup_errors=True) as folder:
         output = Path(folder) / "run"
@@ -70,7 +70,7 @@ def probe(run: RunConfig, overrides: Overrides) -> Measured:
         document = answered(answer, child.returncode, log)
         lines = [json.loads(line) for line in RunPaths(output).metrics.read_text(encoding="utf-8").splitlines()]
     tokens_per_s, spread_pct = speed([(line["tokens_real"], line["seconds"]) for line in lines if "loss" in line])
-    return Measured(tokens_per_s, spread_pct, resident, document["peak_memory_mb"])
+    return ProbeResult(tokens_per_s, spread_pct, resident, document["peak_memory_mb"])
 
 
 def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:

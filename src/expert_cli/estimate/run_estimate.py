@@ -15,20 +15,20 @@ from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.validate import FOR_EVERY_BASE
 from expert_cli.data.packing.dataset import plan_packs
-from expert_cli.data.store.build import Tokenised
+from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
-from expert_cli.estimate.gpu_fit import Batch, Card, judge
-from expert_cli.estimate.memory import CONTEXT_BYTES, MB, TRAINER_BYTES, Setting, components, growth_bytes
+from expert_cli.estimate.gpu_fit import Batch, GpuFit, fit_gpus
+from expert_cli.estimate.memory import CONTEXT_BYTES, MB, TRAINER_BYTES, StepSettings, components, growth_bytes
 from expert_cli.estimate.model_shape import Shape, linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.estimate.prices import Price, rented
 from expert_cli.estimate.probe import STEPS as PROBED_STEPS
-from expert_cli.estimate.probe import Measured, probe
-from expert_cli.estimate.throughput import ERROR_PCT, Pace, by_formula, earlier_runs
-from expert_cli.estimate.workload import Work, work_of
+from expert_cli.estimate.probe import ProbeResult, probe
+from expert_cli.estimate.throughput import ERROR_PCT, Throughput, by_formula, earlier_runs
+from expert_cli.estimate.workload import Workload, work_of
 from expert_cli.hardware.machine import Gpu, Machine
-from expert_cli.model.kernels.select import KernelPlan, foresee, kernel_plan
+from expert_cli.model.kernels.select import KernelPlan, kernel_plan, predict_kernels
 from expert_cli.model.loading.quantize import DTYPES
-from expert_cli.pipeline.pretokenize import find_inputs, store_for
+from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.training.flops import flops
 from expert_cli.utils.reporter import Reporter
 
@@ -42,20 +42,20 @@ EVALUATED = 0.5
 
 
 @dataclass(frozen=True)
-class Outlook:
+class RunEstimate:
     """What a run will need, every figure with how far off it may be (in per cent) and where it comes from."""
 
     plan: Plan
-    work: Work
+    work: Workload
     store: Mapping[str, str]
     kernels: KernelPlan
     memory: Mapping[str, int]
     memory_bytes: int
     memory_error_pct: float
     memory_source: str
-    pace: Pace
+    pace: Throughput
     price: Price | None
-    cards: tuple[Card, ...]
+    cards: tuple[GpuFit, ...]
     advice: tuple[str, ...]
 
     @property
@@ -97,7 +97,7 @@ class Outlook:
         }
 
 
-def foretell(
+def estimate_run(
     plan: Plan,
     machine: Machine,
     overrides: Overrides,
@@ -107,7 +107,7 @@ def foretell(
     probing: bool = False,
     locked: bool = False,
     trusting: bool = False,
-) -> Outlook:
+) -> RunEstimate:
     """Say what a run will need. probing: train a few steps in a process of their own and measure them.
 
     locked, trusting: as `store_for` takes them. Raises what a run raises before its first step, with `probing` also what
@@ -115,7 +115,7 @@ def foretell(
     """
     process = psutil.Process().memory_info().rss + TRAINER_BYTES  # now, with the training libraries, before any data
     run = plan.run
-    inputs = find_inputs(run, report)
+    inputs = resolve_inputs(run, report)
     store = store_for(run, inputs, report, locked=locked, trusting=trusting)
     work = _work(run, store)
     model = _meta(run, inputs.source.folder)
@@ -127,7 +127,7 @@ def foretell(
     process = process if is_cpu else CONTEXT_BYTES
     memory = components(shape, setting, process)
     total, error, source = _total(memory, measured, setting)
-    return Outlook(
+    return RunEstimate(
         plan,
         work,
         {"path": str(store.home), "status": store.status, "reason": store.reason},
@@ -143,7 +143,7 @@ def foretell(
     )
 
 
-def needless_int4(shape: Shape, setting: Setting, process: int, gpu_bytes: int) -> tuple[str, ...]:
+def needless_int4(shape: Shape, setting: StepSettings, process: int, gpu_bytes: int) -> tuple[str, ...]:
     """Return one sentence where 4-bit weights save no memory that is needed. gpu_bytes: of the card, 0 on a CPU."""
     if setting.quantization != "int4":
         return ()
@@ -157,7 +157,7 @@ def needless_int4(shape: Shape, setting: Setting, process: int, gpu_bytes: int) 
     return (f"int4 saves no memory that is needed here: {why}; {FOR_EVERY_BASE}",)
 
 
-def _work(run: RunConfig, store: Tokenised) -> Work:
+def _work(run: RunConfig, store: TokenStore) -> Workload:
     documents = store.split("train")
     if documents is None:
         raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
@@ -165,18 +165,18 @@ def _work(run: RunConfig, store: Tokenised) -> Work:
     return work_of(run, store, packs)
 
 
-def _probed(run: RunConfig, overrides: Overrides, report: Reporter) -> Measured:
-    report.say("training a few steps to measure them")
+def _probed(run: RunConfig, overrides: Overrides, report: Reporter) -> ProbeResult:
+    report.info("training a few steps to measure them")
     return probe(run, overrides)
 
 
 def _pace(
-    run: RunConfig, work: Work, machine: Machine, model: PeftModel, base_sha256: str, measured: Measured | None
-) -> Pace:
+    run: RunConfig, work: Workload, machine: Machine, model: PeftModel, base_sha256: str, measured: ProbeResult | None
+) -> Throughput:
     """Return the pace from the best source there is: the probe, earlier runs, arithmetic."""
     if measured is not None:
         error = max(ERROR_PCT["probe"], round(measured.spread_pct))
-        return Pace(measured.tokens_per_s, error, "probe: real steps, just now")
+        return Throughput(measured.tokens_per_s, error, "probe: real steps, just now")
     folders = [folder for folder in run.output.parent.glob("*") if folder.is_dir()]
     earlier = earlier_runs(folders, run, base_sha256, machine)
     if earlier is not None:
@@ -186,11 +186,11 @@ def _pace(
     return by_formula(cost, work.trained_share, micro_tokens, run.compute.device, run.compute.dtype)
 
 
-def setting_of(run: RunConfig, kernels: KernelPlan, work: Work, batch: int) -> Setting:
+def setting_of(run: RunConfig, kernels: KernelPlan, work: Workload, batch: int) -> StepSettings:
     """Return what memory depends on, for micro-batches of `batch` packs."""
     fixed = run.data.max_seq_length * batch if kernels.fixed_shape else 0
     tokens, longest = work.largest(batch, kernels.layout, fixed)
-    return Setting(
+    return StepSettings(
         device=run.compute.device,
         dtype=run.compute.dtype,
         quantization=run.model.quantization,
@@ -219,7 +219,7 @@ def _meta(run: RunConfig, folder: Any) -> PeftModel:
 
 def _kernels(run: RunConfig, machine: Machine, model: PeftModel, shape: Shape) -> KernelPlan:
     is_nf4 = run.model.quantization == "int4"
-    return foresee(
+    return predict_kernels(
         kernel_plan(run.compute, run.model, machine),
         model,
         run.compute,
@@ -229,20 +229,20 @@ def _kernels(run: RunConfig, machine: Machine, model: PeftModel, shape: Shape) -
 
 
 def _cards(
-    plan: Plan, machine: Machine, overrides: Overrides, model: PeftModel, shape: Shape, work: Work
-) -> list[Card]:
+    plan: Plan, machine: Machine, overrides: Overrides, model: PeftModel, shape: Shape, work: Workload
+) -> list[GpuFit]:
     """Judge the manifest as it would be decided on a machine with a GPU of Ampere's generation or later."""
     other = replace(machine, gpus=(Gpu("a card", 0, (8, 6)),), torch_cuda=torch.version.cuda or "12")
     run = resolve(plan.loaded, other, replace(overrides, device="cuda"))
-    kernels = foresee(kernel_plan(run.compute, run.model, other), model, run.compute, copied=0, stored=0)
+    kernels = predict_kernels(kernel_plan(run.compute, run.model, other), model, run.compute, copied=0, stored=0)
     setting = setting_of(run, kernels, work, run.optim.batch_size)
     fixed = run.data.max_seq_length * run.optim.batch_size if kernels.fixed_shape else 0
     batch = Batch(run.optim.batch_size, run.optim.gradient_accumulation_steps, kernels.layout, fixed)
     copy = run.compute.dequantized_copy
-    return judge(shape, setting, batch, work, copy=copy, error_pct=MEMORY_ERROR_PCT["cuda"])
+    return fit_gpus(shape, setting, batch, work, copy=copy, error_pct=MEMORY_ERROR_PCT["cuda"])
 
 
-def _total(memory: Mapping[str, int], measured: Measured | None, setting: Setting) -> tuple[int, float, str]:
+def _total(memory: Mapping[str, int], measured: ProbeResult | None, setting: StepSettings) -> tuple[int, float, str]:
     """Return the bytes at the peak, the error in per cent and the words for where they come from."""
     device = setting.device
     if measured is None:

@@ -32,7 +32,7 @@ _DECISIVE = ("model", "adapter", "compute")
 
 
 @dataclass(frozen=True)
-class Pace:
+class Throughput:
     """Real tokens a second, how far off that may be, and where it comes from."""
 
     tokens_per_s: float
@@ -40,7 +40,7 @@ class Pace:
     source: str
 
 
-def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, machine: Machine) -> Pace | None:
+def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, machine: Machine) -> Throughput | None:
     """Return the pace of this machine's finished runs of the same base model, the newest of those that come nearest."""
     found = [pair for folder in folders for pair in _finished(folder)]
     alike = [pair for pair in found if _is_alike(pair[0], run, base_sha256, machine)]
@@ -52,10 +52,10 @@ def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, mach
     rates = [_pace(document) for _, document in (same or alike)]
     spread = 100 * (max(rates) / min(rates) - 1) / 2
     words = f"{len(rates)} earlier run{'s' if len(rates) > 1 else ''} on this machine, {kind}"
-    return Pace(_pace(chosen[1]), max(ERROR_PCT[kind], round(spread)), words)
+    return Throughput(_pace(chosen[1]), max(ERROR_PCT[kind], round(spread)), words)
 
 
-def by_formula(cost: Flops, trained_share: float, micro_tokens: float, device: str, dtype: str) -> Pace:
+def by_formula(cost: Flops, trained_share: float, micro_tokens: float, device: str, dtype: str) -> Throughput:
     """Return the pace that arithmetic gives: operations a token over what a matrix product reaches here.
 
     micro_tokens: real tokens of a micro-step.
@@ -67,7 +67,7 @@ def by_formula(cost: Flops, trained_share: float, micro_tokens: float, device: s
         f"{EFFICIENCY[device]:.0%} of it assumed"
     )
     seconds_per_token = per_token / (EFFICIENCY[device] * speed) + OVERHEAD_S / micro_tokens
-    return Pace(1 / seconds_per_token, ERROR_PCT["formula"], words)
+    return Throughput(1 / seconds_per_token, ERROR_PCT["formula"], words)
 
 
 def matmul_flops(device: str, dtype: str) -> float:

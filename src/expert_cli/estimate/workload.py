@@ -12,12 +12,12 @@ from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.batches import Order
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.step_schedule import Schedule
-from expert_cli.data.store.build import Tokenised
+from expert_cli.data.store.build import TokenStore
 from expert_cli.training.fit import orders_of, schedule_of
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """What a run does. tokens: real ones, without padding; trained_share: of them, those that carry a loss.
 
     evaluated_tokens: of all evaluations together.
@@ -42,7 +42,7 @@ class Work:
         return max(fixed, int(longest.sum())), int(self.packs.document_lengths.max())
 
 
-def work_of(run: RunConfig, store: Tokenised, packs: PackedDataset) -> Work:
+def work_of(run: RunConfig, store: TokenStore, packs: PackedDataset) -> Workload:
     """Return the work of a run over the packs of its training rows."""
     schedule = schedule_of(run, packs, int(os.environ.get("WORLD_SIZE", "1")))
     stats = store.stats["train"]
@@ -50,7 +50,7 @@ def work_of(run: RunConfig, store: Tokenised, packs: PackedDataset) -> Work:
     evaluations = schedule.steps // run.watch.eval_steps
     if run.watch.eval_strategy == "epoch":
         evaluations = schedule.position(schedule.steps)[0]
-    return Work(
+    return Workload(
         schedule,
         packs,
         real_tokens(schedule, packs, orders_of(run, packs)),

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.data.rows.columnar import Message
-from expert_cli.evaluation.cases import Answered, Asked, expected_text
+from expert_cli.evaluation.cases import CaseAnswer, EvalCase, expected_text
 from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert import Speaker
-from expert_cli.inference.generation_config import Settings
+    from expert_cli.inference.expert import PromptRenderer
+from expert_cli.inference.generation_config import GenerationConfig
 
 
 @dataclass(frozen=True)
-class Written:
+class Generations:
     """Answers and what they cost; `cut_off`: how many reached `max_new_tokens`."""
 
-    answers: tuple[Answered, ...]
+    answers: tuple[CaseAnswer, ...]
     tokens: int
     seconds: float
     cut_off: int
@@ -36,24 +36,24 @@ class Written:
         }
 
 
-def longest_right_answer(speaker: Speaker, cases: Sequence[Asked]) -> int:
+def longest_right_answer(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
     """Return how many tokens the longest right answer to a case has; of programs, which have tests alone, 0."""
-    return max((speaker.tokens(expected_text(case.case)) for case in cases), default=0)
+    return max((renderer.tokens(expected_text(case.case)) for case in cases), default=0)
 
 
 def write_answers(
     model: Any,
-    speaker: Speaker,
-    cases: Sequence[Asked],
-    settings: Settings,
+    renderer: PromptRenderer,
+    cases: Sequence[EvalCase],
+    settings: GenerationConfig,
     report: Reporter,
     title: str,
     shots: Shots = NO_SHOTS,
-) -> Written:
+) -> Generations:
     """Let the model answer every case, in the words and with the control tokens of the speaker. shots: what comes before."""
     from expert_cli.inference.generate import Sampling, answers
 
-    prompts = [_prompt(speaker, case, shots) for case in cases]
+    prompts = [_prompt(renderer, case, shots) for case in cases]
     _tell_of_room(model, max(map(len, prompts)) + settings.max_new_tokens, report)
     sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p, settings.seed)
     started = time.monotonic()
@@ -65,15 +65,15 @@ def write_answers(
         ids = answers(
             model,
             prompts,
-            end_ids=speaker.end_ids,
+            stop_token_ids=renderer.stop_token_ids,
             max_new_tokens=settings.max_new_tokens,
             batch_size=settings.batch_size,
             sampling=sampling,
             on_step=on_step,
         )
     full = [len(one) == settings.max_new_tokens for one in ids]
-    texts = map(speaker.text, ids)
-    return Written(
+    texts = map(renderer.decode, ids)
+    return Generations(
         tuple(_answered(case, text, settings, full=cut) for case, text, cut in zip(cases, texts, full, strict=True)),
         sum(map(len, ids)),
         time.monotonic() - started,
@@ -81,7 +81,7 @@ def write_answers(
     )
 
 
-def _answered(case: Asked, text: str, settings: Settings, *, full: bool) -> Answered:
+def _answered(case: EvalCase, text: str, settings: GenerationConfig, *, full: bool) -> CaseAnswer:
     """Return a case with what was written for it, up to the first stop sequence. full: to the last token allowed."""
     ended = settings.until_stop(text)
     if len(ended) < len(text):
@@ -89,19 +89,21 @@ def _answered(case: Asked, text: str, settings: Settings, *, full: bool) -> Answ
     return case.answered(text, "length" if full else "end")
 
 
-def _prompt(speaker: Speaker, case: Asked, shots: Shots) -> list[int]:
+def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Shots) -> list[int]:
     turns = [
         turn
         for example in shots.before(case)
         for turn in (
-            Message("user", speaker.turn(example.prompt, example.input)),
+            Message("user", renderer.format_user_turn(example.prompt, example.input)),
             Message("assistant", example.answer),
         )
     ]
-    return speaker.conversation([*turns, Message("user", speaker.turn(case.prompt, case.input))])
+    return renderer.encode_messages([*turns, Message("user", renderer.format_user_turn(case.prompt, case.input))])
 
 
 def _tell_of_room(model: Any, tokens: int, report: Reporter) -> None:
     room = getattr(model.config, "max_position_embeddings", None)
     if room and tokens > room:
-        report.warn(f"the longest prompt and answer may take {tokens:,} tokens, the base model was made for {room:,}")
+        report.warning(
+            f"the longest prompt and answer may take {tokens:,} tokens, the base model was made for {room:,}"
+        )

@@ -11,23 +11,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.evaluation.answer import longest_right_answer, write_answers
-from expert_cli.evaluation.cases import Asked
+from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.few_shot import Shots
-from expert_cli.evaluation.grade import Evaluation, judge
+from expert_cli.evaluation.grade import Evaluation, grade
 from expert_cli.evaluation.paired import Paired, pair
-from expert_cli.inference.generation_config import Settings
+from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.runs.metrics import base_title
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert import Expert, Speaker
+    from expert_cli.inference.expert import Expert, PromptRenderer
 
 NEW_TOKENS = 512
 """What an answer of the base model may have at least; where right answers are long, twice as much as the longest."""
 
 
 @dataclass(frozen=True)
-class Compared:
+class BaselineComparison:
     """The base model alone on the same cases, and the pairs (first: base model, second: expert).
 
     asked: how, as the document says it: shots, examples, template, generation.
@@ -51,26 +51,26 @@ class Compared:
 
 def ask_base(
     expert: Expert,
-    speaker: Speaker,
-    cases: Sequence[Asked],
-    settings: Settings,
+    renderer: PromptRenderer,
+    cases: Sequence[EvalCase],
+    settings: GenerationConfig,
     shots: Shots,
     of_expert: Evaluation,
     report: Reporter,
     case_timeout_s: float,
-) -> Compared:
+) -> BaselineComparison:
     """Let the base model answer, and pair its answers with the expert's; it stops at its own end token alone."""
-    need = longest_right_answer(speaker, cases)
+    need = longest_right_answer(renderer, cases)
     settings = replace(settings, stops=(), max_new_tokens=max(settings.max_new_tokens, NEW_TOKENS, 2 * need))
     with expert.model.disable_adapter():
         written = write_answers(
-            expert.model, speaker, cases, settings, report, base_title({"shots": shots.count}), shots
+            expert.model, renderer, cases, settings, report, base_title({"shots": shots.count}), shots
         )
-    found = judge(written.answers, report, case_timeout_s)
+    found = grade(written.answers, report, case_timeout_s)
     asked = {
         "shots": shots.count,
         "examples": [row.where for row in shots.before(cases[0])],
-        "template": speaker.template.name,
+        "template": renderer.template.name,
         "generation": {**settings.as_json(), **written.as_json()},
     }
-    return Compared(found, pair(found, of_expert), asked)
+    return BaselineComparison(found, pair(found, of_expert), asked)

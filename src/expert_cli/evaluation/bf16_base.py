@@ -11,12 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.config.plan import Trained
+from expert_cli.config.plan import TrainedAdapter
 from expert_cli.evaluation.answer import write_answers
-from expert_cli.evaluation.evaluate import BATCH, CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, cases_of, own_cases, try_out
-from expert_cli.evaluation.grade import judge
+from expert_cli.evaluation.evaluate import (
+    BATCH,
+    CASE_TIMEOUT_S,
+    DEFAULT_NEW_TOKENS,
+    cases_of,
+    check_gradable,
+    own_cases,
+)
+from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.paired import pair_passed
-from expert_cli.inference.generation_config import Settings, settings_for
+from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter
 
@@ -72,21 +79,23 @@ class OnBases:
         return f"{sum(other)} ({pairs.lost} lost, {pairs.gained} gained; 95 % interval {low} to {high} points)"
 
 
-def questions(trained: Trained, limit: int | None, report: Reporter) -> tuple[str, Answers] | None:
+def questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> tuple[str, Answers] | None:
     """Return what an adapter is asked, and how: its expert's cases, else prompts of its training; None where neither is here.
 
     A case's answer is run; that to a training prompt is right if it is the row's. limit: ask so many at most.
     """
     from expert_cli.data.store.opened import drawn_turns
 
-    settings = settings_for(trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[trained.plan.run.compute.device])
+    settings = generation_config(
+        trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[trained.plan.run.compute.device]
+    )
     if own_cases(trained.plan).is_file():
         cases = cases_of(trained.plan, None, limit)
-        try_out(cases, report)
+        check_gradable(cases, report)
 
         def run(expert: Expert, title: str) -> list[bool]:
-            written = write_answers(expert.model, expert.speaker, cases, settings, report, title)
-            return [one.verdict.passed for one in judge(written.answers, report, CASE_TIMEOUT_S).answers]
+            written = write_answers(expert.model, expert.renderer, cases, settings, report, title)
+            return [one.verdict.passed for one in grade(written.answers, report, CASE_TIMEOUT_S).answers]
 
         return "cases", run
     count = min(limit or TRAINING_PROMPTS, TRAINING_PROMPTS)
@@ -96,15 +105,17 @@ def questions(trained: Trained, limit: int | None, report: Reporter) -> tuple[st
     return "training prompts", lambda expert, title: _as_in_rows(expert, rows, settings, report, title)
 
 
-def _as_in_rows(expert: Expert, rows: Sequence[Turn], settings: Settings, report: Reporter, title: str) -> list[bool]:
+def _as_in_rows(
+    expert: Expert, rows: Sequence[Turn], settings: GenerationConfig, report: Reporter, title: str
+) -> list[bool]:
     from expert_cli.inference.generate import answers
 
-    ends = expert.speaker.end_ids
+    ends = expert.renderer.stop_token_ids
     with report.progress(title, len(rows), "answers") as bar:
         written = answers(
             expert.model,
             [row.prompt for row in rows],
-            end_ids=ends,
+            stop_token_ids=ends,
             max_new_tokens=settings.max_new_tokens,
             batch_size=settings.batch_size,
             on_step=lambda done, _: bar.update(done),
@@ -112,7 +123,7 @@ def _as_in_rows(expert: Expert, rows: Sequence[Turn], settings: Settings, report
     return [one == [i for i in row.answer if i not in ends] for one, row in zip(written, rows, strict=True)]
 
 
-def on_bases(trained: Trained, ask: tuple[str, Answers], report: Reporter) -> OnBases:
+def on_bases(trained: TrainedAdapter, ask: tuple[str, Answers], report: Reporter) -> OnBases:
     """Ask an adapter on the base model as trained and in bf16. Raises what loading them raises."""
     what, answer = ask
     model = trained.plan.run.model
@@ -120,12 +131,12 @@ def on_bases(trained: Trained, ask: tuple[str, Answers], report: Reporter) -> On
     return OnBases(model.quantization, what, first, second)
 
 
-def with_fitted(bases: OnBases, fitted: Trained, ask: tuple[str, Answers], report: Reporter) -> OnBases:
+def with_fitted(bases: OnBases, fitted: TrainedAdapter, ask: tuple[str, Answers], report: Reporter) -> OnBases:
     """Return the answers with those of an adapter that was fitted to the base model in bf16."""
     return replace(bases, fitted=_right(fitted, ask[1], "bf16", report))
 
 
-def _right(trained: Trained, answer: Answers, quantization: Quantization, report: Reporter) -> tuple[bool, ...]:
+def _right(trained: TrainedAdapter, answer: Answers, quantization: Quantization, report: Reporter) -> tuple[bool, ...]:
     from expert_cli.inference.expert import open_expert
 
     run = trained.plan.run

@@ -68,7 +68,7 @@ _ANY_CASE: TypeAdapter[Case] = TypeAdapter(Annotated[Case, Field(discriminator="
 
 
 @dataclass(frozen=True)
-class Answered:
+class CaseAnswer:
     """A case with an answer to judge. `where`: "file:line". `digest`: of the case, whatever the answer; `prompt`: of what was
     asked, "" where nothing tells. `stop`: why the answer ends, "" where nothing tells. `raw`: what was written, where a stop
     sequence cut the answer out of it.
@@ -87,8 +87,8 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A case with its prompt, not answered yet; the rest as in `Answered`."""
+class EvalCase:
+    """A case with its prompt, not answered yet; the rest as in `CaseAnswer`."""
 
     case: Case
     prompt: str
@@ -103,15 +103,15 @@ class Asked:
         """A hash of what is asked."""
         return _digest({"prompt": self.prompt, "input": self.input})
 
-    def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> Answered:
+    def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> CaseAnswer:
         """Return the case with an answer."""
-        return Answered(self.case, text, self.where, self.id, self.digest, self.file, self.prompt_digest, stop, raw)
+        return CaseAnswer(self.case, text, self.where, self.id, self.digest, self.file, self.prompt_digest, stop, raw)
 
 
-_Row = TypeVar("_Row", Answered, Asked)
+_Row = TypeVar("_Row", CaseAnswer, EvalCase)
 
 
-def spread(rows: Sequence[_Row], count: int | None) -> list[_Row]:
+def stratified_sample(rows: Sequence[_Row], count: int | None) -> list[_Row]:
     """Return `count` rows (None: all), in their order: ordered by category, the middles of so many equal parts."""
     if count is None or count >= len(rows):
         return list(rows)
@@ -120,18 +120,18 @@ def spread(rows: Sequence[_Row], count: int | None) -> list[_Row]:
     return [rows[number] for number in sorted(ordered[middle] for middle in middles)]
 
 
-def read_answers(path: Path) -> list[Answered]:
+def read_answers(path: Path) -> list[CaseAnswer]:
     """Read rows of cases with answers. Raises InputError with file and line of the first fault."""
     return [
-        Answered(case, texts["answer"], where, identity, digest, file)
+        CaseAnswer(case, texts["answer"], where, identity, digest, file)
         for case, texts, where, identity, digest, file in _rows(path, ("answer",))
     ]
 
 
-def read_cases(path: Path) -> list[Asked]:
+def read_cases(path: Path) -> list[EvalCase]:
     """Read rows of cases with prompts. Raises InputError with file and line of the first fault."""
     return [
-        Asked(case, texts["prompt"], texts["input"], where, identity, digest, file)
+        EvalCase(case, texts["prompt"], texts["input"], where, identity, digest, file)
         for case, texts, where, identity, digest, file in _rows(path, ("prompt", "input"), optional="input")
     ]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
-from expert_cli.config.plan import Trained
+from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import Asked, JsonCase, expected_text
+from expert_cli.evaluation.cases import EvalCase, JsonCase, expected_text
 from expert_cli.utils.reporter import Reporter
 
 _TURNS = ("user", "assistant")
@@ -34,12 +34,12 @@ class Shots:
     count: int = 0
     rows: tuple[Example, ...] = ()
 
-    def require_for(self, cases: Sequence[Asked]) -> None:
+    def require_for(self, cases: Sequence[EvalCase]) -> None:
         """Raise InputError where there are too few rows for a case: said before anything is answered."""
         for asked in cases:
             self.before(asked)
 
-    def before(self, asked: Asked) -> list[Example]:
+    def before(self, asked: EvalCase) -> list[Example]:
         """Return the examples for a case: the same for all, but for one that is the case's own row."""
         found = list(islice((row for row in self.rows if not _is_of(row, asked)), self.count))
         if len(found) < self.count:
@@ -53,7 +53,7 @@ class Shots:
 NO_SHOTS = Shots()
 
 
-def drawn_shots(trained: Trained, count: int, report: Reporter) -> Shots:
+def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
     """Return `count` of the rows that an adapter was trained on, and others to stand in for a case's own row.
 
     Raises InputError where the rows are gone, or are whole texts, which nothing parts into question and answer.
@@ -85,14 +85,14 @@ def _example(rows: Rows, row: int) -> Example | None:
     return Example(turns[0].content, "", turns[1].content, rows.origins[row])
 
 
-def _is_of(row: Example, asked: Asked) -> bool:
+def _is_of(row: Example, asked: EvalCase) -> bool:
     """Whether a row is a case's own: it asks the same, or gives the right answer to the same input in other words."""
     if _plain(row.input) != _plain(asked.input):
         return False
     return _plain(row.prompt) == _plain(asked.prompt) or bool(row.input.strip() and _is_right(row.answer, asked))
 
 
-def _is_right(answer: str, asked: Asked) -> bool:
+def _is_right(answer: str, asked: EvalCase) -> bool:
     if isinstance(asked.case, JsonCase):
         try:
             return bool(json.loads(answer) == asked.case.expected)

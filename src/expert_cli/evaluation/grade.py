@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.evaluation.cases import Answered, CypherCase, JsonCase, SqlCase
+from expert_cli.evaluation.cases import CaseAnswer, CypherCase, JsonCase, SqlCase
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.verdict import Kind, Verdict
+from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers import json_schema, typescript
 from expert_cli.utils.reporter import Bar, Reporter
 
@@ -23,11 +23,11 @@ Z_95 = 1.959964
 
 
 @dataclass(frozen=True)
-class Judged:
+class GradedAnswer:
     """One answer and what came of it."""
 
-    row: Answered
-    verdict: Verdict
+    row: CaseAnswer
+    verdict: Grade
 
     def as_json(self) -> dict[str, Any]:
         """Return the row under "answers"."""
@@ -44,7 +44,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Share:
+class Accuracy:
     """How many of the cases passed."""
 
     cases: int
@@ -69,15 +69,15 @@ class Share:
 class Evaluation:
     """The judged answers, in the order of their rows; there is at least one."""
 
-    answers: tuple[Judged, ...]
+    answers: tuple[GradedAnswer, ...]
 
     @property
-    def share(self) -> Share:
+    def share(self) -> Accuracy:
         """All cases."""
         return _share(self.answers)
 
     @property
-    def by_category(self) -> dict[str, Share]:
+    def by_category(self) -> dict[str, Accuracy]:
         """The cases of each category, in the order in which they first come."""
         names = dict.fromkeys(judged.row.case.category for judged in self.answers)
         return {name: _share([one for one in self.answers if one.row.case.category == name]) for name in names}
@@ -87,7 +87,7 @@ class Evaluation:
         """How many answers of each class did not pass, the largest class first."""
         return dict(Counter(one.verdict.kind for one in self.answers if not one.verdict.passed).most_common())
 
-    def examples(self, kind: Kind) -> list[Judged]:
+    def examples(self, kind: Kind) -> list[GradedAnswer]:
         """Return the first answers of a class."""
         return [one for one in self.answers if one.verdict.kind == kind][:EXAMPLES]
 
@@ -101,17 +101,17 @@ class Evaluation:
         }
 
 
-def judge(rows: Sequence[Answered], report: Reporter, case_timeout_s: float) -> Evaluation:
+def grade(rows: Sequence[CaseAnswer], report: Reporter, case_timeout_s: float) -> Evaluation:
     """Judge every answer; a bar is shown where that takes longer than two seconds.
 
     Raises InputError with file and line where a case itself is at fault, EnvironmentProblem where an engine is missing.
     """
     started = time.monotonic()
-    judged: list[Judged] = []
+    judged: list[GradedAnswer] = []
     bar: Bar | None = None
     with ExitStack() as stack:
         for row in rows:
-            judged.append(Judged(row, verdict_on(row, case_timeout_s)))
+            judged.append(GradedAnswer(row, verdict_on(row, case_timeout_s)))
             if bar is None and time.monotonic() - started > QUIET_S:
                 bar = stack.enter_context(report.progress("judging", len(rows), "answers"))
             if bar is not None:
@@ -119,7 +119,7 @@ def judge(rows: Sequence[Answered], report: Reporter, case_timeout_s: float) -> 
     return Evaluation(tuple(judged))
 
 
-def verdict_on(row: Answered, timeout_s: float) -> Verdict:
+def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
     """Take the answer out of its text, and run it."""
     try:
         return _verdict(row, extract(row.answer, row.case.verifier), timeout_s)
@@ -127,7 +127,7 @@ def verdict_on(row: Answered, timeout_s: float) -> Verdict:
         raise InputError(f"{row.where}: {error.message}", error.hint) from error
 
 
-def _verdict(row: Answered, answer: str, timeout_s: float) -> Verdict:
+def _verdict(row: CaseAnswer, answer: str, timeout_s: float) -> Grade:
     case = row.case
     if isinstance(case, JsonCase):
         return json_schema.check(answer, case.expected, schema=case.json_schema, rule=case.rule)
@@ -144,8 +144,8 @@ def _verdict(row: Answered, answer: str, timeout_s: float) -> Verdict:
     return typescript.check(answer, case.tests, prefix=case.prefix, timeout_s=timeout_s)
 
 
-def _share(answers: Sequence[Judged]) -> Share:
-    return Share(len(answers), sum(one.verdict.passed for one in answers))
+def _share(answers: Sequence[GradedAnswer]) -> Accuracy:
+    return Accuracy(len(answers), sum(one.verdict.passed for one in answers))
 
 
 def wilson(correct: int, cases: int) -> tuple[float, float]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.baseline import Compared
-from expert_cli.evaluation.cases import Answered, Asked, Stop, read_cases, spread
-from expert_cli.evaluation.grade import Evaluation, judge
+from expert_cli.evaluation.baseline import BaselineComparison
+from expert_cli.evaluation.cases import CaseAnswer, EvalCase, Stop, read_cases, stratified_sample
+from expert_cli.evaluation.grade import Evaluation, grade
 from expert_cli.evaluation.paired import pair
 from expert_cli.runs.metrics import BASES, items, number, part
 from expert_cli.utils.reporter import Reporter
@@ -25,7 +25,7 @@ _WRITTEN = ("max_new_tokens", "tokens", "seconds", "tokens_per_s", "cut_off")
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptAnswers:
     """An evaluation's document, and the file of its cases."""
 
     path: Path
@@ -34,20 +34,20 @@ class Kept:
 
     def judged(
         self, report: Reporter, case_timeout_s: float, limit: int | None
-    ) -> tuple[Evaluation, dict[str, Compared]]:
+    ) -> tuple[Evaluation, dict[str, BaselineComparison]]:
         """Judge the answers, or `limit` of them, spread over the categories, and those of the base model to the same cases.
 
         Raises InputError where an answer has no case any more, or its case asks something else now.
         """
         cases = {case.id: case for case in read_cases(self.cases)}
-        expert = judge(spread(self._answered(self.document, cases), limit), report, case_timeout_s)
+        expert = grade(stratified_sample(self._answered(self.document, cases), limit), report, case_timeout_s)
         bases = {}
         for name in BASES:
             told = part(self.document, name)
             if told:
-                again = judge(spread(self._answered(told, cases), limit), report, case_timeout_s)
+                again = grade(stratified_sample(self._answered(told, cases), limit), report, case_timeout_s)
                 asked = {key: told[key] for key in _ASKED if key in told} | {"generation": generation(told)}
-                bases[name] = Compared(again, pair(again, expert), asked)
+                bases[name] = BaselineComparison(again, pair(again, expert), asked)
         return expert, bases
 
     def limit(self, asked: int | None) -> int | None:
@@ -55,10 +55,10 @@ class Kept:
         known = number(self.document, "limit")
         return min((int(one) for one in (asked, known) if one), default=None)
 
-    def _answered(self, document: Mapping[str, Any], cases: Mapping[str, Asked]) -> Sequence[Answered]:
+    def _answered(self, document: Mapping[str, Any], cases: Mapping[str, EvalCase]) -> Sequence[CaseAnswer]:
         return [self._one(row, cases) for row in items(document, "answers")]
 
-    def _one(self, row: Any, cases: Mapping[str, Asked]) -> Answered:
+    def _one(self, row: Any, cases: Mapping[str, EvalCase]) -> CaseAnswer:
         if not isinstance(row, dict) or not isinstance(row.get("answer"), str):
             raise InputError(f"{self.path}: an answer is missing", "give a file that evaluate --output wrote")
         case = cases.get(str(row.get("id")))
@@ -84,7 +84,7 @@ def generation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return found if all(number(found, key) is not None for key in _WRITTEN) else None
 
 
-def read_kept(path: Path, cases: Path | None) -> Kept | None:
+def read_kept(path: Path, cases: Path | None) -> KeptAnswers | None:
     """Return the evaluation in a file; None where it holds rows of answers. cases: default, those that it names.
 
     Raises InputError where the cases are gone.
@@ -98,4 +98,4 @@ def read_kept(path: Path, cases: Path | None) -> Kept | None:
     file = cases or Path(str(document.get("cases_file") or ""))
     if not file.is_file():
         raise InputError(f"{file}: the cases that {path} answers are not there", "name them: --cases FILE")
-    return Kept(path, document, file)
+    return KeptAnswers(path, document, file)

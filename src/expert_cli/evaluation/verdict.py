@@ -15,7 +15,7 @@ DETAIL_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Grade:
     """The judgement of one answer; `detail` is one line without control characters, for people."""
 
     kind: Kind

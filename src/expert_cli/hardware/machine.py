@@ -94,7 +94,7 @@ def _versions() -> list[tuple[str, str]]:
 
 def _gpus() -> tuple[Gpu, ...]:
     """Return the GPUs that training may use, the one it takes first."""
-    cards = nvml.cards()
+    cards = nvml.gpus()
     return tuple(
         Gpu(card.name, card.memory_bytes, card.capability)
         for card in (cards[index] for index in nvml.visible())

@@ -48,7 +48,7 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Card:
+class GpuInfo:
     """One GPU and what it can. `model` is "WDDM", "TCC" or "MCDM" on Windows, else ""; `problem`: why it cannot be used."""
 
     index: int
@@ -82,7 +82,7 @@ class GpuSample:
 
 
 @dataclass(frozen=True)
-class Holder:
+class GpuProcess:
     """A process that holds memory of a GPU. `memory_mb` None: not told (Windows); user and command "": not ours to see."""
 
     gpu: int
@@ -115,7 +115,7 @@ def driver(nvml: Any = None) -> Driver:
         return Driver(str(version or ""), (cuda // 1000, cuda % 1000 // 10) if cuda else None, "")
 
 
-def cards(nvml: Any = None) -> list[Card]:
+def gpus(nvml: Any = None) -> list[GpuInfo]:
     """Return every GPU of the machine in the driver's order, whether this process may use it or not."""
     library = _library(nvml)
     return [_card(library, index, handle, problem) for index, handle, problem in _each(library)]
@@ -149,7 +149,7 @@ def sample(nvml: Any = None) -> list[GpuSample]:
     return [_sample(library, index, handle, problem) for index, handle, problem in _each(library)]
 
 
-def holders(nvml: Any = None) -> list[Holder]:
+def holders(nvml: Any = None) -> list[GpuProcess]:
     """Return who holds memory of which GPU, the largest first. In a container the driver may name nobody."""
     library = _library(nvml)
     found: dict[tuple[int, int], float | None] = {}
@@ -161,7 +161,7 @@ def holders(nvml: Any = None) -> list[Holder]:
                 held = None if process.usedGpuMemory is None else process.usedGpuMemory / _MB
                 known = found.get((index, process.pid))
                 found[index, process.pid] = held if known is None else max(known, held or 0.0)
-    rows = [Holder(index, pid, *_who(pid), held) for (index, pid), held in found.items()]
+    rows = [GpuProcess(index, pid, *_who(pid), held) for (index, pid), held in found.items()]
     return sorted(rows, key=lambda row: (-(row.memory_mb or 0.0), row.gpu, row.pid))
 
 
@@ -233,14 +233,14 @@ def _gone(nvml: Any, handle: Any) -> str:
     return ""
 
 
-def _card(nvml: Any, index: int, handle: Any, problem: str) -> Card:
+def _card(nvml: Any, index: int, handle: Any, problem: str) -> GpuInfo:
     if handle is None:
-        return Card(index, "", None, None, "", False, problem)
+        return GpuInfo(index, "", None, None, "", False, problem)
     memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     capability = _ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     mig = _ask(nvml, nvml.nvmlDeviceGetMigMode, handle)
     model = _ask(nvml, nvml.nvmlDeviceGetCurrentDriverModel, handle)
-    return Card(
+    return GpuInfo(
         index=index,
         name=str(_ask(nvml, nvml.nvmlDeviceGetName, handle) or ""),
         memory_bytes=int(memory.total) if memory else None,

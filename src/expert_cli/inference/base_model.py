@@ -12,7 +12,7 @@ from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize.encoder import template_for
 from expert_cli.errors import InputError
 from expert_cli.model.loading.quantize import DTYPES, load_base
-from expert_cli.model.loading.sources import LocalModel, locate
+from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
     """Return the base model of a run, fetched if need be. Raises InputError, EnvironmentProblem, LockedOrDamaged."""
-    return locate(
+    return fetch_model(
         run.model.name,
         search=(run.manifest.parent, run.root, Path.cwd()),
         sha256=run.model.sha256,

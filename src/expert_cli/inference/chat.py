@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from expert_cli.config.plan import Trained
+from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.rows.columnar import Message
-from expert_cli.inference.expert import Expert, Speaker, base_speaker, open_expert
+from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, open_expert
 from expert_cli.inference.generate import Sampling, stream
-from expert_cli.inference.generation_config import Settings, settings_for
+from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.utils.reporter import Reporter
 
 
 class Chat:
     """A conversation with an expert; its base model may be asked the same beside it."""
 
-    def __init__(self, expert: Expert, settings: Settings, base: Callable[[], Speaker]) -> None:
+    def __init__(self, expert: Expert, settings: GenerationConfig, base: Callable[[], PromptRenderer]) -> None:
         """Take a loaded expert, how it answers, and what gives the one that asks the base model alone."""
         self._expert = expert
         self._base = cache(base)
@@ -26,10 +26,10 @@ class Chat:
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
         """Yield the expert's answer in pieces; it is remembered, with the prompt, once it is whole."""
-        speaker = self._expert.speaker
-        asked = [*self._said, Message("user", speaker.turn(prompt, input_))]
+        renderer = self._expert.renderer
+        asked = [*self._said, Message("user", renderer.format_user_turn(prompt, input_))]
         answer = ""
-        for piece in self._pieces(asked, speaker, self._settings):
+        for piece in self._pieces(asked, renderer, self._settings):
             answer += piece
             yield piece
         self._said = [*asked, Message("assistant", answer)]
@@ -39,16 +39,18 @@ class Chat:
 
         What the expert said before is kept.
         """
-        speaker = self._base()
-        asked = [*self._said, Message("user", speaker.turn(prompt, input_))]
+        renderer = self._base()
+        asked = [*self._said, Message("user", renderer.format_user_turn(prompt, input_))]
         with self._expert.model.disable_adapter():
-            yield from self._pieces(asked, speaker, replace(self._settings, stops=()))
+            yield from self._pieces(asked, renderer, replace(self._settings, stops=()))
 
     def forget(self) -> None:
         """Start another conversation."""
         self._said = []
 
-    def _pieces(self, messages: Sequence[Message], speaker: Speaker, settings: Settings) -> Iterator[str]:
+    def _pieces(
+        self, messages: Sequence[Message], renderer: PromptRenderer, settings: GenerationConfig
+    ) -> Iterator[str]:
         """Yield text as soon as it is whole: a character may be several tokens, a stop sequence too."""
         sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p, settings.seed)
         ids: list[int] = []
@@ -56,14 +58,14 @@ class Chat:
         longest = max(map(len, settings.stops), default=0)
         tokens = stream(
             self._expert.model,
-            speaker.conversation(messages),
-            end_ids=speaker.end_ids,
+            renderer.encode_messages(messages),
+            stop_token_ids=renderer.stop_token_ids,
             max_new_tokens=settings.max_new_tokens,
             sampling=sampling,
         )
         for token in tokens:
             ids.append(token)
-            text = speaker.text(ids)
+            text = renderer.decode(ids)
             ended = settings.until_stop(text)
             if len(ended) < len(text):
                 yield ended[len(shown) :]
@@ -72,14 +74,14 @@ class Chat:
             if not text.endswith("\ufffd") and len(safe) > len(shown):
                 yield safe[len(shown) :]
                 shown = safe
-        rest = speaker.text(ids)[len(shown) :]
+        rest = renderer.decode(ids)[len(shown) :]
         if rest:
             yield rest
 
 
-def open_chat(trained: Trained, report: Reporter, *, max_new_tokens: int, sample: bool) -> Chat:
+def open_chat(trained: TrainedAdapter, report: Reporter, *, max_new_tokens: int, sample: bool) -> Chat:
     """Load an expert to talk to. Raises InputError for `sample` where the manifest has no decoding."""
-    settings = settings_for(trained.plan.loaded.manifest, max_new_tokens, 1, sample=sample)
+    settings = generation_config(trained.plan.loaded.manifest, max_new_tokens, 1, sample=sample)
     expert = open_expert(trained.plan.run, trained.origin, report)
-    alone = partial(base_speaker, trained.plan.run, trained.origin, expert.speaker.tokenizer)
+    alone = partial(base_renderer, trained.plan.run, trained.origin, expert.renderer.tokenizer)
     return Chat(expert, settings, alone)

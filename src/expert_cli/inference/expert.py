@@ -12,7 +12,7 @@ import torch
 from peft import PeftModel
 from safetensors import SafetensorError
 
-from expert_cli.config.adapter_origin import Origin
+from expert_cli.config.adapter_origin import AdapterOrigin
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.templates.segment import Document, Segment
@@ -20,7 +20,7 @@ from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
-from expert_cli.model.kernels.dequantize import unpack
+from expert_cli.model.kernels.dequantize import dequantize_linears
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo
@@ -28,8 +28,8 @@ from expert_cli.model.tokenizer import load as load_tokenizer
 from expert_cli.utils.reporter import Reporter
 
 
-class Speaker:
-    """Writes prompts down as ids, and answers as text; `end_ids`: what an answer stops at."""
+class PromptRenderer:
+    """Writes prompts down as ids, and answers as text; `stop_token_ids`: what an answer stops at."""
 
     def __init__(self, tokenizer: TokenizerInfo, template: Template) -> None:
         """Take the tokenizer and the template of training."""
@@ -37,17 +37,17 @@ class Speaker:
         self.template = template
         self._encoder = Encoder(tokenizer.backend)
         end = self._encoder.ids((Segment(template.end_token, control=True, trained=True),))
-        self.end_ids = frozenset((*end, tokenizer.eos_id))
+        self.stop_token_ids = frozenset((*end, tokenizer.eos_id))
 
-    def prompt(self, instruction: str, input_: str = "") -> list[int]:
+    def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
         """Return what the answer to a row follows."""
         return self._ids(self.template.prompt(instruction, input_))
 
-    def turn(self, instruction: str, input_: str = "") -> str:
+    def format_user_turn(self, instruction: str, input_: str = "") -> str:
         """Return the text of a user's turn."""
         return self.template.user_turn(instruction, input_)
 
-    def conversation(self, messages: Sequence[Message]) -> list[int]:
+    def encode_messages(self, messages: Sequence[Message]) -> list[int]:
         """Return what the next assistant turn follows."""
         return self._ids(self.template.prompt_messages(messages))
 
@@ -55,7 +55,7 @@ class Speaker:
         """Return how many tokens a text takes as an answer."""
         return len(self._ids((Segment(text, control=False, trained=True),)))
 
-    def text(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, control tokens spelled out."""
         decoded: str = self.tokenizer.backend.decode(list(ids), skip_special_tokens=False)
         return decoded
@@ -70,10 +70,10 @@ class Expert:
 
     model: PeftModel
     source: LocalModel
-    speaker: Speaker
+    renderer: PromptRenderer
 
 
-def open_expert(run: RunConfig, origin: Origin, report: Reporter) -> Expert:
+def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter) -> Expert:
     """Load the base model and put the adapter on it.
 
     4-bit weights are unpacked, and the adapter takes their dtype: the numbers are the same, each token costs less.
@@ -87,24 +87,24 @@ def open_expert(run: RunConfig, origin: Origin, report: Reporter) -> Expert:
             "name the base model it was trained on: --base-model",
         )
     tokenizer = load_tokenizer(source.folder)
-    speaker = Speaker(tokenizer, trained_template(run, tokenizer, origin))
+    renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, origin))
     if origin.run is not None and origin.system_prompt != run.model.system_prompt:
-        report.warn(
+        report.warning(
             f"system_prompt is {_quoted(run.model.system_prompt)} in the manifest; "
             f"{_quoted(origin.system_prompt)}, with which the adapter was trained, is used"
         )
-    report.say(f"loading {source.name} with {origin.adapter}")
-    return Expert(load_adapted(run, source, origin.adapter), source, speaker)
+    report.info(f"loading {source.name} with {origin.adapter}")
+    return Expert(load_adapted(run, source, origin.adapter), source, renderer)
 
 
-def base_speaker(run: RunConfig, origin: Origin, tokenizer: TokenizerInfo) -> Speaker:
+def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:
     """Return what asks the base model alone: its own chat template (alpaca where it has none), whatever training used.
 
     A system prompt of the training is said to the base model too. Raises InputError for a template that cannot be used.
     """
     system_prompt = origin.system_prompt if origin.run is not None else run.model.system_prompt
     own = replace(run, model=replace(run.model, template="", system_prompt=system_prompt))
-    return Speaker(tokenizer, prompt_template(own, tokenizer, run.data.mapping.input or "input"))
+    return PromptRenderer(tokenizer, prompt_template(own, tokenizer, run.data.mapping.input or "input"))
 
 
 def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: bool = False) -> PeftModel:
@@ -114,7 +114,7 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
     """
     dtype = DTYPES[run.compute.dtype]
     base = load_base_of(run, source.folder)
-    unpack(base, dtype)
+    dequantize_linears(base, dtype)
     if widened:
         torch.nn.Module.float(base)  # transformers' own refuses a model that was quantised
     try:
@@ -138,7 +138,7 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
     return model
 
 
-def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: Origin) -> Template:
+def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> Template:
     """Return the template that the adapter was trained with, its system prompt included, whatever the manifest now says.
 
     Raises InputError if the manifest now names another prompt template.

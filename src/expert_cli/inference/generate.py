@@ -52,7 +52,7 @@ def answers(
     model: Any,
     prompts: Sequence[Sequence[int]],
     *,
-    end_ids: Collection[int],
+    stop_token_ids: Collection[int],
     max_new_tokens: int,
     batch_size: int,
     sampling: Sampling = GREEDY,
@@ -71,9 +71,9 @@ def answers(
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             try:
-                for step in _steps(model, prompts, batch, max_new_tokens, end_ids, sampling):
+                for step in _steps(model, prompts, batch, max_new_tokens, stop_token_ids, sampling):
                     for row, token in step.items():
-                        if token in end_ids:
+                        if token in stop_token_ids:
                             done += 1
                         else:
                             written[row].append(token)
@@ -93,14 +93,14 @@ def stream(
     model: Any,
     prompt: Sequence[int],
     *,
-    end_ids: Collection[int],
+    stop_token_ids: Collection[int],
     max_new_tokens: int,
     sampling: Sampling = GREEDY,
 ) -> Iterator[int]:
     """Yield the tokens of one answer as they are written, its end token left out."""
     with _generating(model):
-        for step in _steps(model, [prompt], [0], max_new_tokens, end_ids, sampling):
-            if step[0] not in end_ids:
+        for step in _steps(model, [prompt], [0], max_new_tokens, stop_token_ids, sampling):
+            if step[0] not in stop_token_ids:
                 yield step[0]
 
 
@@ -109,7 +109,7 @@ def _steps(
     prompts: Sequence[Sequence[int]],
     rows: Sequence[int],
     max_new_tokens: int,
-    end_ids: Collection[int],
+    stop_token_ids: Collection[int],
     sampling: Sampling,
 ) -> Iterator[dict[int, int]]:
     """Yield at each step the next token of every row (an index of `prompts`) that has not ended."""
@@ -133,7 +133,7 @@ def _steps(
         tokens = choose(out.logits[:, -1].float(), rows)
         values = tokens.tolist()
         yield dict(zip(rows, values, strict=True))
-        kept = [n for n, token in enumerate(values) if token not in end_ids]
+        kept = [n for n, token in enumerate(values) if token not in stop_token_ids]
         if not kept:
             return
         if len(kept) < len(rows):

@@ -10,7 +10,7 @@ from expert_cli.manifest.schema import Decoding, Manifest
 
 
 @dataclass(frozen=True)
-class Settings:
+class GenerationConfig:
     """How answers are generated. temperature 0: greedily, whatever else is set; stops: texts that end one."""
 
     max_new_tokens: int
@@ -31,14 +31,16 @@ class Settings:
         return asdict(self)
 
 
-def settings_for(manifest: Manifest, max_new_tokens: int, batch_size: int, *, sample: bool = False) -> Settings:
+def generation_config(
+    manifest: Manifest, max_new_tokens: int, batch_size: int, *, sample: bool = False
+) -> GenerationConfig:
     """Return how an expert answers: up to a stop sequence of its manifest's `training.decoding`; greedily, or as that says.
 
     Raises InputError for `sample` where the manifest has nothing to sample by.
     """
     decoding = manifest.training.decoding or Decoding()
     stops = tuple(stop for stop in decoding.stop_sequences or () if stop)
-    settings = Settings(max_new_tokens, batch_size, stops=stops)
+    settings = GenerationConfig(max_new_tokens, batch_size, stops=stops)
     if not sample:
         return settings
     if not decoding.temperature:

@@ -17,10 +17,10 @@ from typing import Any
 
 from expert_cli.config.data_sources import DATA_SUFFIXES
 from expert_cli.config.run_config import SourceSpec
-from expert_cli.data.store.inspect import BUILDING, kind_of, saved_files, store_key
+from expert_cli.data.store.inspect import BUILDING, kind_of, recorded_key, saved_files
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.disk import SLOW_MB_PER_S, ReadSpeed, measure_read
-from expert_cli.inventory.dataset import DataSet, Kind, Status, examine, no_file
+from expert_cli.inventory.dataset import DatasetEntry, Kind, Status, examine, no_file
 from expert_cli.inventory.dataset_option import dataset_option
 from expert_cli.inventory.hf_cache import (
     HfCaches,
@@ -49,7 +49,7 @@ class Inventory:
     """All data sets, place by place, and the caches that were looked into."""
 
     caches: HfCaches
-    datasets: tuple[DataSet, ...]
+    datasets: tuple[DatasetEntry, ...]
 
     @property
     def bytes(self) -> int:
@@ -96,17 +96,17 @@ def measure_disks(inventory: Inventory, report: Reporter) -> Inventory:
         try:
             speed = speeds[device] = measure_read(path)
         except EnvironmentProblem as error:
-            report.warn(error.message)
+            report.warning(error.message)
             continue
-        report.say(f"disk of {place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
+        report.info(f"disk of {place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
         if speed.is_slow:
             held = sum(row.bytes for row in inventory.datasets if _device(row) == device)
-            report.warn(_slow(place, speed, held))
+            report.warning(_slow(place, speed, held))
     rows = tuple(replace(row, disk=speeds.get(_device(row))) for row in inventory.datasets)
     return replace(inventory, datasets=rows)
 
 
-def _device(row: DataSet) -> int:
+def _device(row: DatasetEntry) -> int:
     return row.largest[1] if row.largest is not None else -1
 
 
@@ -140,7 +140,7 @@ class _Search:
         roots = dict.fromkeys([expert.root for expert in experts] + ([folder.parent] if folder is not None else []))
         self.store_roots = [root / STORES for root in roots]
 
-    def hub(self) -> Iterator[DataSet]:
+    def hub(self) -> Iterator[DatasetEntry]:
         """The data sets of the hub cache."""
         for cache in self.caches.hubs:
             for name, folder in hub_folders(cache):
@@ -151,21 +151,21 @@ class _Search:
                 if not holds_data(folder):
                     status, note = "missing" if experts else "unused", "no data file is downloaded"
                 option = dataset_option("hub", name, folder, (), Path.cwd()) if status != "missing" else ""
-                row = DataSet(name, cache, folder, "hub", status, experts, note, option)
+                row = DatasetEntry(name, cache, folder, "hub", status, experts, note, option)
                 roots = (folder / "snapshots", folder / "blobs")
                 yield examine(row, roots, self.pulse, partial(_is_inside, current) if current else no_file)
 
-    def arrow(self) -> Iterator[DataSet]:
+    def arrow(self) -> Iterator[DatasetEntry]:
         """The data sets of the Arrow cache. Training does not read them, so that one that is named may be missing as well."""
         for cache in self.caches.arrows:
             for name, folder in arrow_folders(cache):
                 experts = self._experts_of(source for source in self.hub_sources if arrow_name(source.path) == name)
-                row = DataSet(name, cache, folder, "arrow_cache", "used" if experts else "unused", experts)
+                row = DatasetEntry(name, cache, folder, "arrow_cache", "used" if experts else "unused", experts)
                 found = examine(row, [folder], self.pulse, no_file)
                 if found.inodes:
                     yield replace(found, rows=arrow_rows(folder))
 
-    def stores(self) -> Iterator[DataSet]:
+    def stores(self) -> Iterator[DatasetEntry]:
         """What lies in `datasets_optimized` and where manifests keep their token stores."""
         for root in dict.fromkeys(
             [*self.store_roots, *sorted(path for expert in self.experts for path in expert.stores)]
@@ -176,7 +176,7 @@ class _Search:
                 else:
                     yield self._local(root, path, kind, files)
 
-    def local(self, homes: Sequence[Path]) -> Iterator[DataSet]:
+    def local(self, homes: Sequence[Path]) -> Iterator[DatasetEntry]:
         """The sources that manifests name, files of one folder in one row, and what else lies in the experts' folders."""
         folders: dict[Path, list[Path]] = {}
         for path in sorted(self.local_sources.keys() - self.seen):
@@ -197,17 +197,17 @@ class _Search:
             for kind, path, files in self._found(home):
                 yield self._local(self.folder or home, path, kind, files)
 
-    def missing(self) -> Iterator[DataSet]:
+    def missing(self) -> Iterator[DatasetEntry]:
         """What manifests name and is not on this machine."""
         place = self.caches.hubs[0]
         cached = {name for cache in self.caches.hubs for name, _ in hub_folders(cache)}
         for name in sorted({source.path for source in self.hub_sources} - cached):
             experts = self._experts_of(source for source in self.hub_sources if source.path == name)
-            yield DataSet(name, place, hub_folder(place, name), "hub", "missing", experts)
+            yield DatasetEntry(name, place, hub_folder(place, name), "hub", "missing", experts)
         for source in {source.tried: source for source in self.sources if source.tried}.values():
             experts = self._experts_of(other for other in self.sources if other.tried == source.tried)
             path = Path(source.tried[0])
-            yield DataSet(source.path, self.folder or path.parent, path, "file", "missing", experts)
+            yield DatasetEntry(source.path, self.folder or path.parent, path, "file", "missing", experts)
 
     def _found(self, folder: Path, depth: int = MAX_DEPTH) -> Iterator[tuple[Kind, Path, list[Path]]]:
         """Yield (kind, path, files) of the data sets in a folder; nothing twice, and no outputs of runs."""
@@ -241,20 +241,22 @@ class _Search:
             return []
         return sorted(path for path in files if not is_folder(path) and real_path(path) not in self.seen)
 
-    def _local(self, place: Path, path: Path, kind: Kind, files: Sequence[Path]) -> DataSet:
+    def _local(self, place: Path, path: Path, kind: Kind, files: Sequence[Path]) -> DatasetEntry:
         named = [file for file in dict.fromkeys(map(real_path, (path, *files))) if file in self.local_sources]
         experts = self._experts_of(source for file in named for source in self.local_sources[file])
         partly = 0 < len(named) < len(files) and real_path(path) not in named
         note = f"{len(named)} of {len(files)} files named" if partly else ""
         option = dataset_option(kind, "", path, files, Path.cwd())
-        row = DataSet(_name(path, place), place, path, kind, "used" if experts else "unused", experts, note, option)
+        row = DatasetEntry(
+            _name(path, place), place, path, kind, "used" if experts else "unused", experts, note, option
+        )
         if kind not in ("saved", "token_store"):
             return examine(row, files, self.pulse)
         listed, fault = saved_files(path)
         row = replace(row, status="damaged" if fault else row.status, note=fault, option="" if fault else row.option)
         return examine(row, files, self.pulse, listed.__contains__)
 
-    def _store(self, root: Path, path: Path, kind: Kind) -> DataSet:
+    def _store(self, root: Path, path: Path, kind: Kind) -> DatasetEntry:
         """A folder in a place for token stores; one that `save_to_disk` wrote is foreign unless a manifest names it."""
         owners = [expert for expert in self.experts if {real_path(path), real_path(path.parent)} & expert.stores]
         row = self._local(root, path, kind, [path])
@@ -265,7 +267,7 @@ class _Search:
         if path.name.startswith(BUILDING):
             note = "an unfinished build: pretokenize goes on with it"
             return replace(row, status="used" if owners else "unused", note=note, rows=None, experts=experts)
-        key, fault = store_key(path)
+        key, fault = recorded_key(path)
         status = "damaged" if fault or row.status == "damaged" else _freshness(key, owners)
         return replace(row, status=status, note=fault or row.note, experts=experts)
 

@@ -17,7 +17,7 @@ Status = Literal["used", "unused", "missing", "fresh", "stale", "foreign", "dama
 
 
 @dataclass(frozen=True)
-class DataSet:
+class DatasetEntry:
     """One row.
 
     place: the cache or folder it was found in. inodes: size of every file. rows: None where telling would mean parsing. option:
@@ -81,8 +81,8 @@ def no_file(_: Path) -> bool:
 
 
 def examine(
-    row: DataSet, roots: Sequence[Path], pulse: Callable[[], None], has_rows: Callable[[Path], bool] = every_file
-) -> DataSet:
+    row: DatasetEntry, roots: Sequence[Path], pulse: Callable[[], None], has_rows: Callable[[Path], bool] = every_file
+) -> DatasetEntry:
     """Return the row with what lies under `roots`; what is broken there makes it "damaged" and stands in its note."""
     tree = look(roots, pulse)
     counted = count_rows([path for path in tree.data_files if has_rows(path)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from expert_cli.data.sources.folder import folder_files
 from expert_cli.errors import ExpertError
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 
 def dataset_option(kind: str, name: str, path: Path, files: Sequence[Path], here: Path) -> str:
@@ -31,7 +31,7 @@ def dataset_option(kind: str, name: str, path: Path, files: Sequence[Path], here
 
 def _train_files(folder: Path) -> list[Path]:
     try:
-        return folder_files(folder, "", "train", Silent())
+        return folder_files(folder, "", "train", NullReporter())
     except (ExpertError, OSError):
         return []
 

@@ -51,7 +51,7 @@ def read_experts(homes: Sequence[Path], report: Reporter, current_key: CurrentKe
         try:
             experts.append(_expert(load(manifest), current_key))
         except (ExpertError, OSError) as error:
-            report.warn(f"{error}; what this manifest names is not known")
+            report.warning(f"{error}; what this manifest names is not known")
     return tuple(experts)
 
 

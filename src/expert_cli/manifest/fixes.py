@@ -13,7 +13,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed le
 from pathlib import Path
 from typing import Any
 
-from expert_cli.errors import EnvironmentProblem, Fault
+from expert_cli.errors import EnvironmentProblem, ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_
 from expert_cli.manifest.schema import Dataset
 from expert_cli.manifest.spelling import BY_HAND
@@ -39,7 +39,7 @@ class Fix:
         return {"line": self.line, "column": self.column, "from": self.old, "to": self.new}
 
 
-def find_fixes(raw: str, text: JsonText, faults: Sequence[Fault]) -> tuple[list[Fix], list[Fault]]:
+def find_fixes(raw: str, text: JsonText, faults: Sequence[ManifestIssue]) -> tuple[list[Fix], list[ManifestIssue]]:
     """Return the renames, in the file's order, and a remark for every key that cannot be renamed.
 
     raw: the file's text, with the byte order mark if it has one, which the parser does not count. text: the same, parsed.
@@ -48,7 +48,7 @@ def find_fixes(raw: str, text: JsonText, faults: Sequence[Fault]) -> tuple[list[
     """
     meant = {(f.line, f.column): match[1] for f in faults if (match := _MEANT.fullmatch(f.suggestion))}
     fixes: list[Fix] = []
-    remarks: list[Fault] = []
+    remarks: list[ManifestIssue] = []
     taken: dict[Path_, set[str]] = {}
     lines = [0, *(end + 1 for end, char in enumerate(raw) if char == "\n")]
     for path, place in text.places.items():

@@ -17,7 +17,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed le
 from pathlib import Path
 from typing import Any
 
-from expert_cli.errors import Fault, ManifestError
+from expert_cli.errors import ManifestError, ManifestIssue
 
 MAX_BYTES = 4_000_000
 MAX_DEPTH = 64
@@ -54,10 +54,10 @@ class JsonText:
             path = path[:-1]
         return self.places.get(path, (1, 1))
 
-    def fault(self, path: Path_, message: str, suggestion: str = "") -> Fault:
+    def fault(self, path: Path_, message: str, suggestion: str = "") -> ManifestIssue:
         """Return a fault at `path`; a path that is not in the file is placed at the block that should hold it."""
         line, column = self.place(path)
-        return Fault(self.file, line, column, dotted(path), message, suggestion)
+        return ManifestIssue(self.file, line, column, dotted(path), message, suggestion)
 
 
 def dotted(path: Path_) -> str:
@@ -78,31 +78,33 @@ def read_json(path: Path) -> JsonText:
         facts = path.stat()
         if stat.S_ISDIR(facts.st_mode):
             hint = f"name the file: {path / 'manifest.json'}"
-            raise ManifestError(path, [Fault(file, 1, 1, "", "is a folder", hint)])
+            raise ManifestError(path, [ManifestIssue(file, 1, 1, "", "is a folder", hint)])
         if not stat.S_ISREG(facts.st_mode):
             hint = "write the manifest to a file first"
-            raise ManifestError(path, [Fault(file, 1, 1, "", "is a pipe or a device, not a file", hint)])
+            raise ManifestError(path, [ManifestIssue(file, 1, 1, "", "is a pipe or a device, not a file", hint)])
         if (size := facts.st_size) > MAX_BYTES:
             message = f"is {size:,} bytes, a manifest may have {MAX_BYTES:,}"
-            raise ManifestError(path, [Fault(file, 1, 1, "", message, "data belongs into data files that it names")])
+            raise ManifestError(
+                path, [ManifestIssue(file, 1, 1, "", message, "data belongs into data files that it names")]
+            )
         raw = path.read_bytes()
     except OSError as error:
         hint = "give the path of a manifest.json, or make one: expert-cli init NAME"
         reason = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error))
-        raise ManifestError(path, [Fault(file, 1, 1, "", reason, hint)]) from error
+        raise ManifestError(path, [ManifestIssue(file, 1, 1, "", reason, hint)]) from error
     return parse_json(_decode(raw, path), path)
 
 
 def _decode(raw: bytes, path: Path) -> str:
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ManifestError(path, [Fault(str(path), 1, 1, "", "is UTF-16 text", "save it as UTF-8")])
+        raise ManifestError(path, [ManifestIssue(str(path), 1, 1, "", "is UTF-16 text", "save it as UTF-8")])
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = raw[: error.start]
         line, column = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1
         message = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-        raise ManifestError(path, [Fault(str(path), line, column, "", message, "save it as UTF-8")]) from error
+        raise ManifestError(path, [ManifestIssue(str(path), line, column, "", message, "save it as UTF-8")]) from error
 
 
 def parse_json(text: str, path: Path) -> JsonText:
@@ -110,7 +112,9 @@ def parse_json(text: str, path: Path) -> JsonText:
     parser = _Parser(text, path)
     parser.skip_space()
     if parser.at == len(text):
-        raise ManifestError(path, [Fault(str(path), 1, 1, "", "is empty", "make a manifest: expert-cli init NAME")])
+        raise ManifestError(
+            path, [ManifestIssue(str(path), 1, 1, "", "is empty", "make a manifest: expert-cli init NAME")]
+        )
     value = parser.value((), 0)
     parser.skip_space()
     if parser.at < len(text):
@@ -126,7 +130,7 @@ class _Parser:
     path: Path
     at: int = 0
     places: dict[Path_, tuple[int, int]] = field(default_factory=dict)
-    repeated: list[Fault] = field(default_factory=list)
+    repeated: list[ManifestIssue] = field(default_factory=list)
     lines: list[int] = field(default_factory=lambda: [0])
 
     def __post_init__(self) -> None:
@@ -138,7 +142,7 @@ class _Parser:
 
     def fail(self, message: str, suggestion: str = "", at: int | None = None, key: str = "") -> None:
         line, column = self.position(self.at if at is None else at)
-        raise ManifestError(self.path, [Fault(str(self.path), line, column, key, message, suggestion)])
+        raise ManifestError(self.path, [ManifestIssue(str(self.path), line, column, key, message, suggestion)])
 
     def skip_space(self) -> None:
         match = _SPACE.match(self.text, self.at)
@@ -228,7 +232,7 @@ class _Parser:
             if key in members and not comment:
                 line, column = self.position(key_at)
                 message = f"key stands twice, first in line {self.places[here][0]}"
-                fault = Fault(str(self.path), line, column, dotted(here), message, "keep one of the two")
+                fault = ManifestIssue(str(self.path), line, column, dotted(here), message, "keep one of the two")
                 self.repeated.append(fault)
             self.places.setdefault(here, self.position(key_at))
             value = self.value(here, depth + 1)

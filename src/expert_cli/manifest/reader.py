@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from expert_cli.errors import Fault, InputError, ManifestError
+from expert_cli.errors import InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_, dotted, parse_json, read_json
 from expert_cli.manifest.messages import message_of, parts_of, shortened, unfit
 from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest
@@ -26,7 +26,7 @@ class LoadedManifest:
     path: Path
     manifest: Manifest
     text: JsonText
-    warnings: tuple[Fault, ...]
+    warnings: tuple[ManifestIssue, ...]
 
 
 def load(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
@@ -130,10 +130,10 @@ def _override_config(text: JsonText, name: str, value: Any) -> None:
     config[name] = value
 
 
-def _unknown_keys(text: JsonText) -> tuple[list[Fault], list[Fault]]:
+def _unknown_keys(text: JsonText) -> tuple[list[ManifestIssue], list[ManifestIssue]]:
     """Return (faults, warnings): keys that no block knows; in a loose block only a near miss is a fault."""
-    faults: list[Fault] = []
-    warnings: list[Fault] = []
+    faults: list[ManifestIssue] = []
+    warnings: list[ManifestIssue] = []
 
     def walk(value: Any, block: type[BaseModel], path: Path_) -> None:
         if not isinstance(value, dict):
@@ -182,9 +182,9 @@ def _descend(value: Any, annotation: Any, path: Path_, walk: Any) -> None:
                 _descend(item, get_args(part)[1], (*path, key), walk)
 
 
-def _faults(text: JsonText, errors: list[ErrorDetails], unknown: list[Fault]) -> list[Fault]:
+def _faults(text: JsonText, errors: list[ErrorDetails], unknown: list[ManifestIssue]) -> list[ManifestIssue]:
     """Turn pydantic's errors into one fault a place; a key that is missing because it is misspelt is left out."""
-    faults: dict[str, Fault] = {}
+    faults: dict[str, ManifestIssue] = {}
     meant = {fault.suggestion for fault in unknown}
     for error in errors:
         if error["type"] == "extra_forbidden":
@@ -220,9 +220,9 @@ def _written(value: Any, loc: tuple[str | int, ...]) -> tuple[Path_, Any]:
     return path, value
 
 
-def _contradictions(text: JsonText, manifest: Manifest) -> list[Fault]:
+def _contradictions(text: JsonText, manifest: Manifest) -> list[ManifestIssue]:
     """Return the faults that need more than one key to see."""
-    faults: list[Fault] = []
+    faults: list[ManifestIssue] = []
     if manifest.base_model and manifest.base_models:
         message = "base_model and base_models are both there"
         faults.append(text.fault(("base_model",), message, "keep base_models (schema 2.0) and remove base_model"))
@@ -247,9 +247,9 @@ def _contradictions(text: JsonText, manifest: Manifest) -> list[Fault]:
     return faults
 
 
-def _out_of_reach(text: JsonText, manifest: Manifest) -> list[Fault]:
+def _out_of_reach(text: JsonText, manifest: Manifest) -> list[ManifestIssue]:
     """Return a fault for every base model that `--base-model` could never pick, since an earlier one has its names."""
-    faults: list[Fault] = []
+    faults: list[ManifestIssue] = []
     taken: dict[str, int] = {}
     for index, base in enumerate(manifest.bases):
         key = "alias" if base.alias else "name"
@@ -262,8 +262,8 @@ def _out_of_reach(text: JsonText, manifest: Manifest) -> list[Fault]:
     return faults
 
 
-def _block_contradictions(text: JsonText, path: Path_, config: TrainingConfig) -> list[Fault]:
-    faults: list[Fault] = []
+def _block_contradictions(text: JsonText, path: Path_, config: TrainingConfig) -> list[ManifestIssue]:
+    faults: list[ManifestIssue] = []
     for old, new in TrainingConfig.old_names.items():
         if getattr(config, old) is not None and getattr(config, new) is not None:
             faults.append(

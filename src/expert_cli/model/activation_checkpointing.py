@@ -17,7 +17,7 @@ def decoder_layers(model: Any) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
-def recompute(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
+def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
     """Set checkpointing as asked; "off" leaves every layer's activations in memory.
 
     selective: the layers 0, 2, 4, ... attention_only: only each layer's attention block, whose scores cost most.

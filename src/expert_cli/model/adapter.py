@@ -15,7 +15,7 @@ from expert_cli.config.run_config import AdapterConfig
 from expert_cli.errors import InputError
 
 
-def attach(model: PreTrainedModel, adapter: AdapterConfig) -> PeftModel:
+def add_adapter(model: PreTrainedModel, adapter: AdapterConfig) -> PeftModel:
     """Return the model with a fresh adapter whose tensors are fp32; only they require gradients.
 
     fp32 matters: DoRA's magnitudes are near 1, and in bf16 a usual step rounds to no change at all. Random tensors come

@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 from expert_cli.config.run_config import Layout
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.kernels import cpu_attention
-from expert_cli.model.kernels.attention import borders, plain_attention
+from expert_cli.model.kernels.attention import plain_attention, varlen_kwargs
 
 SHORT = (23, 61, 57, 9)
 """Documents of like and of unlike lengths: on a CPU, several buckets, and one of several documents."""
@@ -140,7 +140,7 @@ class _Reader:
         ends = torch.tensor(lengths).cumsum(0).tolist()
         self.documents = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
         starts = torch.tensor([0, *ends], dtype=torch.int32, device=model.device)
-        self._borders = borders(starts, max(lengths)) if layout == "flat" else {}
+        self._borders = varlen_kwargs(starts, max(lengths)) if layout == "flat" else {}
 
     def packed(self, ids: torch.Tensor) -> torch.Tensor:
         return self._hidden(ids, self._positions, **self._borders)[0]

@@ -10,12 +10,19 @@ from typing import Any
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.dataset import plan_packs
-from expert_cli.data.packing.plan import SizeRow, recommend, right_size
+from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import Located, LocatedData, input_column, locate_data
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.staging import stage, staged_path
-from expert_cli.data.store.build import Tokenised, file_hashes, foreign_store, state_of, tokenise, trust
+from expert_cli.data.store.build import (
+    TokenStore,
+    adopt_foreign_store,
+    file_hashes,
+    foreign_store,
+    store_state,
+    tokenize,
+)
 from expert_cli.data.store.inspect import StoreState, has_stores
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import lies_in
@@ -29,14 +36,14 @@ from expert_cli.utils.reporter import Reporter
 
 
 @dataclass(frozen=True)
-class Inputs(StoreInputs):
+class DataInputs(StoreInputs):
     """What a store is made of, and the base model that the tokenizer is of."""
 
     tokenizer: TokenizerInfo
     source: LocalModel
 
 
-def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
+def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
     """Locate data and base model. Raises InputError, EnvironmentProblem, LockedOrDamaged."""
     local = run.manifest.parent / "datasets" / "train.jsonl"
     located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
@@ -44,18 +51,20 @@ def find_inputs(run: RunConfig, report: Reporter) -> Inputs:
     tokenizer = load_tokenizer(source.folder)
     kind = first_rows(run.data, located.train).kind
     if kind == "text" and run.model.system_prompt is not None:
-        report.warn("system_prompt: rows of whole documents are trained as they are; it stands in later prompts alone")
-    inputs = Inputs(located, tokenizer, prompt_template(run, tokenizer, ""), kind, file_hashes(run.store), source)
+        report.warning(
+            "system_prompt: rows of whole documents are trained as they are; it stands in later prompts alone"
+        )
+    inputs = DataInputs(located, tokenizer, prompt_template(run, tokenizer, ""), kind, file_hashes(run.store), source)
     return _headed(inputs, run) if inputs.template.heads_input and kind == "pair" else inputs
 
 
-def _headed(inputs: Inputs, run: RunConfig) -> Inputs:
+def _headed(inputs: DataInputs, run: RunConfig) -> DataInputs:
     """Return the inputs with the heading that the input gets by its column's name, which the last row may be the first to tell.
 
     Where a store of this data lies that was built with a heading, all rows have been read for it already.
     """
 
-    def with_column(name: str) -> Inputs:
+    def with_column(name: str) -> DataInputs:
         return replace(inputs, template=prompt_template(run, inputs.tokenizer, name))
 
     if has_stores(run.store):
@@ -67,14 +76,14 @@ def _headed(inputs: Inputs, run: RunConfig) -> Inputs:
 
 def store_for(
     run: RunConfig,
-    inputs: Inputs,
+    inputs: DataInputs,
     report: Reporter,
     *,
     verify: bool = False,
     force: bool = False,
     locked: bool = False,
     trusting: bool = False,
-) -> Tokenised:
+) -> TokenStore:
     """Return the token store of a run, building it if need be.
 
     locked: build nothing, raise LockedOrDamaged instead. trusting: use a data set that another program saved there.
@@ -82,15 +91,15 @@ def store_for(
     foreign = foreign_store(run.store)
     if foreign is not None and trusting:
         key = inputs.key(run.data)
-        report.warn(f"{foreign} was made by another program; nothing tells whether it fits this data")
-        return trust(foreign, key, inputs.tokenizer.vocab_size)
+        report.warning(f"{foreign} was made by another program; nothing tells whether it fits this data")
+        return adopt_foreign_store(foreign, key, inputs.tokenizer.vocab_size)
     if foreign is not None:
-        report.warn(f"{foreign} was made by another program and is not used; --trust-store uses it")
+        report.warning(f"{foreign} was made by another program and is not used; --trust-store uses it")
     require_apart(run.data, run.store, "pretokenized_cache, or pretokenize --output DIR")
-    return tokenise(run.data, inputs, run.store, report, expert=run.expert, verify=verify, force=force, locked=locked)
+    return tokenize(run.data, inputs, run.store, report, expert=run.expert, verify=verify, force=force, locked=locked)
 
 
-def staged_inputs(inputs: Inputs, run: RunConfig, target: Path, report: Reporter) -> Inputs:
+def staged_inputs(inputs: DataInputs, run: RunConfig, target: Path, report: Reporter) -> DataInputs:
     """Return the same inputs with their data files copied under `target`, which is a faster disk."""
     require_apart(run.data, target, "--stage DIR")
     staged = stage(inputs.located.files(), target, report)
@@ -101,16 +110,16 @@ def staged_inputs(inputs: Inputs, run: RunConfig, target: Path, report: Reporter
     return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
 
 
-def staged_store(store: Tokenised, target: Path, report: Reporter) -> Tokenised:
+def staged_store(store: TokenStore, target: Path, report: Reporter) -> TokenStore:
     """Return the same store, copied under `target`."""
     files = [path for path in store.home.rglob("*") if path.is_file()]
     stage(files, target, report)
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
 
-def explain(run: RunConfig, inputs: Inputs) -> tuple[StoreKey, StoreState]:
+def explain(run: RunConfig, inputs: DataInputs) -> tuple[StoreKey, StoreState]:
     """Return the key that the run gives now and what lies there for it; builds nothing."""
-    return state_of(run.data, inputs, run.store)
+    return store_state(run.data, inputs, run.store)
 
 
 @dataclass(frozen=True)
@@ -118,13 +127,13 @@ class StoreReport:
     """What `pretokenize` tells of one store."""
 
     expert: str
-    store: Tokenised
+    store: TokenStore
     sequences: int
     fill: float
     truncated_rows: int
     truncated_tokens: int
     max_seq_length: int
-    sizes: tuple[SizeRow, ...]
+    sizes: tuple[LengthRow, ...]
     recommended: int
 
     def as_json(self) -> dict[str, Any]:
@@ -157,7 +166,7 @@ class StoreReport:
         }
 
 
-def describe(run: RunConfig, store: Tokenised) -> StoreReport:
+def describe(run: RunConfig, store: TokenStore) -> StoreReport:
     """Measure what the run's length and packing make of a store, and what other lengths would."""
     documents = store.training()
     present = run.data.max_seq_length
@@ -172,12 +181,12 @@ def describe(run: RunConfig, store: Tokenised) -> StoreReport:
         truncated_rows=fitted.rows if fitted else 0,
         truncated_tokens=fitted.tokens if fitted else 0,
         max_seq_length=present,
-        sizes=tuple(right_size(documents.lengths, present, recommended)),
+        sizes=tuple(length_table(documents.lengths, present, recommended)),
         recommended=recommended,
     )
 
 
-def shown_documents(store: Tokenised, inputs: Inputs, count: int) -> Sequence[list[tuple[str, bool]]]:
+def shown_documents(store: TokenStore, inputs: DataInputs, count: int) -> Sequence[list[tuple[str, bool]]]:
     """Return the first documents as runs of (text, trained), each run as long as it can be."""
     documents = store.training()
     shown = []

@@ -12,7 +12,7 @@ from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.columns import FIRST_COLUMN_RULE
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.store.build import file_hashes
-from expert_cli.data.store.files import Memo
+from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import ExpertError, LockedOrDamaged
 from expert_cli.model.kernels.select import KernelPlan
@@ -21,7 +21,7 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing.resume_compatibility import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.training.result import FitResult, mean_span
 from expert_cli.utils.files import redact, sha256_of, stamp
-from expert_cli.utils.reporter import Reporter, Silent
+from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import duration
 
 SOON_READ_BYTES = 256 << 20
@@ -146,7 +146,7 @@ def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, An
     sources = (tuple(Located(spec, ()) for spec in specs) for specs in (run.data.train, run.data.validation))
     tokenizer, template = (str(recorded.get(name)) for name in ("tokenizer", "template"))
     rule = str(store.get("masking", "")).rpartition(", ")[0]  # what follows is a setting
-    places = LocatedData(*sources), Memo(run.output / ".none")
+    places = LocatedData(*sources), FileHashCache(run.output / ".none")
     key = store_key(
         run.data,
         *places,
@@ -175,25 +175,25 @@ def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Report
     recorded: their hashes, by path.
     """
     try:
-        located = locate_data(replace(run.data, offline=True), Silent()).files()
+        located = locate_data(replace(run.data, offline=True), NullReporter()).files()
         now = {redact(str(path)): sha256 for path, sha256 in _hashes_at_hand(located, file_hashes(run.store)).items()}
     except (ExpertError, OSError) as error:
-        report.warn(f"whether the data is what this run was trained on is not known: {error}")
+        report.warning(f"whether the data is what this run was trained on is not known: {error}")
         return
     other = [f"{name} (not there)" for name in recorded if name not in now]
     other += [f"{name} (new)" for name in now if name not in recorded]
     other += [f"{name} (changed)" for name, sha256 in now.items() if sha256 and recorded.get(name, sha256) != sha256]
     unknown = [name for name, sha256 in now.items() if not sha256 and name in recorded]
     if other and recorded:
-        report.warn(f"not the data that this run was trained on: {_some(other)}; --overwrite trains anew")
+        report.warning(f"not the data that this run was trained on: {_some(other)}; --overwrite trains anew")
     if unknown or not recorded:
         names = _some(unknown or list(now))
-        report.warn(
+        report.warning(
             f"not compared with the data that this run was trained on: {names}; train --overwrite would read it"
         )
 
 
-def _hashes_at_hand(files: Sequence[Path], memo: Memo) -> dict[Path, str]:
+def _hashes_at_hand(files: Sequence[Path], memo: FileHashCache) -> dict[Path, str]:
     """Return the hashes of files that are known by size, times and inode; of the others too if they are soon read, else ""."""
     unknown = {path for path in files if memo.known.get(str(path.resolve()), [])[:-1] != stamp(path)}
     soon = sum(path.stat().st_size for path in unknown) <= SOON_READ_BYTES

@@ -10,13 +10,13 @@ import torch
 
 from expert_cli.config.effects import Effect
 from expert_cli.config.plan import Plan
-from expert_cli.data.store.build import Tokenised
+from expert_cli.data.store.build import TokenStore
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.select import KernelPlan
-from expert_cli.pipeline.pretokenize import Inputs
+from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.runs.metrics import items, read_json
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.fit import Continuity
+from expert_cli.training.fit import ResumeContext
 from expert_cli.utils.files import write_json
 
 
@@ -24,10 +24,10 @@ def write_run_json(
     paths: RunPaths,
     plan: Plan,
     machine: Machine,
-    inputs: Inputs,
-    store: Tokenised,
+    inputs: DataInputs,
+    store: TokenStore,
     kernels: KernelPlan,
-    continuity: Continuity,
+    continuity: ResumeContext,
 ) -> None:
     """Write what the run is; one that goes on keeps its start and adds where it went on."""
     resumed = continuity.resumed

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.config.plan import Plan
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import Asked, expected_text, read_cases
-from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, own_cases, try_out
+from expert_cli.evaluation.cases import EvalCase, expected_text, read_cases
+from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, check_gradable, own_cases
 from expert_cli.evaluation.grade import verdict_on
-from expert_cli.inference.generation_config import settings_for
-from expert_cli.pipeline.pretokenize import Inputs
+from expert_cli.inference.generation_config import generation_config
+from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.result import Sample
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert import Speaker
+    from expert_cli.inference.expert import PromptRenderer
 
 CASES = 3
 NEW_TOKENS = 128
@@ -32,7 +32,7 @@ class Question:
     prompt: str
     input: str
     expected: str
-    case: Asked | None
+    case: EvalCase | None
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Reply:
     is_right: bool | None
 
 
-def choose(plan: Plan, inputs: Inputs, report: Reporter) -> list[Question]:
+def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
     """Return cases of the expert, drawn by the run's seed; without cases, one of the first held-out rows, the shortest.
 
     Cases that cannot be judged here (a package is missing, a case is at fault) are told, and not asked: they end no training.
@@ -54,26 +54,32 @@ def choose(plan: Plan, inputs: Inputs, report: Reporter) -> list[Question]:
     try:
         cases = read_cases(file)
         drawn = random.Random(plan.run.seed).sample(cases, min(CASES, len(cases)))  # noqa: S311
-        try_out(drawn, report)
+        check_gradable(drawn, report)
     except (InputError, EnvironmentProblem) as error:
-        report.warn(f"no case is asked after training: {error.message}; {error.hint}")
+        report.warning(f"no case is asked after training: {error.message}; {error.hint}")
         return _row(plan, inputs)
     return [Question(case.prompt, case.input, expected_text(case.case) or "its tests pass", case) for case in drawn]
 
 
-def ask(model: Any, questions: Sequence[Question], speaker: Speaker, plan: Plan, report: Reporter) -> list[Reply]:
+def ask(
+    model: Any, questions: Sequence[Question], renderer: PromptRenderer, plan: Plan, report: Reporter
+) -> list[Reply]:
     """Let the model answer as it is now, greedily, and run the answers."""
     from expert_cli.inference.generate import answers
 
     if not questions:
         return []
-    report.say(f"answering {len(questions)} prompt{'s' if len(questions) > 1 else ''}")
-    prompts = [speaker.prompt(question.prompt, question.input) for question in questions]
-    settings = settings_for(plan.loaded.manifest, NEW_TOKENS, len(prompts))
+    report.info(f"answering {len(questions)} prompt{'s' if len(questions) > 1 else ''}")
+    prompts = [renderer.encode_prompt(question.prompt, question.input) for question in questions]
+    settings = generation_config(plan.loaded.manifest, NEW_TOKENS, len(prompts))
     written = answers(
-        model, prompts, end_ids=speaker.end_ids, max_new_tokens=settings.max_new_tokens, batch_size=len(prompts)
+        model,
+        prompts,
+        stop_token_ids=renderer.stop_token_ids,
+        max_new_tokens=settings.max_new_tokens,
+        batch_size=len(prompts),
     )
-    texts = [settings.until_stop(speaker.text(ids)).strip() for ids in written]
+    texts = [settings.until_stop(renderer.decode(ids)).strip() for ids in written]
     return [Reply(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
 
 
@@ -92,7 +98,7 @@ def samples(questions: Sequence[Question], before: Sequence[Reply], after: Seque
     )
 
 
-def _row(plan: Plan, inputs: Inputs) -> list[Question]:
+def _row(plan: Plan, inputs: DataInputs) -> list[Question]:
     rows = first_rows(plan.run.data, inputs.located.validation or inputs.located.train)
     if rows.kind != "pair" or not len(rows):
         return []

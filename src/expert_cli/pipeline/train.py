@@ -18,36 +18,42 @@ from expert_cli.config.plan import Plan, require_free
 from expert_cli.config.run_config import AUTO, EXECUTION_ACCURACY, RunConfig
 from expert_cli.data.packing.dataset import PackedDataset, plan_packs
 from expert_cli.data.sources.folder import require_apart
-from expert_cli.data.store.build import Tokenised, foreign_store, trusted_sha256
+from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import Asked
-from expert_cli.evaluation.evaluate import accuracy_of, sample_cases, try_out
+from expert_cli.evaluation.cases import EvalCase
+from expert_cli.evaluation.evaluate import accuracy_of, check_gradable, sample_cases
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of, require_positions
-from expert_cli.inference.expert import Speaker
+from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model import isolation
-from expert_cli.model.activation_checkpointing import decoder_layers, recompute
-from expert_cli.model.adapter import attach
-from expert_cli.model.kernels.select import KernelPlan, kernel_plan, settle, settle_adapter, switch_on
+from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
+from expert_cli.model.adapter import add_adapter
+from expert_cli.model.kernels.select import (
+    KernelPlan,
+    apply_adapter_kernels,
+    apply_kernels,
+    kernel_plan,
+    set_torch_flags,
+)
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.pipeline.ending import recorded
-from expert_cli.pipeline.pretokenize import Inputs, describe, find_inputs, staged_store, store_for
+from expert_cli.pipeline.pretokenize import DataInputs, describe, resolve_inputs, staged_store, store_for
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
 from expert_cli.pipeline.used_keys import differences, used_keys
-from expert_cli.runs.lock import contents, hold
+from expert_cli.runs.lock import contents, run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing.resume import find
 from expert_cli.training.checkpointing.resume_compatibility import identity, require_same
-from expert_cli.training.fit import Continuity, TrainingData, fit
+from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
 from expert_cli.utils.files import write_json, write_text
-from expert_cli.utils.reporter import Reporter, Silent
+from expert_cli.utils.reporter import NullReporter, Reporter
 
 
 @dataclass(frozen=True)
@@ -82,15 +88,15 @@ def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = 
     job of several processes each calls this; the first one alone writes.
     """
     job = PartialState(cpu=plan.run.compute.device == "cpu")
-    with hold(plan.run.output) if job.is_main_process else nullcontext():
+    with run_lock(plan.run.output) if job.is_main_process else nullcontext():
         done = finished(plan.run, options.drift, report) if options.resume == AUTO else None
         if done is not None:
-            report.say(f"the run in {plan.run.output} is complete: nothing is left to do")
+            report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
             return done
         if job.is_main_process:
             done = _recorded(plan, machine, report, options, job)
         else:
-            done = _train(plan, machine, Silent(), options, job, RunStatus(), RunLog())
+            done = _train(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
         if job.num_processes > 1:
             job.wait_for_everyone()  # one that left early would be taken for one that failed
             job.destroy_process_group()
@@ -119,10 +125,10 @@ def _train(
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
     _require_apart(run, options)
-    inputs = find_inputs(run, report)
+    inputs = resolve_inputs(run, report)
     key = inputs.key(run.data)
     continuity = _continuity(run, inputs, key, machine, job.num_processes, options, report, status)
-    speaker, cases = Speaker(inputs.tokenizer, inputs.template), _cases(plan, report)
+    renderer, cases = PromptRenderer(inputs.tokenizer, inputs.template), _cases(plan, report)
     if job.is_main_process:
         _make_room(run.output, report, options)
         status.begin()
@@ -131,16 +137,16 @@ def _train(
         store = _store(run, inputs, key, options, report)
     data = _data(store, inputs, run, report)
     set_seed(run.seed)
-    switch_on(run.compute)
+    set_torch_flags(run.compute)
     model, kernels = _model(inputs.source, run, kernel_plan(run.compute, run.model, machine), data, report)
     if job.is_main_process:
         write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
     questions = choose(plan, inputs, report) if job.is_main_process else []
-    before = ask(model, questions, speaker, plan, report)
+    before = ask(model, questions, renderer, plan, report)
     set_seed(run.seed)
     done = fit(
         model,
-        replace(data, run_answers=accuracy_of(model, speaker, cases, report, plan) if cases else None),
+        replace(data, run_answers=accuracy_of(model, renderer, cases, report, plan) if cases else None),
         run=run,
         kernels=kernels,
         paths=paths,
@@ -151,8 +157,8 @@ def _train(
     if not job.is_main_process:
         return RunResult(run.output, {})
     _write_effects(plan, done, kernels, inputs, store, report)
-    asked = samples(questions, before, ask(model, questions, speaker, plan, report))
-    sha256 = save_adapter(model, inputs.source, speaker, plan, done, paths)
+    asked = samples(questions, before, ask(model, questions, renderer, plan, report))
+    sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
     seconds = time.monotonic() - started
     origin = continuity.resumed.path if continuity.resumed else None
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
@@ -172,14 +178,14 @@ def _require_apart(run: RunConfig, options: RunOptions) -> None:
 
 def _continuity(
     run: RunConfig,
-    inputs: Inputs,
+    inputs: DataInputs,
     key: StoreKey,
     machine: Machine,
     processes: int,
     options: RunOptions,
     report: Reporter,
     status: RunStatus,
-) -> Continuity:
+) -> ResumeContext:
     """Return what the run is, held against the one it must agree with, and the checkpoint that it goes on from."""
     foreign = foreign_store(run.store) if options.trust_store else None
     what = identity(
@@ -196,13 +202,13 @@ def _continuity(
         require_same(options.locked, what, report)
     checkpoints = RunPaths(run.output).checkpoints
     resumed = find(checkpoints, options.resume, what, options.drift, report) if options.resume else None
-    return Continuity(what, resumed, status)
+    return ResumeContext(what, resumed, status)
 
 
-def _cases(plan: Plan, report: Reporter) -> list[Asked]:
+def _cases(plan: Plan, report: Reporter) -> list[EvalCase]:
     """Return the cases that are answered during training, each of which can be judged here."""
     cases = sample_cases(plan)
-    try_out(cases, report, decides=plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY)
+    check_gradable(cases, report, decides=plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY)
     return cases
 
 
@@ -212,20 +218,20 @@ def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
     if contents(output) and not options.resume:
         aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
         output.rename(aside)
-        report.say(f"the run that lay there is now {aside}")
+        report.info(f"the run that lay there is now {aside}")
     output.mkdir(parents=True, exist_ok=True)
     RunPaths(output).complete.unlink(missing_ok=True)  # a run that goes on has not ended
 
 
-def _store(run: RunConfig, inputs: Inputs, key: StoreKey, options: RunOptions, report: Reporter) -> Tokenised:
+def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOptions, report: Reporter) -> TokenStore:
     store = store_for(run, inputs, report, locked=options.locked is not None, trusting=options.trust_store)
     if store.key != key:
         raise InputError("the data changed while the run began", "wait until it is written, then start again")
-    report.say(f"store     {store.status}: {store.home}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
+    report.info(f"store     {store.status}: {store.home}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
     return staged_store(store, options.stage, report) if options.stage is not None else store
 
 
-def _data(store: Tokenised, inputs: Inputs, run: RunConfig, report: Reporter) -> TrainingData:
+def _data(store: TokenStore, inputs: DataInputs, run: RunConfig, report: Reporter) -> TrainingData:
     train_set = _packs(store, "train", run, report)
     held_out = _packs(store, "validation", run, report) if run.watch.eval_strategy != "no" else None
     if train_set is None:
@@ -236,18 +242,18 @@ def _data(store: Tokenised, inputs: Inputs, run: RunConfig, report: Reporter) ->
     return TrainingData(train_set, held_out, inputs.tokenizer.pad_id)
 
 
-def _packs(store: Tokenised, split: str, run: RunConfig, report: Reporter) -> PackedDataset | None:
+def _packs(store: TokenStore, split: str, run: RunConfig, report: Reporter) -> PackedDataset | None:
     documents = store.split(split)
     if documents is None:
         return None
     data = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     told, fitted = store.stats[split], data.packs.fitted
-    report.say(
+    report.info(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
         f"{len(data):,} rows of {run.data.max_seq_length}, {data.packs.of(0).fill():.1%} full"
     )
     if fitted is not None and fitted.rows:
-        report.warn(
+        report.warning(
             f"{fitted.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
             f"{fitted.tokens:,} tokens left out (overflow: {run.loader.overflow})"
         )
@@ -259,28 +265,28 @@ def _model(
 ) -> tuple[PeftModel, KernelPlan]:
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
     base = load_base_of(run, source.folder)
-    kernels = settle(kernels, base, run.compute)
+    kernels = apply_kernels(kernels, base, run.compute)
     autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
     single = run.loader.packing == "off" and (kernels.layout == "rows" or run.optim.batch_size == 1)
     isolation.prove(base, kernels.layout, kernels.attention, data.longest, single=single, autocast=autocast)
-    model = attach(base, run.adapter)
-    kernels = settle_adapter(kernels, model, run.compute)
-    recompute(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
+    model = add_adapter(base, run.adapter)
+    kernels = apply_adapter_kernels(kernels, model, run.compute)
+    enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
     if run.compute.torch_compile:
         for layer in decoder_layers(base):
             layer.compile(backend=run.compute.compile_backend, mode=run.compute.compile_mode)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    report.say(f"model     {source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
+    report.info(f"model     {source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
     for name, kernel in kernels.lines.items():
-        report.say(f"{name:9} {kernel.used}: {kernel.reason}")
+        report.info(f"{name:9} {kernel.used}: {kernel.reason}")
     return model, kernels
 
 
 def _write_effects(
-    plan: Plan, done: FitResult, kernels: KernelPlan, inputs: Inputs, store: Tokenised, report: Reporter
+    plan: Plan, done: FitResult, kernels: KernelPlan, inputs: DataInputs, store: TokenStore, report: Reporter
 ) -> None:
     """Leave in run.json what became of every key in the run as it was, and say what came out another way than planned."""
     rows = plan.effects_after(used_keys(plan, done.used, kernels, inputs, store))
     for difference in differences(plan.effects, rows):
-        report.warn(difference)
+        report.warning(difference)
     write_effects(RunPaths(plan.run.output), rows)

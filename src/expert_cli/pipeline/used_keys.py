@@ -14,17 +14,17 @@ from expert_cli.config.effects import Decided, Effect
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.config.settings import Outcome, Outcomes, adjusted, applied, not_used
-from expert_cli.data.store.build import Tokenised
+from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.schema import Dataset
 from expert_cli.model.kernels.select import KernelPlan
-from expert_cli.pipeline.pretokenize import Inputs
+from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.training.used import Used
 from expert_cli.utils.files import redact
 
 
-def used_keys(plan: Plan, used: Used, kernels: KernelPlan, inputs: Inputs, store: Tokenised) -> Outcomes:
+def used_keys(plan: Plan, used: Used, kernels: KernelPlan, inputs: DataInputs, store: TokenStore) -> Outcomes:
     """Return what the parts of a run tell, by path as in `Decided.outcomes`."""
     told = {
         **_adapter(used),
@@ -198,12 +198,12 @@ def _watch(decided: Decided, used: Used) -> dict[str, Outcome]:
     return told
 
 
-def _trained(store: Tokenised) -> str:
+def _trained(store: TokenStore) -> str:
     stats = store.stats["train"]
     return f"{stats['trained_tokens']:,} of {stats['tokens']:,} tokens were trained"
 
 
-def _rows(plan: Plan, inputs: Inputs, store: Tokenised) -> dict[Path_, Outcome]:
+def _rows(plan: Plan, inputs: DataInputs, store: TokenStore) -> dict[Path_, Outcome]:
     """Which of the manifest's sources were read, and which columns and filters."""
     written = plan.loaded.manifest.training.dataset
     folders = (plan.loaded.path.resolve().parent, plan.run.root)
@@ -243,7 +243,7 @@ def _same(source: str, spec: SourceSpec, folders: Sequence[Path]) -> bool:
     return (named.path, named.split, named.config) == (spec.path, spec.split, spec.config)
 
 
-def _columns(written: Dataset, store: Tokenised) -> dict[Path_, Outcome]:
+def _columns(written: Dataset, store: TokenStore) -> dict[Path_, Outcome]:
     mapping = store.stats["train"]["mapping"]
     columns = dict(part.split(" <- ", 1) for line in mapping.split("; ") for part in line.split(", ") if " <- " in part)
     told: dict[Path_, Outcome] = {}

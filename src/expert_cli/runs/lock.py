@@ -47,7 +47,7 @@ class RunningRun:
 
 
 @contextmanager
-def hold(output: Path) -> Iterator[None]:
+def run_lock(output: Path) -> Iterator[None]:
     """Own an output folder, which need not exist; what lies beside it is made. Raises LockedOrDamaged naming the owner."""
     base = _base(output)
     base.parent.mkdir(parents=True, exist_ok=True)

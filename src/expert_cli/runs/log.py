@@ -41,15 +41,15 @@ class Logged:
         self.report = report
         self.log = log
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         """Report one line of what happens."""
         self.log.write(text)
-        self.report.say(text)
+        self.report.info(text)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         """Report one line the user should not miss."""
         self.log.write(f"warning: {text}")
-        self.report.warn(text)
+        self.report.warning(text)
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:

@@ -15,7 +15,7 @@ from transformers import DefaultFlowCallback, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
 from expert_cli.config.run_config import EXECUTION_ACCURACY, RunConfig
-from expert_cli.data.packing.batches import Collator, Order, PackBatches
+from expert_cli.data.packing.batches import Collator, Order, PackedBatchSampler
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
@@ -26,10 +26,17 @@ from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.arguments import training_arguments
-from expert_cli.training.checkpointing.resume import Resumed, forget_after, load_best, require_room, restore, save
+from expert_cli.training.checkpointing.resume import (
+    Resumed,
+    check_disk_space,
+    load_best,
+    restore,
+    save,
+    truncate_metrics,
+)
 from expert_cli.training.flops import Flops, flops, peak_flops
 from expert_cli.training.heap import HeapKeeper
-from expert_cli.training.metrics_callback import Watcher
+from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.oom import fit_memory, probe, recompute_all
 from expert_cli.training.result import FitResult
 from expert_cli.training.signals import StopRequest
@@ -58,7 +65,7 @@ class TrainingData:
 
 
 @dataclass(frozen=True)
-class Continuity:
+class ResumeContext:
     """What ties a run to its checkpoints: what they must have in common, where it goes on, who is told how far it is."""
 
     identity: Mapping[str, Any]
@@ -73,7 +80,7 @@ def fit(
     run: RunConfig,
     kernels: KernelPlan,
     paths: RunPaths,
-    continuity: Continuity,
+    continuity: ResumeContext,
     report: Reporter,
     max_loss_spike: float = 0.0,
 ) -> FitResult:
@@ -83,9 +90,9 @@ def fit(
     after a checkpoint was written.
     """
     trainer = _trainer(model, data, run, kernels, paths)
-    trainer.figures.spike, trainer.figures.warn = max_loss_spike, report.warn
+    trainer.health.spike, trainer.health.warning = max_loss_spike, report.warning
     if data.run_answers is not None:
-        trainer.extra_evaluation = partial(of_first, trainer.accelerator, data.run_answers)
+        trainer.extra_evaluation = partial(broadcast_rank0, trainer.accelerator, data.run_answers)
     trainer.prepare()
     before = magnitudes(model)
     adjusted = _start(trainer, model, run, paths, continuity, report)
@@ -104,7 +111,7 @@ def fit(
     return _result(trainer, watcher, cost, peak, adjusted, what_was_used(trainer, model))
 
 
-def of_first(accelerator: Accelerator, measure: Callable[[], float]) -> float:
+def broadcast_rank0(accelerator: Accelerator, measure: Callable[[], float]) -> float:
     """Measure in every process, and return what the first one found.
 
     Under load an answer may run out of time in one process and not in another; all must save and stop at the same step.
@@ -138,7 +145,7 @@ def _trainer(
     trainer = ExpertTrainer(
         optim_config=run.optim,
         watch=run.watch,
-        batches=PackBatches(schedule, orders_of(run, data.train), rank=arguments.process_index),
+        batches=PackedBatchSampler(schedule, orders_of(run, data.train), rank=arguments.process_index),
         evaluation=data.validation,
         model=CausalLoss(model, full_logits=kernels.full_logits),
         args=arguments,
@@ -152,7 +159,12 @@ def _trainer(
 
 
 def _start(
-    trainer: ExpertTrainer, model: PeftModel, run: RunConfig, paths: RunPaths, continuity: Continuity, report: Reporter
+    trainer: ExpertTrainer,
+    model: PeftModel,
+    run: RunConfig,
+    paths: RunPaths,
+    continuity: ResumeContext,
+    report: Reporter,
 ) -> list[str]:
     """Put the trainer where the run begins or goes on; return what had to be adjusted to the GPU's memory."""
     adjusted: list[str] = []
@@ -169,18 +181,18 @@ def _start(
     if run.compute.torch_compile:
         started = time.monotonic()
         probe(trainer)
-        report.say(f"compile   took {time.monotonic() - started:.1f} s with the first step")
+        report.info(f"compile   took {time.monotonic() - started:.1f} s with the first step")
     if trainer.args.process_index == 0:
-        forget_after(paths, trainer.progress.step)
+        truncate_metrics(paths, trainer.progress.step)
         saves = trainer.batches.schedule.steps // run.watch.save_steps + 1 if run.watch.save_strategy == "steps" else 2
         paths.checkpoints.mkdir(exist_ok=True)
-        require_room(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
+        check_disk_space(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
         trainer.save = partial(_save, trainer, model, paths, continuity)
     continuity.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
     return adjusted
 
 
-def _save(trainer: ExpertTrainer, model: PeftModel, paths: RunPaths, continuity: Continuity) -> None:
+def _save(trainer: ExpertTrainer, model: PeftModel, paths: RunPaths, continuity: ResumeContext) -> None:
     save(trainer, model, paths.checkpoints, continuity.identity)
     continuity.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
 
@@ -197,16 +209,16 @@ def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
 def _watched(
     trainer: ExpertTrainer,
     paths: RunPaths,
-    continuity: Continuity,
+    continuity: ResumeContext,
     report: Reporter,
     cost: Flops,
     peak: float | None,
-) -> Watcher:
+) -> MetricsCallback:
     """Train behind a bar and return who watched. Raises Interrupted: asked to stop, after a checkpoint was written."""
     steps = trainer.batches.schedule.steps
     with StopRequest(paths.output) as stop, report.progress("training", steps, "steps") as bar:
-        watcher = Watcher(trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak)
-        watcher.warn = report.warn
+        watcher = MetricsCallback(trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak)
+        watcher.warning = report.warning
         trainer.add_callback(watcher)
         trainer.measure = watcher.measure
         trainer.stop_asked = stop.asked
@@ -221,7 +233,7 @@ def _watched(
     return watcher
 
 
-def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: Continuity) -> None:
+def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: ResumeContext) -> None:
     try:
         trainer.train()
     except torch.OutOfMemoryError as error:
@@ -251,7 +263,7 @@ def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
 
 def _result(
     trainer: ExpertTrainer,
-    watcher: Watcher,
+    watcher: MetricsCallback,
     cost: Flops,
     peak: tuple[float, str] | None,
     adjusted: list[str],

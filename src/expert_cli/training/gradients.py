@@ -33,7 +33,7 @@ class Gradients:
             torch._foreach_mul_(gradients, torch.clamp(largest / (total + 1e-6), max=1.0))
         return total
 
-    def forget(self) -> None:
+    def zero_grad(self) -> None:
         """Drop the gradients of the last step."""
         for parameter in self.parameters:
             parameter.grad = None

@@ -10,26 +10,26 @@ import torch
 
 from expert_cli.errors import TrainingFailed
 from expert_cli.training.gradients import Gradients
-from expert_cli.training.state import Progress
+from expert_cli.training.state import TrainingState
 
 SPIKE_STEPS = 20
 
 
-class Figures:
+class TrainingHealth:
     """Reads what a step came to one step late: asking at once would wait for the GPU, once in every step.
 
     On a CPU there is nothing to wait for, and a step's figures are read when it is done.
     """
 
     def __init__(
-        self, progress: Progress, gradients: Gradients, documents: Callable[[int], str], *, scaled: bool
+        self, progress: TrainingState, gradients: Gradients, documents: Callable[[int], str], *, scaled: bool
     ) -> None:
         """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps.
 
         spike > 0: `warn` of a loss that is this many times the median of the last 20.
         """
         self.spike = 0.0
-        self.warn: Callable[[str], None] = lambda _: None
+        self.warning: Callable[[str], None] = lambda _: None
         self.progress = progress
         self.gradients = gradients
         self.documents = documents
@@ -38,19 +38,19 @@ class Figures:
         self._unread: torch.Tensor | None = None
         self._copied: torch.cuda.Event | None = None
 
-    def put(self, pair: torch.Tensor) -> None:
+    def record(self, pair: torch.Tensor) -> None:
         """Take (loss, gradient norm), fp32 [2], of the step just done."""
-        self.settle()
+        self.flush()
         if not pair.is_cuda:
             self._unread = pair
-            self.settle()
+            self.flush()
             return
         self._unread = torch.empty(2, pin_memory=True)
         self._unread.copy_(pair, non_blocking=True)
         self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._copied.record()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Read the figures that were not read yet, and stop a run that has gone wrong.
 
         Raises TrainingFailed: loss or gradient norm not finite, a loss of exactly 0, layers without any gradient.
@@ -69,7 +69,7 @@ class Figures:
         recent = self.progress.losses[-SPIKE_STEPS:]
         if self.spike and len(recent) == SPIKE_STEPS and loss > self.spike * median(recent):
             step = len(self.progress.losses)
-            self.warn(
+            self.warning(
                 f"the loss of step {step + 1} is {loss:.3g}, {loss / median(recent):.1f} times the median of the "
                 f"{SPIKE_STEPS} before; {self.documents(step)}"
             )

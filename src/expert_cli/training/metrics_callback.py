@@ -16,8 +16,8 @@ from expert_cli.hardware import nvml
 from expert_cli.training.flops import Flops
 from expert_cli.training.heap import resident_mb
 from expert_cli.training.result import Done
-from expert_cli.training.state import Progress
-from expert_cli.training.step_timer import PhaseClock
+from expert_cli.training.state import TrainingState
+from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.reporter import Bar
 
 LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", EXECUTION_ACCURACY, "epoch")
@@ -28,14 +28,21 @@ def memory_mb(*, on_gpu: bool) -> float:
     return torch.cuda.memory_allocated() / 2**20 if on_gpu else resident_mb()
 
 
-class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+class MetricsCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Writes one line of metrics.jsonl a logged step and moves the progress bar.
 
     flops and peak_flops (of all processes' GPUs; None: not known) give the share of the peak that a run reaches.
     """
 
     def __init__(
-        self, progress: Progress, clock: PhaseClock, metrics: Path, bar: Bar, *, flops: Flops, peak_flops: float | None
+        self,
+        progress: TrainingState,
+        clock: StepTimer,
+        metrics: Path,
+        bar: Bar,
+        *,
+        flops: Flops,
+        peak_flops: float | None,
     ) -> None:
         """Take what the trainer counts, the file to append to, and the bar to move."""
         self.progress = progress
@@ -52,7 +59,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         self._measured: dict[str, Any] = {}
         self._told = self._fresh = False
         self._card = _card_in_use() if clock.on_gpu else None
-        self.warn: Callable[[str], None] = lambda _: None
+        self.warning: Callable[[str], None] = lambda _: None
 
     @property
     def seconds(self) -> float:
@@ -124,7 +131,7 @@ class Watcher(TrainerCallback):  # type: ignore[misc]  # transformers is not typ
         spilled = spilled_mb() if on_gpu else 0.0
         if spilled and not self._told:
             self._told = True
-            self.warn(
+            self.warning(
                 f"{spilled:,.0f} MB of GPU memory lie in the host's memory, where every step waits for them: lower "
                 "batch_size, or set gradient_checkpointing: true"
             )

@@ -13,7 +13,7 @@ from expert_cli.config.run_config import Checkpointing
 from expert_cli.data.packing.dataset import PackedDataset, Place
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
-from expert_cli.model.activation_checkpointing import recompute
+from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import Reporter
 
@@ -31,11 +31,11 @@ def probe(trainer: ExpertTrainer) -> bool:
     dataset: Any = trainer.train_dataset
     packs = [dataset[pack] for pack in largest_packs(dataset, trainer.batches.schedule.batch_size)]
     try:
-        trainer.try_step(trainer.data_collator(packs))
+        trainer.dry_run_step(trainer.data_collator(packs))
     except torch.OutOfMemoryError:
         return False
     finally:
-        trainer.gradients.forget()
+        trainer.gradients.zero_grad()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # the failed attempt's blocks have the wrong sizes; not in the loop
     return True
@@ -45,7 +45,7 @@ def recompute_all(trainer: ExpertTrainer, asked: Checkpointing) -> bool:
     """Switch activation checkpointing on in every layer; return whether that changed anything. asked: by the manifest."""
     if asked != "off" or trainer.recomputes:
         return False
-    recompute(trainer.model.base, "all", reentrant=False)
+    enable_activation_checkpointing(trainer.model.base, "all", reentrant=False)
     trainer.recomputes = True
     return True
 
@@ -59,7 +59,7 @@ def fit_memory(
     Raises TrainingFailed when nothing more can be done, or nothing may (`may_adjust`).
     """
     adjusted: list[str] = []
-    while not _agreed(trainer, fits=probe(trainer)):
+    while not all_reduce_any(trainer, fits=probe(trainer)):
         schedule = trainer.batches.schedule
         if not may_adjust:
             raise TrainingFailed(*_does_not_fit(schedule, 'write "on_oom": "fit", or halve batch_size'))
@@ -73,7 +73,7 @@ def fit_memory(
             adjusted.append("gradient checkpointing on")
         else:
             raise TrainingFailed(*_does_not_fit(schedule, "lower max_seq_length, or choose a smaller base model"))
-        report.warn(f"a full step does not fit the GPU's memory: {adjusted[-1]}")
+        report.warning(f"a full step does not fit the GPU's memory: {adjusted[-1]}")
     return adjusted
 
 
@@ -83,7 +83,7 @@ def _smaller(schedule: Schedule) -> Schedule:
     return replace(schedule, batch_size=batch, accumulation=schedule.accumulation * schedule.batch_size // batch)
 
 
-def _agreed(trainer: ExpertTrainer, *, fits: bool) -> bool:
+def all_reduce_any(trainer: ExpertTrainer, *, fits: bool) -> bool:
     """Whether it fits on every process: all must take the same micro-batches."""
     if trainer.batches.schedule.processes == 1:
         return fits

@@ -10,7 +10,7 @@ LARGEST_SHARE = 0.01
 """Of the time, at most this much is spent on saving by the clock."""
 
 
-class Saves:
+class SaveSchedule:
     """Counts the time since the last checkpoint, and the checkpoints that were written."""
 
     def __init__(self, every_s: float) -> None:

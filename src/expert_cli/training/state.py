@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """Optimizer steps done, the loss of each (mean per trained token), tokens and evaluations so far.
 
     evaluations: losses of the validation rows, by step. best: the best evaluation, at `best_step` (0: none yet); `stale`:
@@ -42,7 +42,7 @@ class Progress:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Progress:
+    def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
         """Return what `as_json` gave."""
         evaluations = [(int(step), float(value)) for step, value in values["evaluations"]]
         return cls(**{**values, "evaluations": evaluations})

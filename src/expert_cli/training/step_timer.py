@@ -13,7 +13,7 @@ Phase = Literal["data", "host_to_device", "forward", "backward", "optimizer", "c
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
-class PhaseClock:
+class StepTimer:
     """Adds up the time of every phase.
 
     On a GPU each phase lies between two CUDA events, so that what counts is the GPU's time, and waiting for data counts

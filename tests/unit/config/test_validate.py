@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.config.validate import FOR_EVERY_BASE, check, mend
+from expert_cli.config.validate import FOR_EVERY_BASE, fix_manifest, validate
 from expert_cli.hardware.machine import Machine
 from tests import manifests
 from tests.machines import CPU
@@ -35,7 +35,7 @@ def test_int4_that_saves_nothing(
     (tmp_path / "datasets" / "train.jsonl").touch()
     manifest = manifests.small(**config)
     manifest["base_models"][0] = {"name": name, "quantization": quantization}
-    warnings = check(manifests.write(tmp_path, manifest), machine, None).warnings
+    warnings = validate(manifests.write(tmp_path, manifest), machine, None).warnings
     assert [told in warning and FOR_EVERY_BASE in warning for warning in warnings] == ([True] if told else [])
 
 
@@ -58,7 +58,7 @@ def test_the_time_of_a_check_grows_with_the_file_not_with_its_square(
         change(manifest, entries)
         path = manifests.write(tmp_path, manifest)
         started = time.process_time()
-        mend(check(path, CPU, None), CPU, None, write=False)
+        fix_manifest(validate(path, CPU, None), CPU, None, write=False)
         return time.process_time() - started
 
     few, many = (min(seconds(entries), seconds(entries)) for entries in (5_000, 40_000))
@@ -71,7 +71,7 @@ def test_every_base_model_is_checked_though_two_have_one_name(tmp_path: Path) ->
         {"name": "Qwen/Qwen3-0.6B", "alias": "small", "quantization": "none", "config": {"rank": 8}},
         {"name": "Qwen/Qwen3-0.6B", "alias": "ia3", "quantization": "int4", "config": {"adapter_type": "ia3"}},
     ]
-    (fault,) = check(manifests.write(tmp_path, manifest), CPU, None).errors
+    (fault,) = validate(manifests.write(tmp_path, manifest), CPU, None).errors
     assert fault.key == "base_models[2].config.adapter_type"
     assert "ia3 does not go with quantization int4" in fault.message
 
@@ -79,4 +79,4 @@ def test_every_base_model_is_checked_though_two_have_one_name(tmp_path: Path) ->
 def test_a_fault_that_all_base_models_have_is_told_once(tmp_path: Path) -> None:
     manifest = manifests.small(lr_scheduler="warmup_stable_decay")
     manifest["base_models"].append({"name": "org/other"})
-    assert len(check(manifests.write(tmp_path, manifest), CPU, None).errors) == 1
+    assert len(validate(manifests.write(tmp_path, manifest), CPU, None).errors) == 1

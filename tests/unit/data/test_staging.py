@@ -15,24 +15,24 @@ import pytest
 from expert_cli.data.staging import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
 from expert_cli.hardware.disk import ReadSpeed, measure_read
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.text import size_text
 
 LINUX = sys.platform == "linux"
 MIB = 1 << 20
 
 
-class Words(Silent):
+class Words(NullReporter):
     """Keeps what is said; `during` runs whenever a bar moves."""
 
     def __init__(self, during: Callable[[], None] = lambda: None) -> None:
         self.lines: list[str] = []
         self.during = during
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.lines.append(text)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.lines.append(f"warning: {text}")
 
     @contextmanager
@@ -136,7 +136,7 @@ def test_a_link_keeps_its_own_name(tmp_path: Path) -> None:
     link = tmp_path / "snapshots" / "train.parquet"
     link.parent.mkdir()
     link.symlink_to("../blobs/0123")
-    copy = stage([link], tmp_path / "fast", Silent()).mapping[link]
+    copy = stage([link], tmp_path / "fast", NullReporter()).mapping[link]
     assert copy.name == "train.parquet"
     assert not copy.is_symlink()
     assert copy.read_bytes() == b"rows"
@@ -146,7 +146,7 @@ def test_a_link_keeps_its_own_name(tmp_path: Path) -> None:
 def test_other_spellings_share_a_copy(tmp_path: Path, spelling: str) -> None:
     path = made(tmp_path / "a" / "t.jsonl", b"x")
     (tmp_path / "b").mkdir()
-    staged = stage([path, tmp_path / spelling], tmp_path / "fast", Silent())
+    staged = stage([path, tmp_path / spelling], tmp_path / "fast", NullReporter())
     assert len(set(staged.mapping.values())) == 1
     assert staged.bytes == 1
 
@@ -159,7 +159,7 @@ def test_a_drive_becomes_a_folder(tmp_path: Path) -> None:
 
 def test_what_lies_there_already_stays(tmp_path: Path) -> None:
     path = made(tmp_path / "fast" / "a.jsonl", b"x")
-    staged = stage([path], tmp_path / "fast", Silent())
+    staged = stage([path], tmp_path / "fast", NullReporter())
     assert (staged.mapping, staged.bytes, left(tmp_path / "fast")) == ({path: path}, 0, ["a.jsonl"])
 
 
@@ -205,22 +205,22 @@ def test_a_copy_is_used_again_only_if_it_is_the_same(
 ) -> None:
     path = made(tmp_path / "a.jsonl", b"rows")
     fast = tmp_path / "fast"
-    copy = stage([path], fast, Silent()).mapping[path]
+    copy = stage([path], fast, NullReporter()).mapping[path]
     change(path, copy)
     report = Words()
     staged = stage([path], fast, report)
     assert staged.reused == reused
     assert copy.read_bytes() == path.read_bytes()
     assert said in report.lines[0]
-    assert stage([path], fast, Silent()).reused == 1
+    assert stage([path], fast, NullReporter()).reused == 1
 
 
 def test_a_broken_record_is_no_record(tmp_path: Path) -> None:
     path = made(tmp_path / "a.jsonl", b"rows")
-    stage([path], tmp_path / "fast", Silent())
+    stage([path], tmp_path / "fast", NullReporter())
     (record,) = (tmp_path / "fast" / ".staged").iterdir()
     record.write_text('["half')
-    assert stage([path], tmp_path / "fast", Silent()).reused == 0
+    assert stage([path], tmp_path / "fast", NullReporter()).reused == 0
 
 
 @pytest.mark.parametrize(("free", "fits"), [(9, False), (10, True)])
@@ -230,12 +230,12 @@ def test_too_little_room_is_said_before_anything_is_copied(
     files = [made(tmp_path / "a.jsonl", b"rows"), made(tmp_path / "b.jsonl", b"others")]
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 100 - free, free))
     if fits:
-        assert stage(files, tmp_path / "fast", Silent()).bytes == 10
+        assert stage(files, tmp_path / "fast", NullReporter()).bytes == 10
         monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 100, 0))
-        assert stage(files, tmp_path / "fast", Silent()).reused == 2
+        assert stage(files, tmp_path / "fast", NullReporter()).reused == 2
         return
     with pytest.raises(EnvironmentProblem, match="fast: 10 bytes are to be staged, and 9 bytes are free"):
-        stage(files, tmp_path / "fast", Silent())
+        stage(files, tmp_path / "fast", NullReporter())
     assert left(tmp_path / "fast") == []
 
 
@@ -250,14 +250,14 @@ def test_a_full_disk_leaves_what_was_whole_and_nothing_else(tmp_path: Path) -> N
     resource.setrlimit(resource.RLIMIT_FSIZE, (10 * MIB, hard))
     try:
         with pytest.raises(EnvironmentProblem, match=r"second\.jsonl: the disk is full; 21 MB were to be written"):
-            stage([first, second], fast, Silent())
+            stage([first, second], fast, NullReporter())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path for path in fast.rglob("*") if path.is_file() and ".staged" not in path.parts] == [
         staged_path(first, fast)
     ]
     assert not staged_path(second.parent.parent, fast).exists()
-    assert stage([first, second], fast, Silent()).reused == 1
+    assert stage([first, second], fast, NullReporter()).reused == 1
 
 
 def test_a_source_that_changes_while_it_is_copied_is_refused(tmp_path: Path) -> None:
@@ -300,9 +300,9 @@ def test_only_files_are_staged(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "circle").symlink_to("circle")
     with pytest.raises(InputError, match=f"{name}: cannot be staged"):
-        stage([tmp_path / name], tmp_path / "fast", Silent())
+        stage([tmp_path / name], tmp_path / "fast", NullReporter())
 
 
 def test_a_target_that_is_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match="fast: cannot be staged to"):
-        stage([made(tmp_path / "a", b"x")], made(tmp_path / "fast", b""), Silent())
+        stage([made(tmp_path / "a", b"x")], made(tmp_path / "fast", b""), NullReporter())

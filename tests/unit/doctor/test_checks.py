@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.check_result import CheckResult
 from expert_cli.doctor.checks import about_the_machine, guarded
 from expert_cli.hardware.machine import inspect
 from tests.fake_nvml import FakeNvml
 
 
 def test_a_check_that_breaks_is_a_line() -> None:
-    def broken() -> Line:
+    def broken() -> CheckResult:
         raise KeyError("x")
 
     (line,) = guarded("disks", broken)
@@ -22,7 +22,7 @@ def test_a_check_that_breaks_is_a_line() -> None:
 
 
 def test_one_line_or_several() -> None:
-    line = Line("a", "ok", "b")
+    line = CheckResult("a", "ok", "b")
     assert guarded("a", lambda: line) == guarded("a", lambda: [line]) == [line]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor.check_result import Line
+from expert_cli.doctor.check_result import CheckResult
 from expert_cli.doctor.probe_process import run_probes
 from expert_cli.doctor.probes import Probe, attempt
 from expert_cli.utils.subprocesses import how_it_ended
@@ -25,7 +25,7 @@ for name in sys.argv[1:]:
 """
 
 
-def never() -> Line:
+def never() -> CheckResult:
     raise AssertionError
 
 
@@ -49,7 +49,7 @@ def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
     by_name = {line.name: line for line in lines}
     assert [by_name[name].state for name in "abcde"] == ["ok"] * 5
     assert by_name["a"].found == by_name["b"].found != by_name["c"].found
-    assert by_name["hang"] == Line("hang", "warn", "no answer within 2 s", "mend it")
+    assert by_name["hang"] == CheckResult("hang", "warn", "no answer within 2 s", "mend it")
     assert by_name["leave"].found == "ended with exit code 3: ImportError: libx.so: no such file"
     if sys.platform != "win32":
         assert by_name["crash"].found == "ended with signal 11 (SIGSEGV): Fatal Python error: Segmentation fault"
@@ -66,11 +66,11 @@ def test_how_a_process_ended() -> None:
 
 
 def test_what_a_probe_raises_is_its_answer() -> None:
-    def broken() -> Line:
+    def broken() -> CheckResult:
         raise OSError("libbitsandbytes_cuda130.so: cannot open\nmore")
 
     line = attempt(Probe("bitsandbytes", broken, "fail", "reinstall", 1.0))
-    assert line == Line("bitsandbytes", "fail", "OSError: libbitsandbytes_cuda130.so: cannot open", "reinstall")
+    assert line == CheckResult("bitsandbytes", "fail", "OSError: libbitsandbytes_cuda130.so: cannot open", "reinstall")
 
 
 def test_a_relative_import_path_reaches_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 from expert_cli.doctor import system
-from expert_cli.doctor.check_result import Line, worst
+from expert_cli.doctor.check_result import CheckResult, worst
 from expert_cli.hardware import nvml as gpu
 from expert_cli.hardware.machine import Gpu, Machine
-from expert_cli.hardware.nvml import Card, Driver
+from expert_cli.hardware.nvml import Driver, GpuInfo
 from tests.fake_nvml import FakeNvml, NvmlError
 
-H200 = Card(0, "NVIDIA H200", 150_000_000_000, (9, 0), "", False, "")
+H200 = GpuInfo(0, "NVIDIA H200", 150_000_000_000, (9, 0), "", False, "")
 ABSENT = Driver("", None, "NVML Shared Library Not Found")
 HERE = Driver("580.65", (13, 0), "")
 CPU = Machine("Linux", 8, 32_000_000_000, (), False, "", (("python", "3.11.7"), ("torch", "2.13.0+cpu")))
 
 
 def test_a_gpu_with_a_cpu_torch_is_the_first_word() -> None:
-    (line,) = system.first_words(replace(CPU, gpus=(Gpu("NVIDIA H200", 1, (9, 0)),)))
+    (line,) = system.gpu_warning(replace(CPU, gpus=(Gpu("NVIDIA H200", 1, (9, 0)),)))
     assert (line.name, line.state) == ("torch build", "fail")
     assert line.found.startswith("NVIDIA H200 is here, but the installed torch is a CPU build")
     assert line.fix.startswith("pip install torch --index-url https://download.pytorch.org/whl/cu")
-    assert system.first_words(CPU) == []
+    assert system.gpu_warning(CPU) == []
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_torch_build(cuda: str, torch: str, driver: Driver, state: str, fix: str
             "warn",
             "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, split into slices (MIG): utilisation is not told",
         ),
-        (Card(1, "", None, None, "", False, "GPU is lost"), "fail", "a card does not answer: GPU is lost"),
+        (GpuInfo(1, "", None, None, "", False, "GPU is lost"), "fail", "a card does not answer: GPU is lost"),
     ],
     ids=["H200", "Ampere", "Turing", "capability untold", "memory untold", "TCC", "WDDM", "MIG", "lost"],
 )
-def test_a_gpu(card: Card, state: str, found: str) -> None:
+def test_a_gpu(card: GpuInfo, state: str, found: str) -> None:
     (line,) = system.gpus([card], None)
     assert (line.state, line.found, bool(line.fix)) == (state, found, state != "ok")
 
@@ -119,7 +119,7 @@ def test_memory_in_use() -> None:
         ],
     )
     (line,) = system.memory_in_use(gpu.sample(nvml), gpu.holders(nvml))
-    assert line == Line(
+    assert line == CheckResult(
         "GPU 0 memory",
         "warn",
         "40,000 MB of 150,000 MB in use; processes: 4194305 (30,000 MB), 4194307 (2,000 MB), 4194304 (1,000 MB) and 1 more",
@@ -141,7 +141,7 @@ def test_a_card_without_driver_is_seen_on_the_bus(tmp_path: Path) -> None:
 
 
 def test_the_worst_state_counts() -> None:
-    fine, warned, failed = (Line("x", state, "") for state in ("ok", "warn", "fail"))
+    fine, warned, failed = (CheckResult("x", state, "") for state in ("ok", "warn", "fail"))
     assert [worst(rows) for rows in ([], [fine], [fine, warned], [warned, failed, fine])] == [
         "ok",
         "ok",

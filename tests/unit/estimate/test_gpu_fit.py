@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from expert_cli.data.packing.step_schedule import Schedule
-from expert_cli.estimate.gpu_fit import SIZES_GB, Batch, Card, judge
-from expert_cli.estimate.memory import Setting
+from expert_cli.estimate.gpu_fit import SIZES_GB, Batch, GpuFit, fit_gpus
+from expert_cli.estimate.memory import StepSettings
 from expert_cli.estimate.model_shape import Layer, Norm, Part, Shape
-from expert_cli.estimate.workload import Work
+from expert_cli.estimate.workload import Workload
 from tests.packs import packed
 
 HIDDEN, INNER, LAYERS, VOCABULARY = 4096, 11008, 32, 32000
@@ -30,12 +30,12 @@ def seven_billion() -> Shape:
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Work:
+def work(tmp_path_factory: pytest.TempPathFactory) -> Workload:
     packs = packed(tmp_path_factory.mktemp("store"), *((1024, 1024),) * 16, capacity=2048)
-    return Work(Schedule(packs.packs.count, 8, 2, 1, 1.0, -1), packs, 16 * 2048, 0.5, 0)
+    return Workload(Schedule(packs.packs.count, 8, 2, 1, 1.0, -1), packs, 16 * 2048, 0.5, 0)
 
 
-def judged(work: Work, batch_size: int, **changes: Any) -> dict[int, Card]:
+def judged(work: Workload, batch_size: int, **changes: Any) -> dict[int, GpuFit]:
     tokens, longest = work.largest(batch_size, "flat")
     values: dict[str, Any] = {
         "device": "cuda",
@@ -56,12 +56,12 @@ def judged(work: Work, batch_size: int, **changes: Any) -> dict[int, Card]:
         "trained": tokens // 2,
         "steps": 1,
     }
-    setting = Setting(**{**values, **changes})
+    setting = StepSettings(**{**values, **changes})
     batch = Batch(batch_size, 2, "flat")
-    return {card.gb: card for card in judge(seven_billion(), setting, batch, work, copy="auto", error_pct=25)}
+    return {card.gb: card for card in fit_gpus(seven_billion(), setting, batch, work, copy="auto", error_pct=25)}
 
 
-def test_each_card_is_told_what_makes_it_fit(work: Work) -> None:
+def test_each_card_is_told_what_makes_it_fit(work: Workload) -> None:
     cards = judged(work, 8)
     assert tuple(cards) == SIZES_GB
     assert [card.fits for card in cards.values()] == [False] * 6
@@ -71,24 +71,24 @@ def test_each_card_is_told_what_makes_it_fit(work: Work) -> None:
     assert cards[80].settings == ("batch_size 2", "gradient_accumulation_steps 8")
 
 
-def test_a_run_that_fits_needs_no_setting(work: Work) -> None:
+def test_a_run_that_fits_needs_no_setting(work: Workload) -> None:
     cards = judged(work, 1)
     assert (cards[24].fits, cards[24].settings) == (True, ())
     assert cards[80].fits
 
 
-def test_weights_that_are_too_large_are_quantised(work: Work) -> None:
+def test_weights_that_are_too_large_are_quantised(work: Workload) -> None:
     cards = judged(work, 1, quantization="bf16")
     assert cards[12].settings is not None
     assert cards[12].settings[-1] == "quantization int4"
     assert cards[48].fits
 
 
-def test_nothing_helps_where_peft_has_no_four_bit_layers(work: Work) -> None:
+def test_nothing_helps_where_peft_has_no_four_bit_layers(work: Workload) -> None:
     assert judged(work, 1, quantization="bf16", adapter="lokr")[8].settings is None
 
 
-def test_the_effective_batch_stays(work: Work) -> None:
+def test_the_effective_batch_stays(work: Workload) -> None:
     for card in judged(work, 8).values():
         if card.settings:
             size, accumulation = (int(words.split()[1]) for words in card.settings[:2])

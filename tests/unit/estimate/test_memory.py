@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from expert_cli.config.run_config import AdapterConfig
-from expert_cli.estimate.memory import Setting, activation_bytes, components, growth_bytes
+from expert_cli.estimate.memory import StepSettings, activation_bytes, components, growth_bytes
 from expert_cli.estimate.model_shape import linear_weights, meta_model, shape_of, stored_bytes
-from expert_cli.estimate.probe import Measured
+from expert_cli.estimate.probe import ProbeResult
 from expert_cli.estimate.run_estimate import _total, needless_int4
 from expert_cli.manifest.types import Quantization
-from expert_cli.model.activation_checkpointing import recompute
-from expert_cli.model.adapter import attach
+from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
+from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.dequantize import copy_bytes
@@ -37,7 +37,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / request.param, request.param, **shape)
 
 
-def setting(**changes: Any) -> Setting:
+def setting(**changes: Any) -> StepSettings:
     values: dict[str, Any] = {
         "device": "cpu",
         "dtype": "bf16",
@@ -57,7 +57,7 @@ def setting(**changes: Any) -> Setting:
         "trained": TOKENS - 1,
         "steps": 1,
     }
-    return Setting(**{**values, **changes})
+    return StepSettings(**{**values, **changes})
 
 
 def test_int4_that_saves_nothing_is_told(folder: Path) -> None:
@@ -101,7 +101,7 @@ def test_stored_weights_are_as_many_bytes(
 def test_the_adapter_has_as_many_parameters(folder: Path, kind: Any) -> None:
     adapter = AdapterConfig(kind, 8, 16.0, 0.0, ("all-linear",), ())
     base = load_base(folder, quantization="none", dtype=torch.float32, device="cpu", attention="sdpa", rope_scaling={})
-    real = sum(p.numel() for p in attach(base, adapter).parameters() if p.requires_grad)
+    real = sum(p.numel() for p in add_adapter(base, adapter).parameters() if p.requires_grad)
     assert shape_of(meta_model(folder, adapter, dtype=torch.float32, attention="sdpa")).adapter_parameters == real
 
 
@@ -161,16 +161,16 @@ def test_recomputed_layers_keep_their_input(folder: Path, checkpointing: Any) ->
     assert within < saved < within + 1.1 * layer
 
 
-def kept(folder: Path, adapter: AdapterConfig, chosen: Setting) -> int:
+def kept(folder: Path, adapter: AdapterConfig, chosen: StepSettings) -> int:
     """Return the bytes that a real forward pass saves for the backward pass, weights left out."""
     dtype = DTYPES[chosen.dtype]
     base = load_base(folder, quantization="none", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
     attention.use(base, "documents")
-    model = attach(base, adapter)
+    model = add_adapter(base, adapter)
     if chosen.fused_lora:
         fuse(model)
     loss = CausalLoss(model).train()
-    recompute(base, chosen.checkpointing, reentrant=False)
+    enable_activation_checkpointing(base, chosen.checkpointing, reentrant=False)
     weights = {tensor.untyped_storage().data_ptr() for tensor in (*loss.parameters(), *loss.buffers())}
     found: dict[int, tuple[int, torch.Tensor]] = {}
 
@@ -210,6 +210,6 @@ def test_a_longer_run_keeps_more_until_pages_are_given_back(folder: Path) -> Non
     assert totals[1] > totals[0] + (150 << 20)
     assert totals[-1] == totals[-2] == pytest.approx(GROWN * totals[0])
     assert components(shape, setting(device="cuda", steps=8), 0)["heap"] == 0
-    probed = Measured(1.0, 0.0, 2**30, 0.0)
+    probed = ProbeResult(1.0, 0.0, 2**30, 0.0)
     assert _total({}, probed, setting(steps=4))[0] == 2**30
     assert _total({}, probed, setting(steps=16))[0] == 2**30 + growth_bytes(setting(steps=9), 2**30)

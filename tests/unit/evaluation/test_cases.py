@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import CypherCase, JsonCase, SqlCase, TypescriptCase, read_answers, read_cases, spread
+from expert_cli.evaluation.cases import (
+    CypherCase,
+    JsonCase,
+    SqlCase,
+    TypescriptCase,
+    read_answers,
+    read_cases,
+    stratified_sample,
+)
 
 JSON_ROW = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact", "answer": "1"}
 SQL_ROW = {"verifier": "sql", "database": "db/shop.sqlite", "expected": "SELECT 1", "answer": "SELECT 1"}
@@ -114,4 +122,4 @@ def test_a_part_of_the_rows_is_spread_over_the_categories(
     tmp_path: Path, categories: str, count: int | None, ids: list[str]
 ) -> None:
     rows = read_answers(write(tmp_path, *({**JSON_ROW, "category": category} for category in categories)))
-    assert [row.id for row in spread(rows, count)] == ids
+    assert [row.id for row in stratified_sample(rows, count)] == ids

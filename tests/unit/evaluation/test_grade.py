@@ -10,11 +10,11 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers
-from expert_cli.evaluation.grade import Evaluation, judge, wilson
+from expert_cli.evaluation.grade import Evaluation, grade, wilson
 from expert_cli.evaluation.paired import Paired
 from expert_cli.evaluation.regression import Drop, compare_with
-from expert_cli.evaluation.verdict import Verdict
-from expert_cli.utils.reporter import Silent
+from expert_cli.evaluation.verdict import Grade
+from expert_cli.utils.reporter import NullReporter
 
 CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
 
@@ -25,7 +25,7 @@ def judged(tmp_path: Path, *answers: str, **more: Any) -> Evaluation:
         {**CASE, **more, "answer": answer, "category": "easy" if i < 2 else "hard"} for i, answer in enumerate(answers)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return judge(read_answers(path), Silent(), 2)
+    return grade(read_answers(path), NullReporter(), 2)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_case_at_fault_is_named_with_its_line(tmp_path: Path) -> None:
     row = {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT 1", "answer": "SELECT 1"}
     (tmp_path / "answers.jsonl").write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(InputError, match=r"answers\.jsonl:1: .*not an SQLite database"):
-        judge(read_answers(tmp_path / "answers.jsonl"), Silent(), 2)
+        grade(read_answers(tmp_path / "answers.jsonl"), NullReporter(), 2)
 
 
 def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> Drop:
@@ -129,6 +129,6 @@ def test_what_is_no_evaluation_of_these_cases_is_refused(tmp_path: Path, text: s
 
 
 def test_the_detail_is_one_printable_line() -> None:
-    assert Verdict("wrong", "a\n b\x1b[2J\tc\x07\u202e").detail == "a b[2J c"
-    assert len(Verdict("wrong", "x" * 1_000_000).detail) == 200
-    assert [Verdict(kind).passed for kind in ("correct", "wrong", "parsed_only")] == [True, False, False]
+    assert Grade("wrong", "a\n b\x1b[2J\tc\x07\u202e").detail == "a b[2J c"
+    assert len(Grade("wrong", "x" * 1_000_000).detail) == 200
+    assert [Grade(kind).passed for kind in ("correct", "wrong", "parsed_only")] == [True, False, False]

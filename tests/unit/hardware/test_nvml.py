@@ -44,7 +44,7 @@ def test_what_a_card_does_not_tell_is_none() -> None:
     assert gpu.sample(FakeNvml(**silent)) == [
         gpu.GpuSample(0, "NVIDIA H200", None, None, None, None, None, None, None, (), "")
     ]
-    assert gpu.cards(FakeNvml(**silent)) == [gpu.Card(0, "NVIDIA H200", None, None, "", False, "")]
+    assert gpu.gpus(FakeNvml(**silent)) == [gpu.GpuInfo(0, "NVIDIA H200", None, None, "", False, "")]
     assert gpu.holders(FakeNvml(**silent)) == []
     assert gpu.driver(FakeNvml(**silent)) == gpu.Driver("", None, "")
 
@@ -78,7 +78,7 @@ def test_one_lost_card_hides_no_other() -> None:
         (1, "", "GPU is lost"),
         (2, "NVIDIA H200", ""),
     ]
-    assert [card.problem for card in gpu.cards(nvml)] == ["", "GPU is lost", ""]
+    assert [card.problem for card in gpu.gpus(nvml)] == ["", "GPU is lost", ""]
     assert gpu.holders(nvml) == []
 
 
@@ -126,13 +126,13 @@ def test_the_machine_has_the_cards_that_cuda_shows(monkeypatch: pytest.MonkeyPat
 def test_without_a_driver_there_is_nothing_and_a_reason(error: Exception) -> None:
     nvml = FakeNvml(init=error)
     assert gpu.driver(nvml) == gpu.Driver("", None, "Driver Not Loaded")
-    assert gpu.cards(nvml) == gpu.sample(nvml) == gpu.holders(nvml) == []
+    assert gpu.gpus(nvml) == gpu.sample(nvml) == gpu.holders(nvml) == []
 
 
 def test_the_driver_and_its_cards() -> None:
     nvml = FakeNvml(nvmlDeviceGetMigMode=[1, 1], nvmlDeviceGetCurrentDriverModel=1)
     assert gpu.driver(nvml) == gpu.Driver("580.65.06", (13, 1), "")
-    assert gpu.cards(nvml) == [gpu.Card(0, "NVIDIA H200", 150_000_000_000, (9, 0), "TCC", True, "")]
+    assert gpu.gpus(nvml) == [gpu.GpuInfo(0, "NVIDIA H200", 150_000_000_000, (9, 0), "TCC", True, "")]
 
 
 def test_holders_name_each_process_once() -> None:
@@ -144,7 +144,7 @@ def test_holders_name_each_process_once() -> None:
     assert (first.pid, first.memory_mb) == (ours, 3000.0)
     assert first.user
     assert first.command == command_text(psutil.Process().cmdline())
-    assert second == gpu.Holder(0, gone, "", "", None)
+    assert second == gpu.GpuProcess(0, gone, "", "", None)
 
 
 @pytest.mark.parametrize(

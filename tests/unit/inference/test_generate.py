@@ -24,7 +24,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def write(model: Any, prompts: list[list[int]], batch_size: int = 16, **settings: Any) -> list[list[int]]:
-    return answers(model, prompts, end_ids=END, max_new_tokens=40, batch_size=batch_size, **settings)
+    return answers(model, prompts, stop_token_ids=END, max_new_tokens=40, batch_size=batch_size, **settings)
 
 
 def test_answers_are_those_of_transformers_one_by_one(model: Any) -> None:
@@ -40,7 +40,7 @@ def test_answers_are_those_of_transformers_one_by_one(model: Any) -> None:
 
 def test_a_stream_is_the_same_answer(model: Any) -> None:
     together = write(model, PROMPTS)
-    assert [list(stream(model, p, end_ids=END, max_new_tokens=40)) for p in PROMPTS] == together
+    assert [list(stream(model, p, stop_token_ids=END, max_new_tokens=40)) for p in PROMPTS] == together
 
 
 def test_steps_are_told(model: Any) -> None:

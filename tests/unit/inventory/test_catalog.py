@@ -16,7 +16,7 @@ from expert_cli.inventory import tree
 from expert_cli.inventory.catalog import Inventory, measure_disks, take_inventory
 from expert_cli.inventory.hf_cache import arrow_name, hf_caches
 from expert_cli.inventory.manifest_references import default_experts
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests.dataset_world import COMMIT, Words, expert, hub, listed, made, parquet, states, store
 
 
@@ -121,7 +121,7 @@ def test_a_file_with_many_names_counts_once(world: Path) -> None:
     assert (rows["org/rows"].bytes, len(rows["org/rows"].inodes)) == (7, 2)
     made(world / "project" / "experts" / "a" / "data" / "x.jsonl", b"123")
     os.link(world / "project" / "experts" / "a" / "data" / "x.jsonl", folder / "snapshots" / COMMIT / "x.jsonl")
-    found = take_inventory(world / "project" / "experts", hf_caches(world / "hf"), Silent())
+    found = take_inventory(world / "project" / "experts", hf_caches(world / "hf"), NullReporter())
     assert [row.bytes for row in found.datasets] == [10, 3]
     assert found.bytes == 10
 
@@ -278,21 +278,21 @@ def test_one_experts_folder_will_do(world: Path) -> None:
     expert(world, "one", {"path": "datasets/a.jsonl"})
     home = world / "project" / "experts" / "one"
     made(home / "datasets" / "a.jsonl")
-    found = take_inventory(home, hf_caches(world / "none"), Silent())
+    found = take_inventory(home, hf_caches(world / "none"), NullReporter())
     assert [(row.name, row.status) for row in found.datasets] == [("datasets/a.jsonl", "used")]
 
 
 def test_caches_and_experts_that_are_not_there(world: Path) -> None:
-    assert take_inventory(None, hf_caches(world / "none"), Silent()).datasets == ()
+    assert take_inventory(None, hf_caches(world / "none"), NullReporter()).datasets == ()
     with pytest.raises(InputError, match="none: no such folder of experts"):
-        take_inventory(world / "none", hf_caches(world / "none"), Silent())
+        take_inventory(world / "none", hf_caches(world / "none"), NullReporter())
 
 
 @pytest.mark.parametrize("asked", ["hf", "hf/hub", "hf/datasets"])
 def test_a_cache_may_be_named_by_its_parts(world: Path, asked: str) -> None:
     hub(world, "org/rows", {"a.jsonl": b"{}"})
     made(world / "hf" / "datasets" / "org___built" / "default" / "1.0.0" / "hash" / "a.arrow", b"x")
-    found = take_inventory(None, hf_caches(world / asked), Silent())
+    found = take_inventory(None, hf_caches(world / asked), NullReporter())
     expected = {"hf": ["org/rows", "org/built"], "hf/hub": ["org/rows"], "hf/datasets": ["org/built"]}
     assert [row.name for row in found.datasets] == expected[asked]
     assert found.as_json()["hf_cache"] == str(world / asked)
@@ -345,8 +345,8 @@ def test_a_slow_disk_is_a_warning(world: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(report.lines) == 1
 
 
-def measured_world(world: Path, report: Silent) -> Inventory:
-    return measure_disks(take_inventory(world / "project" / "experts", hf_caches(world / "hf"), Silent()), report)
+def measured_world(world: Path, report: NullReporter) -> Inventory:
+    return measure_disks(take_inventory(world / "project" / "experts", hf_caches(world / "hf"), NullReporter()), report)
 
 
 def test_a_time_that_no_calendar_has_is_not_told(world: Path) -> None:

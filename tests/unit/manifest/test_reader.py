@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.errors import Fault, InputError, ManifestError
+from expert_cli.errors import InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.reader import load
 from expert_cli.manifest.schema import Base, Dataset, FieldMapping, Manifest
 from expert_cli.manifest.spelling import OTHER_TOOLS, nearest
@@ -20,7 +20,7 @@ from tests import manifests
 Change = Callable[[dict[str, Any]], Any]
 
 
-def faults_after(tmp_path: Path, change: Change) -> list[Fault]:
+def faults_after(tmp_path: Path, change: Change) -> list[ManifestIssue]:
     manifest = manifests.small()
     change(manifest)
     with pytest.raises(ManifestError) as caught:

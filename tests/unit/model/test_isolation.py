@@ -168,7 +168,7 @@ def test_an_architecture_that_leaks_by_itself_is_refused_and_told_what_is_left()
     model = GptOssForCausalLM(
         GptOssConfig(**shape, num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, pad_token_id=None)
     )
-    assert "attention sinks" in attention.why_not(model)
+    assert "attention sinks" in attention.unsupported_reason(model)
     with pytest.raises(EnvironmentProblem, match="other documents beside them change them by") as caught:
         isolation.prove(model, "rows", "eager", 100)
     assert caught.value.hint == 'write "packing": false and "batch_size": 1'

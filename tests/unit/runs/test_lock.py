@@ -19,15 +19,15 @@ import pytest
 from expert_cli.config.plan import require_free
 from expert_cli.errors import LockedOrDamaged
 from expert_cli.runs import lock
-from expert_cli.runs.lock import RunningRun, birth, contents, hold, is_held, running
+from expert_cli.runs.lock import RunningRun, birth, contents, is_held, run_lock, running
 from expert_cli.utils.paths import cache_folder
 
 SOURCE = Path(lock.__file__).parents[2]
 # Holds the folder named; ends when its standard input does.
 OWNER = """
 import pathlib, sys
-from expert_cli.runs.lock import hold
-with hold(pathlib.Path(sys.argv[1])):
+from expert_cli.runs.lock import run_lock
+with run_lock(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -56,29 +56,29 @@ def owner(output: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_the_second_run_is_told_who_owns_the_folder(tmp_path: Path) -> None:
     with owner(tmp_path / "out") as process:
-        with pytest.raises(LockedOrDamaged) as caught, hold(tmp_path / "out"):
+        with pytest.raises(LockedOrDamaged) as caught, run_lock(tmp_path / "out"):
             pass
         assert f"process id {process.pid} on {platform.node()}, started 20" in caught.value.message
         assert caught.value.message.startswith(f"{tmp_path / 'out'} belongs to the run with ")
         assert caught.value.exit_code == 6
-        with hold(tmp_path / "another"):
+        with run_lock(tmp_path / "another"):
             pass
         process.communicate()
-    with hold(tmp_path / "out"):
+    with run_lock(tmp_path / "out"):
         pass
 
 
 def test_the_same_process_cannot_hold_a_folder_twice(tmp_path: Path) -> None:
-    with hold(tmp_path / "out"), pytest.raises(LockedOrDamaged, match=f"process id {os.getpid()}"):
-        hold(tmp_path / "out").__enter__()
+    with run_lock(tmp_path / "out"), pytest.raises(LockedOrDamaged, match=f"process id {os.getpid()}"):
+        run_lock(tmp_path / "out").__enter__()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
 def test_a_folder_under_another_name_is_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "out")
-    with hold(tmp_path / "out"), pytest.raises(LockedOrDamaged):
-        hold(tmp_path / "link").__enter__()
+    with run_lock(tmp_path / "out"), pytest.raises(LockedOrDamaged):
+        run_lock(tmp_path / "link").__enter__()
 
 
 def test_a_killed_owner_owns_nothing(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_killed_owner_owns_nothing(tmp_path: Path) -> None:
         assert (tmp_path / ".out.owner.json").exists()
         assert (cache_folder() / "running" / f"{process.pid}.json").exists()
         started = time.monotonic()
-        with hold(tmp_path / "out"):
+        with run_lock(tmp_path / "out"):
             assert [run.pid for run in running()] == [os.getpid()]
         assert time.monotonic() - started < 1
         assert not (cache_folder() / "running" / f"{process.pid}.json").exists()
@@ -98,7 +98,7 @@ def test_what_a_dead_owner_left_running_is_waited_for(tmp_path: Path) -> None:
     with owner(tmp_path / "out") as process:
         forget(process.pid, tmp_path / ".out.owner.json", platform.node())
         threading.Timer(0.5, process.kill).start()
-        with hold(tmp_path / "out"):
+        with run_lock(tmp_path / "out"):
             assert process.poll() is not None
 
 
@@ -113,7 +113,7 @@ def test_a_lock_whose_dead_owner_never_lets_go_is_refused(tmp_path: Path, monkey
     with owner(tmp_path / "out"):
         (tmp_path / ".out.owner.json").write_text("{", encoding="utf-8")
         with pytest.raises(LockedOrDamaged, match=r"out belongs to another run$"):
-            hold(tmp_path / "out").__enter__()
+            run_lock(tmp_path / "out").__enter__()
 
 
 def test_an_owner_elsewhere_is_not_taken_for_dead(tmp_path: Path) -> None:
@@ -121,20 +121,20 @@ def test_an_owner_elsewhere_is_not_taken_for_dead(tmp_path: Path) -> None:
         forget(process.pid, tmp_path / ".out.owner.json", "elsewhere")
         started = time.monotonic()
         with pytest.raises(LockedOrDamaged, match="on elsewhere"):
-            hold(tmp_path / "out").__enter__()
+            run_lock(tmp_path / "out").__enter__()
         assert time.monotonic() - started < 1
 
 
 def test_the_folder_may_be_missing_empty_and_renamed(tmp_path: Path) -> None:
     output = tmp_path / "weights" / "model"
-    with hold(output):
+    with run_lock(output):
         assert not output.exists()
         output.mkdir()
         assert list(output.iterdir()) == []
         output.rename(output.with_name("aside"))
         output.mkdir()
         with pytest.raises(LockedOrDamaged):
-            hold(output).__enter__()
+            run_lock(output).__enter__()
     assert sorted(path.name for path in output.parent.iterdir()) == [".model.lock", "aside", "model"]
 
 
@@ -153,12 +153,12 @@ def inside_the_folder(tmp_path: Path, change: Callable[[], None]) -> None:
     output.mkdir()
     (tmp_path / "user").mkdir()
     change()
-    with hold(output):
+    with run_lock(output):
         assert sorted(path.name for path in output.iterdir()) == [".run.lock", ".run.owner.json"]
         assert contents(output) == []
         require_free(output, overwrite=False)
         with pytest.raises(LockedOrDamaged):
-            hold(output).__enter__()
+            run_lock(output).__enter__()
         (output / "run.json").touch()
         with pytest.raises(LockedOrDamaged, match="holds a run already"):
             require_free(output, overwrite=False)
@@ -169,7 +169,7 @@ def test_running_tells_the_living(tmp_path: Path) -> None:
     assert running() == []
     with owner(tmp_path / "a") as first:
         before = time.time()
-        with hold(tmp_path / "b"):
+        with run_lock(tmp_path / "b"):
             mine, theirs = running()[1], running()[0]
             assert mine == RunningRun(os.getpid(), (tmp_path / "b").resolve(), mine.started)
             assert before - 1 < mine.started < before + 5
@@ -187,7 +187,7 @@ def test_a_clock_that_is_set_ends_no_run(tmp_path: Path, monkeypatch: pytest.Mon
         assert psutil.Process(process.pid).create_time() == pytest.approx(before + 3600, abs=1)
         assert [run.pid for run in running()] == [process.pid]
         with pytest.raises(LockedOrDamaged, match=f"process id {process.pid}"):
-            hold(tmp_path / "out").__enter__()
+            run_lock(tmp_path / "out").__enter__()
 
 
 def test_who_holds_a_folder_need_not_be_known(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_who_holds_a_folder_need_not_be_known(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         assert not is_held(tmp_path / "out")
-    with hold(tmp_path / "out"):
+    with run_lock(tmp_path / "out"):
         assert is_held(tmp_path / "out")
 
 
@@ -223,14 +223,14 @@ def test_stale_entries_are_removed(text: str) -> None:
 def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path: Path) -> None:
     cache_folder().parent.mkdir(parents=True)
     cache_folder().write_text("a file", encoding="utf-8")
-    with hold(tmp_path / "out"):
+    with run_lock(tmp_path / "out"):
         assert running() == []
 
 
 def test_an_error_frees_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), hold(tmp_path / "out"):
+    with pytest.raises(ZeroDivisionError), run_lock(tmp_path / "out"):
         raise ZeroDivisionError
-    with hold(tmp_path / "out"):
+    with run_lock(tmp_path / "out"):
         pass
     assert running() == []
 
@@ -249,10 +249,10 @@ NOTES = {
 def test_a_damaged_note_of_an_owner_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: str) -> None:
     monkeypatch.setattr(lock, "ORPHANS_END_S", 0.1)
     (tmp_path / ".out.owner.json").write_text(note, encoding="utf-8")
-    with hold(tmp_path / "out"):
+    with run_lock(tmp_path / "out"):
         (tmp_path / ".out.owner.json").write_text(note.replace('"pid": 1,', f'"pid": {os.getpid()}, "host": "other",'))
         with pytest.raises(LockedOrDamaged, match="belongs to"):
-            hold(tmp_path / "out").__enter__()
+            run_lock(tmp_path / "out").__enter__()
 
 
 def test_a_damaged_entry_of_the_registry_is_removed() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from expert_cli.console.terminal import Console
 from expert_cli.runs.log import Logged, RunLog
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 
 def test_lines_wait_for_their_file_and_are_appended(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
 def test_what_a_quiet_console_does_not_show_is_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = RunLog()
     report = Logged(Console("train", quiet=True), log)
-    report.say("words")
-    report.warn("look")
+    report.info("words")
+    report.warning("look")
     with report.progress("training", 4, "steps") as bar:
         bar.update(4, "loss 1")
     log.begin(tmp_path / "log.txt")
@@ -51,7 +51,7 @@ def test_what_a_quiet_console_does_not_show_is_logged(tmp_path: Path, capsys: py
 def test_the_last_state_before_a_failure_is_logged(tmp_path: Path) -> None:
     log = RunLog()
     log.begin(tmp_path / "log.txt")
-    with pytest.raises(ZeroDivisionError), Logged(Silent(), log).progress("training", 4) as bar:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), Logged(NullReporter(), log).progress("training", 4) as bar:  # noqa: PT012
         bar.update(2)
         raise ZeroDivisionError
     assert (tmp_path / "log.txt").read_text(encoding="utf-8").endswith(" training  2/4\n")

@@ -14,10 +14,10 @@ from peft import LoraConfig, get_peft_model
 from expert_cli.errors import TrainingFailed
 from expert_cli.training.flops import flops, peak_flops
 from expert_cli.training.gradients import Gradients
-from expert_cli.training.health import Figures
-from expert_cli.training.save_schedule import Saves
-from expert_cli.training.state import Progress
-from expert_cli.training.step_timer import PHASES, PhaseClock
+from expert_cli.training.health import TrainingHealth
+from expert_cli.training.save_schedule import SaveSchedule
+from expert_cli.training.state import TrainingState
+from expert_cli.training.step_timer import PHASES, StepTimer
 from tests import tiny
 
 
@@ -26,8 +26,10 @@ def adapted(**settings: Any) -> torch.nn.Module:
     return get_peft_model(tiny.tiny_model(), LoraConfig(r=2, target_modules=["q_proj", "v_proj"], **settings))
 
 
-def figures(gradients: Gradients | None = None, *, scaled: bool = False) -> Figures:
-    return Figures(Progress(), gradients or Gradients([]), lambda step: f"documents of step {step}", scaled=scaled)
+def health(gradients: Gradients | None = None, *, scaled: bool = False) -> TrainingHealth:
+    return TrainingHealth(
+        TrainingState(), gradients or Gradients([]), lambda step: f"documents of step {step}", scaled=scaled
+    )
 
 
 SICK = {
@@ -42,13 +44,13 @@ SICK = {
 @pytest.mark.parametrize(("loss", "norm", "message"), SICK.values(), ids=SICK.keys())
 def test_a_sick_step_ends_the_run_and_is_named(loss: float, norm: float, message: str) -> None:
     with pytest.raises(TrainingFailed) as caught:
-        figures().put(torch.tensor([loss, norm]))
+        health().put(torch.tensor([loss, norm]))
     assert message in caught.value.message
     assert caught.value.hint
 
 
 def test_fp16_skips_a_step_whose_gradients_overflow() -> None:
-    kept = figures(scaled=True)
+    kept = health(scaled=True)
     kept.put(torch.tensor([1.5, math.inf]))
     assert kept.progress.losses == [1.5]
 
@@ -67,7 +69,7 @@ def test_layers_without_any_gradient_are_found_after_three_steps() -> None:
         assert gradients.dead_layers() == []
         step(model, cut="layers.1.self_attn.q_proj")
         gradients.clip(1.0)
-        gradients.forget()
+        gradients.zero_grad()
         assert n < 2 or len(gradients.parameters) == 8
     dead = gradients.dead_layers()
     assert [name.endswith("layers.1.self_attn.q_proj") for name in dead] == [True]
@@ -79,18 +81,18 @@ def test_an_untouched_adapter_is_not_called_dead_while_b_is_zero() -> None:
     for _ in range(3):
         step(model)
         gradients.clip(0.0)
-        gradients.forget()
+        gradients.zero_grad()
     assert gradients.dead_layers() == []
 
 
 def test_a_dead_layer_ends_the_run() -> None:
     model = adapted()
     gradients = Gradients(model.named_parameters())
-    watched = figures(gradients)
+    watched = health(gradients)
     for _ in range(2):
         step(model, cut="layers.0.self_attn.v_proj")
         watched.put(torch.stack([torch.tensor(1.0), gradients.clip(1.0)]))
-        gradients.forget()
+        gradients.zero_grad()
     step(model, cut="layers.0.self_attn.v_proj")
     norm = gradients.clip(1.0)
     with pytest.raises(TrainingFailed, match="1 adapter layers get no gradient at all"):
@@ -103,7 +105,7 @@ def test_what_moved_survives_a_checkpoint() -> None:
     for _ in range(2):
         step(model)
         gradients.clip(1.0)
-        gradients.forget()
+        gradients.zero_grad()
     resumed = Gradients(model.named_parameters())
     resumed.load(gradients.state())
     step(model, cut="lora_")
@@ -126,7 +128,7 @@ def test_clipping_is_torchs(largest: float) -> None:
 
 
 def test_every_moment_is_counted_once() -> None:
-    clock = PhaseClock(on_gpu=False)
+    clock = StepTimer(on_gpu=False)
     clock.lap()
     with clock.phase("forward"):
         time.sleep(0.03)
@@ -143,7 +145,7 @@ def test_every_moment_is_counted_once() -> None:
 def test_saving_by_the_clock_costs_at_most_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("expert_cli.training.save_schedule.time.monotonic", lambda: now[0])
-    saves = Saves(10.0)
+    saves = SaveSchedule(10.0)
     now[0] = 9.9
     assert not saves.due()
     now[0] = 10.0
@@ -154,15 +156,15 @@ def test_saving_by_the_clock_costs_at_most_one_percent(monkeypatch: pytest.Monke
     assert not saves.due()
     now[0] += 0.1
     assert saves.due()
-    assert not Saves(0.0).due()
+    assert not SaveSchedule(0.0).due()
 
 
 def test_the_best_evaluation_is_kept_and_stale_ones_counted() -> None:
-    progress = Progress()
+    progress = TrainingState()
     for progress.step, value in ((2, 1.0), (4, 0.5), (6, 0.7), (8, 0.6)):
         progress.judge(value, greater_is_better=False)
     assert (progress.best, progress.best_step, progress.stale) == (0.5, 4, 2)
-    assert Progress.from_json(progress.as_json()) == progress
+    assert TrainingState.from_json(progress.as_json()) == progress
 
 
 def test_flops_of_a_token_by_hand() -> None:

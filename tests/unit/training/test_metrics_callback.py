@@ -14,11 +14,11 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.training.flops import Flops
 from expert_cli.training.heap import resident_mb
-from expert_cli.training.metrics_callback import Watcher
+from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.result import Done
-from expert_cli.training.state import Progress
-from expert_cli.training.step_timer import PhaseClock
-from expert_cli.utils.reporter import SilentBar
+from expert_cli.training.state import TrainingState
+from expert_cli.training.step_timer import StepTimer
+from expert_cli.utils.reporter import NullBar
 from tests.fake_nvml import FakeNvml
 
 MB = 2**20
@@ -35,9 +35,9 @@ def gpu_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
 
 
-def watching(folder: Path, *, on_gpu: bool) -> Watcher:
-    clock, metrics = PhaseClock(on_gpu=on_gpu), folder / "metrics.jsonl"
-    return Watcher(Progress(), clock, metrics, SilentBar(), flops=Flops(1.0, 1.0), peak_flops=None)
+def watching(folder: Path, *, on_gpu: bool) -> MetricsCallback:
+    clock, metrics = StepTimer(on_gpu=on_gpu), folder / "metrics.jsonl"
+    return MetricsCallback(TrainingState(), clock, metrics, NullBar(), flops=Flops(1.0, 1.0), peak_flops=None)
 
 
 @pytest.mark.usefixtures("gpu_beside")
@@ -80,10 +80,10 @@ def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkey
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
     notes: list[str] = []
     bar = SimpleNamespace(update=lambda _, note="": notes.append(note))
-    progress = Progress(step=4, real=1000, trained=100, seconds=400.0)
-    watcher = Watcher(
+    progress = TrainingState(step=4, real=1000, trained=100, seconds=400.0)
+    watcher = MetricsCallback(
         progress,
-        PhaseClock(on_gpu=False),
+        StepTimer(on_gpu=False),
         tmp_path / "m",
         bar,
         flops=Flops(1.0, 1.0),

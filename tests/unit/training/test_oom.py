@@ -11,8 +11,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import TrainingArguments
 
-from expert_cli.config.run_config import OptimConfig, WatchConfig
-from expert_cli.data.packing.batches import Collator, PackBatches
+from expert_cli.config.run_config import LogSaveEvalConfig, OptimConfig
+from expert_cli.data.packing.batches import Collator, PackedBatchSampler
 from expert_cli.data.packing.order import epoch_order
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
@@ -22,12 +22,12 @@ from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.training.checkpointing import checkpoint, resume
 from expert_cli.training.oom import fit_memory, recompute_all
 from expert_cli.training.trainer import ExpertTrainer
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.packs import packed
 
 OPTIM = OptimConfig(1.0, -1, 6, 1, 1e-3, "constant", (), 0.0, 0.0, 1.0, "adamw_torch", None)
-WATCH = WatchConfig(10, "no", 500, 0.0, None, "no", 500, False, "eval_loss", False, 0, 0, 0, ())
+WATCH = LogSaveEvalConfig(10, "no", 500, 0.0, None, "no", 500, False, "eval_loss", False, 0, 0, 0, ())
 
 
 def trainer(folder: Path, room: list[int]) -> ExpertTrainer:
@@ -46,7 +46,9 @@ def trainer(folder: Path, room: list[int]) -> ExpertTrainer:
     made = ExpertTrainer(
         optim_config=OPTIM,
         watch=WATCH,
-        batches=PackBatches(Schedule(data.packs.count, 6, 1, 1, 1.0, -1), lambda epoch: epoch_order(12, 1, epoch)),
+        batches=PackedBatchSampler(
+            Schedule(data.packs.count, 6, 1, 1, 1.0, -1), lambda epoch: epoch_order(12, 1, epoch)
+        ),
         evaluation=None,
         model=CausalLoss(get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"]))),
         args=TrainingArguments(output_dir=str(folder / "out"), use_cpu=True, report_to="none", save_strategy="no"),
@@ -69,7 +71,7 @@ def test_the_micro_batch_shrinks_and_the_effective_batch_stays(
     tmp_path: Path, tokens: int, batch: int, accumulation: int, adjusted: list[str]
 ) -> None:
     made = trainer(tmp_path, [tokens])
-    found = fit_memory(made, lambda: False, Silent(), may_adjust=True)
+    found = fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
     schedule = made.batches.schedule
     assert (schedule.batch_size, schedule.accumulation, schedule.packs_per_step) == (batch, accumulation, 6)
     assert found == [f"micro-batch {text}" for text in adjusted]
@@ -84,27 +86,27 @@ def test_recomputation_comes_after_the_smallest_batch(tmp_path: Path) -> None:
         room[0] += 1
         return True
 
-    assert fit_memory(made, recompute_all, Silent(), may_adjust=True)[-1] == "gradient checkpointing on"
+    assert fit_memory(made, recompute_all, NullReporter(), may_adjust=True)[-1] == "gradient checkpointing on"
     assert made.batches.schedule.batch_size == 1
 
 
 def test_what_does_not_fit_at_all_ends_with_what_would(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailed, match="a full step of 1 packs does not fit") as caught:
-        fit_memory(trainer(tmp_path, [7]), lambda: False, Silent(), may_adjust=True)
+        fit_memory(trainer(tmp_path, [7]), lambda: False, NullReporter(), may_adjust=True)
     assert "max_seq_length" in caught.value.hint
 
 
 def test_on_oom_error_changes_nothing(tmp_path: Path) -> None:
     made = trainer(tmp_path, [24])
     with pytest.raises(TrainingFailed, match="a full step of 6 packs does not fit"):
-        fit_memory(made, lambda: True, Silent(), may_adjust=False)
+        fit_memory(made, lambda: True, NullReporter(), may_adjust=False)
     assert made.batches.schedule.batch_size == 6
 
 
 def test_recomputation_is_switched_on_once_and_a_checkpoint_remembers_it(tmp_path: Path) -> None:
     made = trainer(tmp_path, [7])
     with pytest.raises(TrainingFailed, match="a full step of 1 packs does not fit"):
-        fit_memory(made, partial(recompute_all, made, "off"), Silent(), may_adjust=True)
+        fit_memory(made, partial(recompute_all, made, "off"), NullReporter(), may_adjust=True)
     assert all(layer.gradient_checkpointing for layer in decoder_layers(made.model.base))
     written = resume.save(made, made.model.model, tmp_path / "checkpoints", {})
     assert checkpoint.read(written.path).trainer["recomputes"] is True

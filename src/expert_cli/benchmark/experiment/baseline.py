@@ -40,26 +40,26 @@ from transformers import (
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.batches import PackBatches
-from expert_cli.data.packing.dataset import IGNORED, PackedDataset, plan_packs, shorten
-from expert_cli.data.rows.selection import batches, survey_data
+from expert_cli.data.packing.batches import PackedBatchSampler
+from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset, plan_packs, truncate_middle
+from expert_cli.data.rows.selection import batches, select_rows
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware import machine
-from expert_cli.model.adapter import attach
-from expert_cli.model.kernels.select import switch_on
+from expert_cli.model.adapter import add_adapter
+from expert_cli.model.kernels.select import set_torch_flags
 from expert_cli.model.loading.quantize import DTYPES, load_base
-from expert_cli.pipeline.pretokenize import Inputs, describe, find_inputs, store_for
+from expert_cli.pipeline.pretokenize import DataInputs, describe, resolve_inputs, store_for
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.fit import orders_of, schedule_of
 from expert_cli.training.flops import flops
-from expert_cli.training.metrics_callback import Watcher
-from expert_cli.training.state import Progress
-from expert_cli.training.step_timer import Phase, PhaseClock
+from expert_cli.training.metrics_callback import MetricsCallback
+from expert_cli.training.state import TrainingState
+from expert_cli.training.step_timer import Phase, StepTimer
 from expert_cli.utils.files import write_json
-from expert_cli.utils.reporter import Silent, SilentBar
+from expert_cli.utils.reporter import NullBar, NullReporter
 
 
 def train(manifest: Path, overrides: Overrides) -> None:
@@ -75,15 +75,15 @@ def train(manifest: Path, overrides: Overrides) -> None:
         )
     paths = RunPaths(run.output)
     paths.output.mkdir(parents=True, exist_ok=True)
-    inputs = find_inputs(run, Silent())
-    store = store_for(run, inputs, Silent())
+    inputs = resolve_inputs(run, NullReporter())
+    store = store_for(run, inputs, NullReporter())
     documents = store.split("train")
     if documents is None:
         raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
     packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     rows, batch, accumulation = rows_of_steps(run, packs)
     texts = texts_of(run, inputs, set(rows), len(documents))
-    stock = as_people_start(run, batch, accumulation)
+    stock = baseline_config(run, batch, accumulation)
     model = _model(stock, inputs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
     made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
@@ -94,10 +94,10 @@ def train(manifest: Path, overrides: Overrides) -> None:
     write_json(paths.report_json, report)
 
 
-def _model(run: RunConfig, inputs: Inputs) -> Any:
+def _model(run: RunConfig, inputs: DataInputs) -> Any:
     """Load the base and put a fresh adapter on it, at the same place in the random numbers as the tool does."""
     set_seed(run.seed)
-    switch_on(run.compute)
+    set_torch_flags(run.compute)
     base = load_base(
         inputs.source.folder,
         quantization=run.model.quantization,
@@ -106,12 +106,12 @@ def _model(run: RunConfig, inputs: Inputs) -> Any:
         attention="eager",
         rope_scaling=dict(run.model.rope_scaling),
     )
-    model = attach(base, run.adapter)
+    model = add_adapter(base, run.adapter)
     set_seed(run.seed)
     return model
 
 
-def as_people_start(run: RunConfig, batch: int, accumulation: int) -> RunConfig:
+def baseline_config(run: RunConfig, batch: int, accumulation: int) -> RunConfig:
     """Return the run with everything that decides its speed as it is where nobody has decided."""
     on_gpu = run.compute.device == "cuda"
     quantization = run.model.quantization if run.model.quantization in ("int4", "int8") else "none"
@@ -144,7 +144,7 @@ def rows_of_steps(run: RunConfig, packs: PackedDataset) -> tuple[list[int], int,
 
     A document that was split over packs is taken once, where it begins.
     """
-    steps = PackBatches(schedule_of(run, packs, 1), orders_of(run, packs))
+    steps = PackedBatchSampler(schedule_of(run, packs, 1), orders_of(run, packs))
     rows: list[int] = []
     for step in range(run.optim.max_steps):
         rows += _documents(packs, *steps.packs_of(step))
@@ -165,14 +165,14 @@ def _documents(data: PackedDataset, epoch: int, chosen: NDArray[np.int64]) -> li
     return packs.documents[pieces[packs.starts[pieces] == 0]].tolist()  # type: ignore[no-any-return]
 
 
-def texts_of(run: RunConfig, inputs: Inputs, wanted: Collection[int], documents: int) -> Mapping[int, Document]:
+def texts_of(run: RunConfig, inputs: DataInputs, wanted: Collection[int], documents: int) -> Mapping[int, Document]:
     """Return documents of the store as the text they were made from. documents: how many the store holds.
 
     Raises InputError if the rows are not those of the store.
     """
     found: dict[int, Document] = {}
     number = 0
-    survey = survey_data(run.data, inputs.located, Silent(), refused=inputs.template.refused)
+    survey = select_rows(run.data, inputs.located, NullReporter(), refused=inputs.template.refused)
     for batch in batches(survey.sources("train"), run.data):
         for document in inputs.template.documents(batch.rows):
             if any(segment.trained and segment.text for segment in document):
@@ -211,34 +211,36 @@ class TokeniseAndPad:
         self.encoder = encoder
         self.pad_id = pad_id
         self.length = run.data.max_seq_length
-        self.clock = PhaseClock(on_gpu=run.compute.device == "cuda")
+        self.clock = StepTimer(on_gpu=run.compute.device == "cuda")
         self.counts: list[tuple[int, int, int]] = []
 
     def __call__(self, texts: Sequence[Document]) -> dict[str, torch.Tensor]:
         """Return one batch."""
         with self.clock.phase("data"):
             ids = torch.full((len(texts), self.length), self.pad_id)
-            labels = torch.full_like(ids, IGNORED)
+            labels = torch.full_like(ids, IGNORE_INDEX)
             mask = torch.zeros_like(ids)
             for row, text in enumerate(texts):
                 encoded = self.encoder.encode([text])
-                tokens, trained = (torch.from_numpy(a) for a in shorten(encoded.ids, encoded.trained, self.length))
+                tokens, trained = (
+                    torch.from_numpy(a) for a in truncate_middle(encoded.ids, encoded.trained, self.length)
+                )
                 ids[row, : len(tokens)] = tokens
-                labels[row, : len(tokens)] = torch.where(trained, tokens, IGNORED)
+                labels[row, : len(tokens)] = torch.where(trained, tokens, IGNORE_INDEX)
                 mask[row, : len(tokens)] = 1
-            labels[:, 0] = IGNORED
+            labels[:, 0] = IGNORE_INDEX
             real = int(mask.sum())
-            self.counts.append((real, int((labels != IGNORED).sum()), ids.numel() - real))
+            self.counts.append((real, int((labels != IGNORE_INDEX).sum()), ids.numel() - real))
         return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Tells forward, backward and optimizer apart, and counts tokens; it must come before the `Watcher`.
+    """Tells forward, backward and optimizer apart, and counts tokens; it must come before the `MetricsCallback`.
 
     The Trainer makes batches ahead of their step, so a step's tokens are found by its number.
     """
 
-    def __init__(self, collator: TokeniseAndPad, progress: Progress, model: torch.nn.Module) -> None:
+    def __init__(self, collator: TokeniseAndPad, progress: TrainingState, model: torch.nn.Module) -> None:
         self.collator = collator
         self.progress = progress
         self._open = ExitStack()
@@ -271,7 +273,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]  # transformers is not type
         self.progress.step = state.global_step
 
 
-def _fit(model: Any, rows: Rows, collator: TokeniseAndPad, run: RunConfig, paths: RunPaths) -> Watcher:
+def _fit(model: Any, rows: Rows, collator: TokeniseAndPad, run: RunConfig, paths: RunPaths) -> MetricsCallback:
     """Let the Trainer train; every step is logged as the tool logs it."""
     arguments = training_arguments(run, paths.checkpoints)
     arguments.logging_strategy = "steps"
@@ -280,10 +282,10 @@ def _fit(model: Any, rows: Rows, collator: TokeniseAndPad, run: RunConfig, paths
     arguments.train_sampling_strategy = "sequential"
     arguments.gradient_checkpointing = True
     arguments.gradient_checkpointing_kwargs = {"use_reentrant": False}
-    progress = Progress()
+    progress = TrainingState()
     lengths = torch.tensor([run.data.max_seq_length]).numpy()
     cost = flops(model.get_base_model(), lengths, recomputed=True)
-    watcher = Watcher(progress, collator.clock, paths.metrics, SilentBar(), flops=cost, peak_flops=None)
+    watcher = MetricsCallback(progress, collator.clock, paths.metrics, NullBar(), flops=cost, peak_flops=None)
     trainer = Trainer(
         model=model,
         args=arguments,

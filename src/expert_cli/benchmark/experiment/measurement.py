@@ -19,7 +19,7 @@ SETTINGS = ("model", "adapter", "optim", "loader", "compute")
 
 
 @dataclass(frozen=True)
-class Measured:
+class RunMeasurement:
     """One run: N optimizer steps after the warm-up steps; `curve` and `padding_share` are of the warm-up, too.
 
     seconds, tokens_per_s (real tokens), shares: of the N steps, as the run itself logged them. peak_memory_mb: what torch
@@ -62,7 +62,7 @@ class Measured:
 
 def measure(
     paths: RunPaths, seed: int, warmup: int, samples: Sequence[Sample], gpu_index: int | None = None
-) -> Measured:
+) -> RunMeasurement:
     """Read a finished run that logged every step. samples: those taken after its warm-up; gpu_index: of the GPU it had.
 
     Raises ExpertError if it did not log what it should have.
@@ -76,7 +76,7 @@ def measure(
     seconds, tokens = (steady[-1][key] - start[key] for key in ("seconds", "tokens_real"))
     real = part(report, "store")
     cut = number(real, "packing", "truncated_tokens") or 0.0
-    return Measured(
+    return RunMeasurement(
         seed=seed,
         seconds=seconds,
         tokens_per_s=tokens / max(seconds, 1e-3),

@@ -20,9 +20,9 @@ from types import FrameType
 from typing import Any
 
 from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
-from expert_cli.benchmark.experiment.measurement import Measured, differences
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, differences
 from expert_cli.benchmark.experiment.stats import Estimate, Parity, mean_of, paired_ratio, parity
-from expert_cli.benchmark.experiment.subprocess_run import Length, Side, Terminated, run_once
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Terminated, Variant, run_once
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, require_data
 from expert_cli.config.run_config import RunConfig
@@ -38,34 +38,34 @@ METHOD = (
 )
 BUSY_PERCENT = 10.0
 """So much of the machine's CPU in other hands is worth a word."""
-Run = Callable[[Side, Overrides, Length, Path, int, Callable[[int, float], None]], Measured]
-Go = Callable[[Side, int], Measured]
+Run = Callable[[Variant, Overrides, StepCounts, Path, int, Callable[[int, float], None]], RunMeasurement]
+Go = Callable[[Variant, int], RunMeasurement]
 
 
 @dataclass(frozen=True)
-class Job:
+class ExperimentSpec:
     """What is asked for. Repeat r runs with `seed` + r. gate: the least ratio, None = none."""
 
-    a: Side
-    b: Side
+    a: Variant
+    b: Variant
     overrides: Overrides
-    length: Length
+    length: StepCounts
     repeats: int
     seed: int
     gate: float | None = None
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExperimentResult:
     """The runs that were finished, in the order of their repeats.
 
     interrupted: the exit code of what ended it before all were, 130 for Ctrl-C and 143 for SIGTERM; 0 where nothing did.
     """
 
-    job: Job
+    job: ExperimentSpec
     machine: Machine
-    a: tuple[Measured, ...]
-    b: tuple[Measured, ...]
+    a: tuple[RunMeasurement, ...]
+    b: tuple[RunMeasurement, ...]
     interrupted: int
 
     @property
@@ -113,7 +113,7 @@ class Outcome:
             "notes": notes_on([*self.a, *self.b]),
         }
 
-    def _pairs(self) -> list[tuple[Measured, Measured]]:
+    def _pairs(self) -> list[tuple[RunMeasurement, RunMeasurement]]:
         return list(zip(self.a, self.b, strict=False))
 
 
@@ -126,11 +126,11 @@ def make_job(
     manifest: Path,
     against: str,
     overrides: Overrides,
-    length: Length,
+    length: StepCounts,
     repeats: int,
     machine: Machine,
     gate: float | None = None,
-) -> Job:
+) -> ExperimentSpec:
     """Return the experiment, both manifests read. Raises ManifestError, InputError, EnvironmentProblem."""
     plan = decided(manifest, overrides, machine)
     stock = against == UNOPTIMIZED
@@ -138,8 +138,8 @@ def make_job(
         if not Path(against).is_file():
             raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {UNOPTIMIZED}")
         decided(Path(against), overrides, machine)
-    b = Side(UNOPTIMIZED if stock else against, manifest if stock else Path(against), stock)
-    return Job(Side(str(manifest), manifest), b, overrides, length, repeats, plan.seed, gate)
+    b = Variant(UNOPTIMIZED if stock else against, manifest if stock else Path(against), stock)
+    return ExperimentSpec(Variant(str(manifest), manifest), b, overrides, length, repeats, plan.seed, gate)
 
 
 def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig:
@@ -149,13 +149,13 @@ def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig
     return run
 
 
-def experiment(job: Job, machine: Machine, report: Reporter, run: Run = run_once) -> Outcome:
+def experiment(job: ExperimentSpec, machine: Machine, report: Reporter, run: Run = run_once) -> ExperimentResult:
     """Run both sides in turn. Ctrl-C and SIGTERM end the run under way and return those before it.
 
     Raises the error of a run that fails, with its side's name; KeyboardInterrupt or Interrupted before the first run is done.
     """
     sides = {"a": job.a, "b": job.b}
-    done: dict[str, list[Measured]] = {"a": [], "b": []}
+    done: dict[str, list[RunMeasurement]] = {"a": [], "b": []}
     interrupted = 0
     turns = order(job.repeats)
     with session(job.overrides, job.length, len(turns), report, run) as go:
@@ -163,12 +163,12 @@ def experiment(job: Job, machine: Machine, report: Reporter, run: Run = run_once
             for number, name in enumerate(turns):
                 found = go(sides[name], job.seed + number // 2)
                 done[name].append(found)
-                report.say(f"{name}  {sides[name].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
+                report.info(f"{name}  {sides[name].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
         except KeyboardInterrupt as error:
             if not any(done.values()):
                 raise
             interrupted = exit_code_of(error)
-    return Outcome(job, machine, tuple(done["a"]), tuple(done["b"]), interrupted)
+    return ExperimentResult(job, machine, tuple(done["a"]), tuple(done["b"]), interrupted)
 
 
 def exit_code_of(error: KeyboardInterrupt) -> int:
@@ -177,7 +177,7 @@ def exit_code_of(error: KeyboardInterrupt) -> int:
 
 
 @contextmanager
-def session(overrides: Overrides, length: Length, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
+def session(overrides: Overrides, length: StepCounts, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
     """Yield a function (side, seed) -> what was measured, under one progress bar; nothing of the runs is left.
 
     A request to end (SIGTERM) is taken as Ctrl-C: by itself it would end this process and leave the run under way alone.
@@ -190,7 +190,7 @@ def session(overrides: Overrides, length: Length, turns: int, report: Reporter, 
         report.progress("running", turns * each, "steps") as bar,
     ):
 
-        def go(side: Side, seed: int) -> Measured:
+        def go(side: Variant, seed: int) -> RunMeasurement:
             nonlocal done
             folder = Path(temporary) / f"run-{done}"
             before, head = done * each, f"run {done + 1} of {turns}: {side.name}"
@@ -229,7 +229,7 @@ def _end_is_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def side_json(side: Side, runs: Sequence[Measured], loss: float | None) -> dict[str, Any]:
+def side_json(side: Variant, runs: Sequence[RunMeasurement], loss: float | None) -> dict[str, Any]:
     """Return one side's figures: means over its runs, of the memory the largest. loss: the one that is compared."""
     first = runs[0]
     return {
@@ -245,7 +245,7 @@ def side_json(side: Side, runs: Sequence[Measured], loss: float | None) -> dict[
     }
 
 
-def figures_json(runs: Sequence[Measured]) -> dict[str, Any]:
+def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
     """Return what several runs of the same settings measured."""
     epochs = [seconds for run in runs if (seconds := run.seconds_per_epoch) is not None]
     padding = [run.padding_share for run in runs if run.padding_share is not None]
@@ -269,7 +269,7 @@ def words_of(same: Parity) -> str:
     return f"{same.verdict}: {shown}, {abs(same.difference):.4f} apart, {same.noise + same.tolerance:.4f} allowed"
 
 
-def notes_on(runs: Sequence[Measured]) -> list[str]:
+def notes_on(runs: Sequence[RunMeasurement]) -> list[str]:
     """Return what a reader must know about the runs."""
     notes = [
         f"adjusted to fit the memory: {text}" for text in dict.fromkeys(t for r in runs for t in r.facts["adjusted"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import expert_cli
-from expert_cli.benchmark.experiment.measurement import Measured, measure
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, measure
 from expert_cli.benchmark.monitor.sampler import Sample, Sampler
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import (
@@ -45,7 +45,7 @@ class Terminated(KeyboardInterrupt):
 
 
 @dataclass(frozen=True)
-class Side:
+class Variant:
     """What is run: this tool on a manifest, or the stock libraries on it. name: what messages call it."""
 
     name: str
@@ -55,7 +55,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Length:
+class StepCounts:
     """Optimizer steps that are measured, and those before them that are not."""
 
     steps: int
@@ -63,8 +63,8 @@ class Length:
 
 
 def run_once(
-    side: Side, overrides: Overrides, length: Length, folder: Path, seed: int, show: Callable[[int, float], None]
-) -> Measured:
+    side: Variant, overrides: Overrides, length: StepCounts, folder: Path, seed: int, show: Callable[[int, float], None]
+) -> RunMeasurement:
     """Train in a fresh process, with `folder` as its run directory, and return what was measured.
 
     show: is called now and then with the steps done and the real tokens/s of the last one. Raises the error that ended the
@@ -92,7 +92,7 @@ def run_once(
     return measure(RunPaths(folder), seed, length.warmup, samples, next(iter(nvml.visible(_environment())), None))
 
 
-def _command(side: Side, asked: Overrides) -> list[str]:
+def _command(side: Variant, asked: Overrides) -> list[str]:
     """Return the command line of the run; the stock libraries get their job as a file."""
     assert asked.output is not None  # noqa: S101  set above
     if side.stock:
@@ -146,7 +146,7 @@ def _watch(
             return samples
 
 
-def _error(side: Side, code: int, out: Path, err: Path) -> BaseException:
+def _error(side: Variant, code: int, out: Path, err: Path) -> BaseException:
     """Return the error that ended a process, as one of ours."""
     if code in (CTRL_C, TERMINATED):
         return Terminated() if code == TERMINATED else KeyboardInterrupt()

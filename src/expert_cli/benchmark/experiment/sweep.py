@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from expert_cli.benchmark.experiment.environment import machine_facts
-from expert_cli.benchmark.experiment.measurement import Measured
+from expert_cli.benchmark.experiment.measurement import RunMeasurement
 from expert_cli.benchmark.experiment.paired_runs import Go, Run, decided, exit_code_of, figures_json, notes_on, session
-from expert_cli.benchmark.experiment.subprocess_run import Length, Side, run_once
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Variant, run_once
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
 from expert_cli.hardware.machine import Machine
@@ -34,7 +34,7 @@ class Trial:
     settings: dict[str, Any]
     status: Status = "not run"
     reason: str = ""
-    runs: list[Measured] = field(default_factory=list)
+    runs: list[RunMeasurement] = field(default_factory=list)
 
     @property
     def flags(self) -> list[str]:
@@ -69,7 +69,7 @@ class Swept:
 
     manifest: Path
     machine: Machine
-    length: Length
+    length: StepCounts
     effective_batch: int
     trials: tuple[Trial, ...]
     interrupted: int
@@ -170,7 +170,7 @@ def sweep(
     manifest: Path,
     asked: Sequence[str],
     overrides: Overrides,
-    length: Length,
+    length: StepCounts,
     repeats: int,
     machine: Machine,
     report: Reporter,
@@ -185,7 +185,7 @@ def sweep(
     optim = written.optim
     trials = combinations(parse(asked), optim.batch_size, optim.gradient_accumulation_steps)
     runnable = [trial for trial in trials if not trial.reason]
-    sides = {id(t): Side(t.name, manifest, settings=(*t.flags, STRICT)) for t in runnable}
+    sides = {id(t): Variant(t.name, manifest, settings=(*t.flags, STRICT)) for t in runnable}
     for trial in runnable:
         settings = (*overrides.settings, *trial.flags)
         decided(manifest, replace(overrides, settings=settings), machine)
@@ -196,7 +196,7 @@ def sweep(
                 for trial in runnable[:: -1 if repeat % 2 else 1]:
                     if trial.status in ("not run", "ran"):
                         _try(trial, go, sides[id(trial)], written.seed + repeat)
-                        report.say(f"{trial.name}: {f'{trial.speed:,.0f} tokens/s' if trial.runs else trial.status}")
+                        report.info(f"{trial.name}: {f'{trial.speed:,.0f} tokens/s' if trial.runs else trial.status}")
         except KeyboardInterrupt as error:
             if not any(trial.runs for trial in trials):
                 raise
@@ -208,7 +208,7 @@ def sweep(
     return Swept(manifest, machine, length, effective, tuple(ranked), interrupted)
 
 
-def _try(trial: Trial, go: Go, side: Side, seed: int) -> None:
+def _try(trial: Trial, go: Go, side: Variant, seed: int) -> None:
     """Run once. Raises what has nothing to do with the settings: a missing model, a package."""
     try:
         trial.runs.append(go(side, seed))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from expert_cli.benchmark.monitor.evidence import Advice, Evidence, Verdict, VerdictName
+from expert_cli.benchmark.monitor.evidence import Advice, Diagnosis, Evidence, VerdictName
 from expert_cli.benchmark.monitor.gauges import mean
 from expert_cli.benchmark.monitor.remedies import (
     cheaper_work,
@@ -52,7 +52,7 @@ class _Loss:
     advice: tuple[Advice, ...]
 
 
-def diagnose(e: Evidence) -> Verdict:
+def diagnose(e: Evidence) -> Diagnosis:
     """Name what holds a run back."""
     if not e.on_gpu:
         e = replace(e, gpu=None)  # what another program does there
@@ -64,7 +64,7 @@ def diagnose(e: Evidence) -> Verdict:
     losses = [loss for rule in (_data, _checkpoints, _evaluation, _limit, _launches, _neighbours) if (loss := rule(e))]
     worst = max(losses, key=lambda loss: loss.share, default=None)
     if worst and worst.share >= NOTABLE - 1e-9:
-        return _with_context(e, Verdict(worst.name, worst.evidence, worst.advice))
+        return _with_context(e, Diagnosis(worst.name, worst.evidence, worst.advice))
     return _with_context(e, _hot(e) or _small_kernels(e) or _busy(e))
 
 
@@ -81,15 +81,15 @@ def _share(shares: Mapping[str, float], *names: str) -> float:
     return sum(shares.get(name, 0.0) for name in names)
 
 
-def _memory(e: Evidence) -> Verdict | None:
+def _memory(e: Evidence) -> Diagnosis | None:
     if e.spilled_mb is not None and e.spilled_mb >= SPILLED_MB:
         told = f"{e.spilled_mb:,.0f} MB of GPU memory lie in the host's memory and cross the bus at every use"
-        return Verdict(
+        return Diagnosis(
             "memory spilling to the host", (told,), less_memory(e, f"{e.spilled_mb:,.0f} MB less are needed")
         )
     if e.swap_in_mb_per_s is not None and e.swap_in_mb_per_s >= SWAPPING_MB_PER_S:
         told = f"the system reads swapped memory back at {e.swap_in_mb_per_s:.1f} MB/s: memory is short"
-        return Verdict("disk", (told,), less_memory(e, "memory that fits is not swapped"))
+        return Diagnosis("disk", (told,), less_memory(e, "memory that fits is not swapped"))
     return None
 
 
@@ -137,13 +137,13 @@ def _limit(e: Evidence) -> _Loss | None:
     return _Loss("thermal or power limit", share, (_limit_words(e), told), _cooler(share))
 
 
-def _hot(e: Evidence) -> Verdict | None:
+def _hot(e: Evidence) -> Diagnosis | None:
     """Heat or a failing supply is named also where the full clock was never seen; a mere power cap is not."""
     gpu = e.gpu
     if gpu is None or not _throttles(e, thermal=True):
         return None
     seen = gpu.clock_mhz and gpu.top_clock_mhz and gpu.clock_mhz < 0.99 * gpu.top_clock_mhz
-    return None if seen else Verdict("thermal or power limit", (_limit_words(e),), _cooler(None))
+    return None if seen else Diagnosis("thermal or power limit", (_limit_words(e),), _cooler(None))
 
 
 def _limit_words(e: Evidence) -> str:
@@ -202,7 +202,7 @@ def _taken(e: Evidence, others: float) -> str:
     return f"other programs keep {others * (e.cores or 0):.1f} of {e.cores} cores busy"
 
 
-def _small_kernels(e: Evidence) -> Verdict | None:
+def _small_kernels(e: Evidence) -> Diagnosis | None:
     """Utilisation says that a kernel was there, power and MFU whether it filled the card."""
     gpu = e.gpu
     if not e.on_gpu or gpu is None or gpu.power_w is None or not gpu.power_limit_w:
@@ -211,35 +211,35 @@ def _small_kernels(e: Evidence) -> Verdict | None:
     if power >= LOW_POWER or (e.mfu is not None and e.mfu >= LOW_MFU):
         return None
     told = f"kernels run all the time, yet draw {power:.0%} of the card's {gpu.power_limit_w:,.0f} W: they are small"
-    return Verdict("launch-bound", (told,), fuller_steps(e, None))
+    return Diagnosis("launch-bound", (told,), fuller_steps(e, None))
 
 
-def _busy(e: Evidence) -> Verdict:
+def _busy(e: Evidence) -> Diagnosis:
     compute = _share(e.shares, "forward", "backward", "optimizer")
     evidence = (f"{compute:.0%} of the time is forward, backward and optimizer; no wait costs {NOTABLE:.0%}", *_use(e))
     advice = cheaper_work(e, NOTABLE)
     known = e.idle is not None or e.cpu_use is not None
-    return Verdict("healthy" if known and not advice else "compute-bound", evidence, advice)
+    return Diagnosis("healthy" if known and not advice else "compute-bound", evidence, advice)
 
 
-def _without_shares(e: Evidence) -> Verdict:
+def _without_shares(e: Evidence) -> Diagnosis:
     """Runs that log no step times: only what is certain without them."""
     logged = "the metrics hold no step times" if e.tokens_per_s else "the run has logged no step yet"
     evidence = (logged, *_use(e))
     crowd = _neighbours(e)
     if crowd and crowd.share >= NOTABLE:
-        return _with_context(e, Verdict(crowd.name, (logged, *crowd.evidence), crowd.advice))
+        return _with_context(e, Diagnosis(crowd.name, (logged, *crowd.evidence), crowd.advice))
     gpu_works = e.idle is not None and e.idle < NOTABLE
     cores_work = not e.on_gpu and e.cpu_use is not None and e.cpu_use >= FEW_CORES
     if gpu_works or cores_work:
-        busy = Verdict("compute-bound", evidence, cheaper_work(e, NOTABLE))
+        busy = Diagnosis("compute-bound", evidence, cheaper_work(e, NOTABLE))
         return _with_context(e, _hot(e) or _small_kernels(e) or busy)
     if e.idle is not None and e.disk_busy is not None and e.disk_busy >= 0.5:
         told = f"the disk is busy {e.disk_busy:.0%} of the time"
         return _with_context(
-            e, Verdict("disk", (*evidence, told), sooner_data(e, e.idle, slow_disk=True, copying=False))
+            e, Diagnosis("disk", (*evidence, told), sooner_data(e, e.idle, slow_disk=True, copying=False))
         )
-    return _with_context(e, Verdict("not enough data", evidence))
+    return _with_context(e, Diagnosis("not enough data", evidence))
 
 
 def _use(e: Evidence) -> list[str]:
@@ -258,7 +258,7 @@ def _crowded(e: Evidence) -> bool:
     return e.others is not None and e.others >= 0.25
 
 
-def _with_context(e: Evidence, verdict: Verdict) -> Verdict:
+def _with_context(e: Evidence, verdict: Diagnosis) -> Diagnosis:
     """Add what a reader needs to weigh the verdict, a falling speed and other programs; keep the first of the advice."""
     more = []
     change = trend(e.tokens_per_s, e.held_s)
@@ -266,4 +266,4 @@ def _with_context(e: Evidence, verdict: Verdict) -> Verdict:
         more.append(f"tokens/s fell by {-change:.0%} while it was watched")
     if e.others is not None and _crowded(e) and _taken(e, e.others) not in verdict.evidence:
         more.append(_taken(e, e.others))
-    return Verdict(verdict.name, (*verdict.evidence, *more), verdict.advice[:MOST_ADVICE])
+    return Diagnosis(verdict.name, (*verdict.evidence, *more), verdict.advice[:MOST_ADVICE])

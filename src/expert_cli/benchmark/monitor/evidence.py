@@ -37,7 +37,7 @@ class GpuFacts:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """What the run was told to do, by the manifest's names; None = not known."""
 
     device: Literal["cpu", "cuda"] | None = None
@@ -82,7 +82,7 @@ class Evidence:
     swap_in_mb_per_s: float | None = None
     disk_busy: float | None = None
     disk_read_mb_per_s: float | None = None
-    settings: Settings = field(default_factory=Settings)
+    settings: RunSettings = field(default_factory=RunSettings)
 
     @property
     def on_gpu(self) -> bool:
@@ -134,7 +134,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Diagnosis:
     """What holds the run back, the numbers that say so, and at most two things to change."""
 
     name: VerdictName

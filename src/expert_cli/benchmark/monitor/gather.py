@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, Settings
+from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, RunSettings
 from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu, mean
 from expert_cli.benchmark.monitor.sampler import Sample
 from expert_cli.hardware.nvml import GpuSample
@@ -18,10 +18,10 @@ ENOUGH_LINES = 20
 """So many earlier lines are judged where no step was logged while it was watched."""
 
 
-def settings_of(run: Mapping[str, Any]) -> Settings:
+def settings_of(run: Mapping[str, Any]) -> RunSettings:
     """Return the settings that a run.json records; those of another form or version are not known."""
     loader, optim, compute, watch = (part(run, "config", name) for name in ("loader", "optim", "compute", "watch"))
-    return Settings(
+    return RunSettings(
         device=_one_of(compute, "device", "cpu", "cuda"),
         dataloader_num_workers=_whole(loader, "num_workers"),
         dataloader_pin_memory=_flag(loader, "pin_memory"),
@@ -54,7 +54,7 @@ def _went_on(run: Mapping[str, Any]) -> float:
         return 0.0
 
 
-def gather(
+def collect_evidence(
     samples: Sequence[Sample],
     earlier: Sequence[Line],
     new: Sequence[Line],

@@ -10,7 +10,7 @@ from typing import Any
 
 from expert_cli.benchmark.monitor.diagnosis import diagnose
 from expert_cli.benchmark.monitor.evidence import Evidence
-from expert_cli.benchmark.monitor.gather import gather
+from expert_cli.benchmark.monitor.gather import collect_evidence
 from expert_cli.benchmark.monitor.gauges import GAUGES, main_gpu, series, spread
 from expert_cli.benchmark.monitor.sampler import Sample, Sampler
 from expert_cli.errors import EnvironmentProblem
@@ -24,7 +24,7 @@ AskGpus = Callable[[], Sequence[GpuSample]]
 
 
 @dataclass(frozen=True)
-class Target:
+class MonitoredRun:
     """The run to watch, or to read only where it is over, finished or not.
 
     pid None: no process of this machine is known to write it. others: further runs under way.
@@ -37,10 +37,10 @@ class Target:
 
 
 @dataclass
-class Watched:
+class MonitorSession:
     """What was seen of a run. `earlier`: metric lines from before; `ended`: it finished meanwhile."""
 
-    target: Target
+    target: MonitoredRun
     gpu_index: int | None = None
     samples: list[Sample] = field(default_factory=list)
     earlier: list[dict[str, Any]] = field(default_factory=list)
@@ -52,7 +52,9 @@ class Watched:
 
     def evidence(self) -> Evidence:
         """Return what the numbers come to."""
-        return gather(self.samples, self.earlier, self.lines, read_json(self.target.paths.run_json), self.gpu_index)
+        return collect_evidence(
+            self.samples, self.earlier, self.lines, read_json(self.target.paths.run_json), self.gpu_index
+        )
 
     @property
     def seconds(self) -> float:
@@ -100,7 +102,7 @@ class Watched:
         return [*told, *_gpu_notes(self.samples)]
 
 
-def find_run(folder: Path | None) -> Target:
+def find_run(folder: Path | None) -> MonitoredRun:
     """Return the run of a folder, or the newest one under way on this machine.
 
     Raises InputError: the folder holds no run; EnvironmentProblem: nothing runs.
@@ -109,28 +111,28 @@ def find_run(folder: Path | None) -> Target:
     if folder is not None:
         paths = require_run(folder)
         pid = next((run.pid for run in runs if run.output.resolve() == paths.output), None)
-        return Target(paths, pid, is_over=pid is None and (paths.complete.exists() or not is_held(paths.output)))
+        return MonitoredRun(paths, pid, is_over=pid is None and (paths.complete.exists() or not is_held(paths.output)))
     if not runs:
         hint = "start one with expert-cli train, or name the folder of a run with --run DIR"
         raise EnvironmentProblem("no training runs on this machine", hint)
     newest = runs[-1]
-    return Target(RunPaths(newest.output), newest.pid, tuple(run.output for run in runs[:-1]))
+    return MonitoredRun(RunPaths(newest.output), newest.pid, tuple(run.output for run in runs[:-1]))
 
 
 def watch(
-    target: Target,
+    target: MonitoredRun,
     duration: float,
     interval: float,
-    show: Callable[[Watched], None],
+    show: Callable[[MonitorSession], None],
     ask_gpus: AskGpus = nvml.sample,
-) -> Watched:
+) -> MonitorSession:
     """Sample beside a run for `duration` seconds, one look every `interval`; call `show` after each.
 
     A look that was missed is left out, and the next, unless it is the last, is at least half an interval away: rates over a
     few ms mean nothing. Ends early with the run, and at Ctrl-C with what it has. A run that is over is only read.
     """
     tail = MetricsTail(target.paths.metrics)
-    seen = Watched(target, earlier=tail.read())
+    seen = MonitorSession(target, earlier=tail.read())
     if target.is_over:
         seen.damaged_lines = tail.damaged
         return seen

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expert_cli.benchmark.monitor.gauges import GAUGES, gpu_of, main_gpu, series, sparkline, spread
-from expert_cli.benchmark.monitor.session import Watched
+from expert_cli.benchmark.monitor.session import MonitorSession
 from expert_cli.runs.metrics import SHARES, numbers, rates
 
 HEAD = ["", "now", "mean", "min", "max", ""]
 
 
-def words(seen: Watched) -> str:
+def words(seen: MonitorSession) -> str:
     """Return how far watching and run have come."""
     lines = seen.lines or seen.earlier
     parts = [f"{seen.seconds:5.0f} s"]
@@ -22,7 +22,7 @@ def words(seen: Watched) -> str:
     return "  ".join(parts)
 
 
-def figures(seen: Watched) -> str:
+def figures(seen: MonitorSession) -> str:
     """Return the newest sample's main figures as part of a line."""
     sample = seen.samples[-1]
     gpu = gpu_of(sample, main_gpu(seen.samples, seen.gpu_index))
@@ -34,7 +34,7 @@ def figures(seen: Watched) -> str:
     )
 
 
-def rows(seen: Watched) -> list[list[str]]:
+def rows(seen: MonitorSession) -> list[list[str]]:
     """Return the table of everything that is known, one row a figure, the time as a row of bars at its end."""
     index = main_gpu(seen.samples, seen.gpu_index)
     tokens, held = rates(seen.lines, "tokens_per_s", seen.earlier)

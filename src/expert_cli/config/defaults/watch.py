@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from expert_cli.config.defaults.training import Config
-from expert_cli.config.run_config import EXECUTION_ACCURACY, WatchConfig
+from expert_cli.config.run_config import EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.config.settings import Settings
 from expert_cli.manifest.schema import EvaluationBlock
 from expert_cli.manifest.types import Strategy
@@ -17,7 +17,7 @@ LEAST_KEPT = 2
 """The newest checkpoint may be damaged when the machine fails."""
 
 
-def watch(config: Config, evaluation: Settings[EvaluationBlock]) -> WatchConfig:
+def watch(config: Config, evaluation: Settings[EvaluationBlock]) -> LogSaveEvalConfig:
     """Return when a run logs, evaluates and saves."""
     written = config.written
     by_running = written.metric_for_best_model == EXECUTION_ACCURACY
@@ -33,7 +33,7 @@ def watch(config: Config, evaluation: Settings[EvaluationBlock]) -> WatchConfig:
     report_to = config.written.report_to or ()
     targets = () if report_to == "none" else (report_to,) if isinstance(report_to, str) else tuple(report_to)
     every = written.logging_steps or 10
-    return WatchConfig(
+    return LogSaveEvalConfig(
         logging_steps=config.put("logging_steps", every, f"a log line every {every} steps"),
         save_strategy=save_strategy,
         save_steps=save_steps,

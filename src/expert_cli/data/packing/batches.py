@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 from expert_cli.config.run_config import Layout
-from expert_cli.data.packing.dataset import FILLER, IGNORED, Place
+from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, Place
 from expert_cli.data.packing.step_schedule import Schedule
 
 Batch = dict[str, Any]
@@ -35,7 +35,7 @@ class Order(Protocol):
         """Return the indices at `places`."""
 
 
-class PackBatches(Sampler[list[Place]]):
+class PackedBatchSampler(Sampler[list[Place]]):
     """The packs of every micro-step of one process, through all epochs, from `first_step` on."""
 
     def __init__(
@@ -95,12 +95,12 @@ class Collator:
         rows    A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right
                 C0 C1 C2 .  .
 
-    `input_ids`, `position_ids` int64 in that shape. `target_rows` int64 [n]: the places, counted through the flattened
-    batch, whose next token is trained; `targets` int64 [n]: those tokens. `document_starts` int32 [documents + 1] and
-    `longest_document`: the borders of the documents in the flat layout, as flash-attention's cu_seqlens. `real_tokens`:
+    `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: the places, counted through the flattened
+    batch, whose next token is trained; `targets` int64 [n]: those tokens. `cu_seqlens` int32 [documents + 1] and
+    `max_seqlen`: the borders of the documents in the flat layout, as flash-attention's cu_seqlens. `real_tokens`:
     tokens without padding. Everything is counted here, on the CPU, so that no step has to ask the GPU.
     fixed_tokens > 0: flat batches are padded to this length (one more document of padding), for compiled shapes;
-    longest > 0 is then told as `longest_document`, which may be a bound.
+    longest > 0 is then told as `max_seqlen`, which may be a bound.
     """
 
     pad_id: int
@@ -114,12 +114,12 @@ class Collator:
         joined = self._flat(packs, real) if self.layout == "flat" else self._rows(packs)
         labels = joined.pop("labels").flatten()
         # A document's first label is always ignored, so no place predicts across a border.
-        rows = (labels[1:] != IGNORED).nonzero().flatten()
-        batch: Batch = {**joined, "target_rows": rows, "targets": labels[rows + 1], "real_tokens": real}
+        rows = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
+        batch: Batch = {**joined, "target_positions": rows, "targets": labels[rows + 1], "real_tokens": real}
         if self.layout == "flat":
             starts = (batch["position_ids"][0] == 0).nonzero().flatten()
             ends = torch.cat([starts, torch.tensor([batch["position_ids"].shape[1]])]).to(torch.int32)
-            batch |= {"document_starts": ends, "longest_document": self.longest or int(ends.diff().max())}
+            batch |= {"cu_seqlens": ends, "max_seqlen": self.longest or int(ends.diff().max())}
         return batch
 
     def _flat(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:
@@ -144,6 +144,6 @@ def _padding(tokens: int, pad_id: int) -> dict[str, torch.Tensor]:
     """Return a document of padding: it sees nothing else and nothing in it is trained."""
     return {
         "input_ids": torch.full((tokens,), pad_id, dtype=torch.int64),
-        "labels": torch.full((tokens,), IGNORED, dtype=torch.int64),
+        "labels": torch.full((tokens,), IGNORE_INDEX, dtype=torch.int64),
         "position_ids": torch.arange(tokens),
     }

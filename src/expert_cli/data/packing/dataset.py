@@ -23,7 +23,7 @@ from expert_cli.data.store.documents import Documents
 Place = tuple[int, int]
 """An epoch and the index of a pack in it, both from 0."""
 
-IGNORED = -100
+IGNORE_INDEX = -100
 FILLER: Place = (0, -1)
 """The place of a pack without tokens: what a process gets where the last step of an epoch has no pack left for it."""
 
@@ -65,8 +65,8 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             tokens, trained = self._tokens(
                 int(packs.documents[piece]), int(packs.starts[piece]), int(packs.stops[piece])
             )
-            targets = np.where(trained, tokens, IGNORED)
-            targets[:1] = IGNORED
+            targets = np.where(trained, tokens, IGNORE_INDEX)
+            targets[:1] = IGNORE_INDEX
             ids.append(tokens)
             labels.append(targets)
             positions.append(np.arange(len(tokens)))
@@ -79,7 +79,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     def _tokens(self, document: int, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         ids, trained = self.documents.document(document)
         if self.shortens and stop < len(ids):
-            return shorten(ids, trained, stop)
+            return truncate_middle(ids, trained, stop)
         return ids[start:stop], trained[start:stop]
 
 
@@ -97,7 +97,7 @@ def plan_packs(
     return PackedDataset(documents, packs, shortens=packing != "concat" and overflow == "truncate")
 
 
-def shorten(
+def truncate_middle(
     ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Cut a document to `limit` tokens, out of the middle of its prompt; its ends and its last token stay.

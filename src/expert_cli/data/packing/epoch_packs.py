@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from expert_cli.config.run_config import Overflow, Packing
-from expert_cli.data.packing.plan import Lengths, Packs, concat, fit_lengths, pack, single
+from expert_cli.data.packing.plan import Lengths, PackingPlan, apply_overflow, concat, no_packing, pack
 from expert_cli.data.packing.random_fit import pack_randomly
 
 
@@ -18,15 +18,15 @@ class EpochPacks:
         self, lengths: Lengths, prompt_lengths: Lengths, capacity: int, packing: Packing, overflow: Overflow, seed: int
     ) -> None:
         """Decide what becomes of long documents. Raises InputError as `fit_lengths` does; `prompt_lengths` as it takes them."""
-        self.fitted = None if packing == "concat" else fit_lengths(lengths, prompt_lengths, capacity, overflow)
+        self.fitted = None if packing == "concat" else apply_overflow(lengths, prompt_lengths, capacity, overflow)
         self._lengths = lengths
         self._capacity = capacity
         self._packing = packing
         self._seed = seed
         self._counts: dict[int, int] = {}
-        self._latest: tuple[int, Packs] | None = None
+        self._latest: tuple[int, PackingPlan] | None = None
 
-    def of(self, epoch: int) -> Packs:
+    def of(self, epoch: int) -> PackingPlan:
         """Return the packs of an epoch."""
         epoch = epoch if self._packing == "random" else 0
         if self._latest is None or self._latest[0] != epoch:
@@ -41,7 +41,7 @@ class EpochPacks:
             self._counts[epoch] = len(self._plan(epoch))
         return self._counts[epoch]
 
-    def _plan(self, epoch: int) -> Packs:
+    def _plan(self, epoch: int) -> PackingPlan:
         fitted = self.fitted
         if fitted is None:
             return concat(self._lengths, self._capacity)
@@ -50,5 +50,5 @@ class EpochPacks:
         elif self._packing == "best_fit":
             packs = pack(fitted.lengths, self._capacity)
         else:
-            packs = single(fitted.lengths, self._capacity)
+            packs = no_packing(fitted.lengths, self._capacity)
         return packs.within(fitted)

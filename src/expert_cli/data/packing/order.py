@@ -15,7 +15,7 @@ _MEGABATCH = 50
 
 
 @dataclass(frozen=True)
-class EpochOrder:
+class EpochPermutation:
     """A permutation of `packs` indices; every place is computed by itself and nothing is stored.
 
     An index is a pair of digits (left, right); each round adds a hash of one digit to the other (a Feistel network over
@@ -63,10 +63,10 @@ class EpochOrder:
         return left
 
 
-def epoch_order(packs: int, seed: int, epoch: int) -> EpochOrder:
+def epoch_order(packs: int, seed: int, epoch: int) -> EpochPermutation:
     """Return the order of the packs in an epoch (counted from 0); the same on every machine and in every version."""
     digest = hashlib.shake_256(f"{seed}:{epoch}".encode()).digest(8 * _ROUNDS)
-    return EpochOrder(packs, tuple(int.from_bytes(digest[i : i + 8], "little") for i in range(0, len(digest), 8)))
+    return EpochPermutation(packs, tuple(int.from_bytes(digest[i : i + 8], "little") for i in range(0, len(digest), 8)))
 
 
 def mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:

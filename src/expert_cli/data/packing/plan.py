@@ -30,7 +30,7 @@ _MOST_CUT = 0.001
 
 
 @dataclass(frozen=True)
-class Fitted:
+class TruncatedLengths:
     """What is left of every document at some capacity: piece i is document `documents[i]`, tokens starts[i]:stops[i].
 
     All int64 [pieces], in document order, no piece longer than the capacity. Truncated documents have start 0 and stop at
@@ -52,7 +52,7 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Packs:
+class PackingPlan:
     """Which tokens make up which sequence.
 
     Piece i is tokens starts[i]:stops[i] of document documents[i] (int64 [pieces]); pack p is the pieces
@@ -83,15 +83,15 @@ class Packs:
         """Return the numbers of the pieces of some packs, pack by pack, int64 [pieces of them]."""
         return np.concatenate([np.arange(*self.offsets[pack : pack + 2]) for pack in packs])
 
-    def within(self, fitted: Fitted) -> Packs:
+    def within(self, fitted: TruncatedLengths) -> PackingPlan:
         """Return these packs of `fitted.lengths` in terms of the documents that `fitted` has the pieces of."""
         begin = fitted.starts[self.documents]
-        return Packs(
+        return PackingPlan(
             fitted.documents[self.documents], begin + self.starts, begin + self.stops, self.offsets, self.capacity
         )
 
 
-def pack(lengths: Lengths, capacity: int) -> Packs:
+def pack(lengths: Lengths, capacity: int) -> PackingPlan:
     """Put every document whole into exactly one pack by best-fit-decreasing; the same lengths give the same packs.
 
     Raises ExpertError where a length is below 1 or above `capacity`: `fit_lengths` comes first.
@@ -106,7 +106,7 @@ def pack(lengths: Lengths, capacity: int) -> Packs:
     return grouped(pack_of, packs, sizes, capacity)
 
 
-def concat(lengths: Lengths, capacity: int) -> Packs:
+def concat(lengths: Lengths, capacity: int) -> PackingPlan:
     """Lay all documents end to end and cut at every `capacity` tokens: full packs, documents in pieces.
 
     Lengths may exceed `capacity`. For comparison only: where a document is cut, its end does not see its beginning.
@@ -120,16 +120,16 @@ def concat(lengths: Lengths, capacity: int) -> Packs:
     documents = np.searchsorted(ends, begins, side="right")
     starts = begins - (ends - sizes)[documents]
     stops = starts + np.diff(begins, append=total)
-    return Packs(documents, starts, stops, np.append(np.searchsorted(begins, borders), len(begins)), capacity)
+    return PackingPlan(documents, starts, stops, np.append(np.searchsorted(begins, borders), len(begins)), capacity)
 
 
-def single(lengths: Lengths, capacity: int) -> Packs:
+def no_packing(lengths: Lengths, capacity: int) -> PackingPlan:
     """Give every document a pack of its own. Raises ExpertError as `pack` does."""
     sizes = checked(lengths, capacity)
-    return Packs(np.arange(len(sizes)), np.zeros_like(sizes), sizes, np.arange(len(sizes) + 1), capacity)
+    return PackingPlan(np.arange(len(sizes)), np.zeros_like(sizes), sizes, np.arange(len(sizes) + 1), capacity)
 
 
-def fit_lengths(lengths: Lengths, prompt_lengths: Lengths, capacity: int, overflow: Overflow) -> Fitted:
+def apply_overflow(lengths: Lengths, prompt_lengths: Lengths, capacity: int, overflow: Overflow) -> TruncatedLengths:
     """Decide what becomes of documents longer than `capacity`; `prompt_lengths` = tokens before the first trained one.
 
     truncate: the middle of the prompt goes, then the middle of the answer. drop: the document goes. split: pieces of
@@ -156,11 +156,13 @@ def fit_lengths(lengths: Lengths, prompt_lengths: Lengths, capacity: int, overfl
         # Nothing before a later piece's first token predicts it.
         answers = stops - np.clip(prompts[documents], starts + (starts > 0), stops)
         answer_tokens = (sizes - prompts).sum() - answers.sum()
-    return Fitted(documents, starts, stops, rows, int(sizes.sum() - (stops - starts).sum()), int(answer_tokens))
+    return TruncatedLengths(
+        documents, starts, stops, rows, int(sizes.sum() - (stops - starts).sum()), int(answer_tokens)
+    )
 
 
 @dataclass(frozen=True)
-class SizeRow:
+class LengthRow:
     """What a `max_seq_length` would mean: packs, how full, documents shortened and by how many tokens in all."""
 
     max_seq_length: int
@@ -170,7 +172,7 @@ class SizeRow:
     truncated_tokens: int
 
 
-def right_size(lengths: Lengths, *others: int) -> list[SizeRow]:
+def length_table(lengths: Lengths, *others: int) -> list[LengthRow]:
     """Return a row for each of `SIZES` and of the `others`, ascending; long documents truncated."""
     sizes = checked(lengths, None)
     return [_size_row(sizes, capacity) for capacity in sorted({*SIZES, *others})]
@@ -254,7 +256,7 @@ def _best_fit(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int, int
     return steps, opened
 
 
-def grouped(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> Packs:
+def grouped(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> PackingPlan:
     """Return the packs in the order of their first documents; `pack_of` numbers each document's pack in any order."""
     by_pack = stable_order(pack_of)
     counts = np.bincount(pack_of, minlength=packs)
@@ -262,7 +264,7 @@ def grouped(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> Packs:
     order = np.argsort(by_pack[begins])
     offsets = np.concatenate([[0], np.cumsum(counts[order])])
     documents = by_pack[np.arange(len(by_pack)) + np.repeat(begins[order] - offsets[:-1], counts[order])]
-    return Packs(documents, np.zeros_like(documents), sizes[documents], offsets, capacity)
+    return PackingPlan(documents, np.zeros_like(documents), sizes[documents], offsets, capacity)
 
 
 def stable_order(keys: Ints) -> Ints:
@@ -281,11 +283,11 @@ def _answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:
     return np.where(cut > 0, cut + (rest > 2), 0)
 
 
-def _size_row(sizes: Ints, capacity: int) -> SizeRow:
+def _size_row(sizes: Ints, capacity: int) -> LengthRow:
     short = np.minimum(sizes, capacity)
     _, packs = _best_fit(np.bincount(short, minlength=1).tolist(), capacity)
     fill = _share(int(short.sum()), packs * capacity)
-    return SizeRow(capacity, packs, fill, int((sizes > capacity).sum()), int((sizes - short).sum()))
+    return LengthRow(capacity, packs, fill, int((sizes > capacity).sum()), int((sizes - short).sum()))
 
 
 def _share(part: int, whole: int) -> float:

@@ -22,13 +22,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from expert_cli.data.packing.order import mixed
-from expert_cli.data.packing.plan import Ints, Lengths, Packs, checked, grouped, stable_order
+from expert_cli.data.packing.plan import Ints, Lengths, PackingPlan, checked, grouped, stable_order
 
 _SHARE = 8
 """Of the documents left, one in so many is drawn at a time."""
 
 
-def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int) -> Packs:
+def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int) -> PackingPlan:
     """Put every document whole into exactly one pack, by chance; the same arguments give the same packs everywhere.
 
     Raises ExpertError where a length is below 1 or above `capacity`: `fit_lengths` comes first.

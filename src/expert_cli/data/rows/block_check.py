@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from expert_cli.data.formats.blocks import Block
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns
-from expert_cli.data.rows.validation import NOT_TRAINED, append_row
+from expert_cli.data.rows.validation import NOT_TRAINED, validate_row
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def check_block(block: Block, columns: Columns, start: int, stop: int) -> Checke
     bad: list[tuple[str, str]] = []
     untrained = 0
     for number, row in enumerate(islice(block.raw(), start, stop), start):
-        fault = row.fault or append_row(rows, row.fields, columns, row.where)
+        fault = row.fault or validate_row(rows, row.fields, columns, row.where)
         if fault == NOT_TRAINED:
             untrained += 1
         elif fault:

@@ -35,7 +35,7 @@ class Unchanged:
         return sum(seen[0] for seen in self._stamps.values() if seen)
 
 
-class Kept:
+class RowCache:
     """The checked blocks of one source, each with the number of its first row, as long as they fit; `size` in bytes."""
 
     def __init__(self, files: Sequence[Path], room: int) -> None:

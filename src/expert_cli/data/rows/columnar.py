@@ -141,7 +141,7 @@ class RowReport:
         if len(self.examples) < keep_examples:
             self.examples.append(f"{where}: {reason}")
 
-    def leave_out(self, reason: str, count: int = 1) -> None:
+    def count_filtered(self, reason: str, count: int = 1) -> None:
         """Count good rows that are left out for a reason."""
         self.filtered[reason] = self.filtered.get(reason, 0) + count
 

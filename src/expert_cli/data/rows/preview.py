@@ -14,7 +14,7 @@ from expert_cli.data.located import Located
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
 from expert_cli.data.rows.scan import BAD_SHARE, Refused
-from expert_cli.data.rows.validation import append_row
+from expert_cli.data.rows.validation import validate_row
 from expert_cli.errors import InputError
 
 
@@ -69,5 +69,5 @@ def _most_good(
 def _good(raw: Sequence[RawRow], columns: Columns, refused: Refused | None) -> Rows:
     rows = Rows(columns.kind)
     for row in raw:
-        append_row(rows, row.fields, columns, row.where)
+        validate_row(rows, row.fields, columns, row.where)
     return rows.without(refused(rows)) if refused else rows

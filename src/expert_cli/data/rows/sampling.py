@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from expert_cli.errors import InputError
 
 
-def copies_by_weight(rows: int, weight: float, seed: int, salt: str) -> list[int]:
+def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> list[int]:
     """Return how often each row is taken: 0.4 a seeded 40 % of them once, 2.0 all twice, 1.5 all once and half again.
 
     A weight above 0 takes at least one row; `salt` tells sources apart, so that equal ones are sampled differently.
@@ -32,7 +32,7 @@ def copies_by_weight(rows: int, weight: float, seed: int, salt: str) -> list[int
 def held_out(contents: Sequence[tuple[str, ...]], share: float, seed: int) -> set[int]:
     """Return the rows that evaluate: `held_out_ranks` of their contents."""
     ranks = b"".join(content_rank(content, seed) for content in contents)
-    return {int(row) for row in held_out_ranks(ranks, share)}
+    return {int(row) for row in validation_split(ranks, share)}
 
 
 def content_rank(content: tuple[str, ...], seed: int) -> bytes:
@@ -40,7 +40,7 @@ def content_rank(content: tuple[str, ...], seed: int) -> bytes:
     return _rank(seed, "\0".join(content))
 
 
-def held_out_ranks(ranks: bytes | bytearray, share: float) -> NDArray[np.int64]:
+def validation_split(ranks: bytes | bytearray, share: float) -> NDArray[np.int64]:
     """Return the rows that evaluate: the first `share` of them by rank. `ranks`: those of all rows, end to end.
 
     Equal rows stay on one side, so that no row that trains is evaluated; the share is met from above by less than one

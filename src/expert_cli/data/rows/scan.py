@@ -22,7 +22,7 @@ from expert_cli.data.formats.blocks import Block, read_blocks
 from expert_cli.data.formats.raw_row import ColumnFilter
 from expert_cli.data.located import Located
 from expert_cli.data.rows.block_check import Checked, check_block
-from expert_cli.data.rows.cache import Kept
+from expert_cli.data.rows.cache import RowCache
 from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
 from expert_cli.data.rows.sampling import content_rank
@@ -34,7 +34,7 @@ BAD_SHARE = 0.01
 
 
 @dataclass
-class Look:
+class SourceScan:
     """What was seen of one source.
 
     start: the number of the first row of its slice. rows: those that were read, while they fit. kept: for every row of the
@@ -43,7 +43,7 @@ class Look:
     """
 
     start: int
-    rows: Kept
+    rows: RowCache
     columns: Columns = field(default_factory=Columns)
     report: RowReport = field(default_factory=RowReport)
     kept: list[NDArray[np.bool_]] = field(default_factory=list)
@@ -66,9 +66,9 @@ Refused = Callable[[Rows], Mapping[int, str]]
 """The rows, by their numbers, that whatever comes after cannot use, each with the reason."""
 
 
-def look_at(
+def scan_source(
     located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool, room: int, refused: Refused | None = None
-) -> Look:
+) -> SourceScan:
     """Look at all rows of a source; `seen` are the digests of earlier sources, to which those of its rows are added.
 
     room: how many bytes of rows may be kept. refused: what is bad about rows that look good, as a template sees it.
@@ -142,7 +142,7 @@ class _Judge:
         self.refused = refused
         self.rare: frozenset[str] = frozenset()
 
-    def look(self, names: ColumnFilter, start: int, stop: int | None) -> Look:
+    def look(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan:
         """Judge the rows of the slice. Raises InputError; see `look_at`."""
         look = None
         while look is None:
@@ -150,9 +150,9 @@ class _Judge:
         _refuse_useless(self.located, look)
         return look
 
-    def all_rows(self, names: ColumnFilter, start: int, stop: int | None) -> Look | None:
+    def all_rows(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan | None:
         """Judge the rows of the slice; None if a name that turned up late changed what was decided for earlier rows."""
-        look = Look(start, Kept(self.located.files, self.room))
+        look = SourceScan(start, RowCache(self.located.files, self.room))
         columns: Columns | None = None
         known = undecided = 0
         blocks = source_blocks(self.located.files, names, stop)
@@ -191,7 +191,7 @@ class _Judge:
         known = [name for name in names.seen if name not in self.rare]
         return choose_columns(known, self.data.mapping, str(self.located))
 
-    def _judge(self, block: Block, first: int, low: int, columns: Columns, look: Look) -> NDArray[np.bool_]:
+    def _judge(self, block: Block, first: int, low: int, columns: Columns, look: SourceScan) -> NDArray[np.bool_]:
         """Judge the rows of a block, whose own first row is number `first`, from number `low` on."""
         checked = check_block(block, columns, low, block.count)
         if self.refused and (reasons := self.refused(checked.rows)):
@@ -202,7 +202,7 @@ class _Judge:
         look.fields |= checked.rows.ignored
         look.report.trailing += sum(checked.rows.trailing)
         if checked.untrained:
-            look.report.leave_out(NOT_TRAINED, checked.untrained)
+            look.report.count_filtered(NOT_TRAINED, checked.untrained)
         for where, reason in checked.bad:
             look.report.drop(reason, where)
         passing = self._filtered(checked.rows, look)
@@ -213,7 +213,7 @@ class _Judge:
                 look.ranks += content_rank(checked.rows.content(row), self.data.seed)
         return kept
 
-    def _filtered(self, rows: Rows, look: Look) -> Sequence[int]:
+    def _filtered(self, rows: Rows, look: SourceScan) -> Sequence[int]:
         """The numbers of the rows that pass the filters."""
         filters = self.data.filters
         if filters == RowFilters():
@@ -223,11 +223,11 @@ class _Judge:
             characters = rows.characters(row)
             digest = _digest(rows, row, filters.deduplicate)
             if characters < filters.min_chars:
-                look.report.leave_out(f"shorter than {filters.min_chars} characters")
+                look.report.count_filtered(f"shorter than {filters.min_chars} characters")
             elif filters.max_chars is not None and characters > filters.max_chars:
-                look.report.leave_out(f"longer than {filters.max_chars} characters")
+                look.report.count_filtered(f"longer than {filters.max_chars} characters")
             elif digest and (digest in self.seen or digest in look.digests):
-                look.report.leave_out("repeated" if filters.deduplicate == "row" else "repeated answer")
+                look.report.count_filtered("repeated" if filters.deduplicate == "row" else "repeated answer")
             else:
                 kept.append(row)
                 if digest:
@@ -245,7 +245,7 @@ def _with_rare(block: Block, checked: Checked, rare: frozenset[str]) -> dict[int
     return {at: odd[number] for at, number in enumerate(checked.numbers.tolist()) if number in odd}
 
 
-def _faults(block: Block, low: int, look: Look) -> int:
+def _faults(block: Block, low: int, look: SourceScan) -> int:
     """Count the rows that cannot be read, of which no column need be known; return how many the others are."""
     look.kept.append(np.zeros(block.count - low, np.bool_))
     if block.texts is not None:
@@ -268,10 +268,10 @@ def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
     return digest.digest()
 
 
-def _refuse_useless(located: Located, look: Look) -> None:
+def _refuse_useless(located: Located, look: SourceScan) -> None:
     report = look.report
     if not report.read:
-        raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
+        raise InputError(f"{located}: there are no rows", "SourceScan at the file, and at the slice if there is one.")
     _refuse_bad(located, report)
     if not any(kept.any() for kept in look.kept):
         good = report.read - sum(report.dropped.values())

@@ -19,11 +19,11 @@ from expert_cli.config.run_config import DataConfig
 from expert_cli.data.formats.raw_row import ColumnFilter
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.block_check import Checked, check_block
-from expert_cli.data.rows.cache import ROOM_BYTES, Kept
+from expert_cli.data.rows.cache import ROOM_BYTES, RowCache
 from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import Columns, names_of_interest
-from expert_cli.data.rows.sampling import copies_by_weight, held_out_ranks
-from expert_cli.data.rows.scan import Refused, look_at, source_blocks
+from expert_cli.data.rows.sampling import repeat_counts, validation_split
+from expert_cli.data.rows.scan import Refused, scan_source, source_blocks
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Reporter
 
@@ -33,7 +33,7 @@ _TELLING = frozenset(("tools", "system", "system_prompt", "history"))
 
 
 @dataclass(frozen=True)
-class SurveyedSource:
+class SelectedSource:
     """One source, decided.
 
     columns: those that are read. start: the number of the first row of its slice, from 0 over its files. copies: int32
@@ -45,7 +45,7 @@ class SurveyedSource:
     columns: Columns
     start: int
     copies: NDArray[np.int32]
-    kept: Kept
+    kept: RowCache
 
     def __len__(self) -> int:
         """Return how many rows are taken, repeats counted."""
@@ -53,15 +53,15 @@ class SurveyedSource:
 
 
 @dataclass(frozen=True)
-class Survey:
+class RowSelection:
     """All sources, decided. `validation` is None where none evaluate; split-off rows are counted in `train_report`."""
 
-    train: tuple[SurveyedSource, ...]
-    validation: tuple[SurveyedSource, ...] | None
+    train: tuple[SelectedSource, ...]
+    validation: tuple[SelectedSource, ...] | None
     train_report: RowReport
     validation_report: RowReport | None
 
-    def sources(self, split: Split) -> tuple[SurveyedSource, ...]:
+    def sources(self, split: Split) -> tuple[SelectedSource, ...]:
         """Return the sources of a split; none where none evaluate."""
         return self.train if split == "train" else self.validation or ()
 
@@ -83,9 +83,9 @@ class Batch:
         return Batch(self.source, rows, self.numbers[start:stop])
 
 
-def survey_data(
+def select_rows(
     data: DataConfig, located: LocatedData, reporter: Reporter, *, refused: Refused | None = None
-) -> Survey:
+) -> RowSelection:
     """Look at the rows of all sources; `refused`: which of the good ones are bad rows for what comes after.
 
     Raises InputError: a source with more than 1 % bad rows or no good one, columns that cannot be told, sources of
@@ -98,15 +98,17 @@ def survey_data(
         validation, validation_report, _ = _survey_sources(
             located.validation, data, reporter, refused, ranked=False, room=room
         )
-        return Survey(train, validation, report, validation_report)
+        return RowSelection(train, validation, report, validation_report)
     if not splits:
-        return Survey(train, None, report, None)
+        return RowSelection(train, None, report, None)
     train, evaluated = _split(train, ranks, data.validation_share)
     count = sum(map(len, evaluated))
-    return Survey(train, evaluated, report, RowReport(count, mapping=report.mapping, input_column=report.input_column))
+    return RowSelection(
+        train, evaluated, report, RowReport(count, mapping=report.mapping, input_column=report.input_column)
+    )
 
 
-def batches(sources: Sequence[SurveyedSource], data: DataConfig) -> Iterator[Batch]:
+def batches(sources: Sequence[SelectedSource], data: DataConfig) -> Iterator[Batch]:
     """Yield the rows that are taken: sources in order, each as many rounds as its most frequent row.
 
     Raises InputError if a file is not what it was when it was surveyed.
@@ -116,7 +118,7 @@ def batches(sources: Sequence[SurveyedSource], data: DataConfig) -> Iterator[Bat
             yield from _turn(number, source, source.copies > turn, data)
 
 
-def _turn(number: int, source: SurveyedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[Batch]:
+def _turn(number: int, source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[Batch]:
     kept = source.kept.blocks()
     for first, checked in _read_again(source, taken, data) if kept is None else kept:
         wanted = taken[checked.numbers + (first - source.start)]
@@ -129,7 +131,7 @@ def _turn(number: int, source: SurveyedSource, taken: NDArray[np.bool_], data: D
         yield Batch(number, rows, checked.numbers[wanted] + first)
 
 
-def _read_again(source: SurveyedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[tuple[int, Checked]]:
+def _read_again(source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[tuple[int, Checked]]:
     """Yield the blocks of a source that hold rows that are taken, each with the number of its first row."""
     columns = ColumnFilter(names_of_interest(data.mapping))
     stop = source.start + len(taken)
@@ -148,7 +150,7 @@ def _read_again(source: SurveyedSource, taken: NDArray[np.bool_], data: DataConf
         raise _changed(source)
 
 
-def _changed(source: SurveyedSource) -> InputError:
+def _changed(source: SelectedSource) -> InputError:
     return InputError(f"{source.located}: the files changed while they were read", "Start again.")
 
 
@@ -160,17 +162,17 @@ def _survey_sources(
     *,
     ranked: bool,
     room: int,
-) -> tuple[tuple[SurveyedSource, ...], RowReport, bytearray]:
+) -> tuple[tuple[SelectedSource, ...], RowReport, bytearray]:
     """Survey sources of one kind; repeated rows are looked for over all of them.
 
     ranked: rank the rows that are taken. room: how many bytes of rows may be kept.
     """
     total = RowReport()
-    surveyed: list[SurveyedSource] = []
+    surveyed: list[SelectedSource] = []
     ranks = bytearray()
     seen: set[bytes] = set()
     for number, located in enumerate(sources):
-        look = look_at(located, data, seen, ranked=ranked, room=room, refused=refused)
+        look = scan_source(located, data, seen, ranked=ranked, room=room, refused=refused)
         room -= look.rows.size
         if surveyed and look.columns.kind != surveyed[0].columns.kind:
             raise InputError(
@@ -180,8 +182,8 @@ def _survey_sources(
             )
         kept = np.concatenate(look.kept)
         copies = np.zeros(len(kept), np.int32)
-        copies[kept] = copies_by_weight(int(kept.sum()), located.spec.weight, data.seed, str(number))
-        surveyed.append(SurveyedSource(located, look.columns, look.start, copies, look.rows))
+        copies[kept] = repeat_counts(int(kept.sum()), located.spec.weight, data.seed, str(number))
+        surveyed.append(SelectedSource(located, look.columns, look.start, copies, look.rows))
         if ranked:
             ranks += np.frombuffer(look.ranks, "V16")[copies[kept] > 0].tobytes()
         _tell(located, int(kept.sum()), look.report, reporter)
@@ -190,10 +192,10 @@ def _survey_sources(
 
 
 def _split(
-    sources: Sequence[SurveyedSource], ranks: bytearray, share: float
-) -> tuple[tuple[SurveyedSource, ...], tuple[SurveyedSource, ...]]:
+    sources: Sequence[SelectedSource], ranks: bytearray, share: float
+) -> tuple[tuple[SelectedSource, ...], tuple[SelectedSource, ...]]:
     """The sources as they train, and as they evaluate: each evaluated row once, however often it would have trained."""
-    held = held_out_ranks(ranks, share)
+    held = validation_split(ranks, share)
     taken = [np.flatnonzero(source.copies) for source in sources]
     ends = np.cumsum([len(rows) for rows in taken])
     train, evaluated = [], []
@@ -210,13 +212,13 @@ def _split(
 def _tell(located: Located, rows: int, report: RowReport, reporter: Reporter) -> None:
     filtered = "".join(f", {count} {reason}" for reason, count in report.filtered.items())
     unread = f"; not read: {', '.join(report.unread())}" if report.unread() else ""
-    reporter.say(f"{located}: {rows} rows{filtered}; {report.mapping}{unread}")
+    reporter.info(f"{located}: {rows} rows{filtered}; {report.mapping}{unread}")
     telling = [name for name in report.ignored if name.casefold() in _TELLING]
     if telling:
-        reporter.warn(
+        reporter.warning(
             f"{located}: {', '.join(telling)}: not trained beside question and answer; "
             'rows of "messages" have a system message, earlier turns and tools'
         )
     if report.dropped:
         bad = sum(report.dropped.values())
-        reporter.warn(f"{located}: {bad} of {report.read} rows are bad and left out: {'; '.join(report.examples)}")
+        reporter.warning(f"{located}: {bad} of {report.read} rows are bad and left out: {'; '.join(report.examples)}")

@@ -54,7 +54,7 @@ class _BadRow(Exception):
     """The reason why a row cannot be used, in the same words for every row with this fault."""
 
 
-def append_row(rows: Rows, fields: Mapping[str, object], columns: Columns, where: str) -> str:
+def validate_row(rows: Rows, fields: Mapping[str, object], columns: Columns, where: str) -> str:
     """Append one row read at `where` to `rows`, whose kind is that of `columns`.
 
     Returns "", or the reason why the row is bad, or NOT_TRAINED where it says so itself; nothing is appended then.

@@ -24,11 +24,11 @@ from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import absent, choose_columns, names_of_interest
 from expert_cli.data.rows.scan import source_blocks
-from expert_cli.data.rows.selection import SurveyedSource, batches, survey_data
+from expert_cli.data.rows.selection import SelectedSource, batches, select_rows
 from expert_cli.data.sources.folder import folder_files
 from expert_cli.data.sources.hub import hub_files
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.utils.reporter import Reporter, Silent
+from expert_cli.utils.reporter import NullReporter, Reporter
 
 __all__ = ["DataRows", "Located", "LocatedData", "locate_data", "read_located", "read_training_rows"]
 
@@ -93,7 +93,7 @@ def read_training_rows(data: DataConfig, reporter: Reporter, *, alternatives: Se
 
 def read_located(data: DataConfig, located: LocatedData, reporter: Reporter) -> DataRows:
     """Return the rows of sources that are located already; see `read_training_rows`."""
-    survey = survey_data(data, located, reporter)
+    survey = select_rows(data, located, reporter)
     train = _taken(survey.train, data)
     validation = None if survey.validation is None else _taken(survey.validation, data)
     return DataRows(train, validation, survey.train_report, survey.validation_report, located)
@@ -107,7 +107,7 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     here = replace(data, train=tuple(spec for spec in data.train[:1] if spec.kind != "hub"), validation=())
     names = ColumnFilter(names_of_interest(data.mapping))
     with suppress(ExpertError):
-        for path in locate_data(here, Silent()).files()[:1]:
+        for path in locate_data(here, NullReporter()).files()[:1]:
             if path.suffix.lower() != ".json" or path.stat().st_size < MOST_BYTES_AT_ONCE:
                 _ = list(islice(read_file(path, names), 64))
     return absent(names.seen, data.mapping) if names.seen else {}
@@ -155,7 +155,7 @@ def _path_hint(alternatives: Sequence[Path]) -> str:
     return f"Correct the path, or give the rows with --dataset PATH.{there}"
 
 
-def _taken(sources: Sequence[SurveyedSource], data: DataConfig) -> Rows:
+def _taken(sources: Sequence[SelectedSource], data: DataConfig) -> Rows:
     taken = Rows(sources[0].columns.kind)
     for batch in batches(sources, data):
         taken.extend(batch.rows, range(len(batch.rows)))

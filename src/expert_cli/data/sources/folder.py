@@ -43,7 +43,7 @@ def folder_files(folder: Path, config: str, split: str, reporter: Reporter) -> l
     unread += rows_inside(folder, untold(names), [name for name in names if name.lower().endswith(".csv")])
     selection = select_files(names, load_configs(folder / "README.md"), config, split, str(folder), unread)
     if remark := selection.remark():
-        reporter.warn(f"{folder}: {remark}")
+        reporter.warning(f"{folder}: {remark}")
     return [folder / name for name in selection.files]
 
 

@@ -65,7 +65,7 @@ def hub_files(
     except Exception as error:  # noqa: BLE001 - the client's transport library, and so its errors, differ by version
         reason = _reason(error)
     found = _cached(spec, split, reason, alternatives, reporter)
-    reporter.warn(f"{spec.path}: {reason}; using commit {found.revision[:12]} from the cache")
+    reporter.warning(f"{spec.path}: {reason}; using commit {found.revision[:12]} from the cache")
     return found
 
 
@@ -83,7 +83,7 @@ def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> HubFiles:
         selection = select_files(names, configs, spec.config, split, spec.path)
         folder = _fetched(spec.path, selection.files, bar)
     if remark := selection.remark():
-        reporter.warn(f"{spec.path}: {remark}")
+        reporter.warning(f"{spec.path}: {remark}")
     return HubFiles(tuple(folder / name for name in selection.files), folder.name)
 
 
@@ -123,9 +123,9 @@ def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Pa
             hint,
         )
     if "README.md" in sizes and "README.md" not in in_cache:
-        reporter.warn(f"{spec.path}: its README is not in the cache; the files were chosen by their names")
+        reporter.warning(f"{spec.path}: its README is not in the cache; the files were chosen by their names")
     if remark := selection.remark():
-        reporter.warn(f"{spec.path}: {remark}")
+        reporter.warning(f"{spec.path}: {remark}")
     return HubFiles(tuple(folder / name for name in selection.files), revision)
 
 

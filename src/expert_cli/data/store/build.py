@@ -21,11 +21,11 @@ from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.columns import COLUMN_RULE
 from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.rows.selection import Split, Survey, survey_data
+from expert_cli.data.rows.selection import RowSelection, Split, select_rows
 from expert_cli.data.store.documents import Documents, data_files
-from expert_cli.data.store.files import Memo
+from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.fingerprint import FINGERPRINT
-from expert_cli.data.store.inspect import RULE_OF_COLUMNS, StoreState, has_stores, look, read_stats
+from expert_cli.data.store.inspect import RULE_OF_COLUMNS, StoreState, has_stores, inspect_store, read_stats
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.templates.template import input_heading
@@ -42,7 +42,7 @@ PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True)
-class Tokenised:
+class TokenStore:
     """A store that is ready: where, how it came to be there, and what its statistics say.
 
     status: "hit" (it was there and fits), "built", "rebuilt" (stale or damaged before; `reason` says which). `source_bytes`
@@ -69,23 +69,23 @@ class Tokenised:
         return self.split("train") or Documents(self.home / "train")
 
 
-def file_hashes(folder: Path) -> Memo:
+def file_hashes(folder: Path) -> FileHashCache:
     """Return the file hashes that are remembered beside the stores in `folder`."""
-    return Memo(folder / ".memo.json")
+    return FileHashCache(folder / ".memo.json")
 
 
-def state_of(
+def store_state(
     data: DataConfig, inputs: StoreInputs, folder: Path, *, verify: bool = False
 ) -> tuple[StoreKey, StoreState]:
     """Return the key that these inputs give, and what lies in `folder` for it; remembers file hashes there."""
     key = inputs.key(data)
-    state = look(folder, key, inputs.hashes, hash_all=verify)
+    state = inspect_store(folder, key, inputs.hashes, hash_all=verify)
     if folder.is_dir():
         inputs.hashes.save()
     return key, state
 
 
-def tokenise(
+def tokenize(
     data: DataConfig,
     inputs: StoreInputs,
     folder: Path,
@@ -95,7 +95,7 @@ def tokenise(
     verify: bool = False,
     force: bool = False,
     locked: bool = False,
-) -> Tokenised:
+) -> TokenStore:
     """Return the store for this data in `folder`, building it if need be; expert: whom it is built for.
 
     Raises InputError (rows that cannot be used, files that change while they are read), EnvironmentProblem (disk),
@@ -106,25 +106,25 @@ def tokenise(
     # Where no store lies one will be built: the engine loads and the rows are looked at while the sources are hashed.
     begun = None if locked or has_stores(folder) else _Build(data, inputs, report)
     with ThreadPoolExecutor(1) as thread:
-        hashed = thread.submit(state_of, data, inputs, folder, verify=verify)
+        hashed = thread.submit(store_state, data, inputs, folder, verify=verify)
         if begun:
             begun.look()
         key, state = hashed.result()
     home = folder / key.sha256[:12]
     if state.state == "hit" and not force:
-        return Tokenised(home, "hit", state.reason, key, read_stats(home), 0.0, 0)
+        return TokenStore(home, "hit", state.reason, key, read_stats(home), 0.0, 0)
     if locked:
         raise LockedOrDamaged(f"the token store is {state.state}: {state.reason}", "; ".join(state.changes))
     if force or state.state != "missing":
-        report.say(f"store     {'is built anew, as asked' if force else f'{state.state}: {state.reason}'}")
+        report.info(f"store     {'is built anew, as asked' if force else f'{state.state}: {state.reason}'}")
     for change in state.changes:
-        report.say(f"store     {change}")
+        report.info(f"store     {change}")
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
     build_ = begun or _Build(data, inputs, report)
     contents = Contents(build_.splits, build_.shards, build_.stats, files.require, expert)
     home = build(folder, key, contents, inputs.hashes, report, force=force)
     status = "built" if state.state == "missing" else "rebuilt"
-    return Tokenised(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
+    return TokenStore(home, status, state.reason, key, read_stats(home), time.monotonic() - started, files.bytes())
 
 
 class _Build:
@@ -143,10 +143,10 @@ class _Build:
         _ = self.survey
 
     @cached_property
-    def survey(self) -> Survey:
-        survey = survey_data(self.data, self.located, self.report, refused=self.template.refused)
+    def survey(self) -> RowSelection:
+        survey = select_rows(self.data, self.located, self.report, refused=self.template.refused)
         column = survey.train_report.input_column
-        if self.template.heads_input and column and input_heading(column) != self.template.joint:
+        if self.template.heads_input and column and input_heading(column) != self.template.input_separator:
             raise InputError(
                 f'the column "{column}" becomes the input, which a first look at the rows did not tell',
                 f'Write "field_mapping": {{"input": "{column}"}} in training.dataset.',
@@ -171,7 +171,7 @@ class _Build:
                 done += chunk.rows
                 bar.update(done)
         if stream.forms:
-            self.report.say(f"{split}: whole texts by form: {describe_forms(stream.forms)}")
+            self.report.info(f"{split}: whole texts by form: {describe_forms(stream.forms)}")
 
     def engine(self) -> str:
         """Return the engine and its version; a build that only had to be finished asks which it would be."""
@@ -182,7 +182,7 @@ class _Build:
     def stats(self, building: Path) -> dict[str, Any]:
         """Return the store's statistics, measured on what was written."""
         if self.template.thought:
-            self.report.warn(
+            self.report.warning(
                 "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
                 "beside the adapter, unless a program passes enable_thinking=True"
             )
@@ -234,7 +234,7 @@ def foreign_store(folder: Path) -> Path | None:
     return None
 
 
-def trusted_sha256(home: Path, memo: Memo) -> str:
+def trusted_sha256(home: Path, memo: FileHashCache) -> str:
     """Return one hash over the rows that another program saved: of each split the hashes of its files, in their order.
 
     Raises LockedOrDamaged: a file is missing.
@@ -247,12 +247,12 @@ def trusted_sha256(home: Path, memo: Memo) -> str:
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
 
-def trust(home: Path, key: StoreKey, vocab_size: int) -> Tokenised:
+def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStore:
     """Return a store that another program made, after checking its columns and the range of its ids.
 
     Raises LockedOrDamaged if they do not fit the tokenizer.
     """
-    trusted = Tokenised(home, "hit", "made by another program, trusted as asked", key, {}, 0.0, 0)
+    trusted = TokenStore(home, "hit", "made by another program, trusted as asked", key, {}, 0.0, 0)
     stats: dict[str, Any] = {}
     for split in ("train", "validation"):
         documents = trusted.split(split)

@@ -110,7 +110,7 @@ def _int32(values: NDArray[np.integer[Any]]) -> Any:
     return pa.Array.from_buffers(pa.int32(), len(flat), [None, pa.py_buffer(flat)])
 
 
-def seal(
+def write_fingerprint(
     folder: Path,
     key: str,
     parts: Mapping[str, str],
@@ -161,7 +161,7 @@ def read_fingerprint(folder: Path) -> dict[str, Any]:
         raise LockedOrDamaged(f"{path} {error}", "") from error
 
 
-def find_damage(folder: Path, fingerprint: Mapping[str, Any], memo: Memo, *, hash_all: bool) -> str:
+def find_damage(folder: Path, fingerprint: Mapping[str, Any], memo: FileHashCache, *, hash_all: bool) -> str:
     """Return what is wrong with a store's files, "" if nothing.
 
     Sizes and stat data are always checked; a file whose stat data differ from the verified record is hashed again,
@@ -183,7 +183,7 @@ def find_damage(folder: Path, fingerprint: Mapping[str, Any], memo: Memo, *, has
     return ""
 
 
-class Memo:
+class FileHashCache:
     """File hashes remembered by size, mtime, ctime and inode, so that an unchanged file is not read again."""
 
     def __init__(self, path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from expert_cli.data.rows.columns import left_unread
 from expert_cli.data.store.files import (
     STATS,
-    Memo,
+    FileHashCache,
     find_damage,
     read_fingerprint,
 )
@@ -42,7 +42,7 @@ class StoreState:
     changes: tuple[str, ...] = ()
 
 
-def look(folder: Path, key: StoreKey, memo: Memo, *, hash_all: bool = False) -> StoreState:
+def inspect_store(folder: Path, key: StoreKey, memo: FileHashCache, *, hash_all: bool = False) -> StoreState:
     """Say whether `folder` (the one above the key) holds this store, unharmed.
 
     stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them. Or there
@@ -110,7 +110,7 @@ def kind_of(folder: Path) -> Literal["token_store", "saved"] | None:
     return "token_store" if STORE_NAME.fullmatch(folder.name) else None
 
 
-def store_key(folder: Path) -> tuple[str, str]:
+def recorded_key(folder: Path) -> tuple[str, str]:
     """Return (key, "") of a token store whole by its fingerprint, names and sizes, else ("", what is wrong).
 
     Hashes no file of the store.
@@ -143,7 +143,7 @@ def saved_files(folder: Path) -> tuple[list[Path], str]:
     files: list[Path] = []
     for state in sorted((*folder.glob("state.json"), *folder.glob("*/state.json"))):
         try:
-            names = [str(entry["filename"]) for entry in read_json(state)["_data_files"]]
+            names = [str(entry["filename"]) for entry in read_store_json(state)["_data_files"]]
         except (OSError, ValueError, KeyError, TypeError):
             return [], f"{state.relative_to(folder).as_posix()} cannot be read"
         files += [state.parent / name for name in names]
@@ -151,7 +151,7 @@ def saved_files(folder: Path) -> tuple[list[Path], str]:
     return files, f"{missing[0].relative_to(folder).as_posix()} is missing" if missing else ""
 
 
-def read_json(path: Path) -> Any:
+def read_store_json(path: Path) -> Any:
     """Read a JSON file without changing its time of last access. Raises OSError, ValueError."""
     with open_unnoticed(path) as file:
         return parse_json(file.read())

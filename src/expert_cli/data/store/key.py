@@ -20,7 +20,7 @@ from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.columnar import RowKind
 from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
 from expert_cli.data.sources.hub import refuse_damaged
-from expert_cli.data.store.files import Memo
+from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.fingerprint import FORMAT
 from expert_cli.data.templates.template import Template
 from expert_cli.utils.files import redacted
@@ -48,7 +48,7 @@ class StoreKey:
 def store_key(
     data: DataConfig,
     located: LocatedData,
-    memo: Memo,
+    memo: FileHashCache,
     *,
     tokenizer: str,
     template: str,
@@ -79,7 +79,7 @@ def store_key(
     return StoreKey(tuple(parts.items()))
 
 
-def _content(sources: Sequence[Located], memo: Memo) -> str:
+def _content(sources: Sequence[Located], memo: FileHashCache) -> str:
     hashes = [[source.revision, *(memo.sha256(path) for path in source.files)] for source in sources]
     for source, (_, *found) in zip(sources, hashes, strict=True):
         for path, sha256 in zip(source.files, found, strict=True):
@@ -116,7 +116,7 @@ class StoreInputs:
     tokenizer: HashedTokenizer
     template: Template
     kind: RowKind
-    hashes: Memo
+    hashes: FileHashCache
 
     def key(self, data: DataConfig) -> StoreKey:
         """Return the key that these inputs give now."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import Memo, find_damage, read_fingerprint
+from expert_cli.data.store.files import FileHashCache, find_damage, read_fingerprint
 from expert_cli.errors import LockedOrDamaged
 
 
@@ -22,7 +22,7 @@ def open_store(home: Path, split: str) -> Documents | None:
     """Return a split of the token store in `home`; None where it is gone. Raises LockedOrDamaged for a damaged one."""
     if not (home / split).is_dir():
         return None
-    damage = find_damage(home, read_fingerprint(home), Memo(home.parent / ".memo.json"), hash_all=False)
+    damage = find_damage(home, read_fingerprint(home), FileHashCache(home.parent / ".memo.json"), hash_all=False)
     if damage:
         raise LockedOrDamaged(damage, "delete the folder to have it built anew")
     return Documents(home / split)

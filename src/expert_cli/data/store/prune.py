@@ -25,9 +25,9 @@ def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
             continue
         owner = _owner(path)
         if owner is None:
-            report.warn(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
+            report.warning(f"{path} is not deleted: it has the name of a token store, but no {FINGERPRINT} of one")
         elif owner not in ("", expert):
-            report.say(f"kept      {path}, built for {owner}")
+            report.info(f"kept      {path}, built for {owner}")
         else:
             _delete(path, report)
 
@@ -52,10 +52,10 @@ def _delete(path: Path, report: Reporter) -> None:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        report.say(f"kept      {path}, which another process is building")
+        report.info(f"kept      {path}, which another process is building")
         return
     try:
         remove(path)
     finally:
         lock.release()
-    report.say(f"deleted   {path}")
+    report.info(f"deleted   {path}")

@@ -13,14 +13,14 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from expert_cli.data.store.files import (
-    Memo,
+    FileHashCache,
     ShardRecord,
     read_fingerprint,
-    seal,
+    write_fingerprint,
     write_shard,
 )
 from expert_cli.data.store.fingerprint import FINGERPRINT, PROGRESS
-from expert_cli.data.store.inspect import BUILDING, look
+from expert_cli.data.store.inspect import BUILDING, inspect_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
@@ -59,7 +59,7 @@ def lies_in(folder: Path, key: StoreKey) -> bool:
 
 
 def build(
-    folder: Path, key: StoreKey, contents: Contents, memo: Memo, report: Reporter, *, force: bool = False
+    folder: Path, key: StoreKey, contents: Contents, memo: FileHashCache, report: Reporter, *, force: bool = False
 ) -> Path:
     """Build a store, or go on with a build that was interrupted, and return its folder.
 
@@ -73,7 +73,7 @@ def build(
         memo.refresh()
         if home.exists() and not home.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
-        if not force and look(folder, key, memo).state == "hit":
+        if not force and inspect_store(folder, key, memo).state == "hit":
             return home
         records = _finished(building)
         _note_progress(building, contents, records)
@@ -81,11 +81,11 @@ def build(
             done = sum(record.file.startswith(f"{split}/") for record in records)
             _write_shards(building, split, contents, done, records)
         contents.unchanged()
-        seal(building, key.sha256, dict(key.parts), records, contents.stats, expert=contents.expert)
+        write_fingerprint(building, key.sha256, dict(key.parts), records, contents.stats, expert=contents.expert)
         (building / PROGRESS).unlink()
         remove(home)
         building.rename(home)
-        state = look(folder, key, memo, hash_all=True)
+        state = inspect_store(folder, key, memo, hash_all=True)
         memo.save()
         if state.state != "hit":
             raise LockedOrDamaged(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
@@ -162,7 +162,7 @@ def _lock(folder: Path, key: StoreKey, report: Reporter) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        report.say("another process builds this token store; waiting for it")
+        report.info("another process builds this token store; waiting for it")
         lock.acquire(poll_interval=LOCK_POLL_S)
     try:
         yield

@@ -9,7 +9,7 @@ from expert_cli.data.templates.chat_template import ChatTemplate, literal
 
 
 @dataclass(frozen=True)
-class Style:
+class BuiltinTemplate:
     """One written form of a conversation; a pair is the text before and after a turn's content.
 
     system None: the system text opens the first user turn. end "": the tokenizer's own end token closes an answer.
@@ -53,8 +53,10 @@ class Style:
         return ChatTemplate("\n".join(lines))
 
 
-ALPACA = Style(system=("", "\n\n"), user=("### Instruction:\n", "\n\n"), assistant="### Response:\n", between="\n\n")
-_CHATML = Style(
+ALPACA = BuiltinTemplate(
+    system=("", "\n\n"), user=("### Instruction:\n", "\n\n"), assistant="### Response:\n", between="\n\n"
+)
+_CHATML = BuiltinTemplate(
     system=("<|im_start|>system\n", "<|im_end|>\n"),
     user=("<|im_start|>user\n", "<|im_end|>\n"),
     assistant="<|im_start|>assistant\n",
@@ -67,7 +69,7 @@ STYLES = MappingProxyType(
     {
         "chatml": _CHATML,
         "qwen3": _CHATML,
-        "phi": Style(
+        "phi": BuiltinTemplate(
             system=("<|system|>\n", "<|end|>\n"),
             user=("<|user|>\n", "<|end|>\n"),
             assistant="<|assistant|>\n",
@@ -75,21 +77,21 @@ STYLES = MappingProxyType(
             between="\n",
             control=("<|system|>", "<|user|>", "<|assistant|>", "<|end|>"),
         ),
-        "llama": Style(
+        "llama": BuiltinTemplate(
             system=("<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"),
             user=("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
             assistant="<|start_header_id|>assistant<|end_header_id|>\n\n",
             end="<|eot_id|>",
             control=("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
         ),
-        "gemma": Style(
+        "gemma": BuiltinTemplate(
             user=("<start_of_turn>user\n", "<end_of_turn>\n"),
             assistant="<start_of_turn>model\n",
             end="<end_of_turn>",
             between="\n",
             control=("<start_of_turn>", "<end_of_turn>"),
         ),
-        "deepseek": Style(
+        "deepseek": BuiltinTemplate(
             system=("", ""),
             user=("<｜User｜>", ""),
             assistant="<｜Assistant｜>",
@@ -97,7 +99,7 @@ STYLES = MappingProxyType(
             control=("<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>"),
         ),
         # [INST] is a control token since the third Mistral tokenizer and plain text before: both work.
-        "mistral": Style(user=("[INST] ", ""), assistant="[/INST]", gap=" "),
+        "mistral": BuiltinTemplate(user=("[INST] ", ""), assistant="[/INST]", gap=" "),
         "alpaca": ALPACA,
     }
 )

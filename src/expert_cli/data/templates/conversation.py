@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from expert_cli.data.rows.columnar import Message
-from expert_cli.data.templates.loss_mask import Carver
+from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.segment import Document, Segment
 from expert_cli.data.templates.text_forms import TURN_ENDS
 from expert_cli.errors import InputError
@@ -37,7 +37,7 @@ def needs_template(messages: Sequence[Message]) -> bool:
     return any(message.fields or message.role == "tools" for message in messages)
 
 
-def whole_document(carver: Carver, messages: Sequence[Message]) -> Document:
+def whole_document(carver: TemplateCompiler, messages: Sequence[Message]) -> Document:
     """Return the document of a conversation that ends with an answer.
 
     Raises InputError: the template refuses the conversation, or does not show part of it.
@@ -53,13 +53,13 @@ def whole_document(carver: Carver, messages: Sequence[Message]) -> Document:
     return tuple(talk.pieces(text[: spans[-1][2]], spans, ended=ended))
 
 
-def asking(carver: Carver, messages: Sequence[Message]) -> Document:
+def asking(carver: TemplateCompiler, messages: Sequence[Message]) -> Document:
     """Return what the next answer of a conversation follows."""
     talk = _talk(carver, messages)
     return tuple(talk.pieces(talk.rendered(len(talk.turns), generate=True), [], ended=True))
 
 
-def _talk(carver: Carver, messages: Sequence[Message]) -> _Talk:
+def _talk(carver: TemplateCompiler, messages: Sequence[Message]) -> _Talk:
     hidden: list[str] = []
     tools: list[Any] = []
     if messages and messages[0].role == "tools":
@@ -76,7 +76,7 @@ class _Talk:
     trained: of each turn. hidden: what stands in the texts of tools and turns for private-use characters.
     """
 
-    carver: Carver
+    carver: TemplateCompiler
     tools: list[Any]
     turns: list[dict[str, Any]]
     trained: list[bool]

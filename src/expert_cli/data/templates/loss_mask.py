@@ -44,7 +44,7 @@ class PieceColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Skeleton:
+class CompiledTemplate:
     """The pieces of a conversation of some roles: what its last answer is asked with, and all of it.
 
     trims: which messages the template strips where. as_before: whether the pieces are those of the first masking rule.
@@ -82,7 +82,7 @@ class Skeleton:
 
 
 @dataclass(frozen=True)
-class Carver:
+class TemplateCompiler:
     """Cuts a template into skeletons; `chat` is the template as it is trained with, the tokens are the tokenizer's.
 
     reads: the fields of conversations that the template was seen to read.
@@ -94,25 +94,25 @@ class Carver:
     bos_token: str
     completion_only: bool
     reads: set[str] = field(default_factory=set, repr=False, compare=False)
-    _carved: dict[tuple[tuple[str, ...], frozenset[int]], Skeleton] = field(
+    _carved: dict[tuple[tuple[str, ...], frozenset[int]], CompiledTemplate] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     _as_given: dict[tuple[str, ...], bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def skeleton(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> Skeleton:
-        """Return `carve`'s, made once."""
+    def skeleton(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> CompiledTemplate:
+        """Return `compile`'s, made once."""
         if (roles, untrained) not in self._carved:
-            self._carved[roles, untrained] = self.carve(roles, untrained)
+            self._carved[roles, untrained] = self.compile(roles, untrained)
         return self._carved[roles, untrained]
 
     @cached_property
-    def thinking(self) -> Carver:
+    def thinking(self) -> TemplateCompiler:
         """The same of prompts that leave the thinking to the model; itself where the template makes no difference."""
         chat = self.chat.thinking()
         return self if chat == self.chat else replace(self, chat=chat)
 
-    def carve(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> Skeleton:
+    def compile(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> CompiledTemplate:
         """Return the skeleton of `roles`, the last of which is the answer's; `untrained`: answers without loss.
 
         The document is what the template renders for the whole conversation, up to the end token of the last answer. An
@@ -138,7 +138,7 @@ class Carver:
         whole = self._cut(text, spans)
         prompt = self._cut(asked, [span for span in spans if span[2] <= len(asked)])
         as_before = text.startswith(asked) and not gap.strip(" ") and (bool(end) or closing == end_token)
-        return Skeleton(prompt, whole, trims, end_token, as_before)
+        return CompiledTemplate(prompt, whole, trims, end_token, as_before)
 
     @cached_property
     def watched(self) -> Watched:

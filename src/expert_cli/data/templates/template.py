@@ -14,10 +14,10 @@ from functools import cached_property
 from types import MappingProxyType
 
 from expert_cli.data.rows.columnar import Message, RowKind, Rows
-from expert_cli.data.templates.builtin import ALPACA, STYLES, Style
+from expert_cli.data.templates.builtin import ALPACA, STYLES, BuiltinTemplate
 from expert_cli.data.templates.chat_template import AS_ANSWERED, ChatTemplate, as_trained
 from expert_cli.data.templates.conversation import THINKING, asking, needs_template, whole_document
-from expert_cli.data.templates.loss_mask import Carver, PieceColumn
+from expert_cli.data.templates.loss_mask import PieceColumn, TemplateCompiler
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.text_forms import LATER_MARKERS
 from expert_cli.data.templates.whole_text import TextReader
@@ -48,15 +48,15 @@ class Template:
 
     name: str
     end_token: str
-    joint: str
+    input_separator: str
     chat_template: str
     system_prompt: str | None
-    carver: Carver
+    carver: TemplateCompiler
 
     @property
     def fingerprint(self) -> str:
         """What tells this template from another one for the same tokenizer: its name, end token, joint, system prompt."""
-        plain = f"{self.name}, {self.end_token!r}, {self.joint!r}"
+        plain = f"{self.name}, {self.end_token!r}, {self.input_separator!r}"
         return plain if self.system_prompt is None else f"{plain}, system {self.system_prompt!r}"
 
     @property
@@ -131,7 +131,7 @@ class Template:
 
     def user_turn(self, instruction: str, input_: str = "") -> str:
         """Return instruction and input as one turn's text."""
-        return f"{instruction}{self.joint}{input_}" if input_ else instruction
+        return f"{instruction}{self.input_separator}{input_}" if input_ else instruction
 
     @cached_property
     def _texts(self) -> TextReader:
@@ -228,18 +228,18 @@ def make_template(
             "Without one the model cannot learn to stop: use a base model whose tokenizer has an end token.",
         )
     style = STYLES[name or "alpaca"]
-    joint = "\n\n"
+    input_separator = "\n\n"
     if own and (not name or _speaks(own, style)):
         title, chat = OWN, own
     else:
         title, chat = name or "alpaca", style.chat_template(eos_token)
         _require_control_tokens(title, style, control)
         if style is ALPACA:
-            joint = input_heading(input_column)
+            input_separator = input_heading(input_column)
     chat = as_trained(chat, system_prompt=system_prompt, control_tokens=control, bos_token=bos_token)
-    carver = Carver(chat, control, eos_token, bos_token, completion_only)
+    carver = TemplateCompiler(chat, control, eos_token, bos_token, completion_only)
     pair = carver.skeleton(_PAIR)
-    return Template(title, pair.end_token, joint, chat.jinja, system_prompt, carver)
+    return Template(title, pair.end_token, input_separator, chat.jinja, system_prompt, carver)
 
 
 def input_heading(column: str) -> str:
@@ -247,7 +247,7 @@ def input_heading(column: str) -> str:
     return f"\n\n### {'Schema' if column.lower() in SCHEMA_COLUMNS else 'Input'}:\n"
 
 
-def _require_control_tokens(name: str, style: Style, control: frozenset[str]) -> None:
+def _require_control_tokens(name: str, style: BuiltinTemplate, control: frozenset[str]) -> None:
     missing = [token for token in style.control if token not in control]
     if missing:
         usable = sorted(n for n, s in STYLES.items() if control.issuperset(s.control))
@@ -257,7 +257,7 @@ def _require_control_tokens(name: str, style: Style, control: frozenset[str]) ->
         )
 
 
-def _speaks(own: ChatTemplate, style: Style) -> bool:
+def _speaks(own: ChatTemplate, style: BuiltinTemplate) -> bool:
     """Whether a chat template writes a user turn and the generation prompt as `style` does, but for white space."""
     if style is ALPACA:
         return False

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from expert_cli.data.tokenize.backends import Engine, FastEngine, Pieces, ReferenceEngine
+from expert_cli.data.tokenize.backends import FastokensBackend, HFTokenizersBackend, Pieces, TokenizerBackend
 from expert_cli.utils.files import parse_json, write_json
 
 _SAMPLE_BYTES = 256_000
@@ -26,17 +26,17 @@ _FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Choice:
+class BackendChoice:
     """The engine to use and why."""
 
-    engine: Engine
+    engine: TokenizerBackend
     reason: str
 
 
-class Chooser:
+class BackendSelector:
     """Chooses the engine for a tokenizer. fastokens takes 0.2 s to load it, which a thread does from the start."""
 
-    def __init__(self, reference: ReferenceEngine, written: str, control: Sequence[str], cache: Path) -> None:
+    def __init__(self, reference: HFTokenizersBackend, written: str, control: Sequence[str], cache: Path) -> None:
         """Begin to load.
 
         written: the tokenizer.json that `reference` was made of. control: the spellings of control tokens. cache: the
@@ -48,19 +48,19 @@ class Chooser:
         self._file = cache / _FILE
         with_thread = ThreadPoolExecutor(1)
         try:
-            self._fast = with_thread.submit(FastEngine, reference)
+            self._fast = with_thread.submit(FastokensBackend, reference)
         finally:  # Ctrl-C while the thread starts would leave one that waits for work, and a process that never ends
             with_thread.shutdown(wait=False)
 
-    def choose(self, sample: Sequence[str]) -> Choice:
+    def choose(self, sample: Sequence[str]) -> BackendChoice:
         """Choose by what is remembered, else by a comparison on at most 256 kB of `sample`, texts of the rows."""
         reference = self._reference
         try:
             fast = self._fast.result()
         except ImportError:
-            return Choice(reference, "fastokens has no build for this Python or system")
+            return BackendChoice(reference, "fastokens has no build for this Python or system")
         except ValueError as error:
-            return Choice(reference, f"fastokens cannot handle this tokenizer: {str(error)[:200]}")
+            return BackendChoice(reference, f"fastokens cannot handle this tokenizer: {str(error)[:200]}")
         engines = f"{fast.name}, {reference.name}"
         key = hashlib.sha256(f"{_FORMAT} {engines} {self._control} {self._written}".encode()).hexdigest()[:16]
         verdicts = _remembered(self._file)
@@ -69,13 +69,15 @@ class Chooser:
             _remember(self._file, verdicts)
         fault = verdicts[key]["fault"]
         if fault:
-            return Choice(reference, f"{fast.name} gives other ids than {reference.name}: {fault}")
-        return Choice(fast, f"gives the ids of {reference.name}")
+            return BackendChoice(reference, f"{fast.name} gives other ids than {reference.name}: {fault}")
+        return BackendChoice(fast, f"gives the ids of {reference.name}")
 
 
-def find_difference(fast: Engine, reference: Engine, sample: Sequence[str], control: Sequence[str]) -> str:
+def find_difference(
+    fast: TokenizerBackend, reference: TokenizerBackend, sample: Sequence[str], control: Sequence[str]
+) -> str:
     """Return the first text (shortened) whose ids differ, "" if there is none."""
-    texts = [*torture(control), *_evenly(sample, _SAMPLE_BYTES)]
+    texts = [*stress_texts(control), *_evenly(sample, _SAMPLE_BYTES)]
     for trusted in (False, True):
         try:
             ids, sizes = fast.encode(texts, control=trusted)
@@ -87,7 +89,7 @@ def find_difference(fast: Engine, reference: Engine, sample: Sequence[str], cont
     return ""
 
 
-def torture(control: Sequence[str]) -> list[str]:
+def stress_texts(control: Sequence[str]) -> list[str]:
     """Return texts that have broken tokenizers: about 150 kB, the same on every machine."""
     words = ("it's IT'S I'll we'VE they'Re 'tis ſ's K's", "x1y22z333 4,5 6.7e-8 0x9 1st", " ", "a", "")
     white = [before + space * times + after for space in _SPACES for times in (1, 2, 3) for before, after in _EDGES]

@@ -33,7 +33,7 @@ Pieces = tuple[NDArray[np.int32], NDArray[np.int64]]
 """ids int32 [tokens], all texts end to end; sizes int64 [texts], how many each has."""
 
 
-class Engine(Protocol):
+class TokenizerBackend(Protocol):
     """Encodes texts; `name` says with what, version included."""
 
     name: str
@@ -63,7 +63,7 @@ def limit_threads(threads: int) -> None:
         os.environ["RAYON_NUM_THREADS"] = os.environ["FASTOKENS_BPE_THREADS"] = str(threads)
 
 
-class ReferenceEngine:
+class HFTokenizersBackend:
     """`tokenizers`, whose ids are right by definition."""
 
     def __init__(self, spec: dict[str, Any], given: Tokenizer | None = None) -> None:
@@ -98,7 +98,7 @@ def _with_the_same_model(tokenizer: Tokenizer) -> Tokenizer:
     return copy
 
 
-class FastEngine:
+class FastokensBackend:
     """`fastokens`, and `tokenizers` for the texts that it must not have.
 
     It splits by GPT-2's pattern with vector instructions, but not if digits are split off before (SmolLM2: 16 instead of
@@ -106,7 +106,7 @@ class FastEngine:
     characters ("²") the text is cut here, and a text with one that Unicode may yet call numeric is left to `tokenizers`.
     """
 
-    def __init__(self, reference: ReferenceEngine) -> None:
+    def __init__(self, reference: HFTokenizersBackend) -> None:
         """Load the tokenizer of `reference`. Raises ImportError, or ValueError if fastokens cannot handle it."""
         import fastokens
 

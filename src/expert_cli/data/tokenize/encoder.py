@@ -28,8 +28,8 @@ from expert_cli.data.templates.segment import Document, Segment
 from expert_cli.data.templates.template import Template, make_template
 from expert_cli.data.templates.text_forms import MARKERS
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
-from expert_cli.data.tokenize.backend_check import Choice, Chooser
-from expert_cli.data.tokenize.backends import Pieces, ReferenceEngine, no_collection
+from expert_cli.data.tokenize.backend_check import BackendChoice, BackendSelector
+from expert_cli.data.tokenize.backends import HFTokenizersBackend, Pieces, no_collection
 from expert_cli.errors import InputError
 
 _BATCH = 1000
@@ -112,16 +112,16 @@ class Encoder:
         self._any_control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))))
         self._swallowing = tuple(t["content"] for t in spec["added_tokens"] if t["rstrip"] and t["content"] in control)
         variants = (spec, _without_prefix(spec, everywhere=False), _without_prefix(spec, everywhere=True))
-        self._references: list[ReferenceEngine] = []
+        self._references: list[HFTokenizersBackend] = []
         for n, variant in enumerate(variants):
             first = variants.index(variant)
             as_given = tokenizer if n == 0 and spec["added_tokens"] == given else None
-            self._references.append(self._references[first] if first < n else ReferenceEngine(variant, as_given))
+            self._references.append(self._references[first] if first < n else HFTokenizersBackend(variant, as_given))
         self._places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
         folder = None if self._places_matter else cache
-        self._chooser = Chooser(self._references[0], written, self._control, folder) if folder else None
+        self._chooser = BackendSelector(self._references[0], written, self._control, folder) if folder else None
         why = "its word prefixes depend on where a piece stands" if self._places_matter else "nothing else was tried"
-        self.engine = Choice(self._references[0], why)
+        self.engine = BackendChoice(self._references[0], why)
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """Encode documents; those without a trained token are left out and counted, be it all of them."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.scan import BAD_SHARE
-from expert_cli.data.rows.selection import Batch, Split, Survey, batches
+from expert_cli.data.rows.selection import Batch, RowSelection, Split, batches
 from expert_cli.data.templates.loss_mask import PieceColumn
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
@@ -71,7 +71,7 @@ class DocumentStream:
     """The documents of sources that were surveyed; `forms` counts the known forms of whole texts that were encoded."""
 
     data: DataConfig
-    survey: Survey
+    survey: RowSelection
     template: Template
     encoder: Encoder
     forms: dict[str, int] = field(default_factory=dict)

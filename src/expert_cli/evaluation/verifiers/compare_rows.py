@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from expert_cli.evaluation.verdict import Verdict, one_line
+from expert_cli.evaluation.verdict import Grade, one_line
 
 TOLERANCE = 1e-6
 MATCHED_ONE_BY_ONE = 300
@@ -40,13 +40,13 @@ class _Flat:
     numbers: tuple[Number, ...]
 
 
-def judge_rows(rows: Sequence[Row], accepted: Sequence[Result]) -> Verdict:
+def judge_rows(rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
     """Return the verdict on an answer's rows: correct if they are those of any accepted result."""
     if any(same(rows, result) for result in accepted):
-        return Verdict("correct")
+        return Grade("correct")
     if not rows:
-        return Verdict("empty", f"no rows, {_count(len(accepted[0].rows))} expected")
-    return Verdict("wrong", _difference(rows, accepted))
+        return Grade("empty", f"no rows, {_count(len(accepted[0].rows))} expected")
+    return Grade("wrong", _difference(rows, accepted))
 
 
 def same(rows: Sequence[Row], expected: Result) -> bool:

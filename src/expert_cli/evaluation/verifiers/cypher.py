@@ -7,17 +7,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from expert_cli.evaluation.verdict import Verdict
-from expert_cli.evaluation.verifiers.query import Engine, Source, state_of
+from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.query import QueryEngine, Source, state_of
 from expert_cli.evaluation.verifiers.query_text import words
-from expert_cli.evaluation.verifiers.sandbox.engine_client import Child
+from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_CYPHER_BYTES, Stopped
 
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
 _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
 
 
-def check(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -> Verdict:
+def check(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -> Grade:
     """Run `answer` on the graph that `script` makes and compare its rows with those of the expected queries.
 
     Rows are compared in order where the expected query orders them, lists unless it collects them unordered. The graph is
@@ -33,7 +33,7 @@ def check(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -
 class _Reading:
     """An engine that is not shown what writes, or reads files or the network: LOAD CSV, and the APOC library."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: QueryEngine) -> None:
         self._engine = engine
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
@@ -59,7 +59,7 @@ def _refuse(statement: str) -> None:
 @lru_cache(maxsize=4)
 def _source(script: Path, size: int, mtime_ns: int, uri: str) -> Source:  # noqa: ARG001  the file's state
     if uri:
-        from expert_cli.evaluation.verifiers.sandbox.neo4j_engine import Server
+        from expert_cli.evaluation.verifiers.sandbox.neo4j_engine import Neo4jEngine
 
-        return Source(uri, _Reading(Server(uri)), "cypher")
-    return Source(str(script), _Reading(Child("graphqlite", script)), "cypher")
+        return Source(uri, _Reading(Neo4jEngine(uri)), "cypher")
+    return Source(str(script), _Reading(EngineProcess("graphqlite", script)), "cypher")

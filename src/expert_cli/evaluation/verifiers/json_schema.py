@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Verdict
-from expert_cli.evaluation.verifiers.requirements import need
+from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.requirements import require_packages
 
 Rule = Literal["exact", "subset", "accepted"]
 
@@ -25,12 +25,12 @@ _TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "a bool
 class _Refusal(Exception):
     """A verdict found deep inside the parser."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: Grade) -> None:
         super().__init__(verdict.detail)
         self.verdict = verdict
 
 
-def check(answer: str, expected: Any, *, schema: dict[str, Any] | None, rule: Rule) -> Verdict:
+def check(answer: str, expected: Any, *, schema: dict[str, Any] | None, rule: Rule) -> Grade:
     """Judge one answer.
 
     exact: the same value; the order of an object's members is free, 1 equals 1.0, true is not 1.
@@ -49,9 +49,9 @@ def check(answer: str, expected: Any, *, schema: dict[str, Any] | None, rule: Ru
     if schema is not None:
         fault = _fault(schema, value)
         if fault:
-            return Verdict("invalid", f"does not fit the schema: {fault}")
+            return Grade("invalid", f"does not fit the schema: {fault}")
     difference = RULES[rule](value, expected)
-    return Verdict("wrong", difference) if difference else Verdict("correct")
+    return Grade("wrong", difference) if difference else Grade("correct")
 
 
 def check_case(expected: Any, *, schema: dict[str, Any] | None, rule: Rule) -> None:
@@ -73,19 +73,19 @@ def check_case(expected: Any, *, schema: dict[str, Any] | None, rule: Rule) -> N
 def _parse(answer: str) -> Any:
     """The value, read strictly: no NaN, no key twice, no number or nesting that a program would choke on."""
     if not answer.strip():
-        raise _Refusal(Verdict("empty", "no answer"))
+        raise _Refusal(Grade("empty", "no answer"))
     if len(answer) > MAX_BYTES or len(answer.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise _Refusal(Verdict("too_large", f"the answer has more than {MAX_BYTES:,} bytes"))
+        raise _Refusal(Grade("too_large", f"the answer has more than {MAX_BYTES:,} bytes"))
     if answer.count("[") + answer.count("{") > MAX_DEPTH and _deeper(answer, MAX_DEPTH):
-        raise _Refusal(Verdict("too_large", f"brackets nested more than {MAX_DEPTH} deep"))
+        raise _Refusal(Grade("too_large", f"brackets nested more than {MAX_DEPTH} deep"))
     try:
         value = _DECODER.decode(answer)
         if "\\u" in answer or not answer.isascii():
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise _Refusal(Verdict("invalid", f"line {error.lineno}, column {error.colno}: {error.msg}")) from error
+        raise _Refusal(Grade("invalid", f"line {error.lineno}, column {error.colno}: {error.msg}")) from error
     except UnicodeEncodeError as error:
-        raise _Refusal(Verdict("invalid", "half a surrogate pair is no character")) from error
+        raise _Refusal(Grade("invalid", "half a surrogate pair is no character")) from error
     return value
 
 
@@ -104,27 +104,27 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         seen = set[str]()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise _Refusal(Verdict("invalid", f'the key "{twice}" stands twice'))
+        raise _Refusal(Grade("invalid", f'the key "{twice}" stands twice'))
     return members
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise _Refusal(Verdict("too_large", f"a number of {len(digits):,} digits"))
+        raise _Refusal(Grade("too_large", f"a number of {len(digits):,} digits"))
     return int(digits)
 
 
 def _fraction(digits: str) -> float:
     if len(digits) > MAX_DIGITS:
-        raise _Refusal(Verdict("too_large", f"a number of {len(digits):,} digits"))
+        raise _Refusal(Grade("too_large", f"a number of {len(digits):,} digits"))
     number = float(digits)
     if number in (float("inf"), float("-inf")):
-        raise _Refusal(Verdict("too_large", f"the number {digits[:40]} is beyond every double"))
+        raise _Refusal(Grade("too_large", f"the number {digits[:40]} is beyond every double"))
     return number
 
 
 def _constant(name: str) -> NoReturn:
-    raise _Refusal(Verdict("invalid", f"{name} is no JSON value"))
+    raise _Refusal(Grade("invalid", f"{name} is no JSON value"))
 
 
 _DECODER = json.JSONDecoder(
@@ -139,7 +139,7 @@ def _key(schema: dict[str, Any]) -> str:
 @lru_cache(maxsize=4096)
 def _validator(key: str) -> Any:
     """The compiled validator of a schema written as text; nothing is fetched for it, neither files nor addresses."""
-    need("jsonschema_rs")
+    require_packages("jsonschema_rs")
     import jsonschema_rs
 
     try:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verdict import Verdict
+from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.compare_rows import Result, judge_rows
 from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, orders_rows, split
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, Stopped, readable
 
 
-class Engine(Protocol):
+class QueryEngine(Protocol):
     """What answers queries over one source."""
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
@@ -25,14 +25,14 @@ class Engine(Protocol):
 class Source:
     """A database or graph, opened once for many answers; expected queries run once."""
 
-    def __init__(self, where: str, engine: Engine, dialect: Dialect) -> None:
+    def __init__(self, where: str, engine: QueryEngine, dialect: Dialect) -> None:
         """Name the source as messages should."""
         self._where = where
         self._engine = engine
         self._dialect: Dialect = dialect
         self._known: dict[str, tuple[Result, ...]] = {}
 
-    def check(self, answer: str, expected: str, *, timeout_s: float, max_bytes: int) -> Verdict:
+    def check(self, answer: str, expected: str, *, timeout_s: float, max_bytes: int) -> Grade:
         """Judge one answer. Raises InputError where an expected query fails."""
         accepted = self._accepted(expected)
         try:

@@ -6,7 +6,7 @@ from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
 
 
-def need(*packages: str) -> None:
+def require_packages(*packages: str) -> None:
     """Raise EnvironmentProblem for the first package that is not installed."""
     for package in packages:
         if not has_package(package):

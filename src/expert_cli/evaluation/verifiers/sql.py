@@ -6,9 +6,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from expert_cli.evaluation.verdict import Verdict
+from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.query import Source, state_of
-from expert_cli.evaluation.verifiers.sandbox.engine_client import Child
+from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES
 
 SqlDialect = Literal["sqlite", "postgresql"]
@@ -16,7 +16,7 @@ SqlDialect = Literal["sqlite", "postgresql"]
 
 def check(
     answer: str, database: Path, expected: str, *, timeout_s: float = 2.0, dialect: SqlDialect = "sqlite"
-) -> Verdict:
+) -> Grade:
     """Run `answer` on a copy of `database` (an SQLite file) and compare its rows with those of the expected queries.
 
     `expected` may hold several accepted queries; where one has an outer ORDER BY, its rows are compared in order, also
@@ -31,4 +31,4 @@ def check(
 
 @lru_cache(maxsize=16)
 def _source(database: Path, size: int, mtime_ns: int, dialect: SqlDialect) -> Source:  # noqa: ARG001  the file's state
-    return Source(str(database), Child("duckdb" if dialect == "postgresql" else "sqlite", database), dialect)
+    return Source(str(database), EngineProcess("duckdb" if dialect == "postgresql" else "sqlite", database), dialect)

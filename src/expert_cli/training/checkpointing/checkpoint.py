@@ -35,7 +35,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
-from expert_cli.training.checkpointing.serialization import Tensors, own_memory, pack, unpack
+from expert_cli.training.checkpointing.serialization import Tensors, deserialize, own_memory, serialize
 from expert_cli.utils.files import (
     CANNOT_WRITE,
     parse_json,
@@ -73,7 +73,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Parts:
+class CheckpointState:
     """All that a run needs to go on.
 
     adapter, adapter_config: as `modelstate.adapter_parts` gives them. optimizer, scheduler, trainer, rng: nests that
@@ -110,7 +110,7 @@ class Search:
     damaged: tuple[str, ...]
 
 
-def write(folder: Path, step: int, parts: Parts) -> CheckpointInfo:
+def write(folder: Path, step: int, parts: CheckpointState) -> CheckpointInfo:
     """Write checkpoint-`step` into `folder`, in place of one that is there, and clean up after killed writers.
 
     Raises EnvironmentProblem if the disk is full or cannot be written: nothing of this checkpoint is left then.
@@ -129,22 +129,22 @@ def write(folder: Path, step: int, parts: Parts) -> CheckpointInfo:
     return CheckpointInfo(home, step, size, time.monotonic() - started)
 
 
-def read(path: Path) -> Parts:
+def read(path: Path) -> CheckpointState:
     """Verify a checkpoint and return what was written, tensors on the CPU. Raises LockedOrDamaged."""
     _verify(path)
     state = parse_json((path / STATE).read_bytes())
-    rest = unpack(state["rest"], load_file(path / STATE_TENSORS))
-    return Parts(
+    rest = deserialize(state["rest"], load_file(path / STATE_TENSORS))
+    return CheckpointState(
         adapter=load_file(path / ADAPTER),
         adapter_config=parse_json((path / ADAPTER_CONFIG).read_bytes()),
-        optimizer=unpack(state["optimizer"], load_file(path / OPTIMIZER)),
+        optimizer=deserialize(state["optimizer"], load_file(path / OPTIMIZER)),
         position=Position(**state["position"]),
         identity=state["identity"],
         **rest,
     )
 
 
-def newest_good(folder: Path) -> Search:
+def latest_valid(folder: Path) -> Search:
     """Return the checkpoint that was written last and verifies; those before it are not looked at."""
     damaged: list[str] = []
     for path in _newest_first(folder):
@@ -179,10 +179,10 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
     return removed
 
 
-def _fill(beside: Path, step: int, serial: int, parts: Parts) -> int:
+def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> int:
     """Write and sync all files of a checkpoint, its manifest last; return their bytes."""
-    optimizer, optimizer_tensors = pack(parts.optimizer)
-    rest, rest_tensors = pack(
+    optimizer, optimizer_tensors = serialize(parts.optimizer)
+    rest, rest_tensors = serialize(
         {"scheduler": parts.scheduler, "rng": parts.rng, "trainer": parts.trainer, "losses": parts.losses}
     )
     state = {"position": asdict(parts.position), "identity": parts.identity, "optimizer": optimizer, "rest": rest}

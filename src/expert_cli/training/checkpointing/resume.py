@@ -16,10 +16,10 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing import checkpoint
 from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
-from expert_cli.training.checkpointing.checkpoint import Parts, Position
+from expert_cli.training.checkpointing.checkpoint import CheckpointState, Position
 from expert_cli.training.checkpointing.resume_compatibility import require_goes_on, require_keys
 from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, restore_rng
-from expert_cli.training.state import Progress
+from expert_cli.training.state import TrainingState
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.files import parse_json
 from expert_cli.utils.reporter import Reporter
@@ -30,7 +30,7 @@ class Resumed:
     """The checkpoint that a run goes on from."""
 
     path: Path
-    parts: Parts
+    parts: CheckpointState
 
 
 def find(
@@ -41,13 +41,13 @@ def find(
     Raises LockedOrDamaged: a named one that fails verification, or one that belongs to a run that differs from this one.
     """
     if wanted == AUTO:
-        found = checkpoint.newest_good(folder)
+        found = checkpoint.latest_valid(folder)
         for line in found.damaged:
-            report.warn(f"{line}; the one before it is used")
+            report.warning(f"{line}; the one before it is used")
         path = found.path
         if path is None:
             require_keys(drift, identity)
-            report.say("no checkpoint to go on from: training starts")
+            report.info("no checkpoint to go on from: training starts")
             return None
     else:
         path = Path(wanted)
@@ -55,7 +55,7 @@ def find(
             raise InputError(f"--resume {wanted}: is not a folder", 'name a folder checkpoint-N, or write "auto"')
     parts = checkpoint.read(path)
     require_goes_on(path, parts.identity, identity, drift, report)
-    report.say(f"resumed   {path}: step {parts.position.step}, epoch {parts.position.epoch}")
+    report.info(f"resumed   {path}: step {parts.position.step}, epoch {parts.position.epoch}")
     return Resumed(path, parts)
 
 
@@ -68,7 +68,7 @@ def save(
     epoch, within = schedule.position(progress.step)
     values = progress.as_json()
     losses = values.pop("losses")
-    parts = Parts(
+    parts = CheckpointState(
         adapter=tensors,
         adapter_config=config,
         optimizer=trainer.optimizer.state_dict(),
@@ -91,7 +91,7 @@ def save(
     return written
 
 
-def restore(trainer: ExpertTrainer, model: PeftModel, parts: Parts) -> None:
+def restore(trainer: ExpertTrainer, model: PeftModel, parts: CheckpointState) -> None:
     """Put a checkpoint into a prepared trainer. Raises InputError if it does not fit the adapter."""
     try:
         load_adapter(model, parts.adapter)
@@ -105,7 +105,7 @@ def restore(trainer: ExpertTrainer, model: PeftModel, parts: Parts) -> None:
         trainer.accelerator.scaler.load_state_dict(dict(parts.trainer["scaler"]))
     trainer.gradients.load(parts.trainer["gradients"])
     values = {**parts.trainer["progress"], "losses": parts.losses.tolist()}
-    for name, value in vars(Progress.from_json(values)).items():
+    for name, value in vars(TrainingState.from_json(values)).items():
         setattr(trainer.progress, name, value)
     restore_rng(parts.rng)
 
@@ -117,7 +117,7 @@ def load_best(trainer: ExpertTrainer, model: PeftModel, folder: Path) -> None:
         load_adapter(model, checkpoint.read(path).adapter)
 
 
-def forget_after(paths: RunPaths, step: int) -> None:
+def truncate_metrics(paths: RunPaths, step: int) -> None:
     """Remove from metrics.jsonl what was logged after `step`: the run that goes on will log it again."""
     if not paths.metrics.is_file():
         return
@@ -133,7 +133,7 @@ def forget_after(paths: RunPaths, step: int) -> None:
     beside.replace(paths.metrics)
 
 
-def require_room(model: PeftModel, folder: Path, optimizer: str, limit: int | None, saves: int) -> None:
+def check_disk_space(model: PeftModel, folder: Path, optimizer: str, limit: int | None, saves: int) -> None:
     """Raise EnvironmentProblem if the disk cannot hold the checkpoints that the run will keep, and one being written."""
     one = estimate_bytes(model, optimizer)
     kept = min(saves, max(checkpoint.LEAST, limit) if limit is not None else saves) + 1

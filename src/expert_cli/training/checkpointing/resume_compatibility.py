@@ -9,14 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from expert_cli.config.run_config import RunConfig, WatchConfig
+from expert_cli.config.run_config import LogSaveEvalConfig, RunConfig
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.utils.files import redact
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import change
 
-HARMLESS = ("loader.num_workers", "loader.pin_memory", "loader.prefetch_factor", "loader.persistent_workers")
+IGNORED_ON_RESUME = ("loader.num_workers", "loader.pin_memory", "loader.prefetch_factor", "loader.persistent_workers")
 """What may differ when a run goes on: how batches are fetched changes none of them."""
 PROGRAMS = ("code", "versions")
 """What may differ when a run goes on, and is told: a fault may have been mended, but the last bits may be others."""
@@ -62,7 +62,7 @@ def identity(
     return plain
 
 
-def _best_model(watch: WatchConfig) -> dict[str, Any] | None:
+def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
     """Return what decides which step's adapter is kept and when the run ends early; None where it is the last one."""
     if not (watch.load_best_model_at_end or watch.early_stopping_patience):
         return None
@@ -119,7 +119,7 @@ def require_goes_on(
     Raises LockedOrDamaged naming what differs, InputError for a key in `drift` that does not exist.
     """
     require_keys(set(drift) - set(_flat(before)), now)
-    changed = _differences(before, now, (*HARMLESS, *PROGRAMS, *drift))
+    changed = _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, *drift))
     if changed:
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
         raise LockedOrDamaged(
@@ -148,7 +148,7 @@ def _untold(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def _tell(where: Path, before: Mapping[str, Any], now: Mapping[str, Any], report: Reporter) -> None:
     """Name what is not compared, a line each: what an older version did not write, and programs that have changed."""
     if untold := _untold(before, now):
-        report.warn(
+        report.warning(
             f"{where} is of an older version and does not tell {', '.join(untold)}: whether they differ is not known"
         )
     changed = ["expert-cli itself"] if before.get("code") != now["code"] else []
@@ -156,7 +156,7 @@ def _tell(where: Path, before: Mapping[str, Any], now: Mapping[str, Any], report
     older = {str(pair[0]): pair[1] for pair in told if isinstance(pair, list) and len(pair) == 2}
     changed += [f"{name} ({old} -> {new})" for name, new in now["versions"] if (old := older.get(name, "none")) != new]
     if changed:
-        report.warn(f"changed since {where}: {', '.join(changed)}; the run may not be bit for bit the same")
+        report.warning(f"changed since {where}: {', '.join(changed)}; the run may not be bit for bit the same")
 
 
 def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import torch
 Tensors = dict[str, torch.Tensor]
 
 
-def pack(value: Any) -> tuple[Any, Tensors]:
+def serialize(value: Any) -> tuple[Any, Tensors]:
     """Return (tree, tensors) of a nest of dicts, lists, tuples, numbers, texts, None and tensors.
 
     The tensors are contiguous, on the CPU, and share no memory; one that stands in two places is kept once. Raises TypeError.
@@ -32,19 +32,19 @@ def pack(value: Any) -> tuple[Any, Tensors]:
     return tree, own_memory(packer.tensors)
 
 
-def unpack(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+def deserialize(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     """Return what `pack` was given. Raises KeyError for a tensor that is not there, ValueError for another tree."""
     if isinstance(tree, list):
-        return [unpack(entry, tensors) for entry in tree]
+        return [deserialize(entry, tensors) for entry in tree]
     if not isinstance(tree, dict):
         return tree
     ((kind, content),) = tree.items()
     if kind == "map":
-        return {name: unpack(entry, tensors) for name, entry in content.items()}
+        return {name: deserialize(entry, tensors) for name, entry in content.items()}
     if kind == "items":
-        return {unpack(name, tensors): unpack(entry, tensors) for name, entry in content}
+        return {deserialize(name, tensors): deserialize(entry, tensors) for name, entry in content}
     if kind == "tuple":
-        return tuple(unpack(entry, tensors) for entry in content)
+        return tuple(deserialize(entry, tensors) for entry in content)
     if kind == "float":
         return float(content)
     if kind == "tensor":

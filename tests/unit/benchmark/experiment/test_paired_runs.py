@@ -16,22 +16,22 @@ import pytest
 from expert_cli.benchmark.experiment import subprocess_run
 from expert_cli.benchmark.experiment.compare import compare
 from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
-from expert_cli.benchmark.experiment.paired_runs import Job, Outcome, experiment, make_job, order
+from expert_cli.benchmark.experiment.paired_runs import ExperimentResult, ExperimentSpec, experiment, make_job, order
 from expert_cli.benchmark.experiment.stats import Curve
-from expert_cli.benchmark.experiment.subprocess_run import Length, Side, Terminated
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Terminated, Variant
 from expert_cli.benchmark.experiment.tables import text_of
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, Interrupted, TrainingFailed
 from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.measurements import GPU_MACHINE, MACHINE, measured, runner, speeds, valid
 
-A, B = Side("a.json", Path("a.json")), Side("b", Path("a.json"), stock=True)
+A, B = Variant("a.json", Path("a.json")), Variant("b", Path("a.json"), stock=True)
 
 
-def job(repeats: int = 2, gate: float | None = None) -> Job:
-    return Job(A, B, Overrides(), Length(3, 1), repeats, 42, gate)
+def job(repeats: int = 2, gate: float | None = None) -> ExperimentSpec:
+    return ExperimentSpec(A, B, Overrides(), StepCounts(3, 1), repeats, 42, gate)
 
 
 @pytest.mark.parametrize(("repeats", "turns"), [(1, "ab"), (2, "abba"), (3, "abbaab"), (4, "abbaabba")])
@@ -41,7 +41,7 @@ def test_the_order_of_turns(repeats: int, turns: str) -> None:
 
 def test_pairs_have_the_same_seed() -> None:
     asked: list[tuple[str, int]] = []
-    found = experiment(job(3), MACHINE, Silent(), runner(speeds({"a.json": 20.0, "b": 10.0}), asked))
+    found = experiment(job(3), MACHINE, NullReporter(), runner(speeds({"a.json": 20.0, "b": 10.0}), asked))
     assert asked == [("a.json", 42), ("b", 42), ("b", 43), ("a.json", 43), ("a.json", 44), ("b", 44)]
     document = valid(found.as_json())
     assert document["ratio"] == {"mean": pytest.approx(2.0), "ci95": pytest.approx([2.0, 2.0])}
@@ -66,7 +66,7 @@ def test_pairs_have_the_same_seed() -> None:
 )  # fmt: skip
 def test_the_gate(gate: float | None, loss: float, reason: str) -> None:
     runs = tuple(measured(n, 20.0, loss) for n in range(2)), tuple(measured(n, 10.0) for n in range(2))
-    found = Outcome(job(2, gate), MACHINE, *runs, interrupted=False)
+    found = ExperimentResult(job(2, gate), MACHINE, *runs, interrupted=False)
     assert found.missed().startswith(reason)
     assert bool(found.missed()) == bool(reason)
     document = valid(found.as_json())
@@ -75,33 +75,33 @@ def test_the_gate(gate: float | None, loss: float, reason: str) -> None:
 
 
 def test_interrupted_with_what_there_is() -> None:
-    def answer(side: Side, seed: int) -> Any:
+    def answer(side: Variant, seed: int) -> Any:
         if seed == 43:
             raise KeyboardInterrupt
         return measured(seed, 10.0)
 
-    document = valid(experiment(job(2, 1.5), MACHINE, Silent(), runner(answer, [])).as_json())
+    document = valid(experiment(job(2, 1.5), MACHINE, NullReporter(), runner(answer, [])).as_json())
     assert document["interrupted"]
     assert "interrupted: 1 and 1 of 2 runs each are done" in text_of(document)
     assert document["ratio"]["ci95"] is None
 
 
 def test_interrupted_before_a_pair_was_done() -> None:
-    def answer(side: Side, seed: int) -> Any:
+    def answer(side: Variant, seed: int) -> Any:
         if side is B:
             raise KeyboardInterrupt
         return measured(seed, 10.0)
 
-    document = valid(experiment(job(2, 1.5), MACHINE, Silent(), runner(answer, [])).as_json())
+    document = valid(experiment(job(2, 1.5), MACHINE, NullReporter(), runner(answer, [])).as_json())
     assert (document["b"], document["ratio"], document["loss_parity"]) == (None, None, None)
     assert document["gate"] == {"ratio": 1.5, "passed": False, "reason": "no pair of runs was finished"}
     assert "seconds per epoch       100  -" in text_of(document)
 
-    def at_once(side: Side, seed: int) -> Any:
+    def at_once(side: Variant, seed: int) -> Any:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        experiment(job(2), MACHINE, Silent(), runner(at_once, []))
+        experiment(job(2), MACHINE, NullReporter(), runner(at_once, []))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -110,25 +110,25 @@ def test_a_request_to_end_is_taken_as_ctrl_c_but_for_the_exit_code(number: signa
     ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGTERM)
 
-    def answer(side: Side, seed: int) -> Any:
+    def answer(side: Variant, seed: int) -> Any:
         if side is B:
             signal.raise_signal(number)
         return measured(seed, 10.0)
 
     try:
-        assert experiment(job(2), MACHINE, Silent(), runner(answer, [])).interrupted == code
+        assert experiment(job(2), MACHINE, NullReporter(), runner(answer, [])).interrupted == code
     finally:
         signal.signal(signal.SIGINT, ctrl_c)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_request_to_end_before_the_first_run_is_done() -> None:
-    def answer(side: Side, seed: int) -> Any:
+    def answer(side: Variant, seed: int) -> Any:
         signal.raise_signal(signal.SIGTERM)
         return measured(seed, 10.0)
 
     with pytest.raises(Interrupted, match="ended by SIGTERM") as raised:
-        experiment(job(2), MACHINE, Silent(), runner(answer, []))
+        experiment(job(2), MACHINE, NullReporter(), runner(answer, []))
     assert raised.value.exit_code == 143
 
 
@@ -137,7 +137,7 @@ def test_what_a_reader_must_know() -> None:
     facts = {**measured(1, 1.0).facts, "adjusted": ["micro-batch 4 x 1 -> 2 x 2"]}
     other = {**measured(1, 1.0).config, "optim": {"batch_size": 4}}
     a, b = measured(1, 1.0, utilization=busy, facts=facts), measured(1, 1.0, utilization=busy, config=other)
-    document = valid(Outcome(job(), MACHINE, (a,), (b,), interrupted=False).as_json())
+    document = valid(ExperimentResult(job(), MACHINE, (a,), (b,), interrupted=False).as_json())
     assert document["differences"] == {"optim.batch_size": [2, 4]}
     assert document["notes"][0] == "adjusted to fit the memory: micro-batch 4 x 1 -> 2 x 2"
     assert document["notes"][1].startswith("other programs took 40 % of the machine's CPU")
@@ -147,14 +147,14 @@ def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "train.jsonl").touch()
     manifest = manifests.write(tmp_path, manifests.small())
-    made = make_job(manifest, "unoptimized", Overrides(seed=7), Length(3, 1), 2, MACHINE)
+    made = make_job(manifest, "unoptimized", Overrides(seed=7), StepCounts(3, 1), 2, MACHINE)
     assert (made.seed, made.b.stock, made.b.name) == (7, True, "unoptimized")
     with pytest.raises(InputError, match=r"--against none\.json: no such manifest"):
-        make_job(manifest, "none.json", Overrides(), Length(3, 1), 2, MACHINE)
+        make_job(manifest, "none.json", Overrides(), StepCounts(3, 1), 2, MACHINE)
     other = tmp_path / "other.json"
     other.write_text(json.dumps({**manifests.small(), "training": {}}), encoding="utf-8")
     with pytest.raises(InputError, match=r"other.json.*is missing"):
-        make_job(manifest, str(other), Overrides(), Length(3, 1), 2, MACHINE)
+        make_job(manifest, str(other), Overrides(), StepCounts(3, 1), 2, MACHINE)
 
 
 def test_what_comes_before_the_first_step_is_not_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,9 @@ def saved(folder: Path, name: str, speed: float, **changes: Any) -> Path:
     machine = changes.pop("machine", MACHINE)
     facts = {**measured(1, 1.0).facts, **changes.pop("facts", {})}
     runs = [measured(42 + n, speed + n, facts=facts, **changes) for n in range(3)]
-    outcome = Outcome(job(3), machine, tuple(runs), tuple(measured(42 + n, 5.0) for n in range(3)), interrupted=False)
+    outcome = ExperimentResult(
+        job(3), machine, tuple(runs), tuple(measured(42 + n, 5.0) for n in range(3)), interrupted=False
+    )
     path = folder / name
     path.write_text(json.dumps({"schema_version": 1, "command": "benchmark", **outcome.as_json()}), encoding="utf-8")
     return path

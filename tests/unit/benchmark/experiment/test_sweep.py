@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment.subprocess_run import Length, Side, Terminated
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Terminated, Variant
 from expert_cli.benchmark.experiment.sweep import combinations, parse, sweep
 from expert_cli.benchmark.experiment.tables import text_of
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, ManifestError, TrainingFailed
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.measurements import MACHINE, measured, runner, valid
 
@@ -80,7 +80,7 @@ def test_every_combination_is_there() -> None:
 
 
 def test_the_fastest_that_fits(manifest: Path) -> None:
-    def answer(side: Side, seed: int) -> Any:
+    def answer(side: Variant, seed: int) -> Any:
         batch = int(side.name.split()[0].partition("=")[2])
         if batch == 8:
             raise TrainingFailed("b: a full step of 8 packs does not fit the GPU's memory")
@@ -90,7 +90,7 @@ def test_the_fastest_that_fits(manifest: Path) -> None:
 
     asked: list[tuple[str, int]] = []
     keys = ["batch_size=1,2,3,4,8"]
-    found = sweep(manifest, keys, Overrides(), Length(3, 1), 2, MACHINE, Silent(), runner(answer, asked))
+    found = sweep(manifest, keys, Overrides(), StepCounts(3, 1), 2, MACHINE, NullReporter(), runner(answer, asked))
     document = valid(found.as_json())
     # the second round runs backwards, without those that cannot be run
     assert [(name.split()[0], seed) for name, seed in asked] == [
@@ -114,21 +114,21 @@ def test_what_is_too_close_to_call(manifest: Path) -> None:
         manifest,
         ["rank=4,8"],
         Overrides(),
-        Length(3, 1),
+        StepCounts(3, 1),
         1,
         MACHINE,
-        Silent(),
+        NullReporter(),
         runner(lambda side, seed: measured(seed, 100.0 if "4" in side.name else 99.0), []),
     )
     assert found.as_json()["notes"] == ["the first two are 1.0% apart: more --steps and --repeats tell which is faster"]
 
 
 def test_a_missing_model_ends_the_sweep(manifest: Path) -> None:
-    def answer(side: Side, seed: int) -> Any:
+    def answer(side: Variant, seed: int) -> Any:
         raise EnvironmentProblem("rank=4: the hub cannot be reached")
 
     with pytest.raises(EnvironmentProblem, match="the hub"):
-        sweep(manifest, ["rank=4,8"], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(answer, []))
+        sweep(manifest, ["rank=4,8"], Overrides(), StepCounts(3, 1), 1, MACHINE, NullReporter(), runner(answer, []))
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def test_a_missing_model_ends_the_sweep(manifest: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_setting_that_speaks_of_memory_is_no_want_of_it(manifest: Path, error: ExpertError, status: str) -> None:
-    def answer(side: Side, seed: int) -> Any:
+    def answer(side: Variant, seed: int) -> Any:
         raise type(error)(f"{side.name}: {error.message}")
 
     def found() -> Any:
         keys = ["dataloader_pin_memory=true,false"]
-        return sweep(manifest, keys, Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(answer, []))
+        return sweep(manifest, keys, Overrides(), StepCounts(3, 1), 1, MACHINE, NullReporter(), runner(answer, []))
 
     if status:
         swept = found()
@@ -162,23 +162,23 @@ def test_a_setting_that_speaks_of_memory_is_no_want_of_it(manifest: Path, error:
 
 
 def test_ended_by_sigterm(manifest: Path) -> None:
-    def answer(side: Side, seed: int) -> Any:
+    def answer(side: Variant, seed: int) -> Any:
         if side.name == "rank=8":
             raise Terminated
         return measured(seed, 10.0)
 
-    found = sweep(manifest, ["rank=4,8"], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(answer, []))
+    found = sweep(manifest, ["rank=4,8"], Overrides(), StepCounts(3, 1), 1, MACHINE, NullReporter(), runner(answer, []))
     assert valid(found.as_json())["interrupted"]
     assert found.exit_code == 143
 
 
 def test_interrupted_with_what_there_is(manifest: Path) -> None:
-    def answer(side: Side, seed: int) -> Any:
+    def answer(side: Variant, seed: int) -> Any:
         if side.name == "rank=8":
             raise KeyboardInterrupt
         return measured(seed, 10.0)
 
-    found = sweep(manifest, ["rank=4,8"], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(answer, []))
+    found = sweep(manifest, ["rank=4,8"], Overrides(), StepCounts(3, 1), 1, MACHINE, NullReporter(), runner(answer, []))
     document = valid(found.as_json())
     assert [(t["status"], t["reason"]) for t in document["trials"]] == [
         ("ran", ""),
@@ -193,7 +193,14 @@ def test_every_value_is_checked_before_anything_runs(manifest: Path, key: str) -
     asked: list[tuple[str, int]] = []
     with pytest.raises((ManifestError, InputError), match=r"rank|batch_sise"):
         sweep(
-            manifest, [key], Overrides(), Length(3, 1), 1, MACHINE, Silent(), runner(lambda _, n: measured(n, 1), asked)
+            manifest,
+            [key],
+            Overrides(),
+            StepCounts(3, 1),
+            1,
+            MACHINE,
+            NullReporter(),
+            runner(lambda _, n: measured(n, 1), asked),
         )
     assert asked == []
 
@@ -203,10 +210,10 @@ def test_nothing_ran(manifest: Path) -> None:
         manifest,
         ["batch_size=3"],
         Overrides(),
-        Length(3, 1),
+        StepCounts(3, 1),
         1,
         MACHINE,
-        Silent(),
+        NullReporter(),
         runner(lambda _, n: measured(n, 1), []),
     )
     document = valid(found.as_json())

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from expert_cli.benchmark.monitor.diagnosis import diagnose, trend
-from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, Settings
+from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, RunSettings
 
 C = "training.config."
-CUDA = Settings(
+CUDA = RunSettings(
     device="cuda",
     dataloader_num_workers=0,
     dataloader_pin_memory=True,
@@ -42,11 +42,11 @@ def shares(data: float = 0.0, other: float = 0.0, **more: float) -> dict[str, fl
     }
 
 
-def on_gpu(gpu: GpuFacts = BUSY, settings: Settings = CUDA, **facts: Any) -> Evidence:
+def on_gpu(gpu: GpuFacts = BUSY, settings: RunSettings = CUDA, **facts: Any) -> Evidence:
     return Evidence(**{"gpu": gpu, "settings": settings, "cores": 16, "shares": shares(), **facts})
 
 
-def on_cpu(settings: Settings = CPU, **facts: Any) -> Evidence:
+def on_cpu(settings: RunSettings = CPU, **facts: Any) -> Evidence:
     return Evidence(**{"settings": settings, "cores": 4, "shares": shares(), "process_cpu_percent": 380, **facts})
 
 
@@ -288,7 +288,7 @@ CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
         on_cpu(replace(CPU, attention="eager"), gpu=BUSY, process_cpu_percent=120),
         [{f"{C}use_sdpa": "true"}],
     ),
-    "nothing to invent for unknown settings": (on_gpu(idling(40), Settings()), []),
+    "nothing to invent for unknown settings": (on_gpu(idling(40), RunSettings()), []),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.monitor.gather import gather
+from expert_cli.benchmark.monitor.gather import collect_evidence
 from expert_cli.benchmark.monitor.gauges import sparkline, spread
 from expert_cli.benchmark.monitor.sampler import Sample
 
@@ -31,7 +31,7 @@ def test_evaluations_count_in_full(seen: int, evaluating: float) -> None:
         if step % 100 == 0:
             lines.append({"step": step, "eval_loss": 1.0, "seconds": seconds + 50})
     earlier = [line for line in lines if line["step"] <= seen]
-    found = gather([], earlier, lines[len(earlier) :], {})
+    found = collect_evidence([], earlier, lines[len(earlier) :], {})
     assert found.shares["eval"] == pytest.approx(evaluating)
     assert found.run_shares["eval"] == pytest.approx(100 / 400)
 
@@ -44,7 +44,7 @@ def test_the_mean_speed_is_tokens_over_time() -> None:
         for at, speed, mfu in rows
     ]
     for earlier, tokens, seconds in ((0, 1628, 60), (4, 1036, 56)):
-        found = gather([], lines[:earlier], lines[earlier:], {})
+        found = collect_evidence([], lines[:earlier], lines[earlier:], {})
         assert spread(found.tokens_per_s, found.held_s) == pytest.approx(
             {"mean": tokens / seconds, "min": 148 / 50, "max": 148.0}
         )
@@ -61,7 +61,7 @@ def test_the_mean_speed_is_tokens_over_time() -> None:
 def test_what_other_programs_take(cores: int, others: float | None) -> None:
     own = 30 * (os.cpu_count() or 1)
     samples = [Sample(1.0, (), True, own, 1.0, busy, stolen_percent=stolen) for busy, stolen in ((70, 8), (90, 2))]
-    found = gather(samples, [], [], {"machine": {"cores": cores}, "torch_threads": 3})
+    found = collect_evidence(samples, [], [], {"machine": {"cores": cores}, "torch_threads": 3})
     assert found.others == (None if others is None else pytest.approx(others))
     assert (found.stolen_percent, found.threads) == (5.0, 3)
 
@@ -91,7 +91,7 @@ def test_the_runs_shares_begin_where_it_went_on(run: dict[str, Any], evaluating:
         }
         for step in range(1, 5)
     ]
-    assert gather([], [], lines, run).run_shares.get("eval") == evaluating
+    assert collect_evidence([], [], lines, run).run_shares.get("eval") == evaluating
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from expert_cli.benchmark.monitor.gauges import main_gpu
 from expert_cli.benchmark.monitor.sampler import Sample, Sampler
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.nvml import GpuSample
-from expert_cli.runs.lock import hold
+from expert_cli.runs.lock import run_lock
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.paths import cache_folder
 
@@ -71,8 +71,8 @@ def run_folder(folder: Path, *lines: dict[str, Any], device: str = "cpu") -> Run
 
 
 def watch(
-    target: session.Target, duration: float = 0.4, gpus: Sequence[GpuSample] = (), **more: Any
-) -> session.Watched:
+    target: session.MonitoredRun, duration: float = 0.4, gpus: Sequence[GpuSample] = (), **more: Any
+) -> session.MonitorSession:
     show = more.pop("show", lambda _: None)
     return session.watch(target, duration, 0.1, show, more.pop("ask", lambda: gpus))
 
@@ -80,7 +80,7 @@ def watch(
 def test_a_run_that_ends_while_it_is_watched(tmp_path: Path, writer: Callable[..., Any]) -> None:
     paths = run_folder(tmp_path)
     child = writer(12, 0.05)
-    seen = watch(session.Target(paths, child.pid), duration=30.0)
+    seen = watch(session.MonitoredRun(paths, child.pid), duration=30.0)
     document = seen.as_json()
     assert document["ended"]
     assert document["seconds"] < 20
@@ -97,10 +97,10 @@ def test_a_run_that_ends_while_it_is_watched(tmp_path: Path, writer: Callable[..
 def test_the_end_is_also_told_by_complete(tmp_path: Path) -> None:
     paths = run_folder(tmp_path, {"step": 1, "loss": 2.0, "seconds": 1})
 
-    def finish(seen: session.Watched) -> None:
+    def finish(seen: session.MonitorSession) -> None:
         paths.complete.touch()
 
-    seen = watch(session.Target(paths, None), duration=30.0, show=finish)
+    seen = watch(session.MonitoredRun(paths, None), duration=30.0, show=finish)
     assert (seen.ended, len(seen.samples)) == (True, 2)
 
 
@@ -137,7 +137,7 @@ def test_a_gpu_after_the_runs_end_is_no_evidence(tmp_path: Path, writer: Callabl
     paths = run_folder(tmp_path, *rows, device="cuda")
     child = writer(0, 0.0)
     child.wait()
-    document = watch(session.Target(paths, child.pid), gpus=[gpu_sample(utilization=0.0)]).as_json()
+    document = watch(session.MonitoredRun(paths, child.pid), gpus=[gpu_sample(utilization=0.0)]).as_json()
     assert (document["samples"], document["ended"], document["verdict"]) == (1, True, "compute-bound")
 
 
@@ -145,7 +145,7 @@ def test_a_gpu_after_the_runs_end_is_no_evidence(tmp_path: Path, writer: Callabl
 def test_metrics_that_say_nothing(tmp_path: Path, content: bytes) -> None:
     paths = run_folder(tmp_path)
     paths.metrics.write_bytes(content)
-    document = watch(session.Target(paths, None), duration=0.2).as_json()
+    document = watch(session.MonitoredRun(paths, None), duration=0.2).as_json()
     assert (document["verdict"], document["tokens_per_s"], document["step_time_shares"]) == (
         "not enough data",
         None,
@@ -158,7 +158,7 @@ def test_earlier_steps_are_judged_where_none_is_logged_now(tmp_path: Path) -> No
     rows = [
         {"step": n, "loss": 1.0, "seconds": n, "step_time_shares": {"eval": 0.5, "forward": 0.5}} for n in range(1, 40)
     ]
-    document = watch(session.Target(run_folder(tmp_path, *rows), None), duration=0.2).as_json()
+    document = watch(session.MonitoredRun(run_folder(tmp_path, *rows), None), duration=0.2).as_json()
     assert document["verdict"] == "evaluation"
     assert "no step was logged while it was watched; 39 steps were logged before" in document["notes"]
 
@@ -169,11 +169,11 @@ def test_a_gpu_that_is_lost_and_one_that_vanishes(tmp_path: Path) -> None:
     )
     paths = run_folder(tmp_path)
 
-    def show(seen: session.Watched) -> None:
+    def show(seen: session.MonitorSession) -> None:
         if len(seen.samples) == 2:
             paths.complete.touch()
 
-    seen = watch(session.Target(paths, None), duration=30.0, ask=lambda: next(looks, []), show=show)
+    seen = watch(session.MonitoredRun(paths, None), duration=30.0, ask=lambda: next(looks, []), show=show)
     notes = seen.as_json()["notes"]
     assert [note for note in notes if note.startswith("GPU")] == [
         "GPU 0: GPU is lost",
@@ -185,7 +185,7 @@ def test_a_gpu_that_is_lost_and_one_that_vanishes(tmp_path: Path) -> None:
 def test_of_several_gpus_the_busiest_is_looked_at(tmp_path: Path) -> None:
     samples = [Sample(1.0, (gpu_sample(0, 1.0), gpu_sample(1, 90.0)))]
     assert [main_gpu(samples), main_gpu(samples, 0), main_gpu(samples, 7), main_gpu([])] == [1, 0, 1, None]
-    document = session.Watched(session.Target(run_folder(tmp_path), None), samples=samples).as_json()
+    document = session.MonitorSession(session.MonitoredRun(run_folder(tmp_path), None), samples=samples).as_json()
     assert document["gpu"]["index"] == 1
     assert document["gpu"]["utilization"] == {"mean": 90.0, "min": 90.0, "max": 90.0}
 
@@ -194,11 +194,11 @@ def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
     # a shell starts background processes with Ctrl-C ignored
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def interrupt(seen: session.Watched) -> None:
+    def interrupt(seen: session.MonitorSession) -> None:
         if len(seen.samples) == 2:
             signal.raise_signal(signal.SIGINT)
 
-    seen = watch(session.Target(run_folder(tmp_path), None), duration=30.0, show=interrupt)
+    seen = watch(session.MonitoredRun(run_folder(tmp_path), None), duration=30.0, show=interrupt)
     signal.signal(signal.SIGINT, before)
     assert (seen.interrupted, len(seen.samples)) == (True, 2)
     assert seen.as_json()["samples"] == 2
@@ -207,7 +207,7 @@ def test_ctrl_c_keeps_what_was_seen(tmp_path: Path) -> None:
 def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10**9, 0, -(10**6)))
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
-    seen = watch(session.Target(run_folder(tmp_path), None), duration=0.3)
+    seen = watch(session.MonitoredRun(run_folder(tmp_path), None), duration=0.3)
     assert 1 <= len(seen.samples) <= 3
     assert seen.samples[-1].seconds >= 0.3
     assert all((sample.disk_read_mb_per_s or 0) >= 0 for sample in seen.samples)
@@ -216,13 +216,13 @@ def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path, monkeypatch: py
 def test_missed_looks_are_left_out(tmp_path: Path) -> None:
     paths = run_folder(tmp_path)
 
-    def show(seen: session.Watched) -> None:
+    def show(seen: session.MonitorSession) -> None:
         if len(seen.samples) == 2:
             time.sleep(0.73)
         elif len(seen.samples) == 6:
             paths.complete.touch()
 
-    seen = watch(session.Target(paths, None), duration=60.0, show=show)
+    seen = watch(session.MonitoredRun(paths, None), duration=60.0, show=show)
     times = [sample.seconds for sample in seen.samples]
     assert min(b - a for a, b in pairwise(times)) >= 0.05 - 1e-3
     assert times[2] - times[1] > 0.73
@@ -231,7 +231,7 @@ def test_missed_looks_are_left_out(tmp_path: Path) -> None:
 def test_a_process_that_is_gone_before_the_first_look(tmp_path: Path, writer: Callable[..., Any]) -> None:
     child = writer(1, 0.0)
     child.wait()
-    seen = watch(session.Target(run_folder(tmp_path), child.pid), duration=30.0)
+    seen = watch(session.MonitoredRun(run_folder(tmp_path), child.pid), duration=30.0)
     assert (seen.ended, len(seen.samples)) == (True, 1)
 
 
@@ -312,7 +312,7 @@ def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     run_folder(folder)
     assert (session.find_run(folder).pid, session.find_run(folder).is_over) == (None, True)
-    with hold(folder):
+    with run_lock(folder):
         found = [session.find_run(None), session.find_run(folder)]
         (entry,) = (cache_folder() / "running").iterdir()
         entry.unlink()
@@ -326,7 +326,7 @@ def test_the_mean_speed_that_is_told_is_tokens_over_time(tmp_path: Path) -> None
         {"step": n, "loss": 1.0, "seconds": at, "tokens_per_s": speed}
         for n, at, speed in ((1, 10.0, 150.0), (2, 40.0, 50.0))
     ]
-    seen = watch(session.Target(run_folder(tmp_path), None), duration=0.2)
+    seen = watch(session.MonitoredRun(run_folder(tmp_path), None), duration=0.2)
     seen.lines = rows
     assert seen.as_json()["tokens_per_s"] == {"mean": 75.0, "min": 50.0, "max": 150.0}
     assert view.rows(seen)[1][:5] == ["tokens/s", "50", "75", "50", "150"]
@@ -334,7 +334,7 @@ def test_the_mean_speed_that_is_told_is_tokens_over_time(tmp_path: Path) -> None
 
 def test_what_a_terminal_shows(tmp_path: Path) -> None:
     paths = run_folder(tmp_path, {"step": 3, "loss": 1.5, "tokens_per_s": 900.0, "seconds": 3.0})
-    seen = watch(session.Target(paths, None), duration=0.2, gpus=[gpu_sample()])
+    seen = watch(session.MonitoredRun(paths, None), duration=0.2, gpus=[gpu_sample()])
     assert view.words(seen).endswith(" s  step 3  loss 1.500  900 tokens/s")
     assert view.figures(seen).startswith("GPU 50 %  GPU memory 1,000 MB  GPU temperature 60 °C")
     table = view.rows(seen)

@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from expert_cli.data.packing.batches import Batch, Collator, InTurn, PackBatches
+from expert_cli.data.packing.batches import Batch, Collator, InTurn, PackedBatchSampler
 from expert_cli.data.packing.dataset import FILLER, PackedDataset
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
 from tests.packs import END, packed
 
 
-def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> PackBatches:
-    return PackBatches(
+def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> PackedBatchSampler:
+    return PackedBatchSampler(
         schedule, lambda epoch: epoch_order(schedule.packs(epoch), 7, epoch), rank=rank, first_step=first_step
     )
 
@@ -29,9 +29,9 @@ def test_flat_batches_hold_no_padding(tmp_path: Path) -> None:
     batch = Collator(pad_id=END)([dataset[0, 0], dataset[0, 1]])
     assert batch["input_ids"].tolist() == [[100, 101, 200, END, 100, END]]
     assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 0, 1]]
-    assert batch["document_starts"].tolist() == [0, 4, 6]
-    assert batch["longest_document"] == 4
-    assert (batch["target_rows"].tolist(), batch["targets"].tolist()) == ([1, 2, 4], [200, END, END])
+    assert batch["cu_seqlens"].tolist() == [0, 4, 6]
+    assert batch["max_seqlen"] == 4
+    assert (batch["target_positions"].tolist(), batch["targets"].tolist()) == ([1, 2, 4], [200, END, END])
     assert batch["real_tokens"] == 6
 
 
@@ -40,7 +40,7 @@ def test_rows_are_padded_and_padding_is_a_document_that_trains_nothing(tmp_path:
     batch = Collator(pad_id=END, layout="rows")([dataset[0, 0], dataset[0, 1]])
     assert batch["input_ids"].tolist() == [[100, 101, 200, END], [100, END, END, END]]
     assert batch["position_ids"].tolist() == [[0, 1, 2, 3], [0, 1, 0, 1]]
-    assert (batch["target_rows"].tolist(), batch["targets"].tolist()) == ([1, 2, 4], [200, END, END])
+    assert (batch["target_positions"].tolist(), batch["targets"].tolist()) == ([1, 2, 4], [200, END, END])
     assert batch["real_tokens"] == 6
 
 
@@ -48,7 +48,7 @@ def test_a_fixed_shape_is_filled_with_one_more_document(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (2, 2))
     batch = Collator(pad_id=END, fixed_tokens=7)([dataset[0, 0]])
     assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 0, 1, 2]]
-    assert batch["document_starts"].tolist() == [0, 4, 7]
+    assert batch["cu_seqlens"].tolist() == [0, 4, 7]
     assert batch["targets"].tolist() == [200, END]
     assert batch["real_tokens"] == 4
 
@@ -118,7 +118,7 @@ def test_resuming_in_a_large_epoch_reads_no_order() -> None:
             return places
 
     schedule = Schedule(packs=always(10**9), batch_size=2, accumulation=2, processes=1, epochs=1.0, max_steps=-1)
-    late = PackBatches(schedule, lambda _: Counted(), first_step=schedule.steps - 1)
+    late = PackedBatchSampler(schedule, lambda _: Counted(), first_step=schedule.steps - 1)
     assert list(late) == [[(0, 10**9 - 4), (0, 10**9 - 3)], [(0, 10**9 - 2), (0, 10**9 - 1)]]
     assert len(asked) == 4
 

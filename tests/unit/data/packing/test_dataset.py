@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.config.run_config import Overflow
-from expert_cli.data.packing.dataset import FILLER, IGNORED, shorten
+from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, truncate_middle
 from expert_cli.errors import InputError
 from tests.packs import END, encoded, packed
 
@@ -18,7 +18,7 @@ def test_a_pack_restarts_its_positions_and_masks_by_position_not_by_id(tmp_path:
     pack = dataset[0, 0]
     assert pack["input_ids"].tolist() == [100, 101, 200, END, 100, END]
     assert pack["position_ids"].tolist() == [0, 1, 2, 3, 0, 1]
-    assert pack["labels"].tolist() == [IGNORED, IGNORED, 200, END, IGNORED, END]
+    assert pack["labels"].tolist() == [IGNORE_INDEX, IGNORE_INDEX, 200, END, IGNORE_INDEX, END]
     assert dataset.document_lengths.tolist() == [4, 2]
 
 
@@ -31,7 +31,7 @@ def test_the_first_token_of_a_document_is_never_a_target(tmp_path: Path) -> None
     dataset = packed(tmp_path, (0, 3), (0, 2), capacity=5)
     first = dataset[0, 0]["position_ids"] == 0
     assert first.sum() == 2
-    assert (dataset[0, 0]["labels"][first] == IGNORED).all()
+    assert (dataset[0, 0]["labels"][first] == IGNORE_INDEX).all()
 
 
 FITS: dict[str, tuple[Overflow, list[list[int]]]] = {
@@ -83,7 +83,7 @@ def test_a_long_document_loses_its_middle(
     document: tuple[int, int], limit: int, ids: list[int], labels: list[int]
 ) -> None:
     data = encoded(document)
-    got, trained = shorten(data.ids, data.trained, limit)
+    got, trained = truncate_middle(data.ids, data.trained, limit)
     assert got.tolist() == ids
     assert got[trained].tolist() == labels
     assert data.trained.sum() == document[1]

@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.dataset import shorten
+from expert_cli.data.packing.dataset import truncate_middle
 from expert_cli.data.packing.plan import (
     SIZES,
     Overflow,
-    Packs,
+    PackingPlan,
+    apply_overflow,
     concat,
-    fit_lengths,
+    length_table,
+    no_packing,
     pack,
     recommend,
-    right_size,
-    single,
 )
 from expert_cli.errors import ExpertError, InputError
 
@@ -32,7 +32,7 @@ def numbers(*values: int) -> NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
-def contents(packs: Packs) -> list[list[tuple[int, int, int]]]:
+def contents(packs: PackingPlan) -> list[list[tuple[int, int, int]]]:
     """List the (document, start, stop) of every pack."""
     pieces = list(zip(packs.documents.tolist(), packs.starts.tolist(), packs.stops.tolist(), strict=True))
     ends = packs.offsets.tolist()
@@ -111,7 +111,7 @@ def test_packs_are_full_and_made_quickly(median: int) -> None:
     assert len(lengths) / min(seconds) >= 1_500_000
 
 
-@pytest.mark.parametrize("way", [pack, single, concat])
+@pytest.mark.parametrize("way", [pack, no_packing, concat])
 def test_no_documents_make_no_packs(way: type) -> None:
     packs = way(numbers(), 8)
     assert (len(packs), packs.fill(), packs.offsets.tolist()) == (0, 0.0, [0])
@@ -119,7 +119,7 @@ def test_no_documents_make_no_packs(way: type) -> None:
 
 @pytest.mark.parametrize(
     ("way", "lengths"),
-    [(pack, (3, 9)), (pack, (3, 0)), (single, (3, 9)), (single, (-1, 3)), (concat, (3, 0))],
+    [(pack, (3, 9)), (pack, (3, 0)), (no_packing, (3, 9)), (no_packing, (-1, 3)), (concat, (3, 0))],
     ids=["pack too long", "pack empty", "single too long", "single negative", "concat empty"],
 )
 def test_lengths_that_no_pack_holds_are_a_bug_of_the_caller(way: type, lengths: tuple[int, int]) -> None:
@@ -149,7 +149,7 @@ def test_concat_keeps_every_token_in_order(lengths: list[int], capacity: int) ->
 
 
 def test_single_gives_every_document_its_own_pack() -> None:
-    packs = single(numbers(3, 1), 4)
+    packs = no_packing(numbers(3, 1), 4)
     assert (contents(packs), packs.fill()) == ([[(0, 0, 3)], [(1, 0, 1)]], 0.5)
 
 
@@ -171,7 +171,7 @@ OVERFLOWS: list[tuple[Overflow, list[tuple[int, int, int]], tuple[int, int, int]
 def test_long_documents_are_handled_and_counted(
     overflow: Overflow, pieces: list[tuple[int, int, int]], counts: tuple[int, int, int]
 ) -> None:
-    fitted = fit_lengths(numbers(5, 25, 8, 9), numbers(2, 10, 3, 5), 8, overflow)
+    fitted = apply_overflow(numbers(5, 25, 8, 9), numbers(2, 10, 3, 5), 8, overflow)
     found = zip(fitted.documents.tolist(), fitted.starts.tolist(), fitted.stops.tolist(), strict=True)
     assert list(found) == pieces
     assert (fitted.rows, fitted.tokens, fitted.answer_tokens) == counts
@@ -182,20 +182,20 @@ def test_a_long_document_can_be_an_error() -> None:
     with pytest.raises(
         InputError, match=r"document 1 .* has 25 tokens, max_seq_length is 8; 2 of 4 documents"
     ) as error:
-        fit_lengths(numbers(5, 25, 8, 9), numbers(2, 10, 3, 5), 8, "error")
+        apply_overflow(numbers(5, 25, 8, 9), numbers(2, 10, 3, 5), 8, "error")
     assert "training.config.max_seq_length to 25" in error.value.hint
 
 
 @pytest.mark.parametrize("overflow", ["truncate", "drop", "split", "error"])
 def test_documents_that_fit_stay_as_they_are(overflow: Overflow) -> None:
-    fitted = fit_lengths(numbers(8, 1), numbers(0, 0), 8, overflow)
+    fitted = apply_overflow(numbers(8, 1), numbers(0, 0), 8, overflow)
     assert (fitted.starts.tolist(), fitted.stops.tolist()) == ([0, 0], [8, 1])
     assert (fitted.rows, fitted.tokens, fitted.answer_tokens) == (0, 0, 0)
 
 
 def test_dropping_every_document_is_an_error() -> None:
     with pytest.raises(InputError, match="none of the 2 documents fits max_seq_length 8; the shortest has 9"):
-        fit_lengths(numbers(9, 30), numbers(0, 0), 8, "drop")
+        apply_overflow(numbers(9, 30), numbers(0, 0), 8, "drop")
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 4, 7, 8, 13])
@@ -203,8 +203,8 @@ def test_truncation_counts_what_shorten_cuts(capacity: int) -> None:
     for prompt, answer in product(range(20), range(1, 20)):
         ids = np.arange(prompt + answer, dtype=np.int32)
         trained = ids >= prompt
-        short, still_trained = shorten(ids, trained, capacity)
-        fitted = fit_lengths(numbers(len(ids)), numbers(prompt), capacity, "truncate")
+        short, still_trained = truncate_middle(ids, trained, capacity)
+        fitted = apply_overflow(numbers(len(ids)), numbers(prompt), capacity, "truncate")
         assert fitted.lengths.tolist() == [len(short)]
         assert (fitted.rows, fitted.tokens) == (len(ids) > capacity, len(ids) - len(short))
         assert fitted.answer_tokens == trained.sum() - still_trained.sum(), (prompt, answer)
@@ -215,7 +215,7 @@ def test_split_leaves_out_only_what_cannot_train(documents: list[tuple[int, int]
     prompts = np.array([prompt for _, prompt in documents])
     lengths = prompts + np.array([answer for answer, _ in documents])
     longest = int(lengths.max())
-    fitted = fit_lengths(np.append(lengths, 8), np.append(prompts, 0), capacity, "split")
+    fitted = apply_overflow(np.append(lengths, 8), np.append(prompts, 0), capacity, "split")
     pieces = list(zip(fitted.documents.tolist(), fitted.starts.tolist(), fitted.stops.tolist(), strict=True))
     kept = {(d, token) for d, start, stop in pieces for token in range(start, stop)}
     for d, (length, prompt) in enumerate(zip(lengths.tolist(), prompts.tolist(), strict=True)):
@@ -229,14 +229,14 @@ def test_split_leaves_out_only_what_cannot_train(documents: list[tuple[int, int]
 
 
 def test_packs_of_pieces_name_the_documents() -> None:
-    fitted = fit_lengths(numbers(3, 20, 5), numbers(1, 2, 1), 8, "split")
+    fitted = apply_overflow(numbers(3, 20, 5), numbers(1, 2, 1), 8, "split")
     packs = pack(fitted.lengths, 8).within(fitted)
     assert contents(packs) == [[(0, 0, 3), (2, 0, 5)], [(1, 0, 8)], [(1, 8, 16)], [(1, 16, 20)]]
     assert (packs.capacity, packs.fill()) == (8, 28 / 32)
 
 
 def test_cut_pieces_keep_their_place_in_the_document() -> None:
-    fitted = fit_lengths(numbers(20, 5), numbers(12, 1), 8, "split")
+    fitted = apply_overflow(numbers(20, 5), numbers(12, 1), 8, "split")
     assert contents(concat(fitted.lengths, 6).within(fitted)) == [
         [(0, 8, 14)],
         [(0, 14, 16), (0, 16, 20)],
@@ -245,7 +245,7 @@ def test_cut_pieces_keep_their_place_in_the_document() -> None:
 
 
 def test_right_size_shows_what_each_capacity_means() -> None:
-    rows = right_size(numbers(*[300] * 4, 1000, 5000), 600)
+    rows = length_table(numbers(*[300] * 4, 1000, 5000), 600)
     assert [row.max_seq_length for row in rows] == [512, 600, 768, 1024, 1536, 2048, 4096]
     assert (rows[0].sequences, rows[0].fill) == (6, (4 * 300 + 2 * 512) / (6 * 512))
     assert (rows[1].sequences, rows[1].fill) == (4, 1.0)
@@ -262,8 +262,8 @@ def test_right_size_shows_what_each_capacity_means() -> None:
 
 def test_right_size_counts_the_packs_that_packing_makes() -> None:
     lengths = np.random.default_rng(1).lognormal(6, 1, 5000).astype(int) + 1
-    for row in right_size(lengths, 2048):
-        fitted = fit_lengths(lengths, lengths // 2, row.max_seq_length, "truncate")
+    for row in length_table(lengths, 2048):
+        fitted = apply_overflow(lengths, lengths // 2, row.max_seq_length, "truncate")
         packs = pack(fitted.lengths, row.max_seq_length)
         assert (row.sequences, row.fill) == (len(packs), packs.fill())
         assert (row.truncated_rows, row.truncated_tokens) == (fitted.rows, fitted.tokens)
@@ -320,7 +320,7 @@ def test_the_present_length_is_recommended_where_it_is_the_smallest_that_cuts_no
 def test_the_recommended_size_is_the_first_row_of_the_table_that_cuts_nothing() -> None:
     lengths = numbers(5000, 300)
     size = recommend(lengths, numbers(0, 2), lengths - numbers(0, 2), 384)
-    rows = right_size(lengths, 384, size)
+    rows = length_table(lengths, 384, size)
     assert [row.max_seq_length for row in rows if not row.truncated_tokens] == [size] == [8192]
 
 

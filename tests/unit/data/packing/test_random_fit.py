@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import Packing
 from expert_cli.data.packing.epoch_packs import EpochPacks
-from expert_cli.data.packing.plan import Packs, pack
+from expert_cli.data.packing.plan import PackingPlan, pack
 from expert_cli.data.packing.random_fit import pack_randomly, shuffled
 from expert_cli.errors import ExpertError
 from tests.packs import packed
 
 
-def documents_of(packs: Packs) -> list[list[int]]:
+def documents_of(packs: PackingPlan) -> list[list[int]]:
     return [packs.documents[a:b].tolist() for a, b in pairwise(packs.offsets.tolist())]
 
 
@@ -63,7 +63,7 @@ def drawn(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.clip(lengths.astype(np.int64), 8, 1024), kinds
 
 
-def likeness(packs: Packs, kinds: NDArray[np.int64]) -> float:
+def likeness(packs: PackingPlan, kinds: NDArray[np.int64]) -> float:
     """How much more often two documents of a pack are of one kind than two of any."""
     pairs = [(kinds[a] == kinds[b]) for documents in documents_of(packs) for a, b in combinations(documents, 2)]
     counts = np.bincount(kinds)
@@ -78,7 +78,7 @@ def test_documents_of_a_pack_are_no_more_alike_than_any(seed: int) -> None:
     assert likeness(pack(lengths, 1024), kinds) > 2, "the lengths do not tell the kinds: nothing is tested"
 
 
-def together(packs: Packs, documents: int) -> set[int]:
+def together(packs: PackingPlan, documents: int) -> set[int]:
     """The pairs of documents that share a pack, a number each."""
     return {a * documents + b for row in documents_of(packs) for a, b in combinations(row, 2)}
 

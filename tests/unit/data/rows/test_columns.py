@@ -9,7 +9,7 @@ import pytest
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.rows.columnar import Message, Rows
 from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
-from expert_cli.data.rows.validation import NOT_TRAINED, append_row
+from expert_cli.data.rows.validation import NOT_TRAINED, validate_row
 from expert_cli.errors import InputError
 
 NOTHING = ColumnMapping()
@@ -209,7 +209,7 @@ PAIR = Columns("question", "context", "answer")
 )
 def test_a_pair_is_good_or_bad_for_one_reason(fields: dict[str, object], reason: str) -> None:
     rows = Rows("pair")
-    assert append_row(rows, fields, PAIR, "f:1") == reason
+    assert validate_row(rows, fields, PAIR, "f:1") == reason
     good = [] if reason else [fields["answer"]]
     assert rows.response == good
     assert len(rows) == len(rows.instruction) == len(rows.input) == len(good)
@@ -237,7 +237,7 @@ def test_a_pair_is_good_or_bad_for_one_reason(fields: dict[str, object], reason:
 def test_a_row_says_whether_it_is_trained(said: dict[str, object], reason: str) -> None:
     rows = Rows("pair")
     columns = Columns("question", "", "answer", weight="weight", train="train")
-    assert append_row(rows, {"question": "q", "answer": "a", **said}, columns, "f:1") == reason
+    assert validate_row(rows, {"question": "q", "answer": "a", **said}, columns, "f:1") == reason
     assert rows.response == ([] if reason else ["a"])
 
 
@@ -285,7 +285,7 @@ def test_a_row_says_whether_it_is_trained(said: dict[str, object], reason: str) 
 )
 def test_a_conversation_ends_with_its_last_answer(turns: object, expected: tuple[Message, ...] | str) -> None:
     rows = Rows("messages")
-    reason = append_row(rows, {"messages": turns}, Columns(messages="messages"), "f:1")
+    reason = validate_row(rows, {"messages": turns}, Columns(messages="messages"), "f:1")
     assert (reason, rows.messages) == ((expected, []) if isinstance(expected, str) else ("", [expected]))
     assert rows.trailing == [len(turns) - len(expected) for _ in rows.messages if isinstance(turns, list)]
 
@@ -346,7 +346,7 @@ CALLING = json.dumps({"tool_calls": [CALL]})
 def test_what_an_answer_has_beside_its_content(turn: dict[str, object], expected: Message | str) -> None:
     rows = Rows("messages")
     turns = [USER, {"role": "assistant", "content": "z"}, USER, {"role": "assistant", **turn}]
-    reason = append_row(rows, {"m": turns}, Columns(messages="m"), "f:1")
+    reason = validate_row(rows, {"m": turns}, Columns(messages="m"), "f:1")
     assert (reason or rows.messages[0][-1]) == expected
     assert len(rows) == (0 if reason else 1)
 
@@ -387,14 +387,14 @@ def test_what_an_answer_has_beside_its_content(turn: dict[str, object], expected
 )
 def test_only_answers_are_trained(turn: dict[str, object], reason: str) -> None:
     rows = Rows("messages")
-    found = append_row(rows, {"m": [turn, USER, {"role": "assistant", "content": "a"}]}, Columns(messages="m"), "f:1")
+    found = validate_row(rows, {"m": [turn, USER, {"role": "assistant", "content": "a"}]}, Columns(messages="m"), "f:1")
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
 
 
 def test_a_conversation_without_a_trained_answer_is_bad() -> None:
     turns = [USER, {"role": "assistant", "content": "a", "weight": 0}]
-    reason = append_row(Rows("messages"), {"m": turns}, Columns(messages="m"), "f:1")
+    reason = validate_row(Rows("messages"), {"m": turns}, Columns(messages="m"), "f:1")
     assert reason == "no assistant turn is to be trained"
 
 
@@ -404,7 +404,7 @@ def test_fields_that_nothing_reads_are_remembered() -> None:
         {**USER, "id": 7, "name": "Ada", "note": None, "from": "Ada"},
         {"role": "tool", "content": "1", "name": "f", "loss": 0},
     ]
-    append_row(rows, {"m": [*turns, {"role": "assistant", "content": "a"}]}, Columns(messages="m"), "f:1")
+    validate_row(rows, {"m": [*turns, {"role": "assistant", "content": "a"}]}, Columns(messages="m"), "f:1")
     assert rows.ignored == {"id", "name", "from"}
     assert rows.messages[0][1] == Message("tool", "1", trained=False, fields='{"name": "f"}')
 
@@ -427,14 +427,14 @@ TOOL = {"type": "function", "function": {"name": "f"}}
 def test_columns_beside_the_messages(beside: dict[str, object], expected: list[Message] | str) -> None:
     rows = Rows("messages")
     columns = choose_columns(["messages", *beside], ColumnMapping(), "rows")
-    reason = append_row(rows, {"messages": [USER, {"role": "assistant", "content": "a"}], **beside}, columns, "f:1")
+    reason = validate_row(rows, {"messages": [USER, {"role": "assistant", "content": "a"}], **beside}, columns, "f:1")
     assert (reason or list(rows.messages[0][:-2])) == expected
 
 
 def test_two_system_messages_are_one_too_many() -> None:
     turns = [{"role": "system", "content": "s"}, USER, {"role": "assistant", "content": "a"}]
     columns = Columns(messages="m", system="system")
-    reason = append_row(Rows("messages"), {"m": turns, "system": "t"}, columns, "f:1")
+    reason = validate_row(Rows("messages"), {"m": turns, "system": "t"}, columns, "f:1")
     assert reason == '"system" and the first message are both a system message'
 
 
@@ -457,7 +457,7 @@ def test_conversations_that_differ_beside_their_contents_are_no_repeats() -> Non
             {"role": "assistant", "content": "b", **more},
         ]
         turns[-1].pop("weight", None)
-        assert not append_row(rows, {"m": turns}, Columns(messages="m"), "f:1")
+        assert not validate_row(rows, {"m": turns}, Columns(messages="m"), "f:1")
     contents = [rows.content(row) for row in range(5)]
     assert len(set(contents)) == 4
     assert contents[0] == contents[4] == ("user", "u", "assistant", "a", "user", "u", "assistant", "b")

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from expert_cli.config.splits import parse_split
-from expert_cli.data.rows.sampling import copies_by_weight, held_out
+from expert_cli.data.rows.sampling import held_out, repeat_counts
 from expert_cli.errors import InputError
 
 FROZEN_SAMPLE = [3, 6, 7, 8]
@@ -71,13 +71,13 @@ def test_datasets_reads_slices_the_same() -> None:
     ],
 )
 def test_a_weight_takes_its_share_of_100_rows(weight: float, total: int, smallest: int, largest: int) -> None:
-    copies = copies_by_weight(100, weight, 7, "0")
+    copies = repeat_counts(100, weight, 7, "0")
     assert (sum(copies), min(copies), max(copies)) == (total, smallest, largest)
 
 
 def test_samples_differ_by_seed_and_source_and_are_frozen() -> None:
     def taken(seed: int, salt: str) -> list[int]:
-        return [row for row, copies in enumerate(copies_by_weight(10, 0.4, seed, salt)) if copies]
+        return [row for row, copies in enumerate(repeat_counts(10, 0.4, seed, salt)) if copies]
 
     assert taken(7, "0") == FROZEN_SAMPLE
     assert taken(8, "0") != taken(7, "0") != taken(7, "1")

@@ -16,20 +16,20 @@ from expert_cli.data.rows import selection
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.sources.data_rows import DataRows, input_column, locate_data, read_training_rows
 from expert_cli.errors import InputError
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 
 @dataclass
-class Listening(Silent):
+class Listening(NullReporter):
     """Keeps what is reported."""
 
     said: list[str] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.warned.append(text)
 
 
@@ -57,7 +57,7 @@ def numbered(count: int, letter: str = "a") -> list[object]:
 
 
 def read(data: DataConfig) -> DataRows:
-    return read_training_rows(data, Silent())
+    return read_training_rows(data, NullReporter())
 
 
 def test_rows_carry_text_origin_mapping_and_files(tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_the_input_column_is_looked_for_in_all_rows(tmp_path: Path, others: list
     if not others:
         plain.write_bytes(plain.read_bytes() + late.read_bytes())
     data = config(file_source(plain), *(file_source(late) for _ in others))
-    assert input_column(data, locate_data(data, Silent()).train) == "schema"
+    assert input_column(data, locate_data(data, NullReporter()).train) == "schema"
     assert read(data).train_report.input_column == "schema"
     without = config(file_source(write_rows(tmp_path / "none.jsonl", ["c"])))
-    assert input_column(without, locate_data(without, Silent()).train) == ""
+    assert input_column(without, locate_data(without, NullReporter()).train) == ""
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_tasks_with_columns_of_their_own_are_each_shown(tmp_path: Path) -> None:
 def test_a_missing_path_names_the_places_and_the_local_alternatives(tmp_path: Path) -> None:
     spec = SourceSpec("file", "data/rows.jsonl", tried=("/expert/data/rows.jsonl", "/root/data/rows.jsonl"))
     with pytest.raises(InputError) as caught:
-        locate_data(config(spec), Silent(), alternatives=[tmp_path / "train.jsonl"])
+        locate_data(config(spec), NullReporter(), alternatives=[tmp_path / "train.jsonl"])
     assert caught.value.message == (
         "data/rows.jsonl: no such file or folder; looked for at: /expert/data/rows.jsonl, /root/data/rows.jsonl"
     )

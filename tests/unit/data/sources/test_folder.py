@@ -18,16 +18,16 @@ from expert_cli.data.sources import sniff
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.sources.folder import folder_files
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 posix = pytest.mark.skipif(os.name == "nt", reason="links, pipes and permissions of POSIX")
 
 
 @dataclass
-class Listening(Silent):
+class Listening(NullReporter):
     warned: list[str] = field(default_factory=list)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.warned.append(text)
 
 
@@ -245,7 +245,7 @@ def saved(folder: Path, **state: object) -> Path:
 )
 def test_a_saved_dataset_is_its_one_split(tmp_path: Path, state: dict[str, object], split: str) -> None:
     folder = saved(tmp_path, **state)
-    assert folder_files(folder, "", split, Silent()) == [folder / "data.arrow"]
+    assert folder_files(folder, "", split, NullReporter()) == [folder / "data.arrow"]
 
 
 @pytest.mark.parametrize(
@@ -271,4 +271,4 @@ def test_what_a_saved_dataset_has_not_is_refused(
     tmp_path: Path, state: dict[str, object], config: str, split: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        folder_files(saved(tmp_path, **state), config, split, Silent())
+        folder_files(saved(tmp_path, **state), config, split, NullReporter())

@@ -20,11 +20,11 @@ from huggingface_hub import constants
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.sources.data_rows import locate_data, read_training_rows
 from expert_cli.data.sources.hub import refuse_damaged
-from expert_cli.data.store.files import Memo
+from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 COMMIT = "a" * 40
 README = """---
@@ -62,10 +62,10 @@ def data_config(spec: SourceSpec, *, offline: bool = True) -> DataConfig:
 
 
 @dataclass
-class Listening(Silent):
+class Listening(NullReporter):
     warned: list[str] = field(default_factory=list)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.warned.append(text)
 
 
@@ -114,7 +114,7 @@ def fill(cache: Path, names: list[str], tree: bool = False) -> Path:
 def test_the_cache_serves_without_a_network(cache: Path, spec: SourceSpec, answers: list[str]) -> None:
     folder = fill(cache, list(FILES))
     before = sorted(cache.rglob("*"))
-    rows = read_training_rows(data_config(spec), Silent())
+    rows = read_training_rows(data_config(spec), NullReporter())
     assert rows.train.response == answers
     assert rows.located.train[0].revision == COMMIT
     assert all(path.is_relative_to(folder) for path in rows.files)
@@ -123,19 +123,19 @@ def test_the_cache_serves_without_a_network(cache: Path, spec: SourceSpec, answe
 
 def test_a_cache_without_a_readme_goes_by_file_names(cache: Path) -> None:
     fill(cache, [name for name in FILES if name.startswith("data/")])
-    assert read_training_rows(data_config(ROWS), Silent()).train.response == ["t0", "t1"]
+    assert read_training_rows(data_config(ROWS), NullReporter()).train.response == ["t0", "t1"]
 
 
 @pytest.mark.parametrize("tree", [False, True], ids=["by the shard's number", "by the list of files"])
 def test_an_incomplete_cache_is_not_used(cache: Path, tree: bool) -> None:
     fill(cache, ["README.md", "data/train-00000-of-00002.jsonl"], tree)
     with pytest.raises((EnvironmentProblem, InputError)) as caught:
-        locate_data(data_config(ROWS), Silent())
+        locate_data(data_config(ROWS), NullReporter())
     assert "00001" in caught.value.message
     if tree:
         assert "1 of 2 files" in caught.value.message
         with pytest.raises(EnvironmentProblem, match="1 of 1 files of the split"):
-            locate_data(data_config(replace(ROWS, config="small")), Silent())
+            locate_data(data_config(replace(ROWS, config="small")), NullReporter())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a cache without links has no blobs")
@@ -159,14 +159,14 @@ def test_a_broken_blob_is_not_passed_over(
         monkeypatch.setitem(FILES, other, row(f"r{other[5]}"))
     monkeypatch.setitem(FILES, "README.md", b"---\nconfigs: [{data_files: rows/*}]\n---\n")
     folder = fill(cache, ["README.md", "rows/a.jsonl", "rows/b.jsonl"], tree=change == "cut")
-    assert read_training_rows(data_config(ROWS), Silent()).train.response == ["ra", "rb"]
+    assert read_training_rows(data_config(ROWS), NullReporter()).train.response == ["ra", "rb"]
     blob = (folder / name).resolve()
     if change == "gone":
         blob.unlink()
     else:
         blob.write_bytes(blob.read_bytes()[:5])
     with pytest.raises(EnvironmentProblem, match=message):
-        locate_data(data_config(ROWS), Silent())
+        locate_data(data_config(ROWS), NullReporter())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a cache without links has no blobs")
@@ -174,9 +174,9 @@ def test_a_blob_whose_content_is_not_what_its_name_says_is_refused(cache: Path, 
     path = fill(cache, ["small.jsonl"]) / "small.jsonl"
     refuse_damaged(path, sha256_of(path))
     path.resolve().write_bytes(b"x" + FILES["small.jsonl"][1:])
-    located = locate_data(data_config(ROWS), Silent())
+    located = locate_data(data_config(ROWS), NullReporter())
     with pytest.raises(EnvironmentProblem, match=r"small\.jsonl: damaged in the hub client's cache") as caught:
-        store_key(data_config(ROWS), located, Memo(tmp_path / "memo"), tokenizer="", template="", masking="")
+        store_key(data_config(ROWS), located, FileHashCache(tmp_path / "memo"), tokenizer="", template="", masking="")
     assert caught.value.hint == f"Delete {path.resolve()} and download the data set again."
 
 
@@ -184,7 +184,7 @@ def test_a_packed_file_in_the_cache_is_not_passed_over(cache: Path, monkeypatch:
     monkeypatch.setitem(FILES, "rows/b.jsonl.gz", b"")
     fill(cache, ["small.jsonl", "rows/b.jsonl.gz"])
     with pytest.raises(InputError, match=r"rows/b\.jsonl\.gz belongs to these rows"):
-        locate_data(data_config(ROWS), Silent())
+        locate_data(data_config(ROWS), NullReporter())
 
 
 def test_a_readme_that_was_not_downloaded_is_missed(cache: Path) -> None:
@@ -204,7 +204,7 @@ def test_an_absent_data_set_names_what_to_do(cache: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(constants, "ENDPOINT", "http://must.not.be.asked.invalid")
     local = Path("/data/train.jsonl")
     with pytest.raises(EnvironmentProblem) as caught:
-        locate_data(data_config(ROWS, offline=by == "run"), Silent(), alternatives=[local])
+        locate_data(data_config(ROWS, offline=by == "run"), NullReporter(), alternatives=[local])
     why = "--offline is given" if by == "run" else "the variable HF_HUB_OFFLINE is set (HF_HUB_OFFLINE=yes)"
     assert caught.value.message == (
         f'hub data set "org/rows": the network may not be used ({why}), and it is not in the cache {cache}'
@@ -215,7 +215,7 @@ def test_an_absent_data_set_names_what_to_do(cache: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", ["my data", "../x/y", "org/name/deep", "a--b"])
 def test_what_is_no_id_is_never_looked_up(cache: Path, name: str) -> None:
     with pytest.raises(InputError, match="neither a file nor the id of a hub data set"):
-        locate_data(data_config(SourceSpec("hub", name)), Silent())
+        locate_data(data_config(SourceSpec("hub", name)), NullReporter())
     assert not cache.exists()
 
 
@@ -292,7 +292,7 @@ def hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_a_download_fetches_the_split_alone_and_serves_later_runs(
     cache: Path, hub: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    rows = read_training_rows(data_config(ROWS, offline=False), Silent())
+    rows = read_training_rows(data_config(ROWS, offline=False), NullReporter())
     assert rows.train.response == ["t0", "t1"]
     assert rows.located.train[0].revision == COMMIT
     assert {path.rpartition("/")[2] for path in hub if "/resolve/" in path} == {
@@ -302,7 +302,7 @@ def test_a_download_fetches_the_split_alone_and_serves_later_runs(
     }
     assert capfd.readouterr() == ("", "")
     asked = len(hub)
-    assert read_training_rows(data_config(ROWS), Silent()).train.response == ["t0", "t1"]
+    assert read_training_rows(data_config(ROWS), NullReporter()).train.response == ["t0", "t1"]
     assert len(hub) == asked
     assert (cache / "datasets--org--rows" / "refs" / "main").read_text(encoding="utf-8") == COMMIT
 
@@ -318,17 +318,17 @@ def test_a_download_fetches_the_split_alone_and_serves_later_runs(
 @pytest.mark.usefixtures("hub")
 def test_what_the_hub_refuses_is_said_in_a_line(name: str, reason: str) -> None:
     with pytest.raises(EnvironmentProblem) as caught:
-        locate_data(data_config(SourceSpec("hub", name), offline=False), Silent())
+        locate_data(data_config(SourceSpec("hub", name), offline=False), NullReporter())
     assert f'hub data set "{name}": {reason}' in caught.value.message
     assert "\n" not in caught.value.message
 
 
 def test_a_wrong_split_is_not_taken_for_an_unreachable_hub(hub: list[str]) -> None:
     with pytest.raises(InputError, match=r'no file holds the split "validation"; there is: train \(2\), test \(1\)'):
-        locate_data(data_config(replace(ROWS, split="validation"), offline=False), Silent())
+        locate_data(data_config(replace(ROWS, split="validation"), offline=False), NullReporter())
     assert not any("/resolve/" in path and "README" not in path for path in hub)
     with pytest.raises(InputError, match=r'org/bare: no file holds the split "train"; there is: no data file'):
-        locate_data(data_config(SourceSpec("hub", "org/bare"), offline=False), Silent())
+        locate_data(data_config(SourceSpec("hub", "org/bare"), offline=False), NullReporter())
 
 
 def test_an_unreachable_hub_is_replaced_by_the_cache_with_a_warning(
@@ -336,7 +336,7 @@ def test_an_unreachable_hub_is_replaced_by_the_cache_with_a_warning(
 ) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(EnvironmentProblem, match="the hub cannot be reached"):
-        locate_data(data_config(ROWS, offline=False), Silent())
+        locate_data(data_config(ROWS, offline=False), NullReporter())
     fill(cache, list(FILES))
     reporter = Listening()
     assert read_training_rows(data_config(ROWS, offline=False), reporter).train.response == ["t0", "t1"]

@@ -24,13 +24,13 @@ from expert_cli.data.rows.columns import COLUMN_RULE
 from expert_cli.data.sources.data_rows import Located, LocatedData
 from expert_cli.data.store import token_store as stores
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import Memo, read_fingerprint
-from expert_cli.data.store.inspect import look
+from expert_cli.data.store.files import FileHashCache, read_fingerprint
+from expert_cli.data.store.inspect import inspect_store
 from expert_cli.data.store.key import StoreKey, store_key
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 KEY = StoreKey((("format", "1"), ("train data", "abc")))
 
@@ -58,7 +58,7 @@ def shards(split: str, skip: int) -> Iterator[Encoded]:
 
 def make(folder: Path, key: StoreKey = KEY, source: Any = shards) -> Path:
     filled = Contents(("train", "validation"), source, lambda _: {"rows": 24})
-    return build(folder, key, filled, Memo(folder / ".memo.json"), Silent())
+    return build(folder, key, filled, FileHashCache(folder / ".memo.json"), NullReporter())
 
 
 def contents(home: Path) -> dict[str, bytes]:
@@ -100,7 +100,7 @@ def test_an_interrupted_build_goes_on_and_the_result_is_the_same(tmp_path: Path)
 
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "b", source=breaks)
-    assert look(tmp_path / "b", KEY, Memo(tmp_path / "m")).state == "missing"
+    assert inspect_store(tmp_path / "b", KEY, FileHashCache(tmp_path / "m")).state == "missing"
     assert contents(make(tmp_path / "b", source=watched)) == whole
     assert asked == [("train", 2), ("validation", 0)]
 
@@ -165,10 +165,10 @@ def test_no_file_is_left_out_of_the_damages(tmp_path: Path) -> None:
 def test_every_damage_to_every_file_is_found_and_mended(tmp_path: Path, name: str, damage: Any) -> None:
     home = make(tmp_path)
     whole = contents(home)
-    memo = Memo(tmp_path / ".memo.json")
-    assert look(tmp_path, KEY, memo).state == "hit"
+    memo = FileHashCache(tmp_path / ".memo.json")
+    assert inspect_store(tmp_path, KEY, memo).state == "hit"
     damage(home / name)
-    state = look(tmp_path, KEY, Memo(tmp_path / ".memo.json"))
+    state = inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json"))
     assert state.state == "damaged"
     assert Path(name).name in state.reason
     assert contents(make(tmp_path)) == whole
@@ -180,17 +180,19 @@ def test_a_flip_with_size_and_mtime_restored_is_found(tmp_path: Path) -> None:
     stat = path.stat()
     flip(path)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json")).state == "damaged"
+    assert inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json")).state == "damaged"
 
 
 def test_a_hit_hashes_nothing_and_verify_hashes_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path)
     hashed: list[Path] = []
-    real = stores.Memo.sha256.__globals__["sha256_of"]
-    monkeypatch.setitem(stores.Memo.sha256.__globals__, "sha256_of", lambda path: hashed.append(path) or real(path))
-    assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json")).state == "hit"
+    real = stores.FileHashCache.sha256.__globals__["sha256_of"]
+    monkeypatch.setitem(
+        stores.FileHashCache.sha256.__globals__, "sha256_of", lambda path: hashed.append(path) or real(path)
+    )
+    assert inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json")).state == "hit"
     assert hashed == []
-    assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json"), hash_all=True).state == "hit"
+    assert inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json"), hash_all=True).state == "hit"
     assert len(hashed) == len(contents(tmp_path / KEY.sha256[:12])) - 1
 
 
@@ -199,7 +201,7 @@ def test_a_read_only_store_is_used(tmp_path: Path) -> None:
     for path in [*tmp_path.rglob("*"), tmp_path]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
-        assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json")).state == "hit"
+        assert inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json")).state == "hit"
         assert len(Documents(home / "train")) == 23
     finally:
         for path in [tmp_path, *tmp_path.rglob("*")]:
@@ -245,7 +247,7 @@ except ExpertError as error:
 def test_a_stale_store_says_what_changed(tmp_path: Path) -> None:
     make(tmp_path)
     other = StoreKey((("format", "1"), ("train data", "xyz"), ("template", "chatml")))
-    state = look(tmp_path, other, Memo(tmp_path / "m"))
+    state = inspect_store(tmp_path, other, FileHashCache(tmp_path / "m"))
     assert state.state == "stale"
     assert state.changes == ("train data: abc -> xyz", "template: nothing -> chatml")
 
@@ -332,7 +334,7 @@ def key_of(folder: Path, raw: bytes = b"rows", **changes: Any) -> str:
     return store_key(
         data,
         located,
-        Memo(folder / "m"),
+        FileHashCache(folder / "m"),
         tokenizer=tokenizer,
         template=template,
         masking=changes.get("masking", "1"),
@@ -385,14 +387,14 @@ def test_stores_of_before_the_rule_had_a_number_keep_their_key(tmp_path: Path) -
 def test_a_store_that_left_unread_whether_rows_are_trained_is_stale(
     tmp_path: Path, stats: dict[str, Any], state: str
 ) -> None:
-    memo = Memo(tmp_path / "m")
+    memo = FileHashCache(tmp_path / "m")
     filled = Contents(("train",), lambda split, skip: SHARDS[split][skip:], lambda _: {"train": {**stats, "rows": 1}})
     if state == "stale":
         with pytest.raises(LockedOrDamaged, match="just written is stale"):
-            build(tmp_path / "out", KEY, filled, memo, Silent())
+            build(tmp_path / "out", KEY, filled, memo, NullReporter())
     else:
-        build(tmp_path / "out", KEY, filled, memo, Silent())
-    assert look(tmp_path / "out", KEY, memo).state == state
+        build(tmp_path / "out", KEY, filled, memo, NullReporter())
+    assert inspect_store(tmp_path / "out", KEY, memo).state == state
 
 
 SAME: dict[str, dict[str, Any]] = {
@@ -458,8 +460,8 @@ def test_a_source_that_changes_while_it_is_read_is_not_stored(tmp_path: Path) ->
 
     filled = Contents(("train",), changing, lambda _: {}, files.require)
     with pytest.raises(InputError, match=r"rows\.jsonl: changed while it was read"):
-        build(tmp_path / "out", KEY, filled, Memo(tmp_path / "m"), Silent())
-    assert look(tmp_path / "out", KEY, Memo(tmp_path / "m")).state == "missing"
+        build(tmp_path / "out", KEY, filled, FileHashCache(tmp_path / "m"), NullReporter())
+    assert inspect_store(tmp_path / "out", KEY, FileHashCache(tmp_path / "m")).state == "missing"
     (progress,) = (tmp_path / "out").glob(".building-*/progress.json")
     assert json.loads(progress.read_text(encoding="utf-8"))["shards"] == []
 
@@ -478,7 +480,7 @@ def test_a_source_that_changes_after_the_last_shard_is_not_stored(tmp_path: Path
 
     filled = Contents(("train",), lambda _, skip: [SHARDS["train"][0]][skip:], lambda _: {}, once)
     with pytest.raises(InputError, match=r"rows\.jsonl: changed while it was read"):
-        build(tmp_path / "out", KEY, filled, Memo(tmp_path / "m"), Silent())
+        build(tmp_path / "out", KEY, filled, FileHashCache(tmp_path / "m"), NullReporter())
     assert seen == [True, True]
     assert not list((tmp_path / "out").glob("[0-9a-f]*"))
 
@@ -506,18 +508,18 @@ def test_a_damaged_progress_file_is_none(tmp_path: Path, damage: bytes) -> None:
 def test_a_damaged_memo_is_none(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / ".memo.json").write_bytes(damage)
     make(tmp_path)
-    assert look(tmp_path, KEY, Memo(tmp_path / ".memo.json")).state == "hit"
+    assert inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json")).state == "hit"
 
 
 def test_a_memo_with_one_digit_changed_is_none(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"abc")
-    memo = Memo(tmp_path / "m")
+    memo = FileHashCache(tmp_path / "m")
     true = memo.sha256(path)
     memo.save()
-    assert Memo(tmp_path / "m").known
+    assert FileHashCache(tmp_path / "m").known
     (tmp_path / "m").write_text((tmp_path / "m").read_text().replace(true[:8], "00000000"))
-    assert Memo(tmp_path / "m").sha256(path) == true
+    assert FileHashCache(tmp_path / "m").sha256(path) == true
 
 
 IN_THE_WAY: dict[str, Any] = {
@@ -602,7 +604,7 @@ def test_a_damaged_store_behind_a_link_is_replaced_where_the_link_lies(tmp_path:
     home = make(tmp_path / "out")
     moved = home.rename(tmp_path / "moved")
     home.symlink_to(moved)
-    assert look(tmp_path / "out", KEY, Memo(tmp_path / "m")).state == "hit"
+    assert inspect_store(tmp_path / "out", KEY, FileHashCache(tmp_path / "m")).state == "hit"
     flip(moved / "train" / "data-00000.arrow")
     before = contents(moved)
     make(tmp_path / "out")
@@ -613,7 +615,7 @@ def test_a_damaged_store_behind_a_link_is_replaced_where_the_link_lies(tmp_path:
 def test_a_file_whose_name_is_no_utf8_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9.jsonl")
     path.write_bytes(b"abc")
-    memo = Memo(tmp_path / "m")
+    memo = FileHashCache(tmp_path / "m")
     memo.sha256(path)
     memo.save()
-    assert Memo(tmp_path / "m").known == memo.known
+    assert FileHashCache(tmp_path / "m").known == memo.known

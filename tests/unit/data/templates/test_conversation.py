@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from expert_cli.data.rows.columnar import Message, Rows
 from expert_cli.data.rows.columns import Columns
-from expert_cli.data.rows.validation import append_row
+from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
@@ -71,7 +71,7 @@ def made(jinja: str, **options: Any) -> Template:
 def row(turns: list[dict[str, Any]], **columns: Any) -> Rows:
     rows = Rows("messages")
     read = Columns(messages="messages", **{name: name for name in columns})
-    reason = append_row(rows, {"messages": turns, **columns}, read, "rows.jsonl:7")
+    reason = validate_row(rows, {"messages": turns, **columns}, read, "rows.jsonl:7")
     assert not reason
     return rows
 
@@ -223,7 +223,7 @@ def test_rows_that_cannot_be_written_down_are_numbered() -> None:
         [user("q"), said("a", reasoning_content="R")],
         [user("</think>"), said("a")],
     ):
-        assert not append_row(rows, {"m": turns}, Columns(messages="m"), "x:1")
+        assert not validate_row(rows, {"m": turns}, Columns(messages="m"), "x:1")
     found = template.refused(rows)
     assert set(found) == {1, 2, 3, 4}
     assert "users first" in found[1]
@@ -275,7 +275,7 @@ def test_every_conversation_is_the_templates_or_refused(jinja: str, contents: li
     """The text is that of the template but for control tokens, which stay text; every answer ends where it should."""
     turns = [(user if n % 2 == 0 else said)(content) for n, content in enumerate(contents)]
     rows = Rows("messages")
-    if append_row(rows, {"m": turns}, Columns(messages="m"), "x:1"):
+    if validate_row(rows, {"m": turns}, Columns(messages="m"), "x:1"):
         return
     try:
         found = made(jinja).documents(rows)[0]

@@ -22,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.rows.columnar import RowKind, Rows
 from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES, Columns, choose_columns
-from expert_cli.data.rows.validation import append_row
+from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
@@ -152,7 +152,7 @@ def rows(template_name: str) -> Iterator[tuple[str, Rows]]:
         ]
         found = Rows("messages")
         columns = Columns(messages="messages", **{key: key for key in fields if key != "messages"})
-        assert not append_row(found, {**fields, "messages": turns}, columns, "x:1")
+        assert not validate_row(found, {**fields, "messages": turns}, columns, "x:1")
         yield f"messages/{name}", found
     for name, text in TEXTS.items():
         yield f"text/{name}", Rows("text", text=[text], origins=["x:1"])

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from expert_cli.data.templates.segment import Segment
-from expert_cli.data.tokenize.backend_check import find_difference, torture
-from expert_cli.data.tokenize.backends import FastEngine, Pieces, ReferenceEngine
+from expert_cli.data.tokenize.backend_check import find_difference, stress_texts
+from expert_cli.data.tokenize.backends import FastokensBackend, HFTokenizersBackend, Pieces
 from expert_cli.data.tokenize.encoder import Encoder
 from tests.tiny import CONTROL_TOKENS, tiny_backend
 
@@ -102,7 +102,7 @@ def sizes_and_ids(pieces: Pieces) -> tuple[list[int], list[int]]:
 def test_fastokens_is_chosen_and_gives_the_same_ids(name: str, tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_str(json.dumps(SPECS[name]))
     fast, slow = Encoder(tokenizer, cache=tmp_path), Encoder(tokenizer)
-    documents = [(Segment(text, n % 2 == 1, n % 3 > 0),) for n, text in enumerate(torture(CONTROL_TOKENS))]
+    documents = [(Segment(text, n % 2 == 1, n % 3 > 0),) for n, text in enumerate(stress_texts(CONTROL_TOKENS))]
     mine, right = fast.encode(documents), slow.encode(documents)
     assert fast.engine.engine.name == "fastokens 0.3.5"
     assert slow.engine.engine.name.startswith("tokenizers ")
@@ -131,8 +131,8 @@ def test_a_tokenizer_that_is_at_hand_is_not_loaded_again(make: Callable[[], Toke
     given.enable_truncation(3)
     given.enable_padding(length=9)
     spec = json.loads(given.to_str())
-    written, shared = ReferenceEngine(spec), ReferenceEngine(spec, given)
-    texts = [*torture(CONTROL_TOKENS), "<word> a<word> <trim>  the  the <far>the"]
+    written, shared = HFTokenizersBackend(spec), HFTokenizersBackend(spec, given)
+    texts = [*stress_texts(CONTROL_TOKENS), "<word> a<word> <trim>  the  the <far>the"]
     for control in (False, True, False):
         assert sizes_and_ids(shared.encode(texts, control=control)) == sizes_and_ids(
             written.encode(texts, control=control)
@@ -142,7 +142,9 @@ def test_a_tokenizer_that_is_at_hand_is_not_loaded_again(make: Callable[[], Toke
     assert given.encode_special_tokens is False
 
 
-ENGINES = {name: (ReferenceEngine(spec), FastEngine(ReferenceEngine(spec))) for name, spec in SPECS.items()}
+ENGINES = {
+    name: (HFTokenizersBackend(spec), FastokensBackend(HFTokenizersBackend(spec))) for name, spec in SPECS.items()
+}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -191,10 +193,10 @@ def test_digits_become_added_tokens_only_where_that_changes_nothing() -> None:
         "an added token between other characters": with_added(spec, "<r>", single_word=True),
     }
     for name, other in others.items():
-        reference = ReferenceEngine(other)
+        reference = HFTokenizersBackend(other)
         texts = ["a  12 <r1>1 e\u0301 1", "x11", "<r1>", "  3", "a<r²>² <r>²<r> ²a<r>a", "٣<r>٣"]
         for control in (False, True):
-            found = FastEngine(reference).encode(texts, control=control)
+            found = FastokensBackend(reference).encode(texts, control=control)
             assert sizes_and_ids(found) == sizes_and_ids(reference.encode(texts, control=control)), name
 
 
@@ -209,7 +211,7 @@ def with_added(spec: Spec, content: str, *, single_word: bool = False) -> Spec:
 class OneIdOff:
     """An engine that has one id wrong, in texts that hold a given one."""
 
-    right: ReferenceEngine
+    right: HFTokenizersBackend
     text: str
     name: str = "off"
 
@@ -332,7 +334,7 @@ def test_a_refused_text_is_found_among_many() -> None:
 
 
 def test_many_megabytes_are_given_to_tokenizers_in_parts() -> None:
-    reference = ReferenceEngine(json.loads(Tokenizer(models.BPE({"a": 0}, [])).to_str()))
+    reference = HFTokenizersBackend(json.loads(Tokenizer(models.BPE({"a": 0}, [])).to_str()))
     ids, sizes = reference.encode(["a" * 700_000, "", "a" * 700_000, "a"], control=False)
     assert (len(ids), sizes.tolist()) == (1_400_001, [700_000, 0, 700_000, 1])
     assert [part.tolist() for part in reference.encode([], control=False)] == [[], []]

@@ -27,12 +27,12 @@ from expert_cli.data.rows.cache import ROOM_BYTES
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
 from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.rows.sampling import copies_by_weight, held_out
-from expert_cli.data.rows.selection import Split, survey_data
-from expert_cli.data.rows.validation import append_row
+from expert_cli.data.rows.sampling import held_out, repeat_counts
+from expert_cli.data.rows.selection import Split, select_rows
+from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.sources.data_rows import locate_data, read_training_rows
-from expert_cli.data.store.build import tokenise
-from expert_cli.data.store.files import Memo
+from expert_cli.data.store.build import tokenize
+from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreInputs
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
@@ -41,7 +41,7 @@ from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.data.tokenize.stream import DocumentStream, EncodedChunk
 from expert_cli.errors import InputError
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests.chat_templates import FORGETTING, QWEN3
 from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
 
@@ -67,7 +67,7 @@ def source(path: Path, split: str = "train", weight: float = 1.0) -> SourceSpec:
 
 
 def opened(data: DataConfig, template: Template = TEMPLATES["chat"], encoder: Encoder = ENCODER) -> DocumentStream:
-    return DocumentStream(data, survey_data(data, locate_data(data, Silent()), Silent()), template, encoder)
+    return DocumentStream(data, select_rows(data, locate_data(data, NullReporter()), NullReporter()), template, encoder)
 
 
 def whole(chunks: Iterator[EncodedChunk]) -> Encoded:
@@ -105,7 +105,7 @@ def plain_rows(data: DataConfig, split: Split) -> Rows:
     for number, spec in enumerate(specs):
         rows = kept_rows(spec, data, seen)
         good.append(rows)
-        copies.append(copies_by_weight(len(rows), spec.weight, data.seed, str(number)))
+        copies.append(repeat_counts(len(rows), spec.weight, data.seed, str(number)))
     taken = Rows(good[0].kind)
     if data.validation_share and not data.validation:
         places = [(s, row) for s, rows in enumerate(good) for row in range(len(rows)) if copies[s][row]]
@@ -131,7 +131,7 @@ def kept_rows(spec: SourceSpec, data: DataConfig, seen: set[tuple[str, ...]]) ->
     rows = Rows(columns.kind)
     for row in raw[chosen.start : chosen.stop]:
         if not row.fault:
-            append_row(rows, row.fields, columns, row.where)
+            validate_row(rows, row.fields, columns, row.where)
     kept = Rows(columns.kind)
     for number in range(len(rows)):
         longest = data.filters.max_chars or 10**9
@@ -232,7 +232,7 @@ def test_the_documents_are_those_of_the_plain_way(
     rows = plain_rows(data, split)
     assert sum(map(len, documents.survey.sources(split))) == len(rows) > 0
     assert_equal(whole(documents.chunks(split, chunk_rows=53)), ENCODER.encode(template.documents(rows)))
-    read = read_training_rows(data, Silent())
+    read = read_training_rows(data, NullReporter())
     assert (read.train if split == "train" else read.validation) == rows
 
 
@@ -346,25 +346,25 @@ def test_one_row_of_another_kind_does_not_decide_what_all_are(
     rows.insert(at, odd)
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    read = read_training_rows(config(source(path)), Silent())
+    read = read_training_rows(config(source(path)), NullReporter())
     assert read.train.origins == [f"{path}:{line}" for line in range(1, 402) if line != at + 1]
     assert sum(read.train_report.dropped.values()) == 1
     assert f"{path}:{at + 1}: " in read.train_report.examples[0]
-    assert first_rows(BASE, locate_data(config(source(path)), Silent()).train).kind == read.train.kind
+    assert first_rows(BASE, locate_data(config(source(path)), NullReporter()).train).kind == read.train.kind
 
 
 def test_an_empty_table_does_not_decide_what_the_rows_of_others_are(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("question,answer\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("text\nx\ny\n", encoding="utf-8")
     folder = config(SourceSpec("folder", str(tmp_path)))
-    assert read_training_rows(folder, Silent()).train.text == ["x", "y"]
+    assert read_training_rows(folder, NullReporter()).train.text == ["x", "y"]
 
 
 def test_a_conversation_that_the_template_refuses_is_a_bad_row(tmp_path: Path) -> None:
     template = template_for(tiny_backend(), "", own=ChatTemplate(STRICT), eos_token=CONTROL_TOKENS[0])
     data = config(source(write_roles(tmp_path / "rows.jsonl", *["ua"] * 200, "aua", *["uaua"] * 200)))
-    located = locate_data(data, Silent())
-    surveyed = survey_data(data, located, Silent(), refused=template.refused)
+    located = locate_data(data, NullReporter())
+    surveyed = select_rows(data, located, NullReporter(), refused=template.refused)
     reason = "the chat template refuses a conversation of assistant, user: Roles must alternate"
     assert surveyed.train_report.dropped == {reason: 1}
     assert surveyed.train_report.examples == [f"{tmp_path / 'rows.jsonl'}:201: {reason}"]
@@ -375,7 +375,7 @@ def test_a_conversation_that_the_template_refuses_is_a_bad_row(tmp_path: Path) -
     assert_equal(whole(iter(chunks)), ENCODER.encode(template.documents(good)))
     write_roles(tmp_path / "rows.jsonl", *["ua"] * 98, "aua", "uua")
     with pytest.raises(InputError, match=r"2 of 100 rows are bad: .*:99: the chat template refuses .*; .*:100: "):
-        survey_data(data, locate_data(data, Silent()), Silent(), refused=template.refused)
+        select_rows(data, locate_data(data, NullReporter()), NullReporter(), refused=template.refused)
 
 
 @pytest.mark.parametrize("at", [0, 400], ids=["first", "last"])
@@ -384,9 +384,9 @@ def test_a_store_is_built_without_the_conversation_that_the_template_refuses(tmp
     roles = ["ua"] * 400
     roles.insert(at, "aua")
     data = config(source(write_roles(tmp_path / "rows.jsonl", *roles)))
-    memo = Memo(tmp_path / "memo.json")
-    inputs = StoreInputs(locate_data(data, Silent()), TinyTokenizer(tiny_backend()), template, "messages", memo)
-    store = tokenise(data, inputs, tmp_path / "store", Silent())
+    memo = FileHashCache(tmp_path / "memo.json")
+    inputs = StoreInputs(locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, "messages", memo)
+    store = tokenize(data, inputs, tmp_path / "store", NullReporter())
     stats = store.stats["train"]
     assert (stats["rows"], list(stats["dropped"].values())) == (400, [1])
 
@@ -396,27 +396,27 @@ def test_rows_before_the_first_good_one_do_not_hide_the_columns(tmp_path: Path) 
     odd = ['{"foo": 1}'] * 35 + ["{broken"] * 35
     good = [json.dumps({"question": f"q{n}", "context": "c", "answer": "a"}) for n in range(10_000)]
     path.write_text("\n".join(odd + good), encoding="utf-8")
-    located = locate_data(config(source(path)), Silent()).train
+    located = locate_data(config(source(path)), NullReporter()).train
     rows = first_rows(BASE, located)
     assert (rows.instruction[0], rows.input[0], len(rows)) == ("q0", "c", 58)
-    assert read_training_rows(config(source(path)), Silent()).train.instruction[-1] == "q9999"
+    assert read_training_rows(config(source(path)), NullReporter()).train.instruction[-1] == "q9999"
     path.write_text("\n".join(odd), encoding="utf-8")
     assert first_rows(BASE, located) == Rows("pair")
     with pytest.raises(InputError, match=r"35 of 70 rows are bad: .*:36: not valid JSON"):
-        read_training_rows(config(source(path)), Silent())
+        read_training_rows(config(source(path)), NullReporter())
 
 
 def test_rows_that_can_be_read_and_do_not_tell_the_columns_are_refused_at_the_first_look(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"question": "q", "foo": 1}\n' * 200, encoding="utf-8")
     with pytest.raises(InputError, match="no column is recognised as the response; columns: question, foo"):
-        first_rows(BASE, locate_data(config(source(path)), Silent()).train)
+        first_rows(BASE, locate_data(config(source(path)), NullReporter()).train)
 
 
 def test_first_rows_are_some_that_the_template_takes(tmp_path: Path) -> None:
     template = template_for(tiny_backend(), "", own=ChatTemplate(STRICT), eos_token=CONTROL_TOKENS[0])
     data = config(source(write_roles(tmp_path / "rows.jsonl", "aua", "ua")))
-    located = locate_data(data, Silent()).train
+    located = locate_data(data, NullReporter()).train
     assert first_rows(data, located).origins == [f"{tmp_path / 'rows.jsonl'}:{line}" for line in (1, 2)]
     assert first_rows(data, located, refused=template.refused).origins == [f"{tmp_path / 'rows.jsonl'}:2"]
 
@@ -576,7 +576,7 @@ def line_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
     except InputError as error:
         return rows, [("", error.message)], 0, set()
     for row in raw:
-        fault = row.fault or append_row(rows, row.fields, COLUMNS, row.where)
+        fault = row.fault or validate_row(rows, row.fields, COLUMNS, row.where)
         bad += [(row.where, fault)] if fault else []
         count += 1
     return rows, bad, count, set(names.seen)

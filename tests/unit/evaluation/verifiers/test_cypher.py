@@ -14,7 +14,7 @@ import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.verifiers import cypher
-from expert_cli.evaluation.verifiers.sandbox.engine_client import Child
+from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 
 SCRIPT = """
@@ -179,14 +179,14 @@ def test_there_are_forty_harmful_answers() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
 def test_the_engine_itself_cannot_open_files(world: Path) -> None:
-    engine = Child("graphqlite", world)
+    engine = EngineProcess("graphqlite", world)
     with pytest.raises(Stopped, match="cannot open"):
         engine.run("LOAD CSV FROM 'file:///etc/passwd' AS row RETURN row", timeout_s=2)
     engine.close()
 
 
 def test_an_engine_that_breaks_is_started_again(world: Path) -> None:
-    engine = Child("graphqlite", world)
+    engine = EngineProcess("graphqlite", world)
     with pytest.raises(Stopped, match="broke off"):
         engine.run("RETURN '" + "x" * 2_000_000 + "'", timeout_s=5)
     assert engine.run("MATCH (n) RETURN count(n)", timeout_s=5) == [(5,)]

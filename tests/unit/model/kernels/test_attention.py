@@ -43,7 +43,7 @@ def test_packed_logits_are_those_of_the_documents_alone(make: Any, backend: str,
     with torch.no_grad():
         alone = torch.cat([model(input_ids=part).logits for part in ids.split(LENGTHS, 1)], 1)
         attention.use(model, backend)
-        extra = attention.borders(starts, max(LENGTHS)) if layout == "flat" else {}
+        extra = attention.varlen_kwargs(starts, max(LENGTHS)) if layout == "flat" else {}
         packed = model(input_ids=ids, position_ids=positions, use_cache=False, **extra).logits
     torch.testing.assert_close(packed, alone, rtol=0, atol=2e-6)
 
@@ -60,8 +60,8 @@ def test_gradients_of_one_document_stay_in_it() -> None:
 
 def test_architectures_that_need_more_than_we_do_keep_their_own() -> None:
     torch.manual_seed(0)
-    assert "caps attention scores" in attention.why_not(Gemma2ForCausalLM(Gemma2Config(**SHAPE)))
-    assert attention.why_not(tiny.tiny_model()) == ""
+    assert "caps attention scores" in attention.unsupported_reason(Gemma2ForCausalLM(Gemma2Config(**SHAPE)))
+    assert attention.unsupported_reason(tiny.tiny_model()) == ""
 
 
 def test_generation_has_its_own_attention_for_a_while() -> None:

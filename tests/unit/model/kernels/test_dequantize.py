@@ -11,9 +11,9 @@ from bitsandbytes.nn import Linear4bit
 from expert_cli.config.run_config import AdapterConfig
 from expert_cli.data.packing.batches import Collator
 from expert_cli.manifest.types import AdapterType
-from expert_cli.model.adapter import attach
+from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.chunked_loss import CausalLoss
-from expert_cli.model.kernels.dequantize import copy_bytes, unpack
+from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import load_base
 from tests import tiny
@@ -26,11 +26,11 @@ def loss_and_gradients(
     packed = [m for m in base.modules() if isinstance(m, Linear4bit)]
     if copy:
         assert copy_bytes(base) == sum(2 * m.in_features * m.out_features for m in packed)
-        assert unpack(base, dtype) == len(packed) == 14
+        assert dequantize_linears(base, dtype) == len(packed) == 14
         assert not any(isinstance(m, Linear4bit) for m in base.modules())
     torch.manual_seed(0)
     config = AdapterConfig(adapter, 4, 8.0, 0.0, ("all-linear",), ())
-    model = attach(base, config)
+    model = add_adapter(base, config)
     if fused:
         fuse(model)
     ids = torch.arange(5, 25)

@@ -12,9 +12,9 @@ from bitsandbytes.nn import Linear4bit
 
 from expert_cli.config.run_config import AdapterConfig, ComputeConfig, ModelConfig
 from expert_cli.hardware.machine import Machine
-from expert_cli.model.adapter import attach
+from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import select
-from expert_cli.model.kernels.select import kernel_plan, settle, settle_adapter
+from expert_cli.model.kernels.select import apply_adapter_kernels, apply_kernels, kernel_plan
 from expert_cli.model.loading.quantize import load_base
 from tests import tiny
 from tests.machines import CPU as HERE
@@ -89,9 +89,9 @@ def test_fused_kernels_need_a_gpu_and_the_package(
     ],
 )
 def test_plain_lora_is_fused_on_a_cpu(change: dict[str, Any], kind: Any, used: str) -> None:
-    model = attach(tiny.tiny_model(), AdapterConfig(kind, 4, 8.0, 0.0, ("all-linear",), ()))
+    model = add_adapter(tiny.tiny_model(), AdapterConfig(kind, 4, 8.0, 0.0, ("all-linear",), ()))
     compute = replace(CPU, **change)
-    plan = settle_adapter(kernel_plan(compute, MODEL, HERE), model, compute)
+    plan = apply_adapter_kernels(kernel_plan(compute, MODEL, HERE), model, compute)
     assert plan.lines["fused"].used == used
 
 
@@ -135,7 +135,7 @@ def test_the_copy_is_made_where_it_is_asked_or_fits(
         attention="sdpa",
         rope_scaling={},
     )
-    plan = settle(kernel_plan(compute, MODEL, HERE), model, compute)
+    plan = apply_kernels(kernel_plan(compute, MODEL, HERE), model, compute)
     assert plan.copy is copied
     assert any(isinstance(module, Linear4bit) for module in model.modules()) is not copied
     assert (plan.lines["copy"].used == "bf16") is copied

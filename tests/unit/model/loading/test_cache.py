@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.model.loading.cache import fault, unpack
-from expert_cli.utils.reporter import Silent
+from expert_cli.model.loading.cache import fault, materialize
+from expert_cli.utils.reporter import NullReporter
 
 SHA_OF_GOOD = "770e607624d689265ca6c44884d0807d9b054d23c473c106c72be9de08b7376c"
 
 
-class Warnings(Silent):
+class Warnings(NullReporter):
     """Keeps the warnings."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.lines.append(text)
 
 
@@ -38,13 +38,13 @@ def refuse(_: Path) -> None:
 
 def test_built_once(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "entry"
-    assert unpack(folder, build, Silent()) == {"weights": SHA_OF_GOOD}
-    assert unpack(folder, refuse, Silent()) == {"weights": SHA_OF_GOOD}
+    assert materialize(folder, build, NullReporter()) == {"weights": SHA_OF_GOOD}
+    assert materialize(folder, refuse, NullReporter()) == {"weights": SHA_OF_GOOD}
     assert sorted(path.name for path in folder.parent.iterdir()) == ["entry"]
 
 
 def test_another_time_with_the_same_content_is_whole(tmp_path: Path) -> None:
-    unpack(tmp_path / "entry", build, Silent())
+    materialize(tmp_path / "entry", build, NullReporter())
     os.utime(tmp_path / "entry" / "weights", ns=(1, 1))
     assert fault(tmp_path / "entry") is None
 
@@ -61,10 +61,10 @@ def test_another_time_with_the_same_content_is_whole(tmp_path: Path) -> None:
 )
 def test_damage_is_named_and_repaired(tmp_path: Path, damage: object, words: str) -> None:
     folder = tmp_path / "entry"
-    unpack(folder, build, Silent())
+    materialize(folder, build, NullReporter())
     damage(folder)  # type: ignore[operator]
     report = Warnings()
-    assert unpack(folder, build, report) == {"weights": SHA_OF_GOOD}
+    assert materialize(folder, build, report) == {"weights": SHA_OF_GOOD}
     assert words in report.lines[0]
     assert fault(folder) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["entry"]
@@ -76,7 +76,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(EnvironmentProblem, match="no space left"):
-        unpack(tmp_path / "entry", fail, Silent())
+        materialize(tmp_path / "entry", fail, NullReporter())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -84,7 +84,7 @@ def test_only_old_remains_of_killed_builds_are_removed(tmp_path: Path) -> None:
     for name, age_s in ((".entry.old", 2 * 86400), (".entry.new", 60)):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (time.time() - age_s,) * 2)
-    unpack(tmp_path / "entry", build, Silent())
+    materialize(tmp_path / "entry", build, NullReporter())
     assert sorted(path.name for path in tmp_path.iterdir()) == [".entry.new", "entry"]
 
 
@@ -92,14 +92,14 @@ RACER = """
 import sys, time
 from pathlib import Path
 from expert_cli.console.terminal import Silent
-from expert_cli.model.loading.cache import unpack
+from expert_cli.model.loading.cache import materialize
 folder = Path(sys.argv[1])
 def build(target):
     (folder.parent / f"started{sys.argv[2]}").touch()
     while len(list(folder.parent.glob("started*"))) < 2:
         time.sleep(0.01)
     (target / "weights").write_text("good", encoding="utf-8")
-print(unpack(folder, build, Silent())["weights"])
+print(materialize(folder, build, Silent())["weights"])
 """
 
 

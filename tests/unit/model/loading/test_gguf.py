@@ -12,9 +12,9 @@ from gguf import GGMLQuantizationType as Kind
 from transformers import AutoModelForCausalLM
 
 from expert_cli.errors import ExpertError, InputError, LockedOrDamaged
-from expert_cli.model.loading.sources import LocalModel, locate
+from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.model.tokenizer import load
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.tiny_gguf import write_gguf
 
@@ -22,7 +22,9 @@ TEXT = "SELECT name FROM customers<|im_end|>\n    12345 don't été"
 
 
 def find(file: Path, sha256: str = "") -> LocalModel:
-    return locate(str(file), search=[], sha256=sha256, cache=file.parent / "cache", offline=True, report=Silent())
+    return fetch_model(
+        str(file), search=[], sha256=sha256, cache=file.parent / "cache", offline=True, report=NullReporter()
+    )
 
 
 @pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.Q8_0], ids=lambda kind: kind.name)
@@ -96,7 +98,9 @@ def test_unpacked_once_and_known_by_its_content(tmp_path: Path) -> None:
 def test_the_one_gguf_of_a_folder_is_taken(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     write_gguf(tmp_path / "folder" / "tiny.gguf")
-    found = locate("folder", search=[tmp_path], sha256="", cache=tmp_path / "c", offline=True, report=Silent())
+    found = fetch_model(
+        "folder", search=[tmp_path], sha256="", cache=tmp_path / "c", offline=True, report=NullReporter()
+    )
     assert found.kind == "gguf"
 
 

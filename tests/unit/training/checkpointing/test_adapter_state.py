@@ -14,8 +14,8 @@ from transformers import Trainer, TrainingArguments, get_scheduler
 
 from expert_cli.manifest.training_config import OPTIMIZERS
 from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
-from expert_cli.training.checkpointing.checkpoint import Parts, Position, read, write
-from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, pack, restore_rng
+from expert_cli.training.checkpointing.checkpoint import CheckpointState, Position, read, write
+from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, restore_rng, serialize
 from tests.tiny import tiny_model
 
 # bitsandbytes says so for every parameter; on a CPU a paged optimizer is an ordinary one.
@@ -52,11 +52,13 @@ class Run:
             losses.append(loss.item())
         return losses
 
-    def parts(self) -> Parts:
+    def parts(self) -> CheckpointState:
         """Return what a checkpoint of this run holds."""
         adapter, config = adapter_parts(self.model)
         state, schedule = self.optimizer.state_dict(), self.schedule.state_dict()
-        return Parts(adapter, config, state, schedule, capture_rng(), Position(0, 3, 3), {}, {}, torch.zeros(3))
+        return CheckpointState(
+            adapter, config, state, schedule, capture_rng(), Position(0, 3, 3), {}, {}, torch.zeros(3)
+        )
 
 
 def start(optim: str, folder: Path, seed: int, dtype: torch.dtype = torch.float32, **adapter: Any) -> Run:
@@ -89,13 +91,13 @@ def test_goes_on_as_if_nothing_had_happened(tmp_path: Path, optim: str, dtype: t
     load_adapter(again.model, parts.adapter)
     load_optimizer(again.optimizer, parts.optimizer)
     again.schedule.load_state_dict(dict(parts.scheduler))
-    _, saved = pack(parts.optimizer)
-    _, loaded = pack(again.optimizer.state_dict())
+    _, saved = serialize(parts.optimizer)
+    _, loaded = serialize(again.optimizer.state_dict())
     assert bits(loaded) == bits(saved)
     restore_rng(parts.rng)
     assert again.steps(3) == losses
     assert bits(adapter_parts(again.model)[0]) == bits(adapter_parts(run.model)[0])
-    assert bits(pack(again.optimizer.state_dict())[1]) == bits(pack(run.optimizer.state_dict())[1])
+    assert bits(serialize(again.optimizer.state_dict())[1]) == bits(serialize(run.optimizer.state_dict())[1])
     assert again.schedule.state_dict() == run.schedule.state_dict()
     assert estimate_bytes(run.model, optim) == pytest.approx(info.bytes, rel=0.1)
 
@@ -107,7 +109,7 @@ def test_the_optimizer_that_accelerate_wraps(tmp_path: Path) -> None:
     run.steps(1)
     wrapped = Accelerator(cpu=True).prepare(again.optimizer)
     load_optimizer(wrapped, run.optimizer.state_dict())
-    assert bits(pack(wrapped.state_dict())[1]) == bits(pack(run.optimizer.state_dict())[1])
+    assert bits(serialize(wrapped.state_dict())[1]) == bits(serialize(run.optimizer.state_dict())[1])
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,16 @@ import pytest
 import torch
 
 from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
-from expert_cli.training.checkpointing.checkpoint import Parts, Position, newest_good, read, rotate, write
+from expert_cli.training.checkpointing.checkpoint import CheckpointState, Position, latest_valid, read, rotate, write
 from expert_cli.training.checkpointing.serialization import capture_rng
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks its writers")
 
 
-def parts(step: int, rows: int = 40) -> Parts:
-    """Parts whose every tensor tells the step."""
+def parts(step: int, rows: int = 40) -> CheckpointState:
+    """CheckpointState whose every tensor tells the step."""
     tensor = torch.full((rows, 50), float(step))
-    return Parts(
+    return CheckpointState(
         adapter={"lora_A.weight": tensor, "lora_B.weight": tensor.T},
         adapter_config={"peft_type": "LORA", "r": 8},
         optimizer={"state": {0: {"step": step, "exp_avg": tensor * 2}}, "param_groups": [{"betas": (0.9, 0.999)}]},
@@ -101,7 +101,7 @@ def test_damage_is_named_and_the_one_before_is_used(
     tmp_path: Path, file: str, damage: Callable[[bytes], bytes | None]
 ) -> None:
     good, bad = write(tmp_path, 10, parts(10)).path, write(tmp_path, 20, parts(20)).path
-    assert newest_good(tmp_path).path == bad
+    assert latest_valid(tmp_path).path == bad
     whole = (bad / file).read_bytes()
     changed = damage(whole)
     (bad / file).unlink()
@@ -110,12 +110,12 @@ def test_damage_is_named_and_the_one_before_is_used(
         (bad / file).write_bytes(changed)
     with pytest.raises(LockedOrDamaged, match=f"checkpoint-20 is damaged: {file}"):
         read(bad)
-    found = newest_good(tmp_path)
+    found = latest_valid(tmp_path)
     assert found.path == good
     assert len(found.damaged) == 1
     assert found.damaged[0].startswith(f"{bad} is damaged: {file} ")
     assert write(tmp_path, 20, parts(20)).path == bad
-    assert newest_good(tmp_path).damaged == ()
+    assert latest_valid(tmp_path).damaged == ()
 
 
 def test_a_file_or_name_of_another_checkpoint_is_damage(tmp_path: Path) -> None:
@@ -129,10 +129,10 @@ def test_a_file_or_name_of_another_checkpoint_is_damage(tmp_path: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    assert newest_good(tmp_path / "none").path is None
+    assert latest_valid(tmp_path / "none").path is None
     (tmp_path / "checkpoint-x").mkdir()
     (tmp_path / "checkpoint-9").mkdir()
-    found = newest_good(tmp_path)
+    found = latest_valid(tmp_path)
     assert found.path is None
     assert [line.split(":")[0] for line in found.damaged] == [f"{tmp_path / 'checkpoint-9'} is damaged"]
 
@@ -140,9 +140,9 @@ def test_nothing_there(tmp_path: Path) -> None:
 def test_the_newest_is_the_one_written_last(tmp_path: Path) -> None:
     for step in (10, 20, 30, 15):  # 15: gone on from 10 again
         write(tmp_path, step, parts(step))
-    assert newest_good(tmp_path).path == tmp_path / "checkpoint-15"
+    assert latest_valid(tmp_path).path == tmp_path / "checkpoint-15"
     write(tmp_path, 20, parts(20))
-    assert newest_good(tmp_path).path == tmp_path / "checkpoint-20"
+    assert latest_valid(tmp_path).path == tmp_path / "checkpoint-20"
     rotate(tmp_path, 2, set())
     assert names(tmp_path) == ["checkpoint-15", "checkpoint-20"]
 
@@ -260,14 +260,14 @@ def test_killed_at_every_instant(tmp_path: Path, steps: tuple[int, ...], written
     for event in range(1, 1000):
         folder = Path(shutil.copytree(tmp_path / "0", tmp_path / str(event)))
         ended = killed_at(event, lambda: write(folder, written, parts(90)))  # noqa: B023
-        found = newest_good(folder)
+        found = latest_valid(folder)
         assert found.damaged == ()
         assert found.path
         assert int(read(found.path).losses.numel()) in (steps[-1], 90)
         write(folder, 4, parts(4))
         rest = {f"checkpoint-{step}" for step in (*steps, 4)}
         assert rest <= set(names(folder)) <= rest | {f"checkpoint-{written}"}
-        assert newest_good(folder).path == folder / "checkpoint-4"
+        assert latest_valid(folder).path == folder / "checkpoint-4"
         if ended == 0:
             assert event > 20
             break
@@ -284,7 +284,7 @@ def test_killed_while_removing(tmp_path: Path) -> None:
         ended = killed_at(event, lambda: rotate(folder, 2, set()))  # noqa: B023
         for path in folder.glob("checkpoint-*"):
             read(path)
-        assert newest_good(folder).path == folder / "checkpoint-4"
+        assert latest_valid(folder).path == folder / "checkpoint-4"
         write(folder, 5, parts(5))
         assert not list(folder.glob(".*"))
         if ended == 0:
@@ -308,7 +308,7 @@ def test_killed_while_the_tensors_are_written(tmp_path: Path) -> None:
             write(tmp_path, 2, large)
 
         assert in_child(timed) in (0, -signal.SIGALRM)
-        found = newest_good(tmp_path)
+        found = latest_valid(tmp_path)
         assert (found.path, found.damaged) in [(tmp_path / f"checkpoint-{step}", ()) for step in (1, 2)]
     write(tmp_path, 3, parts(3))
     assert not list(tmp_path.glob(".*"))
@@ -328,7 +328,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, limit: int) -> None:
 
     assert in_child(write_little) == 0
     assert names(tmp_path) == ["checkpoint-1"]
-    assert newest_good(tmp_path).path == tmp_path / "checkpoint-1"
+    assert latest_valid(tmp_path).path == tmp_path / "checkpoint-1"
 
 
 def test_secrets_are_not_written(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.store.files import Memo
+from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import InputError, LockedOrDamaged
 from expert_cli.hardware import machine
@@ -68,7 +68,7 @@ def test_every_part_of_a_stores_key_belongs_to_the_run(tmp_path: Path, run: RunC
 def test_a_complete_run_is_the_same_by_whatever_rule_its_columns_were_read(run: RunConfig, rule: str) -> None:
     located = LocatedData(tuple(Located(spec, ()) for spec in run.data.train), ())
     made_by = {"tokenizer": "c" * 64, "template": PARTS["template"], "masking": "1", "columns": rule}
-    key = store_key(run.data, located, Memo(run.output / ".none"), **made_by)
+    key = store_key(run.data, located, FileHashCache(run.output / ".none"), **made_by)
     paths = RunPaths(run.output)
     paths.adapter.mkdir(parents=True)
     (paths.adapter / "adapter_model.safetensors").write_bytes(b"weights")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from expert_cli.training.checkpointing.serialization import capture_rng, own_memory, pack, restore_rng, unpack
+from expert_cli.training.checkpointing.serialization import capture_rng, deserialize, own_memory, restore_rng, serialize
 
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.uint8, torch.int8,
@@ -30,8 +30,8 @@ NESTS: dict[str, Any] = {
 
 
 def there_and_back(value: Any) -> Any:
-    tree, tensors = pack(value)
-    return unpack(json.loads(json.dumps(tree, allow_nan=False)), tensors)
+    tree, tensors = serialize(value)
+    return deserialize(json.loads(json.dumps(tree, allow_nan=False)), tensors)
 
 
 @pytest.mark.parametrize("value", NESTS.values(), ids=NESTS.keys())
@@ -56,9 +56,11 @@ def test_tensors_of_every_kind(dtype: torch.dtype, shape: tuple[int, ...]) -> No
 
 def test_a_tensor_in_two_places_stays_one() -> None:
     shared = torch.arange(4.0)
-    tree, tensors = pack({0: {"qmap": shared}, 1: {"qmap": shared}, "view": shared[:2], "other": torch.arange(4.0)})
+    tree, tensors = serialize(
+        {0: {"qmap": shared}, 1: {"qmap": shared}, "view": shared[:2], "other": torch.arange(4.0)}
+    )
     assert sorted(tensors) == ["0/qmap", "other", "view"]
-    back = unpack(tree, tensors)
+    back = deserialize(tree, tensors)
     assert back[0]["qmap"] is back[1]["qmap"]
     assert back["view"].tolist() == [0.0, 1.0]
     assert len({tensor.untyped_storage().data_ptr() for tensor in tensors.values()}) == 3
@@ -73,8 +75,8 @@ def test_views_are_written_alone_and_in_order() -> None:
 
 
 def test_equal_names_do_not_meet() -> None:
-    tree, tensors = pack({0: torch.tensor(1.0), "0": torch.tensor(2.0)})
-    back = unpack(tree, tensors)
+    tree, tensors = serialize({0: torch.tensor(1.0), "0": torch.tensor(2.0)})
+    back = deserialize(tree, tensors)
     assert (back[0].item(), back["0"].item()) == (1.0, 2.0)
 
 
@@ -95,7 +97,7 @@ FORMLESS = (object(), {1, 2}, b"x", Colour.RED, np.float32(1), draw)
 @pytest.mark.parametrize("value", FORMLESS, ids=lambda value: type(value).__name__)
 def test_what_has_no_form_is_refused_by_its_place(value: Any) -> None:
     with pytest.raises(TypeError, match=r"^groups/0/extra: a "):
-        pack({"groups": [{"extra": value}]})
+        serialize({"groups": [{"extra": value}]})
 
 
 def test_random_generators_go_on_where_they_were() -> None:

@@ -39,7 +39,7 @@ _SAFE = {
 }
 
 
-class Tables:
+class DuckDBEngine:
     """A copy of every table, in a database that refuses files, extensions and settings."""
 
     def __init__(self, database: Path) -> None:

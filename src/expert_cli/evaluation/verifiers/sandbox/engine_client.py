@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.verifiers.requirements import need
+from expert_cli.evaluation.verifiers.requirements import require_packages
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 
 Engine = Literal["sqlite", "graphqlite", "duckdb"]
@@ -31,12 +31,12 @@ GRACE_S = 1.0
 """An engine that keeps its own time limit answers within this; what does not is ended."""
 
 
-class Child:
+class EngineProcess:
     """An engine over one source: the script of a graph, or an SQLite database."""
 
     def __init__(self, engine: Engine, source: Path) -> None:
         """Start nothing yet. Raises EnvironmentProblem where the engine is not installed."""
-        need(*_PACKAGES[engine])
+        require_packages(*_PACKAGES[engine])
         self._engine = engine
         self._source = source
         self._process: subprocess.Popen[str] | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from expert_cli.errors import ExpertError
-from expert_cli.evaluation.verifiers.query import Engine
+from expert_cli.evaluation.verifiers.query import QueryEngine
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 
 ADDRESS_SPACE_BYTES = 3 << 30
@@ -28,7 +28,7 @@ def main() -> None:
         engine = _open(name, source)
     except (ExpertError, Stopped) as error:
         return _reply(replies, {"detail": str(error)})
-    give_up_files_and_memory()
+    set_rlimits()
     _reply(replies, {})
     for line in sys.stdin:
         question = json.loads(line)
@@ -40,7 +40,7 @@ def main() -> None:
     return None
 
 
-def give_up_files_and_memory() -> None:
+def set_rlimits() -> None:
     """Set what limits the system has: no further file, no byte written to one, no core, bounded memory.
 
     Processes are not limited: threads count as such, and duckdb's time limit is one.
@@ -64,18 +64,18 @@ def give_up_files_and_memory() -> None:
             resource.setrlimit(limit, (value, value))
 
 
-def _open(name: str, source: Path) -> Engine:
+def _open(name: str, source: Path) -> QueryEngine:
     if name == "graphqlite":
-        from expert_cli.evaluation.verifiers.sandbox.graphqlite_engine import Graph
+        from expert_cli.evaluation.verifiers.sandbox.graphqlite_engine import GraphQLiteEngine
 
-        return Graph(source)
+        return GraphQLiteEngine(source)
     if name == "sqlite":
-        from expert_cli.evaluation.verifiers.sandbox.sqlite_engine import Lite
+        from expert_cli.evaluation.verifiers.sandbox.sqlite_engine import SqliteEngine
 
-        return Lite(source)
-    from expert_cli.evaluation.verifiers.sandbox.duckdb_engine import Tables
+        return SqliteEngine(source)
+    from expert_cli.evaluation.verifiers.sandbox.duckdb_engine import DuckDBEngine
 
-    return Tables(source)
+    return DuckDBEngine(source)
 
 
 def _reply(replies: IO[str], value: dict[str, Any]) -> None:

@@ -12,13 +12,13 @@ import graphqlite
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.query_text import split
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_RESULT_BYTES, Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import Guard
+from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
 
 _CALL = "SELECT cypher(?)"
 _TOO_LARGE = ("string or blob too big", "out of memory")
 
 
-class Graph:
+class GraphQLiteEngine:
     """The graph that a script makes; nothing changes it afterwards."""
 
     def __init__(self, script: Path) -> None:
@@ -31,7 +31,7 @@ class Graph:
                 connection.execute(_CALL, (statement,)).fetchall()
             except apsw.Error as error:
                 raise InputError(f"statement {number}: {_message(str(error))}", statement[:200]) from error
-        self._guard = Guard(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=MAX_RESULT_BYTES)
+        self._guard = ReadOnlySqlite(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=MAX_RESULT_BYTES)
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows in the order of the columns. Raises `Stopped`."""

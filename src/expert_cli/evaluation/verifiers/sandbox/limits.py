@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from expert_cli.evaluation.verdict import Kind, Verdict
+from expert_cli.evaluation.verdict import Grade, Kind
 
 MAX_SQL_BYTES = 100_000
 MAX_CYPHER_BYTES = 8_192
@@ -27,9 +27,9 @@ class Stopped(Exception):
         self.detail = detail
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Grade:
         """The same as a verdict."""
-        return Verdict(self.kind, self.detail)
+        return Grade(self.kind, self.detail)
 
 
 def readable(answer: str, max_bytes: int) -> None:

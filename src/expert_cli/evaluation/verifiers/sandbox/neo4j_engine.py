@@ -18,7 +18,7 @@ _ENDINGS = ("TransactionTimedOut", "TransactionTimedOutClientConfiguration")
 _WRITES = ("AccessMode", "Forbidden")
 
 
-class Server:
+class Neo4jEngine:
     """A connection to one database of a server."""
 
     def __init__(self, uri: str) -> None:

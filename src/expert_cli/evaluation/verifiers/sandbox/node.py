@@ -114,7 +114,7 @@ def find_typescript() -> Path | None:
 
 
 @functools.cache
-def _walls() -> tuple[str, ...]:
+def namespace_isolation() -> tuple[str, ...]:
     """The command that shuts a process off from network and other processes; empty where the system has none."""
     if sys.platform != "linux" or shutil.which("unshare") is None:
         return ()
@@ -138,7 +138,7 @@ def _limits(cpu_s: int) -> tuple[str, ...]:
     return ("/bin/sh", "-c", f'{lines}; exec "$@"', "sh")
 
 
-class Child:
+class NodeProcess:
     """A node process that is spoken to in lines; it and all it started end with `kill`."""
 
     def __init__(self, command: Sequence[str], folder: str, *, max_output_bytes: int) -> None:
@@ -216,7 +216,7 @@ class Child:
         return self._process.returncode if status is None else status
 
 
-def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> Child:
+def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> NodeProcess:
     """Start node on a program text, shut off from network, files, other processes and much memory."""
     flags = [
         "--no-warnings",
@@ -225,11 +225,11 @@ def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> Child:
         f"--max-old-space-size={HEAP_MB}",
         *node.permission_flags,
     ]
-    command = [*_limits(cpu_s), *_walls(), node.path, *flags, "-e", program]
-    return Child(command, folder, max_output_bytes=MAX_RESULT_BYTES)
+    command = [*_limits(cpu_s), *namespace_isolation(), node.path, *flags, "-e", program]
+    return NodeProcess(command, folder, max_output_bytes=MAX_RESULT_BYTES)
 
 
-def start_checker(node: Node, script: Path, arguments: Sequence[str], folder: str) -> Child:
+def start_checker(node: Node, script: Path, arguments: Sequence[str], folder: str) -> NodeProcess:
     """Start node on a script of this package that reads programs and never runs them."""
     command = [node.path, f"--max-old-space-size={CHECKER_HEAP_MB}", str(script), *arguments]
-    return Child(command, folder, max_output_bytes=MAX_OUTPUT_BYTES)
+    return NodeProcess(command, folder, max_output_bytes=MAX_OUTPUT_BYTES)

@@ -10,19 +10,19 @@ import apsw
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.query_text import words
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
-from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import Guard
+from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
 
 MAX_DATABASE_BYTES = 512 << 20
 _QUERIES = ("SELECT", "WITH", "VALUES")
 _WAL = b"\x02\x02"
 
 
-class Lite:
+class SqliteEngine:
     """A copy of a database that can only be read."""
 
     def __init__(self, database: Path) -> None:
         """Read the file. Raises InputError."""
-        self._guard = Guard(open_copy(database))
+        self._guard = ReadOnlySqlite(open_copy(database))
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""

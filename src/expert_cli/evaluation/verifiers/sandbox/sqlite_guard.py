@@ -30,7 +30,7 @@ _LIMITS = {
 _TOO_LARGE = (apsw.TooBigError, apsw.NoMemError, apsw.FullError, MemoryError)
 
 
-class Guard:
+class ReadOnlySqlite:
     """Runs one query at a time on `connection`; for good it refuses what does not only read.
 
     `also`: authorizer codes allowed besides reading. Not for several threads at once: the memory limit is the process's.

@@ -14,14 +14,14 @@ import pytest
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verifiers.sandbox import engine_server as engine
-from expert_cli.evaluation.verifiers.sandbox.engine_client import Child
+from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MEMORY_BYTES, Stopped
-from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import Guard
+from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT "
 
 
-def engines(tmp_path: Path, name: Any) -> Child:
+def engines(tmp_path: Path, name: Any) -> EngineProcess:
     path = tmp_path / "source"
     if name == "graphqlite":
         path.write_text("CREATE (:A {x: 1});", encoding="utf-8")
@@ -29,7 +29,7 @@ def engines(tmp_path: Path, name: Any) -> Child:
         connection = sqlite3.connect(path)
         connection.execute("CREATE TABLE t(x)")
         connection.close()
-    return Child(name, path)
+    return EngineProcess(name, path)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_engine_writes_no_file(tmp_path: Path, act: str) -> None:
     program = "\n".join(
         (
             "import os, sys",
-            "from expert_cli.evaluation.verifiers.sandbox.engine_server import give_up_files_and_memory",
+            "from expert_cli.evaluation.verifiers.sandbox.engine_server import set_rlimits",
             "path = sys.argv[1]",
             "held = os.open(path, os.O_CREAT | os.O_WRONLY)",
             "give_up_files_and_memory()",
@@ -84,7 +84,7 @@ def test_an_engine_writes_no_file(tmp_path: Path, act: str) -> None:
 
 
 def test_the_memory_of_a_query_is_bounded() -> None:
-    guard = Guard(apsw.Connection(":memory:"))
+    guard = ReadOnlySqlite(apsw.Connection(":memory:"))
     held = apsw.memory_used()  # by connections of other tests in this process
     apsw.memory_high_water(True)
     with pytest.raises(Stopped) as stopped:
@@ -97,4 +97,4 @@ def test_the_memory_of_a_query_is_bounded() -> None:
 def test_a_missing_engine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("expert_cli.evaluation.verifiers.requirements.has_package", lambda name: name == "apsw")
     with pytest.raises(EnvironmentProblem, match="the package duckdb is missing"):
-        Child("duckdb", tmp_path / "source")
+        EngineProcess("duckdb", tmp_path / "source")

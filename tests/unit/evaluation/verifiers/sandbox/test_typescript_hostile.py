@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from expert_cli.evaluation.verdict import Verdict
+from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers import typescript
 from expert_cli.evaluation.verifiers.sandbox import node
 from expert_cli.evaluation.verifiers.sandbox.node import find_node
@@ -234,7 +234,7 @@ def test_the_program_does_not_get_the_process_through_what_emitters_inherit() ->
         'import { deepStrictEqual } from "node:assert";\n(Buffer as any)(1);\nconst late = Promise.reject(new Error());\n'
         "late.catch(() => undefined);\nawait new Promise((done) => setTimeout(done, 20));\ndeepStrictEqual(seen, []);"
     )
-    assert check(hooks, tests, timeout_s=5) == Verdict("correct")
+    assert check(hooks, tests, timeout_s=5) == Grade("correct")
 
 
 @compiled
@@ -251,7 +251,7 @@ def test_even_a_program_that_gets_at_the_files_is_kept_from_them(
 
 
 @compiled
-@pytest.mark.skipif(not node._walls(), reason="this system cannot shut a process off from the network")
+@pytest.mark.skipif(not node.namespace_isolation(), reason="this system cannot shut a process off from the network")
 def test_even_a_program_that_gets_at_the_network_reaches_nobody(connections: tuple[int, list[str]]) -> None:
     port, heard = connections
     act = f"await new Promise((_, no) => require('net').connect({port}, '127.0.0.1', () => no('open')).on('error', no))"
