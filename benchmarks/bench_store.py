@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_store [--gb 0.1,0.5,1] [--folder DIR]
 
-Each size is a process of its own. Rows are as in bench_tokenise.py, which numbers them; where the installed packages hold less
+Each size is a process of its own. Rows are as in bench_tokenize.py, which numbers them; where the installed packages hold less
 text than a size asks for, it is taken again (memory does not ask for distinct text). anonymous_mb: the peak of what the
 process itself holds, asked every 20 ms; resident_mb: that and the pages of mapped files and libraries. The loader is read
 from the smallest store: packs of 2,048 tokens, 8 a batch, no worker process, a whole epoch in shuffled order, median of 3.

@@ -366,7 +366,7 @@ def light(commands: Commands, work: Path) -> Iterator[tuple[str, Any]]:
 
 
 def heavy(commands: Commands, work: Path) -> Iterator[tuple[str, Any]]:
-    """Yield what tokenises and trains."""
+    """Yield what tokenizes and trains."""
     for expert in EXPERTS:
         rows = () if expert == "expert-json" else ("--dataset", f"experts/{expert}/datasets/train.jsonl")
         yield (

@@ -5,7 +5,7 @@
 DATA holds sql/defog_eval.jsonl with sql/defog_db/, sql/spider_train.jsonl, json/bfcl.jsonl, typescript/mbxp.jsonl and
 cypher/text2cypher_opus.jsonl with cypher/movies.cypher; a part that is missing is passed over. OUTPUT gets one folder an
 expert with cases.jsonl (`expert-cli evaluate --cases`) and sql/spider_train.jsonl (`expert-cli train --dataset`). The
-benchmarks have licences of their own, so nothing of this belongs into the repository.
+benchmarks have licenses of their own, so nothing of this belongs into the repository.
 
 A case is kept only where its own right answer passes: the SQL and Cypher run and find something, the TypeScript is
 type-checked and run (without node it is left unchecked).

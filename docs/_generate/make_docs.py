@@ -39,7 +39,7 @@ Results go to stdout; progress, warnings and errors go to stderr. An error says 
 prints `"error"` with `exit_code`, `message` and `hint`; `validate` prints the faults of manifests in its own document.
 [Interface](INTERFACE.md) says what each holds.
 
-With the environment variable `NO_COLOR`, or without a terminal, there are no colours and no moving bars, only lines.
+With the environment variable `NO_COLOR`, or without a terminal, there are no colors and no moving bars, only lines.
 
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Without a GPU, without colour forced by a CI service.
+# Without a GPU, without color forced by a CI service.
 DROPPED = ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE", "CUDA_VISIBLE_DEVICES")
 
 

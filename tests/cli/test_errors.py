@@ -129,9 +129,9 @@ def test_a_line_number_is_not_an_emoji(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize("args", [["--help"], ["validate", "manifest.json"], ["trian"]], ids=" ".join)
 def test_no_color_gives_plain_text_on_a_terminal(folder: Path, args: list[str]) -> None:
-    plain, coloured = on_a_terminal(folder, args, NO_COLOR="1"), on_a_terminal(folder, args, NO_COLOR="")
+    plain, colored = on_a_terminal(folder, args, NO_COLOR="1"), on_a_terminal(folder, args, NO_COLOR="")
     assert b"\x1b" not in plain
-    assert b"\x1b" in coloured
+    assert b"\x1b" in colored
 
 
 def on_a_terminal(folder: Path, args: list[str], **env: str) -> bytes:

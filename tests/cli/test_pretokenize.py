@@ -171,7 +171,7 @@ def test_rows_that_change_while_they_are_encoded_are_stored_under_no_key(tmp_pat
     before, facts = rows.read_bytes(), rows.stat()
     inputs = resolve_inputs(run, NullReporter())
     with pytest.raises(InputError, match=r"train\.jsonl: changed while it was read") as caught:
-        store_for(run, inputs, Writing(rows, "tokenising train"))
+        store_for(run, inputs, Writing(rows, "tokenizing train"))
     assert caught.value.hint == "wait until it is written, then start again"
     assert rows.read_bytes() != before
     assert not list(run.store.glob("[0-9a-f]*"))

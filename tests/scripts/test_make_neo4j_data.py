@@ -133,7 +133,7 @@ def test_links_are_what_python_follows() -> None:
     assert ask("MATCH (r:Reader)-[x:READ]->(b:Book) WHERE x.rating >= 4 RETURN r.name, b.title") == liked
 
 
-def test_shared_neighbours_are_what_python_finds() -> None:
+def test_shared_neighbors_are_what_python_finds() -> None:
     shared = Counter((a, b) for a, one, _ in READ for b, two, _ in READ if one == two and a < b)
     query = "MATCH (a:Reader)-[:READ]->(x:Book) MATCH (b:Reader)-[:READ]->(x) WHERE a.name < b.name"
     assert ask(query + " RETURN a.name, b.name, count(x) AS n") == expected((*pair, n) for pair, n in shared.items())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from expert_cli.benchmark.experiment import baseline_main
-from expert_cli.benchmark.experiment.baseline import Rows, TokeniseAndPad, rows_of_steps
+from expert_cli.benchmark.experiment.baseline import Rows, TokenizeAndPad, rows_of_steps
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.dataset import IGNORE_INDEX, plan_packs
@@ -85,10 +85,10 @@ def test_as_many_rows_a_step_as_the_packs_hold(tmp_path: Path) -> None:
     assert sorted(rows[:64]) == list(range(64))
 
 
-def test_a_batch_is_tokenised_and_padded(tmp_path: Path) -> None:
+def test_a_batch_is_tokenized_and_padded(tmp_path: Path) -> None:
     settings = ("training.config.max_seq_length=12",)
     run = make_plan(project(tmp_path), inspect(), Overrides(settings=settings)).run
-    collate = TokeniseAndPad(Encoder(tiny.tiny_backend()), 0, run)
+    collate = TokenizeAndPad(Encoder(tiny.tiny_backend()), 0, run)
     long = (Segment("Add 1 and 2 and 3 and 4.", False, False), Segment("10", False, True))
     short = (Segment("A", False, False), Segment("B", False, True))
     batch = collate([short, long])

@@ -98,7 +98,7 @@ def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp
 
 
 def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> None:
-    """The weights are stored in fp32: quantised so, one code in a hundred is another one than training had."""
+    """The weights are stored in fp32: quantized so, one code in a hundred is another one than training had."""
     expert = expert_of_seven(tmp_path / "expert", quantization="int4", bf16=True, max_steps=2)
     exported(expert, tmp_path / "out", merge=True)
     plan = by(expert)
@@ -238,7 +238,7 @@ def test_the_check_stands_first(expert: Path, tmp_path: Path) -> None:
 
 
 def test_both_base_models_are_asked(expert: Path, tmp_path: Path) -> None:
-    """Six of the eight cases expect what the expert says; an adapter of unquantised weights has one base model."""
+    """Six of the eight cases expect what the expert says; an adapter of unquantized weights has one base model."""
     bases = told(expert, tmp_path / "out")["bases"]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     if by(expert).plan.run.model.quantization == "none":
@@ -289,7 +289,7 @@ def loss_of_rows(adapter: TrainedAdapter, expert: Path) -> float:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        pytest.param(["--for-base", "bf16"], "was trained on none weights", id="not quantised"),
+        pytest.param(["--for-base", "bf16"], "was trained on none weights", id="not quantized"),
         pytest.param(["--for-base", "bf16", "--merge"], "what is merged is right", id="merged"),
     ],
 )

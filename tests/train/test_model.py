@@ -1,4 +1,4 @@
-"""Base models and adapters on tiny real models: quantisation, dtypes, gradients, recomputation."""
+"""Base models and adapters on tiny real models: quantization, dtypes, gradients, recomputation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ COMBINATIONS: list[tuple[AdapterType, Quantization]] = [
 
 
 @pytest.mark.parametrize(("kind", "quantization"), COMBINATIONS, ids=[f"{a}-{b}" for a, b in COMBINATIONS])
-def test_every_supported_adapter_and_quantisation_learns(
+def test_every_supported_adapter_and_quantization_learns(
     folder: Path, kind: AdapterType, quantization: Quantization
 ) -> None:
     model = adapted(folder, kind, quantization, dtype=torch.bfloat16)
@@ -82,7 +82,7 @@ def test_every_supported_adapter_and_quantisation_learns(
     assert losses[-1] < losses[0] - 0.05
 
 
-def test_four_bit_is_nf4_with_double_quantisation_and_leaves_the_rest_in_its_dtype(folder: Path) -> None:
+def test_four_bit_is_nf4_with_double_quantization_and_leaves_the_rest_in_its_dtype(folder: Path) -> None:
     model = base(folder, "int4", torch.bfloat16)
     layer = decoder_layers(model)[0]
     weight = layer.self_attn.q_proj.weight

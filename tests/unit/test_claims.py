@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def test_there_is_one_licence() -> None:
+def test_there_is_one_license() -> None:
     manifests = [*ROOT.glob("experts/*/manifest.json"), *ROOT.glob("examples/*/manifest.json")]
     assert len(manifests) == 5
     assert {json.loads(path.read_text(encoding="utf-8"))["license"] for path in manifests} == {"MIT"}

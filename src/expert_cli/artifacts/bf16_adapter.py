@@ -1,4 +1,4 @@
-"""An adapter that was trained on quantised weights, fitted to the same base model in bf16: some dozen steps on its own rows.
+"""An adapter that was trained on quantized weights, fitted to the same base model in bf16: some dozen steps on its own rows.
 
 An adapter makes up for the rounding of the weights it was trained on; on others that is noise. Added to the adapter as it is,
 the rounding would need a high rank (the 16 largest directions hold 12 % of SmolLM2's, 64 hold 34 %): so it is trained on.

@@ -1,7 +1,7 @@
 """A model as one GGUF file: weights under llama.cpp's names, its tokenizer, its template.
 
 Written for the architectures whose tensors need no more than a new name: Llama (and SmolLM2), Qwen2, Qwen3. Tensor names
-come from the gguf package's map; rows of q and k are reordered for Llama, because llama.cpp turns neighbouring pairs where
+come from the gguf package's map; rows of q and k are reordered for Llama, because llama.cpp turns neighboring pairs where
 transformers turns halves (convert_hf_to_gguf.py, LlamaModel.permute).
 """
 

@@ -108,9 +108,9 @@ def _held(run: RunConfig) -> list[str]:
 def _python(run: RunConfig, source: LocalModel, renderer: PromptRenderer, prompt: str) -> list[str]:
     """Return a whole program that loads the adapter and asks it one prompt."""
     compute = DTYPES[run.compute.dtype]
-    quantised = quantization_arguments(run.model.quantization, compute)
-    config = ", ".join(f"{name}={_spelled(value)}" for name, value in quantised.items())
-    names = ["AutoModelForCausalLM", "AutoTokenizer", *(["BitsAndBytesConfig"] if quantised else [])]
+    quantized = quantization_arguments(run.model.quantization, compute)
+    config = ", ".join(f"{name}={_spelled(value)}" for name, value in quantized.items())
+    names = ["AutoModelForCausalLM", "AutoTokenizer", *(["BitsAndBytesConfig"] if quantized else [])]
     return [
         "import torch",
         "from peft import PeftModel",
@@ -119,7 +119,7 @@ def _python(run: RunConfig, source: LocalModel, renderer: PromptRenderer, prompt
         "model = AutoModelForCausalLM.from_pretrained(",
         f"    {_spelled(source.address)},",
         f"    dtype={_spelled(weights_dtype(run.model.quantization, compute))},",
-        *([f"    quantization_config=BitsAndBytesConfig({config}),"] if quantised else []),
+        *([f"    quantization_config=BitsAndBytesConfig({config}),"] if quantized else []),
         *_rope(run, source.folder),
         ")",
         'model = PeftModel.from_pretrained(model, ".")',

@@ -160,7 +160,7 @@ def _merged(
     """Return the base model in fp32 with the adapter added, and the logits of the two before they were one.
 
     It is added to 4-bit weights as training saw them, else to the base model's own. What 4-bit weights are depends on the
-    dtype they had when they were quantised and unpacked: of weights stored in fp32 one code in a hundred is another one in
+    dtype they had when they were quantized and unpacked: of weights stored in fp32 one code in a hundred is another one in
     bf16. So it is the dtype of training, whatever this machine would choose.
     """
     report.info("merging in fp32")
@@ -176,7 +176,7 @@ def _merged(
 def _save_merged(
     model: Any, source: LocalModel, renderer: PromptRenderer, run: RunConfig, folder: Path, report: Reporter
 ) -> None:
-    """Save the merged weights in bf16, in a model that never was quantised: nothing of that is left in its config.
+    """Save the merged weights in bf16, in a model that never was quantized: nothing of that is left in its config.
 
     It stops where the expert does; the end token of training comes first, which the base model may not have ended with.
     """

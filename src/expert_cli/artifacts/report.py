@@ -1,8 +1,8 @@
 """Run directories -> one HTML page that needs nothing else: no network, no other file.
 
 Curves are drawn by uPlot (MIT, page/uplot.js): 51 kB without dependencies, made for long series, on canvases that follow the
-width and the colour scheme of the reader. Plotly's bundle alone is larger than a report may be (1.5 MB); SVG made by matplotlib
-has text that shrinks with the page and one colour scheme, and every user would have to install it. Bars are plain HTML. Jinja2
+width and the color scheme of the reader. Plotly's bundle alone is larger than a report may be (1.5 MB); SVG made by matplotlib
+has text that shrinks with the page and one color scheme, and every user would have to install it. Bars are plain HTML. Jinja2
 escapes whatever comes from the run, and the page's own policy forbids it to load anything.
 """
 
@@ -31,8 +31,8 @@ CHARTS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
     ("Accuracy of sampled answers", "", ("execution_accuracy",), True),
     ("Learning rate", "", ("learning_rate",), True),
     ("Real tokens a second", "", ("tokens_per_s",), True),
-    ("GPU utilisation", "%", ("gpu", "utilization"), True),
-    ("Model FLOPs utilisation", "", ("mfu",), True),
+    ("GPU utilization", "%", ("gpu", "utilization"), True),
+    ("Model FLOPs utilization", "", ("mfu",), True),
     ("Memory", "MB", ("memory_mb",), True),
     ("Gradient norm", "", ("grad_norm",), True),
 )
@@ -62,9 +62,9 @@ def page(runs: Sequence[RunData]) -> str:
     return environment.from_string(_part("report.html.j2")).render(
         title=names[0] if len(runs) == 1 else f"{len(runs)} runs",
         accuracies=accuracies(
-            [(name, colour, run.judged) for run, name, colour in zip(runs, names, COLOURS, strict=False)]
+            [(name, color, run.judged) for run, name, color in zip(runs, names, COLOURS, strict=False)]
         ),
-        runs=[run.shown(name, colour) for run, name, colour in zip(runs, names, COLOURS, strict=False)],
+        runs=[run.shown(name, color) for run, name, color in zip(runs, names, COLOURS, strict=False)],
         charts=charts,
         absent=absent,
         css=_part("report.css"),
@@ -101,10 +101,10 @@ def _charts(runs: Sequence[RunData], names: Sequence[str]) -> tuple[list[dict[st
     absent: list[str] = []
     for title, unit, keys, zero in CHARTS:
         series = []
-        for run, name, colour in zip(runs, names, COLOURS, strict=False):
+        for run, name, color in zip(runs, names, COLOURS, strict=False):
             steps, values = run.series(keys, POINTS // len(runs))
             if steps:
-                series.append({"label": name if len(runs) > 1 else title, "colour": colour, "x": steps, "y": values})
+                series.append({"label": name if len(runs) > 1 else title, "color": color, "x": steps, "y": values})
         if series:
             charts.append({"id": f"chart-{len(charts)}", "title": title, "unit": unit, "zero": zero, "series": series})
         else:

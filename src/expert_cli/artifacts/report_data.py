@@ -70,14 +70,14 @@ class RunData:
         thinned = [(chunk[-1][0], sum(value for _, value in chunk) / len(chunk)) for chunk in chunks] or pairs
         return [step for step, _ in thinned], [float(f"{value:.6g}") for _, value in thinned]
 
-    def shown(self, name: str, colour: str) -> dict[str, Any]:
+    def shown(self, name: str, color: str) -> dict[str, Any]:
         """Return what the page's template asks of a run."""
         stats = part(self.run, "data", "train")
         packing = part(self.report, "store", "packing")
         fill = number(packing, "fill")
         return {
             "name": name,
-            "colour": colour,
+            "color": color,
             "model": self.base_model,
             "state": self._state(),
             "ended": self.ending.words,
@@ -124,7 +124,7 @@ class RunData:
             ("answers that are right", headline(self.judged)),
             ("evaluation loss", _text(number(report, "eval_loss"), "{:.3f}")),
             ("real tokens a second", _text(number(report, "tokens_per_s"), "{:,.0f}")),
-            ("model FLOPs utilisation", _text(number(report, "mfu"), "{:.1%}")),
+            ("model FLOPs utilization", _text(number(report, "mfu"), "{:.1%}")),
             ("peak memory", None if memory is None else f"{memory / 1024:,.1f} GB"),
             ("padding", _text(padding, "{:.1%}")),
             ("time", None if seconds is None else duration(seconds)),
@@ -139,7 +139,7 @@ class RunData:
                 "name": name.replace("_", " "),
                 "value": f"{value:.4f}",
                 "text": f"{value:.1%}",
-                "colour": SHARE_COLOURS[name],
+                "color": SHARE_COLOURS[name],
             }
             for name, value in shares.items()
             if value >= 0.0005

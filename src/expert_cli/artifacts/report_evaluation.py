@@ -40,11 +40,11 @@ def evaluation_shown(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def accuracies(documents: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Return a group of bars for all cases and for every category, one bar for each of (name, colour, document).
+    """Return a group of bars for all cases and for every category, one bar for each of (name, color, document).
 
     Documents that count nothing have none. A base model that answered too has a bar below its expert's.
     """
-    found = [(name, colour, document) for name, colour, document in documents if _share(document)]
+    found = [(name, color, document) for name, color, document in documents if _share(document)]
     several = dict.fromkeys(
         category
         for *_, document in found
@@ -54,20 +54,20 @@ def accuracies(documents: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[
     groups = []
     for category in (None, *several) if found else ():
         bars = []
-        for name, colour, document in found:
-            bars += _bars(name if len(found) > 1 else "", colour, document, category)
+        for name, color, document in found:
+            bars += _bars(name if len(found) > 1 else "", color, document, category)
         groups.append({"name": ALL if category is None else category, "bars": bars})
     return groups
 
 
-def _bars(name: str, colour: str, document: Mapping[str, Any], category: str | None) -> list[dict[str, Any]]:
+def _bars(name: str, color: str, document: Mapping[str, Any], category: str | None) -> list[dict[str, Any]]:
     bases = [part(document, key) for key in BASES if part(document, key)]
-    asked = [(document, name or ("expert" if bases else ""), colour)]
+    asked = [(document, name or ("expert" if bases else ""), color)]
     asked += [(base, base_title(base), "--base") for base in bases]
     bars = []
     for one, who, paint in asked:
         share = _share(one if category is None else part(one, "by_category", category))
-        bars += [{**share, "who": who, "colour": paint}] if share else []
+        bars += [{**share, "who": who, "color": paint}] if share else []
     return bars
 
 

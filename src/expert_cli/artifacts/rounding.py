@@ -73,7 +73,7 @@ def _move(model: torch.nn.Module, kind: StoredType, generator: torch.Generator) 
 
 
 def step(value: torch.Tensor, kind: StoredType) -> torch.Tensor:
-    """Return the distance of neighbouring numbers of a type around each weight."""
+    """Return the distance of neighboring numbers of a type around each weight."""
     if kind == "q8_0" and value.shape[-1] % 32 == 0:
         blocks = value.reshape(*value.shape[:-1], -1, 32)
         scale = blocks.abs().amax(-1, keepdim=True) / 127

@@ -35,7 +35,7 @@ def pretokenize(
         bool, typer.Option("--explain", help="Say hit, missing, stale or damaged, and what changed; build nothing.")
     ] = False,
     show: Annotated[int, typer.Option(min=0, help="Print this many documents, trained tokens marked.")] = 0,
-    threads: Annotated[int, typer.Option(min=0, help="Threads that tokenise; 0: one a core.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="Threads that tokenize; 0: one a core.")] = 0,
     stage: Annotated[Path | None, typer.Option(help="Copy the data to this folder (a faster disk) first.")] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete this expert's other stores, those of other base models too.")
@@ -45,7 +45,7 @@ def pretokenize(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Tokenise an expert's data once; training opens the result.
+    """Tokenize an expert's data once; training opens the result.
 
     Of several experts, one that fails does not stop the others; the exit code is then that of the first failure.
 
@@ -145,14 +145,14 @@ def _one(
     from dataclasses import replace
 
     from expert_cli.data.store.prune import prune as remove_others
-    from expert_cli.pipeline import pretokenize as pretokenise
+    from expert_cli.pipeline import pretokenize as pretokenize
 
     run = replace(plan.run, store=folder.resolve()) if folder else plan.run
-    inputs = pretokenise.resolve_inputs(run, console)
+    inputs = pretokenize.resolve_inputs(run, console)
     if stage is not None:
-        inputs = pretokenise.staged_inputs(inputs, run, stage, console)
+        inputs = pretokenize.staged_inputs(inputs, run, stage, console)
     if explain:
-        key, state = pretokenise.explain(run, inputs)
+        key, state = pretokenize.explain(run, inputs)
         if not console.as_json:
             console.text(
                 "\n".join([f"{run.expert}: {state.state}: {state.reason}", *(f"  {c}" for c in state.changes)])
@@ -162,7 +162,7 @@ def _one(
             "key": key.sha256,
             "changes": list(state.changes),
         }
-    report = pretokenise.describe(run, pretokenise.store_for(run, inputs, console, verify=verify, force=force))
+    report = pretokenize.describe(run, pretokenize.store_for(run, inputs, console, verify=verify, force=force))
     if prune:
         remove_others(run.store, report.store.key.sha256, run.expert, console)
     if not console.as_json:

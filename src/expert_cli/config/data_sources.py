@@ -216,7 +216,7 @@ def _mapping(data: Data) -> ColumnMapping:
     named = {role: value for role, value in fields if value} if fields else {}
     for role in named:
         data.outcomes["field_mapping", role] = applied("names the column")
-    data.outcomes["field_mapping",] = not_used("names no column: they are recognised by their usual names")
+    data.outcomes["field_mapping",] = not_used("names no column: they are recognized by their usual names")
     if "text" in named:
         data.leave("field_mapping.text names the column", "text_field")
     else:

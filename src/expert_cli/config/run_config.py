@@ -49,7 +49,7 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """Which columns hold what; "" = not named. Where nothing is named, columns are recognised by their usual names."""
+    """Which columns hold what; "" = not named. Where nothing is named, columns are recognized by their usual names."""
 
     instruction: str = ""
     input: str = ""

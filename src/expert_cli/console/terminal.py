@@ -34,12 +34,12 @@ TOLD = 1000
 
 
 def wants_style(stream: TextIO | None) -> bool:
-    """Whether colours and live bars may be written: to a terminal, unless NO_COLOR is set."""
+    """Whether colors and live bars may be written: to a terminal, unless NO_COLOR is set."""
     return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 class _Stream(rich.console.Console):
-    """A stream as it is: no words are coloured or turned into pictures. One whose reader has gone falls silent."""
+    """A stream as it is: no words are colored or turned into pictures. One whose reader has gone falls silent."""
 
     def __init__(self, *, stderr: bool) -> None:
         plain = not wants_style(sys.stderr if stderr else sys.stdout)

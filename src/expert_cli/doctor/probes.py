@@ -59,7 +59,7 @@ def try_torch() -> CheckResult:
 
 
 def try_bitsandbytes() -> CheckResult:
-    """Quantise a layer to NF4 and train through it, after an evaluation pass: loss falls, gradients arrive."""
+    """Quantize a layer to NF4 and train through it, after an evaluation pass: loss falls, gradients arrive."""
     import torch
 
     from expert_cli._compat import keep_autograd_on_cpu, nothing_compiled

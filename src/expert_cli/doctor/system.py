@@ -136,7 +136,7 @@ def _gpu(card: GpuInfo) -> CheckResult:
     found = ", ".join([card.name, memory, *_abilities(card.capability), *([card.model] if card.model else [])])
     if card.mig:
         fix = "training sees the slice that CUDA_VISIBLE_DEVICES=MIG-... names (nvidia-smi -L lists them), not the whole card"
-        return CheckResult(name, "warn", f"{found}, split into slices (MIG): utilisation is not told", fix)
+        return CheckResult(name, "warn", f"{found}, split into slices (MIG): utilization is not told", fix)
     if card.capability is not None and card.capability < (8, 0):
         return CheckResult(name, "warn", found, "no bfloat16 before Ampere: training uses fp16 here")
     if card.model == "WDDM":

@@ -75,7 +75,7 @@ class StepSettings:
 
     @property
     def stored_element(self) -> int:
-        """Bytes of a number of the base model that is not quantised."""
+        """Bytes of a number of the base model that is not quantized."""
         return 2 if self.quantization in ("bf16", "fp16") else self.element
 
 
@@ -84,7 +84,7 @@ def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, i
     linear = linear_weights(shape)
     copy = linear * setting.element if setting.copied else 0
     stored = stored_bytes(shape, setting.quantization, setting.stored_element)
-    if setting.copied:  # the copy takes the quantised weights' place
+    if setting.copied:  # the copy takes the quantized weights' place
         stored = shape.other * setting.stored_element
     head = head_bytes(shape, setting)
     parts = {

@@ -20,12 +20,12 @@ from expert_cli.model.adapter import add_adapter
 NF4_BLOCK = 64
 NESTED_BLOCK = 256
 NF4_TABLES = 4 * (16 + 256 + 1)
-"""Bytes of a quantised weight's tables: 16 NF4 values, 256 values of its nested scales, one offset; all fp32."""
+"""Bytes of a quantized weight's tables: 16 NF4 values, 256 values of its nested scales, one offset; all fp32."""
 
 
 @dataclass(frozen=True)
 class Norm:
-    """A normalisation of so many numbers a token; `chained`: a gradient passes through it."""
+    """A normalization of so many numbers a token; `chained`: a gradient passes through it."""
 
     width: int
     chained: bool = True
@@ -63,7 +63,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Shape:
-    """A model in numbers of weights. linear: (outputs, inputs) of the layers that quantisation takes; other: the rest.
+    """A model in numbers of weights. linear: (outputs, inputs) of the layers that quantization takes; other: the rest.
 
     adapter: the adapter's tensors on the meta device, fp32.
     """
@@ -102,10 +102,10 @@ def shape_of(model: PeftModel) -> Shape:
     config = base.config.get_text_config()
     head = base.get_output_embeddings()
     linear = [m for m in base.modules() if isinstance(m, torch.nn.Linear) and m is not head and _is_frozen(m)]
-    quantised = {id(layer.weight) for layer in linear}
+    quantized = {id(layer.weight) for layer in linear}
     return Shape(
         linear=tuple((layer.out_features, layer.in_features) for layer in linear),
-        other=sum(p.numel() for p in base.parameters() if not p.requires_grad and id(p) not in quantised),
+        other=sum(p.numel() for p in base.parameters() if not p.requires_grad and id(p) not in quantized),
         adapter=tuple(p for p in base.parameters() if p.requires_grad),
         layers=tuple(_layer(layer, config, first=n == 0) for n, layer in enumerate(decoder_layers(base))),
         hidden=config.hidden_size,
@@ -114,9 +114,9 @@ def shape_of(model: PeftModel) -> Shape:
 
 
 def stored_bytes(shape: Shape, quantization: Quantization, element: int) -> int:
-    """Return the bytes of the base model in memory; `element`: bytes of a number that is not quantised.
+    """Return the bytes of the base model in memory; `element`: bytes of a number that is not quantized.
 
-    NF4 with double quantisation: half a byte a weight, a byte a block of 64, 4 bytes a block of 256 of those, and tables.
+    NF4 with double quantization: half a byte a weight, a byte a block of 64, 4 bytes a block of 256 of those, and tables.
     8 bits: a byte a weight and 4 a row.
     """
     if quantization == "int4":
@@ -127,7 +127,7 @@ def stored_bytes(shape: Shape, quantization: Quantization, element: int) -> int:
 
 
 def linear_weights(shape: Shape) -> int:
-    """Return the weights of all layers that quantisation takes."""
+    """Return the weights of all layers that quantization takes."""
     return sum(rows * columns for rows, columns in shape.linear)
 
 

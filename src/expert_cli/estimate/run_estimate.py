@@ -212,9 +212,9 @@ def setting_of(run: RunConfig, kernels: KernelPlan, work: Workload, batch: int) 
 
 
 def _meta(run: RunConfig, folder: Any) -> PeftModel:
-    quantised = {"bf16": "bf16", "fp16": "fp16"}.get(run.model.quantization, run.compute.dtype)
+    quantized = {"bf16": "bf16", "fp16": "fp16"}.get(run.model.quantization, run.compute.dtype)
     attention = "eager" if run.compute.attention == "eager" else "sdpa"
-    return meta_model(folder, run.adapter, dtype=DTYPES[quantised], attention=attention)
+    return meta_model(folder, run.adapter, dtype=DTYPES[quantized], attention=attention)
 
 
 def _kernels(run: RunConfig, machine: Machine, model: PeftModel, shape: Shape) -> KernelPlan:

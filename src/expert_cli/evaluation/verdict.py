@@ -16,7 +16,7 @@ DETAIL_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Grade:
-    """The judgement of one answer; `detail` is one line without control characters, for people."""
+    """The judgment of one answer; `detail` is one line without control characters, for people."""
 
     kind: Kind
     detail: str = ""

@@ -1,7 +1,7 @@
 """What the NVIDIA driver tells of its GPUs (NVML): the one module that speaks to it. Needs no torch.
 
 Whatever a card, a driver or a system does not tell is None or "", never an error: laptops have no power limit, Windows hides
-each process's memory, a card in MIG mode hides utilisation, a card that fell off the bus hides everything.
+each process's memory, a card in MIG mode hides utilization, a card that fell off the bus hides everything.
 
 Every function takes the library to ask (`nvml`), by default the module pynvml. Opening NVML takes milliseconds: whoever asks
 often does so inside `session()`.

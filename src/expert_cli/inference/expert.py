@@ -116,7 +116,7 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
     base = load_base_of(run, source.folder)
     dequantize_linears(base, dtype)
     if widened:
-        torch.nn.Module.float(base)  # transformers' own refuses a model that was quantised
+        torch.nn.Module.float(base)  # transformers' own refuses a model that was quantized
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", ".*missing adapter keys", UserWarning)  # they would be random numbers

@@ -151,7 +151,7 @@ def _chooser(sampling: Sampling, rows: Sequence[int]) -> Callable[[torch.Tensor,
     if not sampling.temperature:
         return lambda scores, _: scores.argmax(-1)
     warpers = sampling.warpers()
-    # one generator a row: what is drawn for a prompt does not depend on its neighbours
+    # one generator a row: what is drawn for a prompt does not depend on its neighbors
     generators = {row: torch.Generator().manual_seed(sampling.seed * 1_000_003 + row) for row in rows}
 
     def draw(scores: torch.Tensor, alive: Sequence[int]) -> torch.Tensor:

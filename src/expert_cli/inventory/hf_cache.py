@@ -62,9 +62,9 @@ def arrow_folders(cache: Path) -> Iterator[tuple[str, Path]]:
 
 def arrow_name(hub_id: str) -> str:
     """Return the name of a hub data set in the Arrow cache: "org/OpenHermes" -> "org/open_hermes" (datasets/naming.py)."""
-    organisation, slash, name = hub_id.rpartition("/")
+    organization, slash, name = hub_id.rpartition("/")
     name = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
-    return organisation + slash + re.sub(r"([a-z\d])([A-Z])", r"\1_\2", name).lower()
+    return organization + slash + re.sub(r"([a-z\d])([A-Z])", r"\1_\2", name).lower()
 
 
 def snapshot(folder: Path) -> Path | None:

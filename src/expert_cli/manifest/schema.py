@@ -88,7 +88,7 @@ class Dataset(Loose):
     tasks: Annotated[dict[str, Task], Field(min_length=1, max_length=1000)] | None = None
     """The tasks of a multi_task data set, by name."""
     field_mapping: FieldMapping | None = None
-    """Which column holds what; recognised by their usual names where it is not written."""
+    """Which column holds what; recognized by their usual names where it is not written."""
     text_field: Text | None = None
     """Column of whole documents; short for `field_mapping.text`."""
     validation_path: Text | None = None
@@ -260,7 +260,7 @@ class Manifest(Loose):
     homepage: Any = None
     """Where it lives."""
     license: Any = None
-    """Licence of the expert."""
+    """License of the expert."""
     tags: Any = None
     """Words to find it by."""
     capabilities: Any = None

@@ -166,7 +166,7 @@ class TrainingConfig(Strict):
     torch_compile_mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] | None = (
         None
     )
-    """What the compiler optimises for."""
+    """What the compiler optimizes for."""
     use_cuda_graphs: bool | None = None
     """Replay recorded GPU work; needs batches of one fixed shape."""
     cuda_graph_warmup_steps: NotNegative | None = None

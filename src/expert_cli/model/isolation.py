@@ -42,7 +42,7 @@ SLACK = 2.0
 class Isolation:
     """What was measured on documents of `lengths` tokens; shares of the hidden states' norm.
 
-    seen: change of documents whose neighbours in the pack change; may_see: of documents whose neighbours in the batch do.
+    seen: change of documents whose neighbors in the pack change; may_see: of documents whose neighbors in the batch do.
     difference: of packed documents to the same ones alone; rounding: what rounding would make of it. Where the former are
     within ROUNDING, the latter are not measured: 0.
     """
@@ -121,7 +121,7 @@ def _measure(reader: _Reader, epsilon: float) -> Isolation:
         difference = _share(alone, together)
         rounding = may_see = 0.0
         if max(seen, difference) > ROUNDING:  # else no excuse is needed, and its forward passes are saved
-            may_see = reader.neighbours() if seen > ROUNDING else 0.0
+            may_see = reader.neighbors() if seen > ROUNDING else 0.0
             with _rounded_embeddings(reader.model, epsilon):
                 rounding = _share(alone, reader.alone(ids))
     return Isolation(reader.lengths, seen, difference, may_see, rounding)
@@ -148,7 +148,7 @@ class _Reader:
     def alone(self, ids: torch.Tensor) -> torch.Tensor:
         return torch.cat([self._hidden(ids[:, part], self._positions[:, part])[0] for part in self.documents])
 
-    def neighbours(self) -> float:
+    def neighbors(self) -> float:
         """Return how a document changes where another row of its batch does."""
         longest = max(self.documents, key=lambda part: part.stop - part.start)
         ids, other = self.ids[:, longest], self.other[:, longest]

@@ -295,6 +295,6 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
 
 
 def _seed_of(seed: int, step: int, rank: int) -> int:
-    """Return a 63-bit number for a seed, a step and a process; neighbours have nothing in common."""
+    """Return a 63-bit number for a seed, a step and a process; neighbors have nothing in common."""
     value = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) & (2**64 - 1)
     return int(mixed(np.array([value], np.uint64), 0)[0]) >> 1

@@ -23,7 +23,7 @@ def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> N
         "version": "1.2.0",
         "capabilities": ["say:yes"],
         "repository": {"url": "https://example.org/yes"},
-        "colour": "green",
+        "color": "green",
     }
     manifest["training"] |= {"trained_on": "a laptop"}
     manifest["training"]["dataset"]["sources"] = [{"name": "rows", "rows": 40}]
@@ -33,7 +33,7 @@ def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> N
     assert carried["version"] == "1.2.0"
     assert carried["capabilities"] == ["say:yes"]
     assert carried["repository.url"] == "https://example.org/yes"
-    assert carried["colour"] == "green"
+    assert carried["color"] == "green"
     assert carried["training.trained_on"] == "a laptop"
     assert carried["training.dataset.sources"] == [{"name": "rows", "rows": 40}]
     assert "Says yes." in card

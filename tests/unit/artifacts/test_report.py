@@ -151,7 +151,7 @@ def test_one_run(tmp_path: Path) -> None:
         "/d/rows.jsonl cc33",
         "torch 2.13.0",
         "rows a step",
-        "Not logged: accuracy of sampled answers, learning rate, GPU utilisation, model FLOPs utilisation, gradient norm.",
+        "Not logged: accuracy of sampled answers, learning rate, GPU utilization, model FLOPs utilization, gradient norm.",
         "expert-cli train --manifest '/m/my experts/manifest.json' --base-model tiny "
         "--set training.config.batch_size=4 --max-steps 40 --seed 42",
     ):
@@ -280,7 +280,7 @@ def test_evaluations_of_another_form(tmp_path: Path, more: dict[str, Any], words
 def test_several_runs_side_by_side(tmp_path: Path) -> None:
     shown = page(tmp_path / "r.html", run_folder(tmp_path / "a"), run_folder(tmp_path / "b", steps=7))
     (loss,) = [chart for chart in shown.charts if chart["title"] == "Loss"]
-    assert [(s["label"], s["colour"], len(s["x"])) for s in loss["series"]] == [
+    assert [(s["label"], s["color"], len(s["x"])) for s in loss["series"]] == [
         ("expert-tiny (a)", "--s1", 20),
         ("expert-tiny (b)", "--s2", 7),
     ]

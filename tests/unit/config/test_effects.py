@@ -101,7 +101,7 @@ OPTIMISED = {
 
 
 @pytest.mark.parametrize("path", EXPERTS, ids=[p.parent.name for p in EXPERTS])
-def test_the_experts_carry_the_optimised_settings(path: Path) -> None:
+def test_the_experts_carry_the_optimized_settings(path: Path) -> None:
     manifest = load(path).manifest
     config = manifest.training.config
     assert {key: getattr(config, key) for key in OPTIMISED} == OPTIMISED

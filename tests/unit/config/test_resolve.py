@@ -159,7 +159,7 @@ def test_base_model_by_name(tmp_path: Path, wanted: str | None, name: str) -> No
     assert run.model.quantization == ("none" if name.startswith("Qwen") else "int4")
 
 
-def test_output_lies_beside_the_manifest_under_one_normalised_name(tmp_path: Path) -> None:
+def test_output_lies_beside_the_manifest_under_one_normalized_name(tmp_path: Path) -> None:
     assert resolved(tmp_path).output == tmp_path / "weights" / "qwen3-0-6b"
     assert resolved(tmp_path, overrides=Overrides(output=tmp_path / "x")).output == tmp_path / "x"
 

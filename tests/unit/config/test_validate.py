@@ -21,7 +21,7 @@ from tests.machines import RTX_4090 as GPU
     [
         pytest.param(CPU, "Qwen/Qwen3-8B", "int4", {}, "a CPU with room for it keeps these weights unpacked", id="cpu"),
         pytest.param(CPU, "Qwen/Qwen3-8B", "int4", {"dequantized_copy": "never"}, "", id="cpu, no copy"),
-        pytest.param(CPU, "Qwen/Qwen3-8B", "none", {}, "", id="not quantised"),
+        pytest.param(CPU, "Qwen/Qwen3-8B", "none", {}, "", id="not quantized"),
         pytest.param(GPU, "Qwen/Qwen3-0.6B", "int4", {}, "take about 1.2 GB of NVIDIA GeForce RTX 4090's", id="small"),
         pytest.param(GPU, "HuggingFaceTB/SmolLM2-135M", "int4", {}, "take about 0.3 GB", id="in millions"),
         pytest.param(GPU, "Qwen/Qwen3-8B", "int4", {}, "", id="large"),

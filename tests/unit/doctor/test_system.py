@@ -89,7 +89,7 @@ def test_torch_build(cuda: str, torch: str, driver: Driver, state: str, fix: str
         (
             replace(H200, mig=True),
             "warn",
-            "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, split into slices (MIG): utilisation is not told",
+            "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, split into slices (MIG): utilization is not told",
         ),
         (GpuInfo(1, "", None, None, "", False, "GPU is lost"), "fail", "a card does not answer: GPU is lost"),
     ],

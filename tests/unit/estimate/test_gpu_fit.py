@@ -77,7 +77,7 @@ def test_a_run_that_fits_needs_no_setting(work: Workload) -> None:
     assert cards[80].fits
 
 
-def test_weights_that_are_too_large_are_quantised(work: Workload) -> None:
+def test_weights_that_are_too_large_are_quantized(work: Workload) -> None:
     cards = judged(work, 1, quantization="bf16")
     assert cards[12].settings is not None
     assert cards[12].settings[-1] == "quantization int4"

@@ -63,19 +63,19 @@ def setting(**changes: Any) -> StepSettings:
 def test_int4_that_saves_nothing_is_told(folder: Path) -> None:
     """Where the weights are unpacked anyway, or the run would fit the card without; never where it would not."""
     shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
-    quantised = setting(quantization="int4", device="cuda")
+    quantized = setting(quantization="int4", device="cuda")
     needs = sum(components(shape, setting(device="cuda"), 0).values())
     assert needless_int4(shape, setting(), 0, 0) == ()
     (copied,) = needless_int4(shape, setting(quantization="int4", copied=True), 0, 0)
     assert "the weights are kept unpacked, in bf16" in copied
     assert needless_int4(shape, setting(quantization="int4"), 0, 0) == ()
-    (fits,) = needless_int4(shape, quantised, 0, 2 * needs)
+    (fits,) = needless_int4(shape, quantized, 0, 2 * needs)
     assert f"the run needs {needs / 2**30:.1f} GB of the card's" in fits
-    assert needless_int4(shape, quantised, 0, needs) == ()
+    assert needless_int4(shape, quantized, 0, needs) == ()
 
 
 def held(tensor: torch.Tensor) -> int:
-    """Return the bytes of a weight and of what its quantisation keeps beside it."""
+    """Return the bytes of a weight and of what its quantization keeps beside it."""
     state = getattr(tensor, "quant_state", None)
     tables = [state.absmax, state.code, state.offset, state.state2.absmax, state.state2.code] if state else []
     return tensor.nbytes + sum(table.nbytes for table in tables)
@@ -192,7 +192,7 @@ def kept(folder: Path, adapter: AdapterConfig, chosen: StepSettings) -> int:
     return sum(size for size, _ in found.values())
 
 
-def test_a_copy_takes_the_place_of_the_quantised_weights(folder: Path) -> None:
+def test_a_copy_takes_the_place_of_the_quantized_weights(folder: Path) -> None:
     shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
     plain, copied = (components(shape, setting(quantization="int4", copied=c), 0) for c in (False, True))
     assert plain["base_weights"] == stored_bytes(shape, "int4", 2)

@@ -2,7 +2,7 @@
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const drawn = [];
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const short = (value) => {
     if (value == null) return "";
     const size = Math.abs(value);
@@ -11,9 +11,9 @@
   };
   const draw = (place, chart) => {
     const data = chart.series.length > 1 ? uPlot.join(chart.series.map((s) => [s.x, s.y])) : [chart.series[0].x, chart.series[0].y];
-    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    const axis = { stroke: color("--soft"), grid: { stroke: color("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
     const series = chart.series.map((s) => ({
-      label: s.label, stroke: colour(s.colour), width: 2, spanGaps: true, points: { show: s.x.length < 30, size: 5 },
+      label: s.label, stroke: color(s.color), width: 2, spanGaps: true, points: { show: s.x.length < 30, size: 5 },
       value: (_, v) => (v == null ? "–" : `${short(v)} ${chart.unit}`.trim()),
     }));
     const floor = chart.zero ? { y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? high * 1.08 : 1] } } : {};

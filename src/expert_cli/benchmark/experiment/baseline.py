@@ -1,9 +1,9 @@
 """What people start from, to compare with: the Hugging Face Trainer and peft as they come, on the same manifest.
 
     fp16 on a GPU, fp32 on a CPU; no TF32; eager attention; gradient checkpointing; AdamW that is not fused;
-    rows tokenised one by one in the loop, by `tokenizers`, without worker processes; every row padded to max_seq_length
+    rows tokenized one by one in the loop, by `tokenizers`, without worker processes; every row padded to max_seq_length
 
-Everything that decides what is learned is the manifest's: base model and its quantisation, rows, template, which tokens are
+Everything that decides what is learned is the manifest's: base model and its quantization, rows, template, which tokens are
 trained, adapter and its first random tensors (same seed), learning rate and schedule, clipping. Kinder than many a script:
 `prepare_model_for_kbit_training` is left out, which would hold norms and head in fp32.
 
@@ -88,7 +88,7 @@ def train(manifest: Path, overrides: Overrides) -> None:
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
     made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
     write_json(paths.run_json, {"config": asdict(stock), **made})
-    collator = TokeniseAndPad(Encoder(inputs.tokenizer.backend), inputs.tokenizer.pad_id, stock)
+    collator = TokenizeAndPad(Encoder(inputs.tokenizer.backend), inputs.tokenizer.pad_id, stock)
     watcher = _fit(model, Rows([texts[row] for row in rows]), collator, stock, paths)
     report = {"peak_memory_mb": watcher.peak_memory_mb, "store": describe(run, store).as_json()}
     write_json(paths.report_json, report)
@@ -196,11 +196,11 @@ class Rows(Dataset[Document]):
         return len(self.texts)
 
     def __getitem__(self, index: int) -> Document:
-        """Return one row, not yet tokenised."""
+        """Return one row, not yet tokenized."""
         return self.texts[index]
 
 
-class TokeniseAndPad:
+class TokenizeAndPad:
     """Texts -> a batch of rows as long as max_seq_length: `input_ids`, `attention_mask`, `labels`, int64 [rows, length].
 
     counts: real tokens, trained ones and padding of every batch made so far.
@@ -240,7 +240,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]  # transformers is not type
     The Trainer makes batches ahead of their step, so a step's tokens are found by its number.
     """
 
-    def __init__(self, collator: TokeniseAndPad, progress: TrainingState, model: torch.nn.Module) -> None:
+    def __init__(self, collator: TokenizeAndPad, progress: TrainingState, model: torch.nn.Module) -> None:
         self.collator = collator
         self.progress = progress
         self._open = ExitStack()
@@ -273,7 +273,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]  # transformers is not type
         self.progress.step = state.global_step
 
 
-def _fit(model: Any, rows: Rows, collator: TokeniseAndPad, run: RunConfig, paths: RunPaths) -> MetricsCallback:
+def _fit(model: Any, rows: Rows, collator: TokenizeAndPad, run: RunConfig, paths: RunPaths) -> MetricsCallback:
     """Let the Trainer train; every step is logged as the tool logs it."""
     arguments = training_arguments(run, paths.checkpoints)
     arguments.logging_strategy = "steps"

@@ -1,7 +1,7 @@
 """A against B as an experiment: short runs in fresh processes, A B B A ..., and what they say with their uncertainty.
 
 Both sides of a pair have the same seed: the same rows, the same order, the same first adapter. A run's speed is that of its
-optimizer steps after the warm-up, in real tokens, so that loading, tokenising ahead and the first steps count for neither
+optimizer steps after the warm-up, in real tokens, so that loading, tokenizing ahead and the first steps count for neither
 side; what a side does in its loop counts in full.
 """
 

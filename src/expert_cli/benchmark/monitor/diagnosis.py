@@ -61,7 +61,7 @@ def diagnose(e: Evidence) -> Diagnosis:
         return _with_context(e, memory)
     if not e.shares:
         return _without_shares(e)
-    losses = [loss for rule in (_data, _checkpoints, _evaluation, _limit, _launches, _neighbours) if (loss := rule(e))]
+    losses = [loss for rule in (_data, _checkpoints, _evaluation, _limit, _launches, _neighbors) if (loss := rule(e))]
     worst = max(losses, key=lambda loss: loss.share, default=None)
     if worst and worst.share >= NOTABLE - 1e-9:
         return _with_context(e, Diagnosis(worst.name, worst.evidence, worst.advice))
@@ -178,7 +178,7 @@ def _launches(e: Evidence) -> _Loss | None:
     return _Loss("launch-bound", share, tuple(filter(None, evidence)), fuller_steps(e, share))
 
 
-def _neighbours(e: Evidence) -> _Loss | None:
+def _neighbors(e: Evidence) -> _Loss | None:
     """Other programs, and other virtual machines, take cores that the run would use.
 
     Alone it could use as many cores as it has threads, and no more than it and they use now: own / both of the time is its
@@ -203,7 +203,7 @@ def _taken(e: Evidence, others: float) -> str:
 
 
 def _small_kernels(e: Evidence) -> Diagnosis | None:
-    """Utilisation says that a kernel was there, power and MFU whether it filled the card."""
+    """Utilization says that a kernel was there, power and MFU whether it filled the card."""
     gpu = e.gpu
     if not e.on_gpu or gpu is None or gpu.power_w is None or not gpu.power_limit_w:
         return None
@@ -226,7 +226,7 @@ def _without_shares(e: Evidence) -> Diagnosis:
     """Runs that log no step times: only what is certain without them."""
     logged = "the metrics hold no step times" if e.tokens_per_s else "the run has logged no step yet"
     evidence = (logged, *_use(e))
-    crowd = _neighbours(e)
+    crowd = _neighbors(e)
     if crowd and crowd.share >= NOTABLE:
         return _with_context(e, Diagnosis(crowd.name, (logged, *crowd.evidence), crowd.advice))
     gpu_works = e.idle is not None and e.idle < NOTABLE
@@ -249,7 +249,7 @@ def _use(e: Evidence) -> list[str]:
     if not e.on_gpu and e.cpu_use is not None:
         told.append(f"the run keeps {e.cpu_use:.0%} of {e.cores} cores busy")
     if e.mfu is not None:
-        told.append(f"model FLOPs utilisation is {e.mfu:.1%}")
+        told.append(f"model FLOPs utilization is {e.mfu:.1%}")
     return told
 
 

@@ -37,7 +37,7 @@ Locked = Annotated[
     typer.Option(help="A run.json: refuse (exit 6) if data, tokenizer, base model, settings or code differ."),
 ]
 TrustStore = Annotated[
-    bool, typer.Option("--trust-store", help="Use a tokenised data set that another program saved there.")
+    bool, typer.Option("--trust-store", help="Use a tokenized data set that another program saved there.")
 ]
 Stage = Annotated[Path | None, typer.Option(help="Copy the token store to this folder (a faster disk) first.")]
 PlanOnly = Annotated[

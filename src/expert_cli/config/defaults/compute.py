@@ -126,7 +126,7 @@ def _compiler(config: Config) -> tuple[bool, str, str]:
     compiles = bool(written.torch_compile)
     config.put("torch_compile", compiles, "every decoder layer is compiled" if compiles else "nothing is compiled")
     backend = str(config.use("torch_compile_backend", "inductor", "compiler back end"))
-    mode = str(config.use("torch_compile_mode", "default", "what the compiler optimises for"))
+    mode = str(config.use("torch_compile_mode", "default", "what the compiler optimizes for"))
     if mode == "reduce-overhead":
         reason = "it records CUDA graphs, which gradient accumulation overwrites"
         mode = str(config.put("torch_compile_mode", "default", "default", reason))

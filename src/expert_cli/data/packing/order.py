@@ -70,7 +70,7 @@ def epoch_order(packs: int, seed: int, epoch: int) -> EpochPermutation:
 
 
 def mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
-    """Hash 64-bit words with a key (the finaliser of splitmix64); unsigned arrays wrap around."""
+    """Hash 64-bit words with a key (the finalizer of splitmix64); unsigned arrays wrap around."""
     words: NDArray[np.uint64] = values + np.uint64(key)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
@@ -91,7 +91,7 @@ class DrawnOrder:
 
 
 def grouped_order(lengths: NDArray[np.integer[Any]], batch_size: int, seed: int, epoch: int) -> DrawnOrder:
-    """Return an order in which neighbours have similar lengths; the same for the same seed and epoch.
+    """Return an order in which neighbors have similar lengths; the same for the same seed and epoch.
 
     Rows are shuffled, sorted by length within stretches of 50 batches, and the batches shuffled; a short batch comes last.
     """

@@ -1,7 +1,7 @@
 """Which column is the question, which the answer: decided from the names of all columns, never from a row.
 
 A name is met exactly, or else without regard to case if only one column fits. Where the manifest names instruction and
-response, nothing is recognised beside them; a mapping that names less is completed by the usual names.
+response, nothing is recognized beside them; a mapping that names less is completed by the usual names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ USUAL_NAMES = {
     "weight": ("weight",),
     "train": ("train",),
 }
-"""The names by which columns are recognised, the preferred one first; two that could be the response are an error."""
+"""The names by which columns are recognized, the preferred one first; two that could be the response are an error."""
 FIRST_COLUMN_RULE = "1"
 COLUMN_RULE = "1"
 """Which columns are read of those there are. Part of a store's key: raise it whenever the same names give another choice.
@@ -110,13 +110,13 @@ def _choice(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns
     if instruction and response:
         return Columns(instruction, _mapped("input", names, mapping, where), response)
     if mapping.is_empty():
-        whole = _recognised_whole_rows(names, where)
+        whole = _recognized_whole_rows(names, where)
         if whole is not None:
             return whole
     response = response or _only_response(names, instruction, where)
     instruction = instruction or _usual("instruction", names, other_than=response)
     if not instruction:
-        raise _unclear(f'no column is recognised as the instruction beside "{response}"', names, "", response, where)
+        raise _unclear(f'no column is recognized as the instruction beside "{response}"', names, "", response, where)
     return Columns(instruction, _mapped("input", names, mapping, where) or _usual("input", names), response)
 
 
@@ -143,7 +143,7 @@ def _conversations(column: str, names: Sequence[str]) -> Columns:
     return Columns(messages=column, tools=_usual("tools", names), system=_usual("system", names))
 
 
-def _recognised_whole_rows(names: Sequence[str], where: str) -> Columns | None:
+def _recognized_whole_rows(names: Sequence[str], where: str) -> Columns | None:
     """The messages or text column, where there is no question with an answer; both is an error."""
     messages = _usual("messages", names)
     answers = [name for name in USUAL_NAMES["response"] if _find(name, names)]
@@ -169,7 +169,7 @@ def _only_response(names: Sequence[str], instruction: str, where: str) -> str:
         listed = ", ".join(f'"{name}"' for name in found)
         raise _unclear(f"{len(found)} columns could be the response ({listed})", names, instruction, found[0], where)
     if not found:
-        raise _unclear("no column is recognised as the response", names, instruction, "", where)
+        raise _unclear("no column is recognized as the response", names, instruction, "", where)
     return found[0]
 
 

@@ -164,7 +164,7 @@ class _Build:
     def shards(self, split: Split, skip: int) -> Iterator[Encoded]:
         """Yield the shards of a split from number `skip` on."""
         stream = DocumentStream(self.data, self.survey, self.template, self.encoder, self.forms[split])
-        with self.report.progress(f"tokenising {split}", self.rows(split), "rows") as bar:
+        with self.report.progress(f"tokenizing {split}", self.rows(split), "rows") as bar:
             done = 0
             for chunk in stream.chunks(split, skip=skip):
                 yield chunk.encoded

@@ -57,7 +57,7 @@ def store_key(
 ) -> StoreKey:
     """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make.
 
-    masking: the rule of `Template.masking`. columns: the rule by which columns are recognised; the first one is no part of the
+    masking: the rule of `Template.masking`. columns: the rule by which columns are recognized; the first one is no part of the
     key, so that stores from before it had a number are found.
     """
     mapping = {name: value for name, value in asdict(data.mapping).items() if value}

@@ -1,4 +1,4 @@
-"""A document before it is tokenised: pieces of text, each either the template's own or the user's, trained or not."""
+"""A document before it is tokenized: pieces of text, each either the template's own or the user's, trained or not."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def _without_prefix(spec: dict[str, Any], *, everywhere: bool) -> dict[str, Any]
 
 
 def _part_without_prefix(part: Any, everywhere: bool) -> Any:
-    """Do so in a normaliser or pre-tokeniser, which may be a sequence of them."""
+    """Do so in a normalizer or pre-tokenizer, which may be a sequence of them."""
     if part is None:
         return None
     kind = part["type"]

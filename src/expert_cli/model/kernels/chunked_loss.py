@@ -73,7 +73,7 @@ def can_skip_logits(model: PeftModel) -> str:
     head = base.get_output_embeddings()
     config = base.config.get_text_config()
     if type(head) is not torch.nn.Linear or any(p.requires_grad for p in head.parameters()):
-        return "the head itself is trained, quantised or unusual"
+        return "the head itself is trained, quantized or unusual"
     changes = [
         name
         for name in ("final_logit_softcapping", "logits_scaling", "logit_scale")

@@ -61,7 +61,7 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
     lines = {
         "device": Kernel(compute.device, machine.gpus[0].name if on_gpu else f"{machine.cores} CPU cores"),
         "weights": Kernel(
-            model.quantization, "NF4, double quantisation" if model.quantization == "int4" else "as the manifest says"
+            model.quantization, "NF4, double quantization" if model.quantization == "int4" else "as the manifest says"
         ),
         "dtype": Kernel(compute.dtype, _dtype_reason(compute, machine)),
         "tf32": Kernel("on" if compute.tf32 else "off", _tf32_reason(compute)),
@@ -99,7 +99,7 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> Kerne
 def predict_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, *, copied: int, stored: int) -> KernelPlan:
     """Return the plan as `settle` and `settle_adapter` would leave it, for a model with adapter on the meta device.
 
-    copied: bytes that unpacked 4-bit weights would take (0: none are quantised); stored: bytes of the base model, which
+    copied: bytes that unpacked 4-bit weights would take (0: none are quantized); stored: bytes of the base model, which
     will be in memory by then.
     """
     if copied:

@@ -1,6 +1,6 @@
-"""A GGUF file as a model folder: dequantised once to bf16 safetensors in the cache, with its tokenizer.
+"""A GGUF file as a model folder: dequantized once to bf16 safetensors in the cache, with its tokenizer.
 
-The quantisation of the file is undone, not refined: a 4-bit GGUF gives a bf16 model with 4-bit accuracy.
+The quantization of the file is undone, not refined: a 4-bit GGUF gives a bf16 model with 4-bit accuracy.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _read(file: Path) -> tuple[dict[str, Any], set[str]]:
 
 
 def load_gguf(file: Path, dtype: torch.dtype) -> Any:
-    """Return the model of a GGUF file, dequantised, on the CPU. Raises as `convert` does."""
+    """Return the model of a GGUF file, dequantized, on the CPU. Raises as `convert` does."""
     metadata, _ = _read(file)
     return _load(file, metadata, dtype)
 

@@ -22,7 +22,7 @@ _FAMILIES = (
 
 @dataclass(frozen=True)
 class HubId:
-    """A model of the Hugging Face hub; `guessed` where the organisation comes from our table of families."""
+    """A model of the Hugging Face hub; `guessed` where the organization comes from our table of families."""
 
     id: str
     guessed: bool = False

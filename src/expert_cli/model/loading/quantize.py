@@ -1,4 +1,4 @@
-"""A local model folder -> a model in memory, its linear layers quantised as asked."""
+"""A local model folder -> a model in memory, its linear layers quantized as asked."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def load_base(
 ) -> PreTrainedModel:
     """Load a causal language model from safetensors, frozen, on `device`.
 
-    int4 is NF4 with double quantisation, computing in `dtype`; "none" holds the weights in `dtype`. Norms, embeddings and
+    int4 is NF4 with double quantization, computing in `dtype`; "none" holds the weights in `dtype`. Norms, embeddings and
     head keep the dtype of the rest: peft's prepare_model_for_kbit_training would cast them, and with them the residual
     stream, to fp32 and switch gradient checkpointing on. Raises EnvironmentProblem when the device's memory is too small.
     """
     logging.disable_progress_bar()  # transformers would write it to stderr past the console
-    quantised = quantization_arguments(quantization, dtype)
+    quantized = quantization_arguments(quantization, dtype)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     if rope_scaling:
         config.rope_parameters = {**(getattr(config, "rope_parameters", None) or {}), **rope_scaling}
@@ -42,7 +42,7 @@ def load_base(
             folder,
             config=config,
             dtype=weights_dtype(quantization, dtype),
-            quantization_config=BitsAndBytesConfig(**quantised) if quantised else None,
+            quantization_config=BitsAndBytesConfig(**quantized) if quantized else None,
             attn_implementation=attention,
             device_map={"": 0 if device == "cuda" else "cpu"},
             use_safetensors=True,
@@ -62,7 +62,7 @@ def load_base(
 
 
 def quantization_arguments(quantization: Quantization, compute: torch.dtype) -> dict[str, Any]:
-    """Return the arguments of the BitsAndBytesConfig by which the base model is held; none where it is not quantised."""
+    """Return the arguments of the BitsAndBytesConfig by which the base model is held; none where it is not quantized."""
     if quantization == "int4":
         return {
             "load_in_4bit": True,
@@ -74,5 +74,5 @@ def quantization_arguments(quantization: Quantization, compute: torch.dtype) -> 
 
 
 def weights_dtype(quantization: Quantization, compute: torch.dtype) -> torch.dtype:
-    """Return the dtype of what is not quantised."""
+    """Return the dtype of what is not quantized."""
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(quantization, compute)

@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     "60 % waiting": (on_gpu(idling(30), shares=shares(0.6)), "waiting for data", 2.5),
     "GPU at 8 %": (on_gpu(idling(8), shares=shares(0.85)), "waiting for data", 1 / 0.15),
     "waiting hidden behind a busy GPU": (on_gpu(idling(95), shares=shares(0.2)), "healthy", 0),
-    "waiting, utilisation not told (MIG)": (on_gpu(idling(None), shares=shares(0.25)), "waiting for data", 4 / 3),
+    "waiting, utilization not told (MIG)": (on_gpu(idling(None), shares=shares(0.25)), "waiting for data", 4 / 3),
     "waiting, no NVML": (on_gpu(None, shares=shares(0.5)), "waiting for data", 2.0),
     "waiting on a CPU": (on_cpu(shares=shares(0.3)), "waiting for data", 1 / 0.7),
     "waiting just notable": (on_cpu(shares=shares(0.10)), "waiting for data", 1 / 0.9),
@@ -336,7 +336,7 @@ def test_another_programs_gpu_is_no_evidence() -> None:
     assert not [text for text in told if "GPU" in text]
 
 
-def test_a_falling_speed_and_busy_neighbours_are_told() -> None:
+def test_a_falling_speed_and_busy_neighbors_are_told() -> None:
     rates = (100.0, 100.0, 90.0, 85.0, 80.0, 80.0)
     told = diagnose(on_cpu(tokens_per_s=rates, process_cpu_percent=200, machine_cpu_percent=100)).evidence
     assert "tokens/s fell by 20% while it was watched" in told

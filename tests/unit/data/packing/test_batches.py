@@ -165,7 +165,7 @@ def test_a_grouped_order_depends_on_seed_and_epoch_alone() -> None:
     assert len({order(seed, epoch) for seed in range(3) for epoch in range(3)}) == 9
 
 
-def test_neighbours_in_a_grouped_order_have_similar_lengths() -> None:
+def test_neighbors_in_a_grouped_order_have_similar_lengths() -> None:
     sizes = lengths(4000)
 
     def padding_share(order: np.ndarray) -> float:

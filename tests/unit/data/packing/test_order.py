@@ -74,7 +74,7 @@ def test_every_index_is_equally_likely_at_every_place() -> None:
     assert ((table - expected) ** 2 / expected).sum() < freedom + 5 * (2 * freedom) ** 0.5
 
 
-def test_neighbours_and_places_are_unrelated() -> None:
+def test_neighbors_and_places_are_unrelated() -> None:
     packs = 100_000
     order = epoch_order(packs, 42, 0).permutation()
     spread = 5 / packs**0.5

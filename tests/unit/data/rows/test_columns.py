@@ -60,7 +60,7 @@ NOTHING = ColumnMapping()
             ColumnMapping(response="solution"),
             Columns("question", "context", "solution"),
             None,
-            id="response named: the others recognised",
+            id="response named: the others recognized",
         ),
         pytest.param(
             ["question", "answer", "sql"],
@@ -112,7 +112,7 @@ def test_columns_are_chosen_by_mapping_and_usual_names(
         pytest.param(
             ["instructions", "stub", "solution"],
             NOTHING,
-            "rows.jsonl: no column is recognised as the response; columns: instructions, stub, solution",
+            "rows.jsonl: no column is recognized as the response; columns: instructions, stub, solution",
             '"field_mapping": {"instruction": "<column of the question>", "response": "<column of the answer>"}',
             id="missing response",
         ),
@@ -126,7 +126,7 @@ def test_columns_are_chosen_by_mapping_and_usual_names(
         pytest.param(
             ["id", "answer"],
             NOTHING,
-            'rows.jsonl: no column is recognised as the instruction beside "answer"; columns: id, answer',
+            'rows.jsonl: no column is recognized as the instruction beside "answer"; columns: id, answer',
             '"response": "answer"',
             id="missing instruction",
         ),
@@ -138,7 +138,7 @@ def test_columns_are_chosen_by_mapping_and_usual_names(
             id="two kinds",
         ),
         pytest.param(
-            ["text", "context"], NOTHING, "no column is recognised as the response", "response", id="text and input"
+            ["text", "context"], NOTHING, "no column is recognized as the response", "response", id="text and input"
         ),
         pytest.param(
             ["question", "anwser"],

@@ -187,7 +187,7 @@ def test_digits_become_added_tokens_only_where_that_changes_nothing() -> None:
             **spec,
             "pre_tokenizer": {**spec["pre_tokenizer"], "pretokenizers": [step, SPECS["gpt2"]["pre_tokenizer"]]},
         },
-        "a normaliser": {**spec, "normalizer": {"type": "NFC"}},
+        "a normalizer": {**spec, "normalizer": {"type": "NFC"}},
         "an added token with a digit": with_added(spec, "<r1>"),
         "an added token with another numeric": with_added(spec, "<r²>"),
         "an added token between other characters": with_added(spec, "<r>", single_word=True),
@@ -304,7 +304,7 @@ def prefixed(tokenizer: Tokenizer) -> None:
         (scripts, "fastokens cannot handle this tokenizer: "),
         (prefixed, "its word prefixes depend on where a piece stands"),
     ],
-    ids=["pre-tokeniser", "word prefix"],
+    ids=["pre-tokenizer", "word prefix"],
 )
 def test_other_tokenizers_stay_with_tokenizers(
     tmp_path: Path, change: Callable[[Tokenizer], None], reason: str

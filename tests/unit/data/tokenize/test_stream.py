@@ -409,7 +409,7 @@ def test_rows_before_the_first_good_one_do_not_hide_the_columns(tmp_path: Path) 
 def test_rows_that_can_be_read_and_do_not_tell_the_columns_are_refused_at_the_first_look(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"question": "q", "foo": 1}\n' * 200, encoding="utf-8")
-    with pytest.raises(InputError, match="no column is recognised as the response; columns: question, foo"):
+    with pytest.raises(InputError, match="no column is recognized as the response; columns: question, foo"):
         first_rows(BASE, locate_data(config(source(path)), NullReporter()).train)
 
 

@@ -87,11 +87,11 @@ def draw() -> list[Any]:
     ]  # fmt: skip
 
 
-class Colour(str, enum.Enum):
+class Color(str, enum.Enum):
     RED = "red"
 
 
-FORMLESS = (object(), {1, 2}, b"x", Colour.RED, np.float32(1), draw)
+FORMLESS = (object(), {1, 2}, b"x", Color.RED, np.float32(1), draw)
 
 
 @pytest.mark.parametrize("value", FORMLESS, ids=lambda value: type(value).__name__)
