@@ -90,11 +90,12 @@ def tiny_model(architecture: Architecture = "llama", *, vocab_size: int = 384, *
     } | overrides
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return (
+        model: torch.nn.Module = (
             LlamaForCausalLM(LlamaConfig(**shape))
             if architecture == "llama"
             else Qwen3ForCausalLM(Qwen3Config(**shape))
         )
+        return model
 
 
 def tiny_model_folder(
@@ -107,6 +108,7 @@ def tiny_model_folder(
     **overrides: Any,
 ) -> Path:
     """Write `tiny_model` and `tiny_tokenizer` to the folder `path`, as a model from the hub lies on disk; return it."""
-    tiny_model(architecture, vocab_size=vocab_size, **overrides).to(dtype).save_pretrained(path)
+    model: Any = tiny_model(architecture, vocab_size=vocab_size, **overrides)
+    model.to(dtype).save_pretrained(path)
     tiny_tokenizer(vocab_size, chat_template=chat_template).save_pretrained(path)
     return path

@@ -111,6 +111,7 @@ def _python(run: RunConfig, source: LocalModel, renderer: PromptRenderer, prompt
     quantized = quantization_arguments(run.model.quantization, compute)
     config = ", ".join(f"{name}={_spelled(value)}" for name, value in quantized.items())
     names = ["AutoModelForCausalLM", "AutoTokenizer", *(["BitsAndBytesConfig"] if quantized else [])]
+    stops = sorted(renderer.stop_token_ids)
     return [
         "import torch",
         "from peft import PeftModel",
@@ -129,7 +130,7 @@ def _python(run: RunConfig, source: LocalModel, renderer: PromptRenderer, prompt
         "inputs = tokenizer.apply_chat_template(",
         '    messages, add_generation_prompt=True, return_dict=True, return_tensors="pt"',
         ").to(model.device)",
-        f"answer = model.generate(**inputs, max_new_tokens=256, do_sample=False, eos_token_id={sorted(renderer.stop_token_ids)})",
+        f"answer = model.generate(**inputs, max_new_tokens=256, do_sample=False, eos_token_id={stops})",
         'print(tokenizer.decode(answer[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))',
     ]
 

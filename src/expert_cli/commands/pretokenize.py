@@ -145,14 +145,15 @@ def _one(
     from dataclasses import replace
 
     from expert_cli.data.store.prune import prune as remove_others
-    from expert_cli.pipeline import pretokenize as pretokenize
+    from expert_cli.pipeline.pretokenize import describe, resolve_inputs, staged_inputs, store_for
+    from expert_cli.pipeline.pretokenize import explain as explain_store
 
     run = replace(plan.run, store=folder.resolve()) if folder else plan.run
-    inputs = pretokenize.resolve_inputs(run, console)
+    inputs = resolve_inputs(run, console)
     if stage is not None:
-        inputs = pretokenize.staged_inputs(inputs, run, stage, console)
+        inputs = staged_inputs(inputs, run, stage, console)
     if explain:
-        key, state = pretokenize.explain(run, inputs)
+        key, state = explain_store(run, inputs)
         if not console.as_json:
             console.text(
                 "\n".join([f"{run.expert}: {state.state}: {state.reason}", *(f"  {c}" for c in state.changes)])
@@ -162,7 +163,7 @@ def _one(
             "key": key.sha256,
             "changes": list(state.changes),
         }
-    report = pretokenize.describe(run, pretokenize.store_for(run, inputs, console, verify=verify, force=force))
+    report = describe(run, store_for(run, inputs, console, verify=verify, force=force))
     if prune:
         remove_others(run.store, report.store.key.sha256, run.expert, console)
     if not console.as_json:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from expert_cli.data import staging
 from expert_cli.errors import InputError
+from expert_cli.hardware import disk
 from expert_cli.inventory import tree
 from expert_cli.inventory.catalog import Inventory, measure_disks, take_inventory
 from expert_cli.inventory.hf_cache import arrow_name, hf_caches
@@ -334,12 +334,12 @@ def test_disks_are_measured_by_their_largest_file(world: Path) -> None:
 
 def test_a_slow_disk_is_a_warning(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub(world, "org/rows", {"big.jsonl": bytes(3_000_000)})
-    monkeypatch.setattr(staging, "SLOW_MB_PER_S", 1e9)
-    monkeypatch.setattr(staging, "RELIABLE_BYTES", 3_000_000)
+    monkeypatch.setattr(disk, "SLOW_MB_PER_S", 1e9)
+    monkeypatch.setattr(disk, "RELIABLE_BYTES", 3_000_000)
     report = Words()
     measured_world(world, report)
     assert "--stage DIR" in report.lines[1]
-    monkeypatch.setattr(staging, "RELIABLE_BYTES", 3_000_001)
+    monkeypatch.setattr(disk, "RELIABLE_BYTES", 3_000_001)
     report = Words()
     measured_world(world, report)
     assert len(report.lines) == 1

@@ -71,7 +71,7 @@ def test_an_engine_writes_no_file(tmp_path: Path, act: str) -> None:
             "from expert_cli.evaluation.verifiers.sandbox.engine_server import set_rlimits",
             "path = sys.argv[1]",
             "held = os.open(path, os.O_CREAT | os.O_WRONLY)",
-            "give_up_files_and_memory()",
+            "set_rlimits()",
             f"try: {act}",
             "except OSError: print('refused')",
         )
