@@ -60,11 +60,11 @@ def test_progress_without_a_terminal_ends_with_its_last_state(capsys: pytest.Cap
 def test_without_a_terminal_no_state_is_shown_twice(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, total: int | None
 ) -> None:
-    monkeypatch.setattr("expert_cli.console.terminal.PLAIN_INTERVAL_S", 0.0)
+    monkeypatch.setattr("expert_cli.utils.reporter.PLAIN_INTERVAL_S", 0.0)
     with Console("c").progress("training", total, "steps") as bar:
         bar.update(1, "loss 2")
         bar.update(2, "loss 1")
-        monkeypatch.setattr("expert_cli.console.terminal.PLAIN_INTERVAL_S", 60.0)
+        monkeypatch.setattr("expert_cli.utils.reporter.PLAIN_INTERVAL_S", 60.0)
         bar.update(2, "loss 1  lr 1e-4")
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("training  1")

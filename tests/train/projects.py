@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 from pathlib import Path
 from typing import Any
+
+from safetensors.torch import load_file, save_file
 
 from expert_cli.config.plan import make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
@@ -38,6 +42,16 @@ def project(folder: Path, model: Path, rows: list[dict[str, str]] | None = None,
     manifest["base_models"][0]["name"] = str(model)
     manifest["training"]["dataset"] = {"path": "train.jsonl"}
     return manifests.write(folder, manifest)
+
+
+def sick_project(folder: Path, model: Path, **config: Any) -> Path:
+    """Write a project whose loss is not finite once the run comes to its last row: the base model knows no number for "~"."""
+    sick = folder / "sick" / model.name
+    shutil.copytree(model, sick)
+    weights = load_file(sick / "model.safetensors")
+    weights["model.embed_tokens.weight"][tiny.tiny_backend().token_to_id("~")] = math.nan
+    save_file(weights, sick / "model.safetensors", metadata={"format": "pt"})
+    return project(folder, sick, [*ROWS, {"instruction": "~", "input": "", "output": "7"}], **config)
 
 
 SEVEN = [{"instruction": f"Which number is {n}?", "input": "", "output": "7"} for n in range(32)]

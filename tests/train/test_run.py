@@ -22,7 +22,7 @@ from expert_cli.pipeline import train as run
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from tests import manifests, tiny
-from tests.train.projects import ROWS, project, train
+from tests.train.projects import ROWS, project, sick_project, train
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_one_cycle_rises_and_falls(tmp_path: Path, model: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, model: Path) -> None:
-    manifest = project(tmp_path, model, learning_rate=1e30, max_grad_norm=0.0, lr_scheduler="constant")
+    manifest = sick_project(tmp_path, model, max_steps=9)
     with pytest.raises(TrainingFailed, match=r"the loss of step \d+ is (nan|inf)"):
         train(manifest)
     assert not RunPaths(tmp_path / "weights" / "tiny-llama").complete.exists()

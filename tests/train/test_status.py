@@ -24,7 +24,7 @@ from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.signals import STOP_FILE
 from tests import tiny
-from tests.train.projects import project, train
+from tests.train.projects import project, sick_project, train
 from tests.train.test_stop import STEPS, started, wait_for_steps
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -129,15 +129,13 @@ def test_a_run_of_an_earlier_version(tmp_path: Path, model: Path) -> None:
 def test_a_failure(tmp_path: Path, model: Path) -> None:
     output = tmp_path / "weights" / "tiny-llama"
     with pytest.raises(TrainingFailed) as caught:
-        train(
-            project(tmp_path, model, learning_rate=1e30, max_grad_norm=0.0), RunOptions(command="expert-cli train -m M")
-        )
+        train(sick_project(tmp_path, model, max_steps=9), RunOptions(command="expert-cli train -m M"))
     found = status(output)
     assert (found["state"], found["reason"], found["exit_code"]) == ("failed", caught.value.message, 4)
-    assert (found["steps"], found["command"]) == (6, "expert-cli train -m M")
+    assert (found["steps"], found["command"]) == (9, "expert-cli train -m M")
     assert f"error: {caught.value.message}" in log(output)
     (ending,) = write_report([output], RunPaths(output).report_html)
-    assert ending.words == f"failed after step {found['step']} of 6: {caught.value.message}"
+    assert ending.words == f"failed after step {found['step']} of 9: {caught.value.message}"
     assert ending.go_on == "expert-cli train -m M --resume auto"
     assert f"<pre>{ending.go_on}</pre>" in page(output)
 

@@ -7,18 +7,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.config.effects import Effect
 from expert_cli.console.terminal import Console
 from expert_cli.runs.metrics import base_title
+from expert_cli.utils.text import duration
 
 if TYPE_CHECKING:
+    from expert_cli.config.effects import Effect
     from expert_cli.evaluation.baseline import BaselineComparison
     from expert_cli.evaluation.evaluate import Evaluated
     from expert_cli.evaluation.grade import Evaluation
     from expert_cli.evaluation.regression import Drop
-
-
-from expert_cli.utils.text import duration
 
 
 def show_effects(console: Console, effects: Sequence[Effect], *, short: bool, to_stdout: bool) -> None:

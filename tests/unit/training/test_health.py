@@ -44,14 +44,14 @@ SICK = {
 @pytest.mark.parametrize(("loss", "norm", "message"), SICK.values(), ids=SICK.keys())
 def test_a_sick_step_ends_the_run_and_is_named(loss: float, norm: float, message: str) -> None:
     with pytest.raises(TrainingFailed) as caught:
-        health().put(torch.tensor([loss, norm]))
+        health().record(torch.tensor([loss, norm]))
     assert message in caught.value.message
     assert caught.value.hint
 
 
 def test_fp16_skips_a_step_whose_gradients_overflow() -> None:
     kept = health(scaled=True)
-    kept.put(torch.tensor([1.5, math.inf]))
+    kept.record(torch.tensor([1.5, math.inf]))
     assert kept.progress.losses == [1.5]
 
 
@@ -91,12 +91,12 @@ def test_a_dead_layer_ends_the_run() -> None:
     watched = health(gradients)
     for _ in range(2):
         step(model, cut="layers.0.self_attn.v_proj")
-        watched.put(torch.stack([torch.tensor(1.0), gradients.clip(1.0)]))
+        watched.record(torch.stack([torch.tensor(1.0), gradients.clip(1.0)]))
         gradients.zero_grad()
     step(model, cut="layers.0.self_attn.v_proj")
     norm = gradients.clip(1.0)
     with pytest.raises(TrainingFailed, match="1 adapter layers get no gradient at all"):
-        watched.put(torch.stack([torch.tensor(1.0), norm]))
+        watched.record(torch.stack([torch.tensor(1.0), norm]))
 
 
 def test_what_moved_survives_a_checkpoint() -> None:

@@ -328,8 +328,8 @@ def test_sizes_are_looked_at_in_ascending_order() -> None:
     assert list(SIZES) == sorted(SIZES)
 
 
-@pytest.mark.parametrize("module", ["packing", "order"])
+@pytest.mark.parametrize("module", ["plan", "order"])
 def test_the_module_stays_on_the_light_side(module: str) -> None:
     heavy = ["torch", "transformers", "datasets", "pyarrow", "tokenizers"]
-    code = f"import sys, expert_cli.data.{module}; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, expert_cli.data.packing.{module}; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

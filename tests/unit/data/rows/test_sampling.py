@@ -87,7 +87,7 @@ def test_samples_differ_by_seed_and_source_and_are_frozen() -> None:
 def test_the_hash_seed_of_python_changes_nothing() -> None:
     code = (
         "from expert_cli.data.rows.sampling import *;"
-        "print(copies_by_weight(10, 0.4, 7, '0'), sorted(held_out([(str(r),) for r in range(20)], 0.2, 7)))"
+        "print(repeat_counts(10, 0.4, 7, '0'), sorted(held_out([(str(r),) for r in range(20)], 0.2, 7)))"
     )
     answers = {
         subprocess.run(

@@ -112,7 +112,7 @@ def test_a_damaged_store_is_named(world: Path, fingerprint: dict[str, Any], note
     assert (row.status, row.note) == ("damaged", note)
 
 
-@pytest.mark.parametrize("change", [("tokenizer", "tokenizer"), ("\n", "\r\n"), ('"format": 1,', '"format": 1, ')])
+@pytest.mark.parametrize("change", [("tokenizer", "Tokenizer"), ("\n", "\r\n"), ('"format": 1,', '"format": 1, ')])
 def test_a_fingerprint_that_is_not_as_it_was_sealed_is_damage(world: Path, change: tuple[str, str]) -> None:
     home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
     path = home / "fingerprint.json"

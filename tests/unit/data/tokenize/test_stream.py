@@ -23,6 +23,7 @@ from expert_cli.data.formats import blocks, jsonl_columns
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
 from expert_cli.data.formats.registry import read_file
 from expert_cli.data.rows import selection
+from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.cache import ROOM_BYTES
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
@@ -587,7 +588,7 @@ def block_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
     rows, bad, count = Rows("pair"), [], 0
     try:
         for block in blocks.read_blocks(path, names, None):
-            checked = blocks.check_block(block, COLUMNS, 0, block.count)
+            checked = check_block(block, COLUMNS, 0, block.count)
             rows.extend(checked.rows, range(len(checked.rows)))
             bad += checked.bad
             count += block.count

@@ -91,7 +91,7 @@ def test_only_old_remains_of_killed_builds_are_removed(tmp_path: Path) -> None:
 RACER = """
 import sys, time
 from pathlib import Path
-from expert_cli.console.terminal import Silent
+from expert_cli.utils.reporter import NullReporter
 from expert_cli.model.loading.cache import materialize
 folder = Path(sys.argv[1])
 def build(target):
@@ -99,7 +99,7 @@ def build(target):
     while len(list(folder.parent.glob("started*"))) < 2:
         time.sleep(0.01)
     (target / "weights").write_text("good", encoding="utf-8")
-print(materialize(folder, build, Silent())["weights"])
+print(materialize(folder, build, NullReporter())["weights"])
 """
 
 
