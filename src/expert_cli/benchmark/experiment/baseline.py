@@ -283,8 +283,7 @@ def _fit(model: Any, rows: Rows, collator: TokenizeAndPad, run: RunConfig, paths
     arguments.gradient_checkpointing = True
     arguments.gradient_checkpointing_kwargs = {"use_reentrant": False}
     progress = TrainingState()
-    lengths = torch.tensor([run.data.max_seq_length]).numpy()
-    cost = flops(model.get_base_model(), lengths, recomputed=True)
+    cost = flops(model.get_base_model(), torch.tensor([run.data.max_seq_length]).numpy(), recomputed=True)
     watcher = MetricsCallback(progress, collator.clock, paths.metrics, NullBar(), flops=cost, peak_flops=None)
     trainer = Trainer(
         model=model,
