@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.tiny import CHATML
 
 QWEN3 = (Path(__file__).parent / "golden" / "qwen3.jinja").read_text(encoding="utf-8")
 """Of Qwen3, whole (Apache-2.0)."""
+
+
+def of_trl(name: str) -> str:
+    """Return a published template as trl brings it."""
+    found = find_spec("trl")
+    assert found
+    assert found.origin
+    return Path(found.origin).with_name("chat_templates").joinpath(f"{name}.jinja").read_text(encoding="utf-8")
+
+
 # As published: SmolLM2, Qwen2.5 (its part without tools), Llama 3.1 (likewise), Gemma 2, Mistral 7B v0.1.
 SMOLLM2 = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
@@ -59,6 +70,24 @@ MISTRAL = (
     "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
     "{% elif message['role'] == 'assistant' %}{{ message['content'] + '</s>' }}"
     "{% else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}"
+)
+# Of Mistral v3: its tools stand before the last question, the system message in it, if that is the last turn; no token
+# marks an answer's start.
+MISTRAL_TOOLS = (
+    "{%- set system = messages[0].content + '\n\n' if messages[0].role == 'system' else '' %}"
+    "{%- set asked = messages | selectattr('role', 'equalto', 'user') | list %}"
+    "{{- '<s>' }}{%- for message in messages %}"
+    "{%- if message.role == 'user' %}"
+    "{%- if tools and message == asked[-1] %}{{- '[AVAILABLE_TOOLS] ' + tools | tojson + '[/AVAILABLE_TOOLS]' }}{%- endif %}"
+    "{{- '[INST] ' + (system if loop.last else '') + message.content + '[/INST]' }}"
+    "{%- elif message.tool_calls %}{{- '[TOOL_CALLS] [' }}{%- for call in message.tool_calls %}"
+    "{{- (call.function | tojson)[:-1] + ', \"id\": \"' + call.id + '\"}' + ('' if loop.last else ', ') }}"
+    "{%- endfor %}{{- ']</s>' }}"
+    "{%- elif message.role == 'assistant' %}{{- ' ' + message.content | trim + '</s>' }}"
+    "{%- elif message.role == 'tool' %}"
+    "{{- '[TOOL_RESULTS] {\"content\": ' + message.content }}"
+    "{{- ', \"call_id\": \"' + message.tool_call_id + '\"}[/TOOL_RESULTS]' }}"
+    "{%- endif %}{%- endfor %}"
 )
 THINKING = (
     CHATML + "{% if add_generation_prompt and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"

@@ -13,20 +13,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
 
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.segment import Document, Segment
-from expert_cli.data.templates.text_forms import TURN_ENDS
+from expert_cli.data.templates.turns import (
+    HIDDEN,
+    call_arguments,
+    call_names,
+    first_calls,
+    hide_control,
+    parse_arguments,
+    spelled_arguments,
+    template_turn,
+    tool_name,
+)
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_safely
 
-T = TypeVar("T")
-_HIDDEN = re.compile("\ue000(\\d+)\ue001")
-_REASONING = ("reasoning_content", "thinking", "reasoning")
 THINKING = "thinking"
 """Noted of a template that wrote an answer which is asked for only with thinking."""
 _HINT = 'Take it out of the rows, or use a base model or "prompt_template" that shows it.'
@@ -43,14 +52,13 @@ def whole_document(carver: TemplateCompiler, messages: Sequence[Message]) -> Doc
     Raises InputError: the template refuses the conversation, or does not show part of it.
     """
     talk = _talk(carver, messages)
-    text = talk.rendered(len(talk.turns))
-    if any(spelled not in text for turn in talk.turns for spelled in _spelled_arguments(turn)):
+    spelled = [arguments for turn in talk.turns for arguments in spelled_arguments(turn)]
+    if any(arguments not in talk.text or json.dumps(arguments) in talk.text for arguments in spelled):
         # given as JSON text and quoted once more: the template wants what the text spells
-        talk = replace(talk, turns=[_parsed_arguments(turn) for turn in talk.turns])
-        text = talk.rendered(len(talk.turns))
-    talk.require_shown(text)
-    spans, ended = talk.spans(text)
-    return tuple(talk.pieces(text[: spans[-1][2]], spans, ended=ended))
+        talk = replace(talk, turns=[parse_arguments(turn) for turn in talk.turns])
+    talk.require_shown()
+    spans, ended = talk.spans()
+    return tuple(talk.pieces(talk.text[: spans[-1][2]], spans, ended=ended))
 
 
 def asking(carver: TemplateCompiler, messages: Sequence[Message]) -> Document:
@@ -63,9 +71,9 @@ def _talk(carver: TemplateCompiler, messages: Sequence[Message]) -> _Talk:
     hidden: list[str] = []
     tools: list[Any] = []
     if messages and messages[0].role == "tools":
-        tools = _hide(json.loads(messages[0].content), carver.control, hidden)
+        tools = hide_control(json.loads(messages[0].content), carver.control, hidden)
         messages = messages[1:]
-    turns = [_hide(_turn(message), carver.control, hidden) for message in messages]
+    turns = [hide_control(template_turn(message), carver.control, hidden) for message in messages]
     return _Talk(carver, tools, turns, [message.trained for message in messages], hidden)
 
 
@@ -82,6 +90,16 @@ class _Talk:
     trained: list[bool]
     hidden: list[str]
 
+    @cached_property
+    def text(self) -> str:
+        """The whole conversation."""
+        return self.rendered(len(self.turns))
+
+    @cached_property
+    def _words(self) -> str:
+        """The whole conversation without its control tokens, in which nothing stands that a row says."""
+        return self.carver.control.sub(lambda token: "\0" * len(token[0]), self.text)
+
     def rendered(self, count: int, *, generate: bool = False) -> str:
         """Return the first `count` turns as text."""
         chat, bos = self.carver.chat, self.carver.bos_token
@@ -97,50 +115,92 @@ class _Talk:
         skeleton = self.carver.skeleton((*(turn["role"] for turn in before), "assistant"))
         return "".join(piece.text for piece in skeleton.fill(contents, with_answer=False))
 
-    def require_shown(self, text: str) -> None:
+    def require_shown(self) -> None:
         """Raise InputError if the template leaves out tools, calls or turns other than answers."""
         if self.tools:
-            self._require_difference("tools", replace(self, tools=[]), text)
-        if any("tool_calls" in turn for turn in self.turns):
-            without = [{name: turn[name] for name in turn if name != "tool_calls"} for turn in self.turns]
-            self._require_difference("tool_calls", replace(self, turns=without), text)
+            self._require_difference("tools", replace(self, tools=[]))
+        calls = [turn.get("tool_calls") or [] for turn in self.turns]
+        for field, most in (("tool_calls", 0), ("more than one of tool_calls", 1)):
+            if any(len(called) > most for called in calls):
+                self._require_difference(field, replace(self, turns=[first_calls(turn, most) for turn in self.turns]))
         for tool in self.tools:
-            self._require(text, _named(tool), "tools")
+            self._require(tool_name(tool), "tools")
         for turn in self.turns:
             if turn["role"] != "assistant":
-                self._require(text, turn["content"], f"a turn of {turn['role']}")
+                self._require(turn["content"], f"a turn of {turn['role']}")
 
-    def _require_difference(self, field: str, without: _Talk, text: str) -> None:
+    def _require_difference(self, field: str, without: _Talk) -> None:
         """Refuse a template that writes the same without a field. One that was seen to read it is not asked again."""
         if field in self.carver.reads:
             return
-        if without.rendered(len(self.turns)) == text:
+        try:
+            shown = without.text != self.text
+        except InputError:  # of a template that wants a call before its answer
+            shown = True
+        if not shown:
             raise InputError(f"the chat template does not show {field}", _HINT)
         self.carver.reads.add(field)
 
-    def spans(self, text: str) -> tuple[list[tuple[bool, int, int]], bool]:
-        """Return for every answer whether it is trained, where it begins and ends; and whether a token ends the last."""
+    def spans(self) -> tuple[list[tuple[bool, int, int]], bool]:
+        """Return for every answer whether it is trained, where it begins and ends; and whether a token ends the last.
+
+        It ends with the last token that ends turns before the next turn says something: an answer may be several messages
+        (Harmony), and the template's own words may spell what it says before it says that.
+        """
         numbers = [number for number, turn in enumerate(self.turns) if turn["role"] == "assistant"]
         starts: list[int] = []
         for number in numbers:
-            starts.append(self._start(text, number, starts[-1] if starts else 0))
-        last = self.carver.control.search(text, self._stop(text, numbers[-1], starts[-1], len(text)))
-        ends = TURN_ENDS | {last[0]} if last else TURN_ENDS
-        stops = [last.end() if last else len(text.rstrip())]
-        for number, start, following in zip(
-            reversed(numbers[:-1]), reversed(starts[:-1]), reversed(starts), strict=False
-        ):
-            limit = self._limit(text, number, start, following)
-            stop = self._stop(text, number, start, limit)
-            closing = self.carver.control.search(text, stop, limit)
-            stops.append(closing.end() if closing and closing[0] in ends else stop)
-        return [(self.trained[n], a, b) for n, a, b in zip(numbers, starts, reversed(stops), strict=True)], bool(last)
+            starts.append(self._start(number, starts[-1] if starts else 0))
+        stops: list[int] = []
+        ended = False
+        for number, start, following in zip(numbers, starts, [*starts[1:], len(self.text)], strict=True):
+            place = self._places.get(number + 1, -1) if number < numbers[-1] else -1
+            limit = place if start <= place < following else following
+            at = self._shown_until(number, start, limit)
+            *_, closing = (None, *self.carver.turn_ends.finditer(self.text, at, limit))
+            ended = closing is not None
+            stops.append(closing.end(1) if closing else self._unended(number, at))
+        return [(self.trained[n], a, b) for n, a, b in zip(numbers, starts, stops, strict=True)], ended
 
-    def _limit(self, text: str, number: int, start: int, following: int) -> int:
-        """Where the turn after an answer says something; `following`: where the next answer begins."""
-        said = self.turns[number + 1]["content"].strip()
-        at = text.rfind(said, start, following) if said else -1
-        return at if at >= 0 else following
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        """Where each turn that is no answer says something: a mark in the middle of its content is written there.
+
+        Without those turns that the template writes otherwise when they are marked.
+        """
+        others = [number for number, turn in enumerate(self.turns) if turn["role"] != "assistant"]
+        places: dict[int, int] = {}
+        for group in (others, *([number] for number in others)):
+            try:
+                parts = re.split(f"\ue000({'|'.join(map(self._mark, group))})\ue001", self._marked(group).text)
+            except InputError:  # of a template that takes a content apart
+                continue
+            if "".join(parts[::2]) == self.text and len(parts) == 2 * len(group) + 1:
+                marks = (int(mark) - len(self.hidden) for mark in parts[1::2])
+                places.update(zip(marks, accumulate(map(len, parts[::2])), strict=False))
+            if len(places) == len(others):
+                break
+        return places
+
+    def _mark(self, number: int) -> str:
+        """A number that no hidden token has."""
+        return str(len(self.hidden) + number)
+
+    def _marked(self, numbers: Sequence[int]) -> _Talk:
+        turns = [*self.turns]
+        for number in numbers:
+            content = turns[number]["content"]
+            said = content.strip()  # a mark at its edge would change what templates strip
+            at = content.find(said) + (len(said) + 1) // 2 if said else len(content)
+            marked = f"{content[:at]}\ue000{self._mark(number)}\ue001{content[at:]}"
+            turns[number] = {**turns[number], "content": marked}
+        return replace(self, turns=turns)
+
+    def _after_place(self, number: int, written: str) -> int:
+        """Where something ends that a template writes from the place of a turn on; -1 if the conversation differs."""
+        place = self._places.get(number, -1)
+        tail = written.rpartition(f"\ue000{self._mark(number)}\ue001")[2]
+        return place + len(tail) if place >= 0 and self.text.startswith(tail, place) else -1
 
     def pieces(self, text: str, spans: Sequence[tuple[bool, int, int]], *, ended: bool) -> Iterator[Segment]:
         """Yield the pieces of a text; ended: no end token is wanting."""
@@ -163,44 +223,61 @@ class _Talk:
                 if control:
                     yield Segment(control, True, trained)
                 control = ""
-                yield Segment(_HIDDEN.sub(lambda match: self.hidden[int(match[1])], part), False, trained)
+                yield Segment(HIDDEN.sub(lambda match: self.hidden[int(match[1])], part), False, trained)
         if control:
             yield Segment(control, True, trained)
 
-    def _start(self, text: str, number: int, after: int) -> int:
+    def _start(self, number: int, after: int) -> int:
         """Where an answer begins: where its generation prompt ends, be it one that leaves the thinking to the model."""
+        thinking = replace(self, carver=self.carver.thinking)
         asked = self.asked(number)
-        if text.startswith(asked):
+        if self.text.startswith(asked):
             return len(asked)
-        asked = replace(self, carver=self.carver.thinking).asked(number)
-        if text.startswith(asked):
+        asked = thinking.asked(number)
+        if self.text.startswith(asked):
             if self.trained[number] and number == len(self.turns) - 1:
                 self.carver.reads.add(THINKING)
             return len(asked)
-        said = (*self._said(number), *_call_texts(self.turns[number]))
-        texts = [shown for shown in said if shown and self._in(text, shown, after) >= 0]
-        if not texts:
+        # What comes before is written otherwise once more follows: earlier reasoning, the place of tools.
+        for talk in (self, thinking) if number - 1 in self._places else ():
+            start = self._after_place(number - 1, talk._marked([number - 1]).rendered(number, generate=True))
+            if start >= after:
+                return start
+        after = max(after, self._places.get(number - 1, 0))
+        said = (*self._said(number), *call_names(self.turns[number]), *call_arguments(self.turns[number]))
+        found = [at for shown in said if shown and (at := self._in(shown, after)) >= 0]
+        if not found:
             raise InputError(f"the chat template does not show the answer of turn {number + 1}", _HINT)
-        return min(self._in(text, shown, after) for shown in texts)
+        return min(found)
 
-    def _stop(self, text: str, number: int, start: int, limit: int) -> int:
-        """Where what an answer says ends, before `limit`. Raises InputError if the template does not show all of it.
+    def _shown_until(self, number: int, start: int, limit: int) -> int:
+        """Where at the earliest an answer has said everything, before `limit`.
 
-        Of an earlier answer templates leave out the reasoning, as models are asked without it.
+        Of an earlier answer templates leave out the reasoning, as models are asked without it. Raises InputError if
+        the template does not show all of it.
         """
-        said, calls = self._said(number), _call_texts(self.turns[number])
-        at = start
-        for shown in said if number == len(self.turns) - 1 else said[-1:]:
-            at = self._after(text, shown, at, limit, number)
-        return max([at, *(self._after(text, shown, start, limit, number) for shown in calls)])
+        turn, said = self.turns[number], self._said(number)
+        at = self._after(said if number == len(self.turns) - 1 else said[-1:], start, limit, number)
+        called = self._after(call_names(turn), start, limit, number)
+        return max([at, called, *(self._after([text], start, limit, number) for text in call_arguments(turn))])
 
-    def _after(self, text: str, shown: str, start: int, limit: int, number: int) -> int:
-        """Where a part of an answer that the template shows from `start` on ends."""
-        at = self._in(text[:limit], shown, start)
-        if at < 0:
-            where = "the last answer" if number == len(self.turns) - 1 else f"turn {number + 1}"
-            raise InputError(f"the chat template does not show all of {where}: {self._quoted(shown)}", _HINT)
-        return at + len(shown)
+    def _after(self, texts: Sequence[str], start: int, limit: int, number: int) -> int:
+        """Where parts of an answer that the template shows one after the other from `start` on end."""
+        for shown in texts:
+            at = self._in(shown, start, limit)
+            if at < 0:
+                where = "the last answer" if number == len(self.turns) - 1 else f"turn {number + 1}"
+                raise InputError(f"the chat template does not show all of {where}: {self._quoted(shown)}", _HINT)
+            start = at + len(shown)
+        return start
+
+    def _unended(self, number: int, at: int) -> int:
+        """Where an answer ends that no token ends: with what the template writes where it is the last."""
+        if number == len(self.turns) - 1:
+            return max(at, len(self.text.rstrip()))
+        if number - 1 not in self._places:
+            return at
+        return max(at, self._after_place(number - 1, self._marked([number - 1]).rendered(number + 1).rstrip()))
 
     def _said(self, number: int) -> list[str]:
         """What an answer says beside its calls, part by part, as templates may take it apart; the last may be nothing."""
@@ -210,90 +287,14 @@ class _Talk:
         parts = re.split("|".join(marks), turn["content"]) if marks else [turn["content"]]
         return [text.strip() for text in (*reasoning, *parts)]
 
-    def _require(self, text: str, shown: str, what: str) -> None:
-        if self._in(text, shown.strip()) < 0:
+    def _require(self, shown: str, what: str) -> None:
+        if self._in(shown.strip()) < 0:
             raise InputError(f"the chat template does not show {what}: {self._quoted(shown)}", _HINT)
 
-    def _in(self, text: str, shown: str, start: int = 0) -> int:
+    def _in(self, shown: str, start: int = 0, limit: int | None = None) -> int:
         """Where a text is shown, as it is or as JSON spells it; -1 if it is not."""
-        at = text.find(shown, start)
-        return at if at >= 0 else text.find(json.dumps(shown, ensure_ascii=False)[1:-1], start)
+        at = self._words.find(shown, start, limit)
+        return at if at >= 0 else self._words.find(json.dumps(shown, ensure_ascii=False)[1:-1], start, limit)
 
     def _quoted(self, text: str) -> str:
-        return json.dumps(_HIDDEN.sub(lambda match: self.hidden[int(match[1])], text)[:60], ensure_ascii=False)
-
-
-def _turn(message: Message) -> dict[str, Any]:
-    more = json.loads(message.fields) if message.fields else {}
-    reasoning = next((more[name] for name in _REASONING if name in more), None)
-    if reasoning is not None:  # under the names that templates read, as transformers gives it
-        more = {"thinking": reasoning, **more, "reasoning_content": reasoning}
-    return {"role": message.role, "content": message.content, **more}
-
-
-def _hide(value: T, control: re.Pattern[str], hidden: list[str]) -> T:
-    """Return a value of JSON with private-use characters in place of the control tokens in its texts."""
-
-    def place(match: re.Match[str]) -> str:
-        hidden.append(match[0])
-        return f"\ue000{len(hidden) - 1}\ue001"
-
-    def inner(part: Any) -> Any:
-        if isinstance(part, str):
-            return control.sub(place, _HIDDEN.sub(place, part))
-        if isinstance(part, list):
-            return list(map(inner, part))
-        return {inner(name): inner(value) for name, value in part.items()} if isinstance(part, dict) else part
-
-    return cast("T", inner(value))
-
-
-def _calls(turn: Mapping[str, Any]) -> list[Any]:
-    """The functions that an answer calls, with their arguments."""
-    return [call.get("function") or call for call in turn.get("tool_calls") or ()]
-
-
-def _named(tool: Any) -> str:
-    """The name of a tool, "" without one."""
-    function = tool.get("function") or tool if isinstance(tool, dict) else {}
-    return str(function.get("name", "")) if isinstance(function, dict) else ""
-
-
-def _spelled_arguments(turn: Mapping[str, Any]) -> list[str]:
-    return [call["arguments"] for call in _calls(turn) if isinstance(call.get("arguments"), str)]
-
-
-def _parsed_arguments(turn: dict[str, Any]) -> dict[str, Any]:
-    """The turn with what its calls' arguments spell, where that is an object."""
-    if not _spelled_arguments(turn):
-        return turn
-    return {**turn, "tool_calls": [_parsed_call(call) for call in turn["tool_calls"]]}
-
-
-def _parsed_call(call: dict[str, Any]) -> dict[str, Any]:
-    if "function" in call:
-        return {**call, "function": _parsed_call(call["function"])}
-    try:
-        arguments = json.loads(call["arguments"])
-    except (ValueError, TypeError, KeyError):
-        return call
-    return {**call, "arguments": arguments} if isinstance(arguments, dict) else call
-
-
-def _call_texts(turn: Mapping[str, Any]) -> list[str]:
-    """The names and the texts of the calls of an answer."""
-    return [
-        text for call in _calls(turn) for text in (str(call.get("name", "")), *_leaves(call.get("arguments"))) if text
-    ]
-
-
-def _leaves(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value.strip()
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield str(name)
-            yield from _leaves(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner)
+        return json.dumps(HIDDEN.sub(lambda match: self.hidden[int(match[1])], text)[:60], ensure_ascii=False)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document, Segment
+from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS
 from expert_cli.data.templates.watched import Watched, watched_by
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_safely
@@ -219,6 +220,14 @@ class TemplateCompiler:
         """Finds the control tokens in a text, the longest of several."""
         longest_first = sorted(self.control_tokens, key=lambda token: (-len(token), token))
         return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+
+    @cached_property
+    def turn_ends(self) -> re.Pattern[str]:
+        """Finds tokens that end a turn, each with those that stand right behind it; the first is group 1."""
+        ends = TURN_ENDS.union(*(form.ends for form in FORMS.values() if form.hint in self.control_tokens))
+        ends |= {self.eos_token, self.skeleton(("user", "assistant")).end_token}
+        one = "|".join(map(re.escape, sorted(ends & self.control_tokens, key=lambda token: (-len(token), token))))
+        return re.compile(f"({one})(?:\\s*(?:{one}))*")
 
 
 def _joined(slot: Slot, contents: Sequence[list[str]]) -> list[str]:

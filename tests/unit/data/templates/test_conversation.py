@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.errors import InputError
 from expert_cli.model.tokenizer import load
-from tests.chat_templates import ALWAYS_THINKING, DATED, FORGETTING, QWEN3, QWEN25, QWQ
+from tests.chat_templates import ALWAYS_THINKING, DATED, FORGETTING, MISTRAL_TOOLS, QWEN3, QWEN25, QWQ, of_trl
 from tests.tiny import CHATML, tiny_tokenizer
 
 HF = tiny_tokenizer()
@@ -320,15 +321,196 @@ def test_a_call_ends_with_its_own_token() -> None:
     ]
 
 
+# The template, its end token, its other control tokens, and what finds an answer of it by the markers around it.
+LLAMA = of_trl("llama3_1")
+HEADER = r"<\|start_header_id\|>assistant<\|end_header_id\|>\n\n"
+SPOKEN: dict[str, tuple[str, str, tuple[str, ...], str]] = {
+    "harmony": (
+        of_trl("gptoss"),
+        "<|return|>",
+        ("<|start|>", "<|channel|>", "<|message|>", "<|call|>", "<|end|>"),
+        r"<\|start\|>assistant((?:(?!<\|start\|>(?!assistant)).)*)",
+    ),
+    "qwen3": (QWEN3, END, (), r"<\|im_start\|>assistant\n(?:<think>\n\n</think>\n\n)?(.*?<\|im_end\|>)"),
+    "llama": (LLAMA, "<|eot_id|>", ("<|start_header_id|>", "<|end_header_id|>"), HEADER + r"(.*?<\|eot_id\|>)"),
+    "llama, its own tools": (
+        "{%- set builtin_tools = ['brave_search'] %}" + LLAMA,
+        "<|eot_id|>",
+        ("<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>", "<|python_tag|>"),
+        HEADER + r"(.*?<\|eo[tm]_id\|>)",
+    ),
+    "mistral": (
+        MISTRAL_TOOLS,
+        "</s>",
+        ("<s>", "[INST]", "[/INST]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
+        r"\[/(?:INST|TOOL_RESULTS)\](.*?</s>)",
+    ),
+    # As above, but no token ends any answer.
+    "mistral without ends": (
+        MISTRAL_TOOLS.replace("</s>", ""),
+        "</s>",
+        ("<s>", "[INST]", "[/INST]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
+        r"\[/(?:INST|TOOL_RESULTS)\](.*?)(?=\[(?:INST|TOOL_RESULTS|AVAILABLE_TOOLS)\]|$)",
+    ),
+}
+
+
+def speaking(name: str) -> Template:
+    jinja, end, control, _ = SPOKEN[name]
+    tokenizer = Tokenizer.from_str(BACKEND.to_str())
+    tokenizer.add_special_tokens([end, *control])
+    return template_for(tokenizer, "", own=ChatTemplate(jinja, rendered), eos_token=end)
+
+
+def calling(*arguments: object, name: str = "add", **more: Any) -> dict[str, Any]:
+    """An answer that calls a function once for each of these arguments."""
+    return said("", tool_calls=[{**call(given, name), "id": "123456789"} for given in arguments], **more)
+
+
+def result(content: str) -> dict[str, Any]:
+    return {"role": "tool", "content": content, "tool_call_id": "123456789"}
+
+
+FINAL, ANALYSIS = "<|channel|>final<|message|>", "<|channel|>analysis<|message|>"
+COMMENTARY = " to=functions.add<|channel|>commentary json<|message|>"
+SHORT: dict[str, tuple[str, list[dict[str, Any]], list[str]]] = {
+    "the last says a": ("harmony", [user("q"), said("a")], [f"{FINAL}a<|return|>"]),
+    "all say a": (
+        "harmony",
+        [user("a"), said("a"), user("a"), said("l"), user("e"), said("n")],
+        [f"{FINAL}a<|end|>", f"{FINAL}l<|end|>", f"{FINAL}n<|return|>"],
+    ),
+    "a key a": (
+        "harmony",
+        [user("q"), calling({"a": 1}), result("3"), said("a")],
+        [f'{COMMENTARY}{{"a": 1}}<|call|>', f"{FINAL}a<|return|>"],
+    ),
+    "a last key a": ("harmony", [user("q"), calling({"a": 1})], [f'{COMMENTARY}{{"a": 1}}<|call|>']),
+    "no arguments": (
+        "harmony",
+        [user("q"), calling({}), result("3"), calling({})],
+        [f"{COMMENTARY}{{}}<|call|>", f"{COMMENTARY}{{}}<|call|>"],
+    ),
+    "no arguments as text": ("harmony", [user("q"), calling("{}")], [f"{COMMENTARY}{{}}<|call|>"]),
+    "analysis and final": (
+        "harmony",
+        [user("q"), said("n", reasoning_content="a"), user("r"), said("a", reasoning_content="e")],
+        [f"{FINAL}n<|end|>", f"{ANALYSIS}e<|end|><|start|>assistant{FINAL}a<|return|>"],
+    ),
+    "analysis before calls": (
+        "harmony",
+        [user("q"), calling({"a": 1}, thinking="a"), result("3"), calling({"b": "m"}, thinking="c")],
+        [
+            f'{ANALYSIS}a<|end|><|start|>assistant{COMMENTARY}{{"a": 1}}<|call|>',
+            f'{ANALYSIS}c<|end|><|start|>assistant{COMMENTARY}{{"b": "m"}}<|call|>',
+        ],
+    ),
+    "analysis that the final takes away": (
+        "harmony",
+        [user("q"), calling({"a": 1}, thinking="R"), result("a"), said("a"), user("n"), said("c", thinking="s")],
+        [
+            f'{COMMENTARY}{{"a": 1}}<|call|>',
+            f"{FINAL}a<|end|>",
+            f"{ANALYSIS}s<|end|><|start|>assistant{FINAL}c<|return|>",
+        ],
+    ),
+    "thoughts that are taken away": (
+        "qwen3",
+        [user("q"), calling({"a": "t"}, {}, thinking="h"), result("m"), said("a"), user("s"), said("i", thinking="k")],
+        [
+            '<tool_call>\n{"name": "add", "arguments": {"a": "t"}}\n</tool_call>\n'
+            '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call><|im_end|>',
+            "a<|im_end|>",
+            "<think>\nk\n</think>\n\ni<|im_end|>",
+        ],
+    ),
+    "a header's letters": (
+        "llama",
+        [user("q"), calling({"a": "e"}), result("n"), said("s"), user("i"), calling({})],
+        [
+            '{"name": "add", "parameters": {"a": "e"}}<|eot_id|>',
+            "s<|eot_id|>",
+            '{"name": "add", "parameters": {}}<|eot_id|>',
+        ],
+    ),
+    "a call that is a message": (
+        "llama, its own tools",
+        [user("q"), calling({"q": "e"}, name="brave_search"), result("n"), said("e"), user("r"), calling({"a": 1})],
+        [
+            '<|python_tag|>brave_search.call(q="e")<|eom_id|>',
+            "e<|eot_id|>",
+            '{"name": "add", "parameters": {"a": 1}}<|eom_id|>',
+        ],
+    ),
+    "tools that move": (
+        "mistral",
+        [user("q"), calling({"a": 1}, {}), result("3"), said("I"), user("N"), said("S")],
+        [
+            '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "123456789"}, '
+            '{"name": "add", "arguments": {}, "id": "123456789"}]</s>',
+            " I</s>",
+            " S</s>",
+        ],
+    ),
+    "no token ends": (
+        "mistral without ends",
+        [user("q"), calling({"a": 1}), result("3"), said("I"), user("N"), said("S")],
+        [
+            '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "123456789"}]',
+            " I",
+            " S</s>",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "turns", "expected"), SHORT.values(), ids=SHORT)
+def test_what_the_model_writes_is_trained_however_short(
+    name: str, turns: list[dict[str, Any]], expected: list[str]
+) -> None:
+    """The template's own words spell what is said before it is said."""
+    assert trained(speaking(name).documents(row(turns, tools=TOOLS))[0]) == expected
+
+
+def test_a_call_that_a_template_leaves_out_is_refused() -> None:
+    """Harmony writes the first call of a turn alone."""
+    with pytest.raises(InputError, match="does not show more than one of tool_calls"):
+        speaking("harmony").documents(row([user("q"), calling({"a": 1}, {"a": 2})], tools=TOOLS))
+
+
+LETTERS = st.text("acdefghilmnorstuINST", min_size=1, max_size=3)
+CALLS = st.tuples(st.dictionaries(LETTERS, LETTERS, max_size=2).map(calling), LETTERS.map(result))
+TALKS = st.lists(st.tuples(LETTERS, st.lists(CALLS, max_size=2), LETTERS), min_size=1, max_size=3)
+
+
+@pytest.mark.parametrize("name", ["harmony", "qwen3", "llama", "mistral"])
+@settings(max_examples=40, deadline=None)
+@given(talk=TALKS, called=st.booleans())
+def test_answers_are_those_between_the_markers(
+    name: str, talk: list[tuple[str, list[tuple[dict[str, Any], dict[str, Any]]], str]], called: bool
+) -> None:
+    """Read by the markers of one template alone, which the contents cannot spell."""
+    turns = [t for asked, calls, answer in talk for t in (user(asked), *(t for c in calls for t in c), said(answer))]
+    if called and talk[-1][1]:
+        turns = turns[:-2]  # ends with a call
+    _, end, _, answers = SPOKEN[name]
+    template = speaking(name)
+    whole = rendered(template.chat_template, turns, False, tools=TOOLS)
+    expected = re.findall(answers, whole, re.DOTALL)
+    if not expected[-1].endswith((end, "<|call|>")):
+        expected[-1] += end
+    assert trained(template.documents(row(turns, tools=TOOLS))[0]) == expected
+
+
 @pytest.mark.parametrize(
     ("jinja", "kind", "rule"),
     [
         (CHATML, "pair", "1"),
         (QWEN25, "pair", "1"),
-        (QWEN3, "pair", "2"),
-        (QWQ, "pair", "2"),
-        (ALWAYS_THINKING, "pair", "2"),
-        (CHATML, "messages", "4"),
+        (QWEN3, "pair", "3"),
+        (QWQ, "pair", "3"),
+        (ALWAYS_THINKING, "pair", "3"),
+        (CHATML, "messages", "5"),
         (CHATML, "text", "3"),
     ],
 )
