@@ -28,10 +28,10 @@ def check(folder: Path, *, on_gpu: bool) -> dict[str, str]:
     for backend in ("varlen", "documents") if on_gpu else ("documents",):
         model = _load(folder, "bf16", on_gpu=on_gpu)
         attention.use(model, backend)
-        isolation.prove(model, "flat", backend, LONGEST, autocast=torch.bfloat16)
+        isolation.prove(model, "packed", backend, LONGEST, autocast=torch.bfloat16)
         found[f"isolation, {backend}"] = f"proven on {isolation.packs(LONGEST, None)} tokens"
-    plain, copied = (_loss_and_gradients(folder, on_gpu=on_gpu, copy=copy) for copy in (False, True))
-    same = all(torch.equal(a, b) for a, b in zip(plain, copied, strict=True))
+    plain, dequantized = (_loss_and_gradients(folder, on_gpu=on_gpu, copy=copy) for copy in (False, True))
+    same = all(torch.equal(a, b) for a, b in zip(plain, dequantized, strict=True))
     found["NF4 with copy"] = f"loss and {len(plain) - 1} gradients bitwise equal to NF4's: {same}"
     if not same:
         raise SystemExit("NF4 with a copy is not NF4")

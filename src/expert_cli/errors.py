@@ -5,8 +5,9 @@
     │   └── ManifestError      2  every fault of one manifest, with line and column
     ├── EnvironmentProblem     3  model, package, GPU, network or disk is missing
     ├── TrainingFailed         4  not finite, out of memory
-    ├── GateMissed             5  a threshold asked for was not reached
-    ├── LockedOrDamaged        6  owned by another run, or fails verification
+    ├── ThresholdNotMet        5  a threshold asked for was not reached
+    ├── RunLocked              6  the place belongs to another run
+    ├── IntegrityError         6  a hash, a size, an identity or --locked does not match
     └── Interrupted      130, 143  stopped by a signal (128 + its number), after saving
 
 The message says what and where with the values, the hint what to do. The library raises them; only cli.py prints them.
@@ -54,8 +55,14 @@ class ThresholdNotMet(ExpertError):
     exit_code = 5
 
 
-class LockedOrDamaged(ExpertError):
-    """Another run owns the place, or what lies there fails verification."""
+class RunLocked(ExpertError):
+    """The place belongs to another run: that run is at work there, or what it left would be written over."""
+
+    exit_code = 6
+
+
+class IntegrityError(ExpertError):
+    """What is there is not what was written or asked for: a hash, a size, an identity or `--locked` does not match."""
 
     exit_code = 6
 

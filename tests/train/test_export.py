@@ -24,7 +24,7 @@ from expert_cli.artifacts.gguf_writer import require_writable
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.data.store.opened import drawn_turns
-from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.errors import InputError, IntegrityError, RunLocked
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import load_adapted
 from expert_cli.model.tokenizer import load as load_tokenizer
@@ -216,7 +216,7 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     assert "8 of 8 answers are the same in their first 64 tokens." in card
     before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     again = CliRunner().invoke(app, args)
-    assert isinstance(again.exception, LockedOrDamaged)
+    assert isinstance(again.exception, RunLocked)
     assert before == {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -310,7 +310,7 @@ def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     shutil.copytree(expert, tmp_path / "run" / "one")
     (tmp_path / "run" / "one" / "adapter" / "adapter_model.safetensors").write_bytes(b"x" * 64)
-    with pytest.raises(LockedOrDamaged, match="cannot be read"):
+    with pytest.raises(IntegrityError, match="cannot be read"):
         exported(tmp_path / "run" / "one", tmp_path / "out", merge=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 

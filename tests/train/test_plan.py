@@ -11,7 +11,7 @@ import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import IntegrityError
 from expert_cli.estimate.prices import parse_price
 from expert_cli.estimate.run_estimate import estimate_run
 from expert_cli.hardware import machine
@@ -113,7 +113,7 @@ def test_answers_that_are_run_are_said_not_to_be_in_the_time(tmp_path: Path, mod
 
 
 def test_a_locked_plan_builds_nothing(tmp_path: Path, model: Path) -> None:
-    with pytest.raises(LockedOrDamaged):
+    with pytest.raises(IntegrityError):
         told(project(tmp_path, model), locked=True)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, RunLocked
 from expert_cli.pipeline import result
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
@@ -105,7 +105,7 @@ def test_a_run_begun_with_best_fit_goes_on_with_it(tmp_path: Path, model: Path) 
     straight = train(project(tmp_path, model, packing="best_fit", **settings), output=tmp_path / "a")
     with pytest.raises(Crash):
         train(project(tmp_path, model, packing="best_fit", **settings), report=CrashingAt(3), output=tmp_path / "b")
-    with pytest.raises(LockedOrDamaged, match=r"loader\.packing: best_fit -> random"):
+    with pytest.raises(IntegrityError, match=r"loader\.packing: best_fit -> random"):
         train(project(tmp_path, model, packing="random", **settings), RESUME, output=tmp_path / "b")
     resumed = train(project(tmp_path, model, packing=True, **settings), RESUME, output=tmp_path / "b")
     assert resumed.document["adapter_sha256"] == straight.document["adapter_sha256"]
@@ -180,7 +180,7 @@ def test_without_a_checkpoint_it_starts_and_when_complete_it_returns_the_result(
     assert train(manifest, RESUME).document == done.document
     other = project(tmp_path, model, save_steps=4, max_steps=8, completion_only_loss=False)
     with pytest.raises(
-        LockedOrDamaged, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.masking: "
+        IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.masking: "
     ):
         train(other, RESUME)
     allowed = RunOptions(resume="auto", drift=("optim.max_steps", "store.masking"))
@@ -224,7 +224,7 @@ def test_a_complete_run_whose_adapter_was_changed_is_named(tmp_path: Path, model
     done = train(project(tmp_path, model, max_steps=1))
     weights = done.output / "adapter" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    with pytest.raises(LockedOrDamaged, match="is not the adapter that this run wrote"):
+    with pytest.raises(IntegrityError, match="is not the adapter that this run wrote"):
         train(project(tmp_path, model, max_steps=1), RESUME)
 
 
@@ -243,7 +243,7 @@ def test_a_damaged_run_json_is_written_anew(tmp_path: Path, model: Path, damage:
     assert len(json.loads(paths.run_json.read_text(encoding="utf-8"))["resumes"]) == 1
     assert [line[0] for line in metrics(done.output)] == [1, 2, 4, 6]
     paths.report_json.write_text(damage, encoding="utf-8")
-    with pytest.raises(LockedOrDamaged, match=r"report\.json of a complete run is missing or damaged"):
+    with pytest.raises(IntegrityError, match=r"report\.json of a complete run is missing or damaged"):
         train(project(tmp_path, model, save_steps=2), RESUME)
 
 
@@ -276,7 +276,7 @@ def test_a_run_that_differs_is_refused_with_what_differs(
 ) -> None:
     with pytest.raises(Crash):
         train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
-    with pytest.raises(LockedOrDamaged, match=message) as caught:
+    with pytest.raises(IntegrityError, match=message) as caught:
         train(project(tmp_path, model, save_steps=2, **change), RESUME)
     assert "--allow-drift" in caught.value.hint
 
@@ -304,9 +304,9 @@ def test_other_rows_or_another_mask_are_refused(tmp_path: Path, model: Path) -> 
         train(changed({}, {}), report=CrashingAt(3))
     recorded = RunPaths(tmp_path / "weights" / "tiny-llama").run_json
     for dataset, config, message in ROWS_AND_MASKS.values():
-        with pytest.raises(LockedOrDamaged, match=message):
+        with pytest.raises(IntegrityError, match=message):
             train(changed(dataset, config), RESUME)
-        with pytest.raises(LockedOrDamaged, match=message):
+        with pytest.raises(IntegrityError, match=message):
             train(changed(dataset, config), RunOptions(locked=recorded), output=tmp_path / "other")
     assert not (tmp_path / "other").exists()
     assert train(changed({}, {}), RESUME).document["resumed_from"].endswith("checkpoint-2")
@@ -315,7 +315,7 @@ def test_other_rows_or_another_mask_are_refused(tmp_path: Path, model: Path) -> 
 def test_changed_rows_are_refused_and_other_workers_are_not(tmp_path: Path, model: Path) -> None:
     with pytest.raises(Crash):
         train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
-    with pytest.raises(LockedOrDamaged, match="data: "):
+    with pytest.raises(IntegrityError, match="data: "):
         train(project(tmp_path, model, ROWS[1:], save_steps=2), RESUME)
     resumed = train(project(tmp_path, model, save_steps=2, dataloader_num_workers=2), RESUME)
     assert resumed.document["resumed_from"].endswith("checkpoint-2")
@@ -359,7 +359,7 @@ def test_plain_train_refuses_and_names_resume(tmp_path: Path, model: Path) -> No
     manifest = project(tmp_path, model, save_steps=2)
     with pytest.raises(Crash):
         train(manifest, report=CrashingAt(3))
-    with pytest.raises(LockedOrDamaged, match="holds a run already") as caught:
+    with pytest.raises(RunLocked, match="holds a run already") as caught:
         train(manifest)
     assert "--resume auto" in caught.value.hint
 

@@ -17,7 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers import AutoModelForCausalLM
 
 from expert_cli.config.adapter_origin import find_adapter
-from expert_cli.errors import InputError, LockedOrDamaged, TrainingFailed
+from expert_cli.errors import InputError, IntegrityError, RunLocked, TrainingFailed
 from expert_cli.pipeline import train as run
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
@@ -174,7 +174,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, model: Path) ->
 def test_an_output_that_holds_a_run_is_refused_and_overwrite_moves_it_aside(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, max_steps=1)
     first = train(manifest)
-    with pytest.raises(LockedOrDamaged, match="holds a run already") as caught:
+    with pytest.raises(RunLocked, match="holds a run already") as caught:
         train(manifest)
     assert "--overwrite" in caught.value.hint
     train(manifest, options=run.RunOptions(overwrite=True))
@@ -278,13 +278,13 @@ def test_locked_accepts_the_same_and_refuses_what_differs(tmp_path: Path, model:
     recorded = tmp_path / "a" / "run.json"
     same = train(manifest, output=tmp_path / "b", options=run.RunOptions(locked=recorded))
     assert same.document["adapter_sha256"] == first.document["adapter_sha256"]
-    with pytest.raises(LockedOrDamaged, match=r"optim.learning_rate: 0.02 -> 0.5"):
+    with pytest.raises(IntegrityError, match=r"optim.learning_rate: 0.02 -> 0.5"):
         train(
             project(tmp_path, model, max_steps=2, learning_rate=0.5),
             output=tmp_path / "c",
             options=run.RunOptions(locked=recorded),
         )
-    with pytest.raises(LockedOrDamaged, match="data: "):
+    with pytest.raises(IntegrityError, match="data: "):
         train(
             project(tmp_path, model, ROWS[1:], max_steps=2),
             output=tmp_path / "c",
@@ -307,12 +307,12 @@ def test_a_foreign_store_is_used_only_if_trusted_and_only_if_its_ids_fit(tmp_pat
     recorded = json.loads((trusted.output / "run.json").read_text(encoding="utf-8"))["identity"]["store"]
     assert recorded["masking"].endswith("answers")
     assert len(recorded["trusted"]) == 64
-    with pytest.raises(LockedOrDamaged, match=r"store.trusted: [0-9a-f]{12} -> none"):
+    with pytest.raises(IntegrityError, match=r"store.trusted: [0-9a-f]{12} -> none"):
         train(manifest, output=tmp_path / "b", options=run.RunOptions(locked=trusted.output / "run.json"))
     shutil.rmtree(tmp_path / "tokenized")
     rows["input_ids"] = [[5, 6, 7, 100_000]] * 64
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
-    with pytest.raises(LockedOrDamaged, match="100000"):
+    with pytest.raises(IntegrityError, match="100000"):
         train(manifest, options=run.RunOptions(overwrite=True, trust_store=True))
 
 
@@ -345,7 +345,7 @@ def test_a_trusted_store_trains(tmp_path: Path, model: Path, rows: dict[str, Any
 def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, model: Path, rows: dict[str, Any], message: str) -> None:
     manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "tokenized")
-    with pytest.raises((LockedOrDamaged, InputError), match=message):
+    with pytest.raises((IntegrityError, InputError), match=message):
         train(manifest, options=run.RunOptions(trust_store=True))
 
 
@@ -354,7 +354,7 @@ def test_trusted_rows_that_evaluate_must_fit_too(tmp_path: Path, model: Path) ->
     good = datasets.Dataset.from_dict({"input_ids": ID_ROWS, "completion_mask": MASKS})
     bad = datasets.Dataset.from_dict({"input_ids": [[100_000]], "completion_mask": [[True]]})
     datasets.DatasetDict({"train": good, "validation": bad}).save_to_disk(tmp_path / "tokenized")
-    with pytest.raises(LockedOrDamaged, match=r"validation: ids run from 100000 to 100000, the tokenizer has \d+"):
+    with pytest.raises(IntegrityError, match=r"validation: ids run from 100000 to 100000, the tokenizer has \d+"):
         train(manifest, options=run.RunOptions(trust_store=True))
 
 

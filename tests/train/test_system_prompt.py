@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from expert_cli.config.plan import trained_adapter
 from expert_cli.data.store.documents import Documents
-from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.inference.chat import open_chat
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.train import RunOptions
@@ -102,7 +102,7 @@ def test_another_system_prompt_is_another_run_and_another_store(tmp_path: Path, 
     again = train(written(tmp_path, model, max_steps=2, save_steps=1), checkpoint)
     assert again.document["store"]["key"] == first.document["store"]["key"]
     changed = written(tmp_path, model, max_steps=2, save_steps=1, system_prompt="")
-    with pytest.raises(LockedOrDamaged, match=r'model\.system_prompt: null -> ""'):
+    with pytest.raises(IntegrityError, match=r'model\.system_prompt: null -> ""'):
         train(changed, checkpoint)
     other = train(changed, RunOptions(overwrite=True))
     assert other.document["store"]["key"] != first.document["store"]["key"]

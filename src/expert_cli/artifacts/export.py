@@ -64,8 +64,9 @@ def export(
 ) -> Exported:
     """Write an expert into the new folder `output`, checked; it is whole or it is not there.
 
-    prompts: asked in the check. remarks: sentences about the adapter's base model, for its card. Raises LockedOrDamaged
-    where `output` holds something, or what was written is not the expert; InputError for what cannot be written in that form.
+    prompts: asked in the check. remarks: sentences about the adapter's base model, for its card. Raises RunLocked where
+    `output` holds something, IntegrityError where what was written is not the expert, InputError for what cannot be written
+    in that form.
     """
     require_new(output)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from expert_cli.artifacts.rounding import Difference, StoredType, compare, last_
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.opened import drawn_turns
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import IntegrityError
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.inference.expert import PromptRenderer, load_adapted, open_expert
 from expert_cli.inference.generate import answers
@@ -75,7 +75,7 @@ def write_whole(
 ) -> dict[str, Agreement]:
     """Write the model with its adapter in it, as asked; return the agreements.
 
-    Raises LockedOrDamaged where what was written is not that model.
+    Raises IntegrityError where what was written is not that model.
     """
     run = trained.plan.run
     expert = open_expert(run, trained.origin, report)
@@ -142,11 +142,11 @@ class _Asked:
     def agreement(
         self, written: Any, before: Sequence[str], meant: torch.Tensor, title: str, kind: StoredType
     ) -> Agreement:
-        """Let a written model answer, then compare its logits. Raises LockedOrDamaged where it is another model."""
+        """Let a written model answer, then compare its logits. Raises IntegrityError where it is another model."""
         after = self.answers(written, title)
         logits = compare(meant, written, self.probes, kind)
         if not logits.is_rounding:
-            raise LockedOrDamaged(
+            raise IntegrityError(
                 f"the {title} is not base model and adapter: its logits differ by {logits.found:.2%}, rounding its weights to "
                 f"{kind} makes {logits.rounding:.2%}",
                 "report this with the base model's name; nothing was written",

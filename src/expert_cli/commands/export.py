@@ -19,7 +19,7 @@ from expert_cli.commands.options.common import (
     TrainedManifest,
 )
 from expert_cli.console.terminal import Console
-from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.errors import InputError, IntegrityError
 
 if TYPE_CHECKING:
     from expert_cli.config.plan import TrainedAdapter
@@ -135,7 +135,7 @@ def _questions(found: TrainedAdapter, limit: int | None, console: Console) -> tu
         return None
     try:
         ask = questions(found, limit, console)
-    except LockedOrDamaged as error:  # the rows of training: the adapter is none the worse
+    except IntegrityError as error:  # the rows of training: the adapter is none the worse
         console.warning(error.message)
         return None
     if ask is None:

@@ -14,7 +14,7 @@ from expert_cli.config.effects import Decided, Effect, effects
 from expert_cli.config.resolve import Overrides, choose_base, decide
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.settings import Outcomes
-from expert_cli.errors import InputError, LockedOrDamaged, ManifestIssue
+from expert_cli.errors import InputError, ManifestIssue, RunLocked
 from expert_cli.hardware.machine import Machine, inspect
 from expert_cli.manifest.reader import LoadedManifest, load
 from expert_cli.manifest.types import Quantization
@@ -82,18 +82,18 @@ def trained_adapter(adapter: Path, manifest: Path | None, base_model: str | None
 
 
 def require_free(output: Path, *, overwrite: bool) -> None:
-    """Raise LockedOrDamaged if the output folder holds something that may not be moved, InputError if it is a file."""
+    """Raise RunLocked if the output folder holds something that may not be moved, InputError if it is a file."""
     _require_folder(output)
     if not overwrite and contents(output):
         hint = "go on with it: --resume auto; move it aside: --overwrite; or give another folder with --output"
-        raise LockedOrDamaged(f"{output} holds a run already", hint)
+        raise RunLocked(f"{output} holds a run already", hint)
 
 
 def require_new(output: Path) -> None:
-    """Raise InputError where the output is a file, LockedOrDamaged where it is a folder that holds something."""
+    """Raise InputError where the output is a file, RunLocked where it is a folder that holds something."""
     _require_folder(output)
     if output.is_dir() and any(output.iterdir()):
-        raise LockedOrDamaged(f"{output} holds something already", "give another folder with --output")
+        raise RunLocked(f"{output} holds something already", "give another folder with --output")
 
 
 def _require_folder(output: Path) -> None:

@@ -176,7 +176,7 @@ def decide(
     )
     blocks: dict[str, Settings[Any]] = {"config": config, "base": of_base, "dataset": data, "evaluation": evaluation}
     outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
-    if watching.judge_every:
+    if watching.execution_eval_steps:
         outcomes["decoding", "stop_sequences"] = applied("end the answers that are run during training")
     return Resolution(run, Decided(outcomes, written.values, written.origins, written.dropped, chosen, base.name))
 

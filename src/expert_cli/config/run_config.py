@@ -17,7 +17,7 @@ Packing = Literal["random", "best_fit", "concat", "off"]
 Overflow = Literal["truncate", "drop", "split", "error"]
 Deduplicate = Literal["off", "row", "answer"]
 DeviceName = Literal["cpu", "cuda"]
-Layout = Literal["flat", "rows"]
+Layout = Literal["packed", "padded"]
 
 AUTO = "auto"
 """`--resume auto`: go on with the newest good checkpoint of the output folder."""
@@ -175,8 +175,8 @@ class ComputeConfig:
 class LogSaveEvalConfig:
     """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
 
-    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps. judge_every > 0: so many steps between two
-    evaluations that run the answers to `judge_sample` cases.
+    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps. execution_eval_steps > 0: so many
+    steps between two evaluations that run the answers to `execution_eval_sample` cases.
     """
 
     logging_steps: int
@@ -190,8 +190,8 @@ class LogSaveEvalConfig:
     metric_for_best_model: str
     greater_is_better: bool
     early_stopping_patience: int
-    judge_every: int
-    judge_sample: int
+    execution_eval_steps: int
+    execution_eval_sample: int
     report_to: tuple[str, ...]
 
 

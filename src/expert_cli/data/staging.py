@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.disk import BLOCK, drop_cached
 from expert_cli.utils.files import parse_json, sha256_of, write_json
 from expert_cli.utils.paths import is_inside
@@ -52,7 +52,7 @@ def stage(files: Sequence[Path], target: Path, report: Reporter) -> Staged:
 
     A copy is used again if its source has the size and times it was copied with and the copy still has the recorded hash. A
     file that lies under `target` already is left where it is. A copy that fails leaves nothing; those before it stay for the
-    next try. Raises InputError: no such file; EnvironmentProblem: no room, cannot be written; LockedOrDamaged: the source
+    next try. Raises InputError: no such file; EnvironmentProblem: no room, cannot be written; IntegrityError: the source
     changes while it is copied, or the copy reads back different.
     """
     started = time.monotonic()
@@ -122,7 +122,7 @@ class _Copy:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             sha256 = self._write(beside, advance)
             if sha256_of(beside) != sha256:
-                raise LockedOrDamaged(
+                raise IntegrityError(
                     f"{self.path}: the staged copy reads back different from what was written",
                     f"do not trust the disk of {self.target}; stage to another one",
                 )
@@ -149,7 +149,7 @@ class _Copy:
             os.fsync(copy.fileno())
             drop_cached(copy.fileno())
         if _facts(self.source) != self.facts:
-            raise LockedOrDamaged(
+            raise IntegrityError(
                 f"{self.source}: changed while it was staged", "wait until it is written, then try again"
             )
         return digest.hexdigest()

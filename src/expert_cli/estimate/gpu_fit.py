@@ -47,11 +47,11 @@ def fit_gpus(
     batch: Batch,
     work: Workload,
     *,
-    copy: Literal["auto", "always", "never"],
+    dequantized_copy: Literal["auto", "always", "never"],
     error_pct: float,
 ) -> list[GpuFit]:
     """Return a row a card. A run fits where its estimate and the estimate's error do."""
-    return [_card(gb, shape, setting, batch, work, copy, 1 + error_pct / 100) for gb in SIZES_GB]
+    return [_card(gb, shape, setting, batch, work, dequantized_copy, 1 + error_pct / 100) for gb in SIZES_GB]
 
 
 def _card(
@@ -60,14 +60,14 @@ def _card(
     setting: StepSettings,
     batch: Batch,
     work: Workload,
-    copy: Literal["auto", "always", "never"],
+    dequantized_copy: Literal["auto", "always", "never"],
     margin: float,
 ) -> GpuFit:
     room = gb * 2**30 * USABLE
     needs = 0.0
     for n, (words, tried) in enumerate(_attempts(setting, batch, work)):
-        copied = _is_copied(shape, tried, copy, room)
-        bytes_ = sum(components(shape, replace(tried, copied=copied), CONTEXT_BYTES).values())
+        dequantized = _is_dequantized(shape, tried, dequantized_copy, room)
+        bytes_ = sum(components(shape, replace(tried, dequantized=dequantized), CONTEXT_BYTES).values())
         needs = needs or bytes_ / 2**20
         if bytes_ * margin <= room:
             return GpuFit(gb, n == 0, needs, words)
@@ -97,9 +97,11 @@ def _attempts(setting: StepSettings, batch: Batch, work: Workload) -> Iterator[t
         yield (*words, "quantization int4"), replace(smallest, quantization="int4")
 
 
-def _is_copied(shape: Shape, setting: StepSettings, copy: Literal["auto", "always", "never"], room: float) -> bool:
+def _is_dequantized(
+    shape: Shape, setting: StepSettings, dequantized_copy: Literal["auto", "always", "never"], room: float
+) -> bool:
     """Whether 4-bit weights would be unpacked once: the rule of model/kernels/select.py for a card with nothing else on it."""
-    if setting.quantization != "int4" or copy != "auto":
-        return setting.quantization == "int4" and copy == "always"
+    if setting.quantization != "int4" or dequantized_copy != "auto":
+        return setting.quantization == "int4" and dequantized_copy == "always"
     free = room - CONTEXT_BYTES - stored_bytes(shape, "int4", setting.element)
     return free >= SPARE * 2 * linear_weights(shape)

@@ -53,7 +53,7 @@ class StepSettings:
     device: DeviceName
     dtype: Dtype
     quantization: Quantization
-    copied: bool
+    dequantized: bool
     checkpointing: Checkpointing
     attention: str
     fused: bool
@@ -82,9 +82,9 @@ class StepSettings:
 def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, int]:
     """Return the bytes of every component at the step's peak; `process`: of the CUDA context or of the Python process."""
     linear = linear_weights(shape)
-    copy = linear * setting.element if setting.copied else 0
+    copy = linear * setting.element if setting.dequantized else 0
     stored = stored_bytes(shape, setting.quantization, setting.stored_element)
-    if setting.copied:  # the copy takes the quantized weights' place
+    if setting.dequantized:  # the copy takes the quantized weights' place
         stored = shape.other * setting.stored_element
     head = head_bytes(shape, setting)
     parts = {
@@ -222,7 +222,7 @@ def _backward_bytes(shape: Shape, setting: StepSettings) -> int:
     """
     widest = max((layer.rest.inner or shape.hidden for layer in shape.layers), default=shape.hidden)
     unpacked = 0
-    if setting.quantization in ("int4", "int8") and not setting.copied:
+    if setting.quantization in ("int4", "int8") and not setting.dequantized:
         unpacked = max((rows * columns for rows, columns in shape.linear), default=0) * setting.element
     wide = 4 if _is_mixed(setting) and not setting.fused_lora else 0
     return setting.tokens * widest * (3 * setting.element + wide) + unpacked

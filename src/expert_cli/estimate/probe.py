@@ -21,7 +21,7 @@ from expert_cli.errors import (
     EnvironmentProblem,
     ExpertError,
     InputError,
-    LockedOrDamaged,
+    IntegrityError,
     TrainingFailed,
 )
 from expert_cli.runs.paths import RunPaths
@@ -30,7 +30,7 @@ STEPS = 4
 _POLL_S = 0.02
 _NEVER = 10**6
 _ERRORS: dict[int, type[ExpertError]] = {
-    error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, LockedOrDamaged)
+    error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)
 }
 
 

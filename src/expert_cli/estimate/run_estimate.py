@@ -66,7 +66,7 @@ class RunEstimate:
     @property
     def seconds_source(self) -> str:
         """Where the seconds come from, and what is not in them."""
-        runs_answers = self.plan.run.watch.judge_every > 0
+        runs_answers = self.plan.run.watch.execution_eval_steps > 0
         return self.pace.source + ("; without the answers of evaluation.every_steps" if runs_answers else "")
 
     def as_json(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def needless_int4(shape: Shape, setting: StepSettings, process: int, gpu_bytes: 
     """Return one sentence where 4-bit weights save no memory that is needed. gpu_bytes: of the card, 0 on a CPU."""
     if setting.quantization != "int4":
         return ()
-    if setting.copied:
+    if setting.dequantized:
         why = f"the weights are kept unpacked, in {setting.dtype}"
     else:
         plain = sum(components(shape, replace(setting, quantization="none"), process).values())
@@ -194,7 +194,7 @@ def setting_of(run: RunConfig, kernels: KernelPlan, work: Workload, batch: int) 
         device=run.compute.device,
         dtype=run.compute.dtype,
         quantization=run.model.quantization,
-        copied=kernels.copy,
+        dequantized=kernels.dequantized,
         checkpointing=run.compute.checkpointing,
         attention=kernels.attention,
         fused=kernels.fused,
@@ -223,7 +223,7 @@ def _kernels(run: RunConfig, machine: Machine, model: PeftModel, shape: Shape) -
         kernel_plan(run.compute, run.model, machine),
         model,
         run.compute,
-        copied=2 * linear_weights(shape) if is_nf4 else 0,
+        dequantized_bytes=2 * linear_weights(shape) if is_nf4 else 0,
         stored=stored_bytes(shape, run.model.quantization, DTYPES[run.compute.dtype].itemsize),
     )
 
@@ -234,12 +234,14 @@ def _cards(
     """Judge the manifest as it would be decided on a machine with a GPU of Ampere's generation or later."""
     other = replace(machine, gpus=(Gpu("a card", 0, (8, 6)),), torch_cuda=torch.version.cuda or "12")
     run = resolve(plan.loaded, other, replace(overrides, device="cuda"))
-    kernels = predict_kernels(kernel_plan(run.compute, run.model, other), model, run.compute, copied=0, stored=0)
+    kernels = predict_kernels(
+        kernel_plan(run.compute, run.model, other), model, run.compute, dequantized_bytes=0, stored=0
+    )
     setting = setting_of(run, kernels, work, run.optim.batch_size)
     fixed = run.data.max_seq_length * run.optim.batch_size if kernels.fixed_shape else 0
     batch = Batch(run.optim.batch_size, run.optim.gradient_accumulation_steps, kernels.layout, fixed)
-    copy = run.compute.dequantized_copy
-    return fit_gpus(shape, setting, batch, work, copy=copy, error_pct=MEMORY_ERROR_PCT["cuda"])
+    dequantized_copy = run.compute.dequantized_copy
+    return fit_gpus(shape, setting, batch, work, dequantized_copy=dequantized_copy, error_pct=MEMORY_ERROR_PCT["cuda"])
 
 
 def _total(memory: Mapping[str, int], measured: ProbeResult | None, setting: StepSettings) -> tuple[int, float, str]:

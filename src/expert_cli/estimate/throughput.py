@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from expert_cli.config import recorded
 from expert_cli.config.run_config import RunConfig
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.loading.quantize import DTYPES
@@ -44,7 +45,7 @@ def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, mach
     """Return the pace of this machine's finished runs of the same base model, the newest of those that come nearest."""
     found = [pair for folder in folders for pair in _finished(folder)]
     alike = [pair for pair in found if _is_alike(pair[0], run, base_sha256, machine)]
-    same = [pair for pair in alike if _shape_of_steps(part(pair[0], "config")) == _shape_of_steps(asdict(run))]
+    same = [pair for pair in alike if _shape_of_steps(part(pair[0], "config")) == _shape_of_steps(recorded.config(run))]
     chosen = max(same or alike, key=lambda pair: str(pair[0].get("started")), default=None)
     if chosen is None:
         return None
@@ -96,7 +97,7 @@ def _finished(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 def _is_alike(record: Mapping[str, Any], run: RunConfig, base_sha256: str, machine: Machine) -> bool:
     """Whether a run had this base model, this machine, and the settings that decide how fast a token is."""
-    mine: dict[str, Any] = json.loads(json.dumps({name: asdict(getattr(run, name)) for name in _DECISIVE}))
+    mine: dict[str, Any] = json.loads(json.dumps({name: recorded.settings(run)[name] for name in _DECISIVE}))
     here: dict[str, Any] = json.loads(json.dumps(asdict(machine)))
     there = part(record, "machine")
     mine["model"] = {"quantization": run.model.quantization}

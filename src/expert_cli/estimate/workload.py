@@ -37,7 +37,7 @@ class Workload:
     def largest(self, batch: int, layout: Layout, fixed: int = 0) -> tuple[int, int]:
         """Return (places, longest row) of the largest micro-batch of `batch` packs; fixed > 0: all have as many places."""
         longest = np.sort(self.packs.packs.of(0).lengths)[::-1][:batch]
-        if layout == "rows":
+        if layout == "padded":
             return int(longest[0]) * len(longest), int(longest[0])
         return max(fixed, int(longest.sum())), int(self.packs.document_lengths.max())
 

@@ -117,7 +117,7 @@ def _tell_of_long_answers(
 def sample_cases(plan: Plan) -> list[EvalCase]:
     """Return the cases that are answered during training; none where not asked for."""
     watch = plan.run.watch
-    return cases_of(plan, None, watch.judge_sample) if watch.judge_every else []
+    return cases_of(plan, None, watch.execution_eval_sample) if watch.execution_eval_steps else []
 
 
 def check_gradable(

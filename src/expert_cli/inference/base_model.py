@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
-    """Return the base model of a run, fetched if need be. Raises InputError, EnvironmentProblem, LockedOrDamaged."""
+    """Return the base model of a run, fetched if need be. Raises InputError, EnvironmentProblem, IntegrityError."""
     return fetch_model(
         run.model.name,
         search=(run.manifest.parent, run.root, Path.cwd()),

@@ -18,7 +18,7 @@ from expert_cli.data.rows.columnar import Message
 from expert_cli.data.templates.segment import Document, Segment
 from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize.encoder import Encoder
-from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
 from expert_cli.model.kernels.dequantize import dequantize_linears
 from expert_cli.model.loading.quantize import DTYPES
@@ -129,7 +129,7 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
             "name the base model it was trained on: --base-model",
         ) from error
     except (OSError, SafetensorError) as error:
-        raise LockedOrDamaged(f"{adapter} cannot be read: {error}", "train again") from error
+        raise IntegrityError(f"{adapter} cannot be read: {error}", "train again") from error
     weights = next(p.dtype for p in base.get_input_embeddings().parameters())
     for parameter in model.parameters():
         if parameter.dtype == torch.float32 and weights != torch.float32:

@@ -140,7 +140,7 @@ class _Reader:
         ends = torch.tensor(lengths).cumsum(0).tolist()
         self.documents = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
         starts = torch.tensor([0, *ends], dtype=torch.int32, device=model.device)
-        self._borders = varlen_kwargs(starts, max(lengths)) if layout == "flat" else {}
+        self._borders = varlen_kwargs(starts, max(lengths)) if layout == "packed" else {}
 
     def packed(self, ids: torch.Tensor) -> torch.Tensor:
         return self._hidden(ids, self._positions, **self._borders)[0]

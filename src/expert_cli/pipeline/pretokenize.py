@@ -44,7 +44,7 @@ class DataInputs(StoreInputs):
 
 
 def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
-    """Locate data and base model. Raises InputError, EnvironmentProblem, LockedOrDamaged."""
+    """Locate data and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
     local = run.manifest.parent / "datasets" / "train.jsonl"
     located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     source = locate_base(run, report)
@@ -86,7 +86,7 @@ def store_for(
 ) -> TokenStore:
     """Return the token store of a run, building it if need be.
 
-    locked: build nothing, raise LockedOrDamaged instead. trusting: use a data set that another program saved there.
+    locked: build nothing, raise IntegrityError instead. trusting: use a data set that another program saved there.
     """
     foreign = foreign_store(run.store)
     if foreign is not None and trusting:

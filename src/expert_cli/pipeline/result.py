@@ -14,7 +14,7 @@ from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.store.build import file_hashes
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
-from expert_cli.errors import ExpertError, LockedOrDamaged
+from expert_cli.errors import ExpertError, IntegrityError
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.runs.paths import RunPaths
@@ -117,7 +117,7 @@ def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunRes
     """Return the result of the run in the output folder if it is complete, else None. drift: keys that may differ.
 
     Data that is not what the run was trained on is told: the result can be had all the same, also when the data has gone.
-    Raises LockedOrDamaged if its adapter is not what it was, or if it was trained with other settings than these.
+    Raises IntegrityError if its adapter is not what it was, or if it was trained with other settings than these.
     """
     paths = RunPaths(run.output)
     if not paths.complete.is_file():
@@ -125,12 +125,12 @@ def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunRes
     document = read_json(paths.report_json)
     wrote = str(document.get("adapter_sha256", ""))
     if not wrote:
-        raise LockedOrDamaged(
+        raise IntegrityError(
             f"{paths.report_json} of a complete run is missing or damaged", "train again with --overwrite"
         )
     weights = paths.adapter / "adapter_model.safetensors"
     if not weights.is_file() or sha256_of(weights) != wrote:
-        raise LockedOrDamaged(
+        raise IntegrityError(
             f"{weights} is not the adapter that this run wrote ({wrote[:12]})", "train again with --overwrite"
         )
     recorded = part(read_json(paths.run_json), "identity")

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 import torch
 
+from expert_cli.config import recorded
 from expert_cli.config.effects import Effect
 from expert_cli.config.plan import Plan
 from expert_cli.data.store.build import TokenStore
@@ -43,7 +44,7 @@ def write_run_json(
             "resumes": resumes,
             "command": continuity.status.command,
             "identity": dict(continuity.identity),
-            "config": asdict(plan.run),
+            "config": recorded.config(plan.run),
             "effects_of": "plan",
             "effects": [effect.as_json() for effect in plan.effects],
             "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},

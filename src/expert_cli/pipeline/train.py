@@ -267,7 +267,7 @@ def _model(
     base = load_base_of(run, source.folder)
     kernels = apply_kernels(kernels, base, run.compute)
     autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
-    single = run.loader.packing == "off" and (kernels.layout == "rows" or run.optim.batch_size == 1)
+    single = run.loader.packing == "off" and (kernels.layout == "padded" or run.optim.batch_size == 1)
     isolation.prove(base, kernels.layout, kernels.attention, data.longest, single=single, autocast=autocast)
     model = add_adapter(base, run.adapter)
     kernels = apply_adapter_kernels(kernels, model, run.compute)

@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 from filelock import FileLock, Timeout
 
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import RunLocked
 from expert_cli.utils.files import parse_json, write_json
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.text import utc_time
@@ -48,7 +48,7 @@ class RunningRun:
 
 @contextmanager
 def run_lock(output: Path) -> Iterator[None]:
-    """Own an output folder, which need not exist; what lies beside it is made. Raises LockedOrDamaged naming the owner."""
+    """Own an output folder, which need not exist; what lies beside it is made. Raises RunLocked naming the owner."""
     base = _base(output)
     base.parent.mkdir(parents=True, exist_ok=True)
     owner_file = base.with_name(f"{base.name}.owner.json")
@@ -128,7 +128,7 @@ def _acquire(lock: FileLock, owner_file: Path, output: Path) -> None:
             here = owner.get("host") in (None, platform.node())
             if not here or lives(owner) or time.monotonic() > deadline:
                 hint = "wait for that run, end it, or give another folder with --output"
-                raise LockedOrDamaged(f"{output} belongs to {_words(owner)}", hint) from None
+                raise RunLocked(f"{output} belongs to {_words(owner)}", hint) from None
             time.sleep(0.1)
         else:
             return

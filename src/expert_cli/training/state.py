@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -38,11 +38,32 @@ class TrainingState:
         return bool(patience) and self.stale >= (patience or 0)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values; floats survive JSON exactly."""
-        return asdict(self)
+        """Return the values under the names that checkpoints hold; floats survive JSON exactly."""
+        return {
+            "step": self.step,
+            "losses": list(self.losses),
+            "real": self.real,
+            "trained": self.trained,
+            "padded": self.padded,
+            "evaluations": list(self.evaluations),
+            "best": self.best,
+            "best_step": self.best_step,
+            "stale": self.stale,
+            "seconds": self.seconds,
+        }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
         """Return what `as_json` gave."""
-        evaluations = [(int(step), float(value)) for step, value in values["evaluations"]]
-        return cls(**{**values, "evaluations": evaluations})
+        return cls(
+            step=values["step"],
+            losses=list(values["losses"]),
+            real=values["real"],
+            trained=values["trained"],
+            padded=values["padded"],
+            evaluations=[(int(step), float(value)) for step, value in values["evaluations"]],
+            best=values["best"],
+            best_step=values["best_step"],
+            stale=values["stale"],
+            seconds=values["seconds"],
+        )

@@ -221,7 +221,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         if self.evaluation is not None and is_due(watch.eval_strategy, step, watch.eval_steps, epoch_ends=epoch_ends):
             with self.clock.phase("eval"):
                 self.evaluate()
-        if self.extra_evaluation is not None and (last or step % watch.judge_every == 0):
+        if self.extra_evaluation is not None and (last or step % watch.execution_eval_steps == 0):
             with self.clock.phase("eval"):
                 self._take(EXECUTION_ACCURACY, self.extra_evaluation())
                 self.answered += 1

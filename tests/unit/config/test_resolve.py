@@ -49,7 +49,7 @@ def test_when_answers_are_run_can_be_set(tmp_path: Path) -> None:
 
     def watched(manifest: dict[str, Any], *settings: str) -> tuple[int, int]:
         watch = resolve(load(manifests.write(tmp_path, manifest), settings), CPU).watch
-        return watch.judge_every, watch.judge_sample
+        return watch.execution_eval_steps, watch.execution_eval_sample
 
     assert watched(written) == (50, 9)
     assert watched(written, "evaluation.every_steps=200") == (200, 9)

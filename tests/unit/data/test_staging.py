@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.data.staging import stage, staged_path
-from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.disk import ReadSpeed, measure_read
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.text import size_text
@@ -267,7 +267,7 @@ def test_a_source_that_changes_while_it_is_copied_is_refused(tmp_path: Path) -> 
         with path.open("ab") as file:
             file.write(b"+")
 
-    with pytest.raises(LockedOrDamaged, match=r"a\.jsonl: changed while it was staged"):
+    with pytest.raises(IntegrityError, match=r"a\.jsonl: changed while it was staged"):
         stage([path], tmp_path / "fast", Words(grow))
     assert left(tmp_path / "fast") == []
 
@@ -281,7 +281,7 @@ def test_a_copy_that_reads_back_different_is_refused(tmp_path: Path) -> None:
         with beside.open("r+b") as file:
             file.write(b"!")
 
-    with pytest.raises(LockedOrDamaged, match="reads back different"):
+    with pytest.raises(IntegrityError, match="reads back different"):
         stage([path], fast, Words(flip))
     assert left(fast) == []
 

@@ -36,12 +36,12 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workload:
 
 
 def judged(work: Workload, batch_size: int, **changes: Any) -> dict[int, GpuFit]:
-    tokens, longest = work.largest(batch_size, "flat")
+    tokens, longest = work.largest(batch_size, "packed")
     values: dict[str, Any] = {
         "device": "cuda",
         "dtype": "bf16",
         "quantization": "int4",
-        "copied": False,
+        "dequantized": False,
         "checkpointing": "off",
         "attention": "varlen",
         "fused": False,
@@ -57,8 +57,10 @@ def judged(work: Workload, batch_size: int, **changes: Any) -> dict[int, GpuFit]
         "steps": 1,
     }
     setting = StepSettings(**{**values, **changes})
-    batch = Batch(batch_size, 2, "flat")
-    return {card.gb: card for card in fit_gpus(seven_billion(), setting, batch, work, copy="auto", error_pct=25)}
+    batch = Batch(batch_size, 2, "packed")
+    return {
+        card.gb: card for card in fit_gpus(seven_billion(), setting, batch, work, dequantized_copy="auto", error_pct=25)
+    }
 
 
 def test_each_card_is_told_what_makes_it_fit(work: Workload) -> None:

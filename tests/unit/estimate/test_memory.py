@@ -42,7 +42,7 @@ def setting(**changes: Any) -> StepSettings:
         "device": "cpu",
         "dtype": "bf16",
         "quantization": "none",
-        "copied": False,
+        "dequantized": False,
         "checkpointing": "off",
         "attention": "documents",
         "fused": False,
@@ -66,8 +66,8 @@ def test_int4_that_saves_nothing_is_told(folder: Path) -> None:
     quantized = setting(quantization="int4", device="cuda")
     needs = sum(components(shape, setting(device="cuda"), 0).values())
     assert needless_int4(shape, setting(), 0, 0) == ()
-    (copied,) = needless_int4(shape, setting(quantization="int4", copied=True), 0, 0)
-    assert "the weights are kept unpacked, in bf16" in copied
+    (dequantized,) = needless_int4(shape, setting(quantization="int4", dequantized=True), 0, 0)
+    assert "the weights are kept unpacked, in bf16" in dequantized
     assert needless_int4(shape, setting(quantization="int4"), 0, 0) == ()
     (fits,) = needless_int4(shape, quantized, 0, 2 * needs)
     assert f"the run needs {needs / 2**30:.1f} GB of the card's" in fits
@@ -194,10 +194,10 @@ def kept(folder: Path, adapter: AdapterConfig, chosen: StepSettings) -> int:
 
 def test_a_copy_takes_the_place_of_the_quantized_weights(folder: Path) -> None:
     shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
-    plain, copied = (components(shape, setting(quantization="int4", copied=c), 0) for c in (False, True))
+    plain, dequantized = (components(shape, setting(quantization="int4", dequantized=c), 0) for c in (False, True))
     assert plain["base_weights"] == stored_bytes(shape, "int4", 2)
     assert plain["dequantised_copy"] == 0
-    assert copied["base_weights"] + copied["dequantised_copy"] == stored_bytes(shape, "bf16", 2)
+    assert dequantized["base_weights"] + dequantized["dequantised_copy"] == stored_bytes(shape, "bf16", 2)
 
 
 def test_a_longer_run_keeps_more_until_pages_are_given_back(folder: Path) -> None:

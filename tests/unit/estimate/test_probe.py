@@ -48,4 +48,4 @@ def test_a_run_that_chooses_its_best_step_can_be_probed(tmp_path: Path, chosen_b
     words = command(resolve(load(path), machine), Overrides(), tmp_path / "out")
     settings = tuple(value for word, value in pairwise(words) if word == "--set")
     watch = resolve(load(path, settings), machine).watch
-    assert (watch.judge_every, watch.load_best_model_at_end) == (0, False)
+    assert (watch.execution_eval_steps, watch.load_best_model_at_end) == (0, False)

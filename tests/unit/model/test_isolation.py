@@ -15,7 +15,7 @@ from expert_cli.model import isolation
 from expert_cli.model.kernels import attention
 from tests import tiny
 
-BACKENDS: dict[str, Layout] = {"documents": "flat", "sdpa": "rows", "eager": "rows"}
+BACKENDS: dict[str, Layout] = {"documents": "packed", "sdpa": "padded", "eager": "padded"}
 WINDOW = 16
 LONG = 600
 Call = Callable[..., Any]
@@ -31,7 +31,7 @@ def windowed() -> Any:
 def prove(model: Any, longest: int, dtype: torch.dtype = torch.float32) -> None:
     attention.use(model, "documents")
     autocast = dtype if dtype != torch.float32 else None
-    isolation.prove(model.to(dtype), "flat", "documents", longest, autocast=autocast)
+    isolation.prove(model.to(dtype), "packed", "documents", longest, autocast=autocast)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_what_rows_of_a_batch_change_in_each_other_is_no_leak() -> None:
     model = tiny.tiny_model()
     model.model.layers[0].mlp.register_forward_pre_hook(scaled_by_the_batch)
     attention.use(model, "documents")
-    found = isolation.measure(model, "flat", isolation.SHORT, autocast=torch.bfloat16)
+    found = isolation.measure(model, "packed", isolation.SHORT, autocast=torch.bfloat16)
     assert found.seen > isolation.ROUNDING
     assert found.may_see > isolation.ROUNDING
     assert found.holds
@@ -170,6 +170,6 @@ def test_an_architecture_that_leaks_by_itself_is_refused_and_told_what_is_left()
     )
     assert "attention sinks" in attention.unsupported_reason(model)
     with pytest.raises(EnvironmentProblem, match="other documents beside them change them by") as caught:
-        isolation.prove(model, "rows", "eager", 100)
+        isolation.prove(model, "padded", "eager", 100)
     assert caught.value.hint == 'write "packing": false and "batch_size": 1'
-    isolation.prove(model, "rows", "eager", LONG, single=True)
+    isolation.prove(model, "padded", "eager", LONG, single=True)

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from expert_cli.config.plan import require_free
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import RunLocked
 from expert_cli.runs import lock
 from expert_cli.runs.lock import RunningRun, birth, contents, is_held, run_lock, running
 from expert_cli.utils.paths import cache_folder
@@ -56,7 +56,7 @@ def owner(output: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_the_second_run_is_told_who_owns_the_folder(tmp_path: Path) -> None:
     with owner(tmp_path / "out") as process:
-        with pytest.raises(LockedOrDamaged) as caught, run_lock(tmp_path / "out"):
+        with pytest.raises(RunLocked) as caught, run_lock(tmp_path / "out"):
             pass
         assert f"process id {process.pid} on {platform.node()}, started 20" in caught.value.message
         assert caught.value.message.startswith(f"{tmp_path / 'out'} belongs to the run with ")
@@ -69,7 +69,7 @@ def test_the_second_run_is_told_who_owns_the_folder(tmp_path: Path) -> None:
 
 
 def test_the_same_process_cannot_hold_a_folder_twice(tmp_path: Path) -> None:
-    with run_lock(tmp_path / "out"), pytest.raises(LockedOrDamaged, match=f"process id {os.getpid()}"):
+    with run_lock(tmp_path / "out"), pytest.raises(RunLocked, match=f"process id {os.getpid()}"):
         run_lock(tmp_path / "out").__enter__()
 
 
@@ -77,7 +77,7 @@ def test_the_same_process_cannot_hold_a_folder_twice(tmp_path: Path) -> None:
 def test_a_folder_under_another_name_is_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "out")
-    with run_lock(tmp_path / "out"), pytest.raises(LockedOrDamaged):
+    with run_lock(tmp_path / "out"), pytest.raises(RunLocked):
         run_lock(tmp_path / "link").__enter__()
 
 
@@ -112,7 +112,7 @@ def test_a_lock_whose_dead_owner_never_lets_go_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr(lock, "ORPHANS_END_S", 0.3)
     with owner(tmp_path / "out"):
         (tmp_path / ".out.owner.json").write_text("{", encoding="utf-8")
-        with pytest.raises(LockedOrDamaged, match=r"out belongs to another run$"):
+        with pytest.raises(RunLocked, match=r"out belongs to another run$"):
             run_lock(tmp_path / "out").__enter__()
 
 
@@ -120,7 +120,7 @@ def test_an_owner_elsewhere_is_not_taken_for_dead(tmp_path: Path) -> None:
     with owner(tmp_path / "out") as process:
         forget(process.pid, tmp_path / ".out.owner.json", "elsewhere")
         started = time.monotonic()
-        with pytest.raises(LockedOrDamaged, match="on elsewhere"):
+        with pytest.raises(RunLocked, match="on elsewhere"):
             run_lock(tmp_path / "out").__enter__()
         assert time.monotonic() - started < 1
 
@@ -133,7 +133,7 @@ def test_the_folder_may_be_missing_empty_and_renamed(tmp_path: Path) -> None:
         assert list(output.iterdir()) == []
         output.rename(output.with_name("aside"))
         output.mkdir()
-        with pytest.raises(LockedOrDamaged):
+        with pytest.raises(RunLocked):
             run_lock(output).__enter__()
     assert sorted(path.name for path in output.parent.iterdir()) == [".model.lock", "aside", "model"]
 
@@ -157,10 +157,10 @@ def inside_the_folder(tmp_path: Path, change: Callable[[], None]) -> None:
         assert sorted(path.name for path in output.iterdir()) == [".run.lock", ".run.owner.json"]
         assert contents(output) == []
         require_free(output, overwrite=False)
-        with pytest.raises(LockedOrDamaged):
+        with pytest.raises(RunLocked):
             run_lock(output).__enter__()
         (output / "run.json").touch()
-        with pytest.raises(LockedOrDamaged, match="holds a run already"):
+        with pytest.raises(RunLocked, match="holds a run already"):
             require_free(output, overwrite=False)
     tmp_path.chmod(0o700)
 
@@ -186,7 +186,7 @@ def test_a_clock_that_is_set_ends_no_run(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot + 3600)
         assert psutil.Process(process.pid).create_time() == pytest.approx(before + 3600, abs=1)
         assert [run.pid for run in running()] == [process.pid]
-        with pytest.raises(LockedOrDamaged, match=f"process id {process.pid}"):
+        with pytest.raises(RunLocked, match=f"process id {process.pid}"):
             run_lock(tmp_path / "out").__enter__()
 
 
@@ -251,7 +251,7 @@ def test_a_damaged_note_of_an_owner_is_no_traceback(tmp_path: Path, monkeypatch:
     (tmp_path / ".out.owner.json").write_text(note, encoding="utf-8")
     with run_lock(tmp_path / "out"):
         (tmp_path / ".out.owner.json").write_text(note.replace('"pid": 1,', f'"pid": {os.getpid()}, "host": "other",'))
-        with pytest.raises(LockedOrDamaged, match="belongs to"):
+        with pytest.raises(RunLocked, match="belongs to"):
             run_lock(tmp_path / "out").__enter__()
 
 

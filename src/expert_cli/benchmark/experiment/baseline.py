@@ -37,6 +37,7 @@ from transformers import (
     set_seed,
 )
 
+from expert_cli.config import recorded
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
@@ -87,7 +88,7 @@ def train(manifest: Path, overrides: Overrides) -> None:
     model = _model(stock, inputs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
     made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
-    write_json(paths.run_json, {"config": asdict(stock), **made})
+    write_json(paths.run_json, {"config": recorded.config(stock), **made})
     collator = TokenizeAndPad(Encoder(inputs.tokenizer.backend), inputs.tokenizer.pad_id, stock)
     watcher = _fit(model, Rows([texts[row] for row in rows]), collator, stock, paths)
     report = {"peak_memory_mb": watcher.peak_memory_mb, "store": describe(run, store).as_json()}

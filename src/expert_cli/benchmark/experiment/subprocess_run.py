@@ -21,7 +21,7 @@ from expert_cli.errors import (
     EnvironmentProblem,
     ExpertError,
     InputError,
-    LockedOrDamaged,
+    IntegrityError,
     TrainingFailed,
 )
 from expert_cli.hardware import nvml
@@ -37,7 +37,7 @@ _QUIET_CONFIG = (
 )
 QUIET_SETTINGS = (*(f"training.config.{setting}" for setting in _QUIET_CONFIG), "evaluation.every_steps=null")
 """Every step is logged, and nothing but steps is timed."""
-_ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, LockedOrDamaged)}
+_ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)}
 
 
 class Terminated(KeyboardInterrupt):

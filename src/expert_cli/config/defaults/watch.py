@@ -23,7 +23,7 @@ def watch(config: Config, evaluation: Settings[EvaluationBlock]) -> LogSaveEvalC
     by_running = written.metric_for_best_model == EXECUTION_ACCURACY
     # answers that are run need no checkpoint at fixed steps: each better one is saved
     wants_best = bool(written.load_best_model_at_end) and not by_running
-    judge_every, judge_sample = _judging(evaluation)
+    execution_eval_steps, execution_eval_sample = _execution_eval(evaluation)
     save_strategy, save_every_s = _saving(config, bool(written.save_steps or wants_best))
     asks_eval = bool(written.eval_steps or wants_best or (written.early_stopping_patience and not by_running))
     default: Strategy = "epoch" if wants_best and save_strategy == "epoch" else "steps"
@@ -42,13 +42,13 @@ def watch(config: Config, evaluation: Settings[EvaluationBlock]) -> LogSaveEvalC
         eval_strategy=eval_strategy,
         eval_steps=eval_steps,
         **_best(config, by_running=by_running),
-        judge_every=judge_every,
-        judge_sample=judge_sample,
+        execution_eval_steps=execution_eval_steps,
+        execution_eval_sample=execution_eval_sample,
         report_to=config.put("report_to", targets, f"metrics go to {', '.join(targets) or 'metrics.jsonl alone'}"),
     )
 
 
-def _judging(evaluation: Settings[EvaluationBlock]) -> tuple[int, int]:
+def _execution_eval(evaluation: Settings[EvaluationBlock]) -> tuple[int, int]:
     """Return (steps between two evaluations that run answers, cases that are answered); (0, 0) where none are."""
     every = evaluation.written.every_steps
     if not every:

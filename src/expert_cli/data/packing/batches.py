@@ -91,38 +91,38 @@ class InTurn(Sampler[list[Place]]):
 class Collator:
     """Packs -> one batch. What the attention back end needs decides the layout.
 
-        flat    A0 A1 A2 B0 B1 C0 C1 C2     one row [1, tokens], no padding
-        rows    A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right
+        packed  A0 A1 A2 B0 B1 C0 C1 C2     one row [1, tokens], no padding
+        padded  A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right
                 C0 C1 C2 .  .
 
     `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: the places, counted through the flattened
     batch, whose next token is trained; `targets` int64 [n]: those tokens. `cu_seqlens` int32 [documents + 1] and
-    `max_seqlen`: the borders of the documents in the flat layout, as flash-attention's cu_seqlens. `real_tokens`:
+    `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens. `real_tokens`:
     tokens without padding. Everything is counted here, on the CPU, so that no step has to ask the GPU.
-    fixed_tokens > 0: flat batches are padded to this length (one more document of padding), for compiled shapes;
+    fixed_tokens > 0: packed batches are padded to this length (one more document of padding), for compiled shapes;
     longest > 0 is then told as `max_seqlen`, which may be a bound.
     """
 
     pad_id: int
-    layout: Layout = "flat"
+    layout: Layout = "packed"
     fixed_tokens: int = 0
     longest: int = 0
 
     def __call__(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
         """Return one batch."""
         real = sum(len(pack["input_ids"]) for pack in packs)
-        joined = self._flat(packs, real) if self.layout == "flat" else self._rows(packs)
+        joined = self._packed(packs, real) if self.layout == "packed" else self._padded(packs)
         labels = joined.pop("labels").flatten()
         # A document's first label is always ignored, so no place predicts across a border.
         rows = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
         batch: Batch = {**joined, "target_positions": rows, "targets": labels[rows + 1], "real_tokens": real}
-        if self.layout == "flat":
+        if self.layout == "packed":
             starts = (batch["position_ids"][0] == 0).nonzero().flatten()
             ends = torch.cat([starts, torch.tensor([batch["position_ids"].shape[1]])]).to(torch.int32)
             batch |= {"cu_seqlens": ends, "max_seqlen": self.longest or int(ends.diff().max())}
         return batch
 
-    def _flat(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:
+    def _packed(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:
         padding = max(self.fixed_tokens, 1) - real
         filler = [_padding(padding, self.pad_id)] if padding > 0 else []
         return {
@@ -130,7 +130,7 @@ class Collator:
             for name in ("input_ids", "labels", "position_ids")
         }
 
-    def _rows(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
+    def _padded(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
         longest = max(1, *(len(pack["input_ids"]) for pack in packs))
         rows: dict[str, list[torch.Tensor]] = {"input_ids": [], "labels": [], "position_ids": []}
         for pack in packs:

@@ -33,7 +33,7 @@ from expert_cli.data.templates.whole_text import describe_forms
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.data.tokenize.stream import DocumentStream
-from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
 
@@ -65,7 +65,7 @@ class TokenStore:
         return Documents(folder) if folder.is_dir() else None
 
     def training(self) -> Documents:
-        """Return the documents that train. Raises LockedOrDamaged without any."""
+        """Return the documents that train. Raises IntegrityError without any."""
         return self.split("train") or Documents(self.home / "train")
 
 
@@ -99,7 +99,7 @@ def tokenize(
     """Return the store for this data in `folder`, building it if need be; expert: whom it is built for.
 
     Raises InputError (rows that cannot be used, files that change while they are read), EnvironmentProblem (disk),
-    LockedOrDamaged (`locked` and no store fits).
+    IntegrityError (`locked` and no store fits).
     """
     started = time.monotonic()
     files = Unchanged(inputs.located.files())
@@ -114,7 +114,7 @@ def tokenize(
     if state.state == "hit" and not force:
         return TokenStore(home, "hit", state.reason, key, read_stats(home), 0.0, 0)
     if locked:
-        raise LockedOrDamaged(f"the token store is {state.state}: {state.reason}", "; ".join(state.changes))
+        raise IntegrityError(f"the token store is {state.state}: {state.reason}", "; ".join(state.changes))
     if force or state.state != "missing":
         report.info(f"store     {'is built anew, as asked' if force else f'{state.state}: {state.reason}'}")
     for change in state.changes:
@@ -237,20 +237,20 @@ def foreign_store(folder: Path) -> Path | None:
 def trusted_sha256(home: Path, memo: FileHashCache) -> str:
     """Return one hash over the rows that another program saved: of each split the hashes of its files, in their order.
 
-    Raises LockedOrDamaged: a file is missing.
+    Raises IntegrityError: a file is missing.
     """
     splits = [split for split in ("train", "validation") if (home / split).is_dir()]
     try:
         hashes = [[split, *map(memo.sha256, data_files(home / split))] for split in splits or ["."]]
     except OSError as error:
-        raise LockedOrDamaged(f"{error.filename}: {error.strerror}", "save the data set again") from error
+        raise IntegrityError(f"{error.filename}: {error.strerror}", "save the data set again") from error
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
 
 def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStore:
     """Return a store that another program made, after checking its columns and the range of its ids.
 
-    Raises LockedOrDamaged if they do not fit the tokenizer.
+    Raises IntegrityError if they do not fit the tokenizer.
     """
     trusted = TokenStore(home, "hit", "made by another program, trusted as asked", key, {}, 0.0, 0)
     stats: dict[str, Any] = {}
@@ -262,6 +262,6 @@ def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStor
         if smallest < 0 or largest >= vocab_size:
             message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
             hint = "it was made with another tokenizer; leave --trust-store out to build a store"
-            raise LockedOrDamaged(message, hint)
+            raise IntegrityError(message, hint)
         stats[split] = _split_stats(documents, None, len(documents) + documents.empty, "another program")
     return replace(trusted, stats=stats)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json
 
 _LARGEST = 2**31 - 1
@@ -50,7 +50,7 @@ class Documents:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Map the Arrow files of a split's folder. Raises LockedOrDamaged if they are not what a store holds."""
+        """Map the Arrow files of a split's folder. Raises IntegrityError if they are not what a store holds."""
         self.folder = folder
         self._parts = [part for file in data_files(folder) for part in _parts(file)]
         self.empty = sum(part.empty for part in self._parts)
@@ -103,12 +103,12 @@ class Documents:
 
 
 def data_files(folder: Path) -> list[Path]:
-    """Return the Arrow files of a split's folder, in their order. Raises LockedOrDamaged: its list cannot be read."""
+    """Return the Arrow files of a split's folder, in their order. Raises IntegrityError: its list cannot be read."""
     try:
         state = parse_json((folder / "state.json").read_bytes())
         return [folder / Path(entry["filename"]).name for entry in state["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LockedOrDamaged(f"{folder}: state.json is missing or broken", _REMEDY) from error
+        raise IntegrityError(f"{folder}: state.json is missing or broken", _REMEDY) from error
 
 
 def _parts(file: Path) -> list[_Part]:
@@ -116,7 +116,7 @@ def _parts(file: Path) -> list[_Part]:
         with pa.memory_map(str(file)) as source:
             batches = list(pa.ipc.open_stream(source))
     except (OSError, pa.ArrowInvalid) as error:
-        raise LockedOrDamaged(f"{file} cannot be read: {error}", _REMEDY) from error
+        raise IntegrityError(f"{file} cannot be read: {error}", _REMEDY) from error
     return [_part(file, batch) for batch in batches]
 
 
@@ -124,11 +124,11 @@ def _part(file: Path, batch: Any) -> _Part:
     names = batch.schema.names
     if "input_ids" not in names or not {"completion_mask", "labels"} & set(names):
         message = f"{file} has the columns {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
-        raise LockedOrDamaged(message, _REMEDY)
+        raise IntegrityError(message, _REMEDY)
     starts, flat = _lists(file, batch, "input_ids")
     ids = _values(flat)
     if ids.dtype != np.int32 and len(ids) and max(-int(ids.min()), int(ids.max())) > _LARGEST:
-        raise LockedOrDamaged(f"{file}: ids run from {ids.min()} to {ids.max()}", _REMEDY)
+        raise IntegrityError(f"{file}: ids run from {ids.min()} to {ids.max()}", _REMEDY)
     if "completion_mask" in names:
         of_mask, flat = _lists(file, batch, "completion_mask")
         mask = flat.cast(pa.bool_())
@@ -139,7 +139,7 @@ def _part(file: Path, batch: Any) -> _Part:
         first_bit = 0
         bits = np.packbits(_values(flat) != -100, bitorder="little")
     if not np.array_equal(starts, of_mask):
-        raise LockedOrDamaged(f"{file}: ids and mask differ in length", _REMEDY)
+        raise IntegrityError(f"{file}: ids and mask differ in length", _REMEDY)
     # A document without a token, which only other programs write, trains nothing.
     some = np.append(True, np.diff(starts) > 0)
     return _Part(starts[some], ids.astype(np.int32, copy=False), bits, first_bit, int(len(some) - some.sum()))
@@ -151,10 +151,10 @@ def _lists(file: Path, batch: Any, name: str) -> tuple[NDArray[np.int64], Any]:
     is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
     of = column.type.value_type if is_list else None
     if of is None or not (pa.types.is_integer(of) or (pa.types.is_boolean(of) and name == "completion_mask")):
-        raise LockedOrDamaged(f"{file}: {name} is of type {column.type}, not a list of numbers", _REMEDY)
+        raise IntegrityError(f"{file}: {name} is of type {column.type}, not a list of numbers", _REMEDY)
     flat = column.flatten()
     if column.null_count or flat.null_count:
-        raise LockedOrDamaged(f"{file}: {name} has gaps (null)", _REMEDY)
+        raise IntegrityError(f"{file}: {name} has gaps (null)", _REMEDY)
     starts = _values(column.offsets).astype(np.int64)
     return starts - starts[0], flat
 

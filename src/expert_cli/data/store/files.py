@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from expert_cli.data.store.fingerprint import FINGERPRINT, FORMAT, PROGRESS, parse_fingerprint
 from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import read_sealed, sha256_of, stamp, sync_folder, write_json, write_sealed
 
 STATS = "stats.json"
@@ -151,14 +151,14 @@ def write_fingerprint(
 
 
 def read_fingerprint(folder: Path) -> dict[str, Any]:
-    """Return a store's fingerprint. Raises LockedOrDamaged if it is missing, broken or of another format."""
+    """Return a store's fingerprint. Raises IntegrityError if it is missing, broken or of another format."""
     path = folder / FINGERPRINT
     try:
         return parse_fingerprint(path.read_bytes().decode("utf-8", "replace"))
     except OSError as error:
-        raise LockedOrDamaged(f"{path} cannot be read: {error.strerror}", "") from error
+        raise IntegrityError(f"{path} cannot be read: {error.strerror}", "") from error
     except ValueError as error:
-        raise LockedOrDamaged(f"{path} {error}", "") from error
+        raise IntegrityError(f"{path} {error}", "") from error
 
 
 def find_damage(folder: Path, fingerprint: Mapping[str, Any], memo: FileHashCache, *, hash_all: bool) -> str:

@@ -24,7 +24,7 @@ from expert_cli.data.store.files import (
 )
 from expert_cli.data.store.fingerprint import FINGERPRINT, parse_fingerprint
 from expert_cli.data.store.key import StoreKey
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json
 from expert_cli.utils.filesystem import is_file, open_unnoticed
 
@@ -53,7 +53,7 @@ def inspect_store(folder: Path, key: StoreKey, memo: FileHashCache, *, hash_all:
         return _other_store(folder, key)
     try:
         fingerprint = read_fingerprint(home)
-    except LockedOrDamaged as error:
+    except IntegrityError as error:
         return StoreState("damaged", error.message)
     if fingerprint["key"] != key.sha256:
         return StoreState("damaged", f"{home} holds another key than its name says")
@@ -83,7 +83,7 @@ def _other_store(folder: Path, key: StoreKey) -> StoreState:
     for path in others:
         try:
             found = read_fingerprint(path.parent)
-        except LockedOrDamaged:
+        except IntegrityError:
             continue
         changes = key.changes(found["parts"])
         return StoreState("stale", f"{path.parent} was made from something else", tuple(changes))

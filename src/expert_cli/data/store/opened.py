@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache, find_damage, read_fingerprint
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import IntegrityError
 
 
 class Turn(NamedTuple):
@@ -19,12 +19,12 @@ class Turn(NamedTuple):
 
 
 def open_store(home: Path, split: str) -> Documents | None:
-    """Return a split of the token store in `home`; None where it is gone. Raises LockedOrDamaged for a damaged one."""
+    """Return a split of the token store in `home`; None where it is gone. Raises IntegrityError for a damaged one."""
     if not (home / split).is_dir():
         return None
     damage = find_damage(home, read_fingerprint(home), FileHashCache(home.parent / ".memo.json"), hash_all=False)
     if damage:
-        raise LockedOrDamaged(damage, "delete the folder to have it built anew")
+        raise IntegrityError(damage, "delete the folder to have it built anew")
     return Documents(home / split)
 
 

@@ -23,7 +23,7 @@ from expert_cli.data.store.fingerprint import FINGERPRINT, PROGRESS
 from expert_cli.data.store.inspect import BUILDING, inspect_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.utils.files import CANNOT_WRITE, IN_THE_WAY, parse_json, remove, sha256_of, write_json
 from expert_cli.utils.reporter import Reporter
 
@@ -54,7 +54,7 @@ def lies_in(folder: Path, key: StoreKey) -> bool:
     """Whether the store of this key lies in `folder`, whole or not."""
     try:
         return bool(read_fingerprint(folder / key.sha256[:12])["key"] == key.sha256)
-    except LockedOrDamaged:
+    except IntegrityError:
         return False
 
 
@@ -88,7 +88,7 @@ def build(
         state = inspect_store(folder, key, memo, hash_all=True)
         memo.save()
         if state.state != "hit":
-            raise LockedOrDamaged(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
+            raise IntegrityError(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
     return home
 
 

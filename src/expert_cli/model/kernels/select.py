@@ -18,7 +18,7 @@ from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import DTYPES
 
-FLAT = ("documents", "varlen", "flash_attention_2")
+PACKED = ("documents", "varlen", "flash_attention_2")
 """Back ends that take documents end to end in one row; the others get one row a pack and a mask."""
 SPARE = 3
 """A copy of the weights is made where this many times its size is free: activations need room too."""
@@ -36,13 +36,13 @@ class Kernel:
 class KernelPlan:
     """Every choice that the step rests on. lines: the same in words, in the order in which they are worth reading.
 
-    copy: 4-bit weights are unpacked once. full_logits: the model makes its logits itself. fixed_shape: every batch has the
-    same number of tokens.
+    dequantized: 4-bit weights are dequantized once. full_logits: the model makes its logits itself. fixed_shape: every
+    batch has the same number of tokens.
     """
 
     attention: str
     layout: Layout
-    copy: bool
+    dequantized: bool
     full_logits: bool
     fused: bool
     fixed_shape: bool
@@ -54,7 +54,7 @@ class KernelPlan:
 
 
 def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) -> KernelPlan:
-    """Return the plan before the model is there; `settle` adds what only the model tells."""
+    """Return the plan before the model is there; `apply_kernels` adds what only the model tells."""
     on_gpu = compute.device == "cuda"
     backend, why = _attention(compute, machine)
     fused = on_gpu and compute.fused_kernels != "off" and has_package("liger_kernel")
@@ -73,7 +73,7 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
         ),
         "fused": Kernel("liger" if fused else "off", _fused_reason(compute, fused=fused)),
     }
-    layout: Layout = "flat" if backend in FLAT else "rows"
+    layout: Layout = "packed" if backend in PACKED else "padded"
     return KernelPlan(backend, layout, False, False, fused, compute.torch_compile, lines)
 
 
@@ -82,8 +82,8 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> Kerne
 
     Unpacks 4-bit weights where there is room, fuses kernels, sets the attention back end.
     """
-    plan = _with_copy(plan, copy_bytes(model), compute, _free_bytes(compute.device))
-    if plan.copy:
+    plan = _with_dequantized(plan, copy_bytes(model), compute, _free_bytes(compute.device))
+    if plan.dequantized:
         dequantize_linears(model, DTYPES[compute.dtype])
     if plan.fused:
         from liger_kernel.transformers import _apply_liger_kernel_to_instance
@@ -96,14 +96,16 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> Kerne
     return settled
 
 
-def predict_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, *, copied: int, stored: int) -> KernelPlan:
-    """Return the plan as `settle` and `settle_adapter` would leave it, for a model with adapter on the meta device.
+def predict_kernels(
+    plan: KernelPlan, model: Any, compute: ComputeConfig, *, dequantized_bytes: int, stored: int
+) -> KernelPlan:
+    """Return the plan as `apply_kernels` and `apply_adapter_kernels` would leave it, for a model on the meta device.
 
-    copied: bytes that unpacked 4-bit weights would take (0: none are quantized); stored: bytes of the base model, which
-    will be in memory by then.
+    dequantized_bytes: what dequantized 4-bit weights would take (0: none are quantized); stored: bytes of the base model,
+    which will be in memory by then.
     """
-    if copied:
-        plan = _with_copy(plan, copied, compute, _free_bytes(compute.device) - stored)
+    if dequantized_bytes:
+        plan = _with_dequantized(plan, dequantized_bytes, compute, _free_bytes(compute.device) - stored)
     return apply_adapter_kernels(_with_attention(plan, model.get_base_model()), model, compute)
 
 
@@ -178,7 +180,7 @@ def _with_attention(plan: KernelPlan, model: Any) -> KernelPlan:
     if not reason:
         return plan
     own = model.config._attn_implementation
-    return plan.with_line("attention", own, f"{reason}; a mask keeps documents apart", attention=own, layout="rows")
+    return plan.with_line("attention", own, f"{reason}; a mask keeps documents apart", attention=own, layout="padded")
 
 
 def with_liger(plan: KernelPlan, model: Any) -> KernelPlan:
@@ -192,7 +194,7 @@ def with_liger(plan: KernelPlan, model: Any) -> KernelPlan:
     )
 
 
-def _with_copy(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int) -> KernelPlan:
+def _with_dequantized(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int) -> KernelPlan:
     """Return the plan with whether 4-bit weights are unpacked once: where that was asked for or there is room."""
     if not needed:
         return plan
@@ -201,7 +203,9 @@ def _with_copy(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int)
     if asked == "never" or (asked == "auto" and free < SPARE * needed):
         why = "as asked" if asked == "never" else f"an unpacked copy takes {room}"
         return plan.with_line("copy", "off", f"{why}: weights are unpacked at every step")
-    return plan.with_line("copy", compute.dtype, f"NF4 unpacked once instead of at every step ({room})", copy=True)
+    return plan.with_line(
+        "copy", compute.dtype, f"NF4 unpacked once instead of at every step ({room})", dequantized=True
+    )
 
 
 def _free_bytes(device: str) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.utils.files import parse_json, sha256_of, sync_folder, write_json
 from expert_cli.utils.reporter import Reporter
 
@@ -87,7 +87,7 @@ def _build(folder: Path, build: Callable[[Path], None], report: Reporter) -> dic
         shutil.rmtree(beside, ignore_errors=True)
     hashes = _good(folder, report)
     if hashes is None:
-        raise LockedOrDamaged(f"{folder} changed while it was made", "Start again, with one process at a time")
+        raise IntegrityError(f"{folder} changed while it was made", "Start again, with one process at a time")
     return hashes
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.utils.files import sha256_of
 
 _WEIGHTS = "model.safetensors"
@@ -22,7 +22,7 @@ def check_folder(folder: Path) -> list[Path]:
     """Return the weight files of a model folder, sorted by name, once the folder is known to be safe and whole.
 
     Raises EnvironmentProblem where a file is missing, InputError for pickled weights and code of the model's own
-    (auto_map without a class in transformers; an attention implementation to fetch, CVE-2026-4372), LockedOrDamaged for
+    (auto_map without a class in transformers; an attention implementation to fetch, CVE-2026-4372), IntegrityError for
     files that are cut off.
     """
     if not (folder / "config.json").is_file():
@@ -34,7 +34,7 @@ def check_folder(folder: Path) -> list[Path]:
             with safe_open(file, "np"):  # compares the header with the size of the file
                 pass
         except (SafetensorError, OSError) as error:
-            raise LockedOrDamaged(f"{file} is damaged: {error}", "Fetch the model again") from error
+            raise IntegrityError(f"{file} is damaged: {error}", "Fetch the model again") from error
     return files
 
 
@@ -71,7 +71,7 @@ def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise LockedOrDamaged(f"{path} cannot be read: {error}", "Fetch the model again") from error
+        raise IntegrityError(f"{path} cannot be read: {error}", "Fetch the model again") from error
 
 
 def _weights(folder: Path) -> list[Path]:
@@ -80,7 +80,7 @@ def _weights(folder: Path) -> list[Path]:
         try:
             names = sorted(set(index["weight_map"].values()))
         except (TypeError, KeyError, AttributeError) as error:
-            raise LockedOrDamaged(f"{folder / _INDEX} has no weight_map", "Fetch the model again") from error
+            raise IntegrityError(f"{folder / _INDEX} has no weight_map", "Fetch the model again") from error
     else:
         names = [_WEIGHTS]
     if not all(isinstance(name, str) and Path(name).name == name for name in names):
@@ -100,7 +100,7 @@ def _weights(folder: Path) -> list[Path]:
 def _refuse_code(folder: Path) -> None:
     config = _read(folder / "config.json")
     if not isinstance(config, dict):
-        raise LockedOrDamaged(f"{folder / 'config.json'} is not a JSON object", "Fetch the model again")
+        raise IntegrityError(f"{folder / 'config.json'} is not a JSON object", "Fetch the model again")
     kernel = next((key for key in _keys(config) if key in _KERNEL_KEYS), None)
     if kernel is not None:
         raise InputError(

@@ -17,7 +17,7 @@ from gguf import GGUFReader
 from transformers import AutoModelForCausalLM, GgufConfig
 from transformers.utils import logging as hf_logging
 
-from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import disk_problem, materialize
 from expert_cli.model.loading.gguf_tokenizer import gguf_tokenizer
 from expert_cli.utils.files import sha256_of
@@ -30,7 +30,7 @@ FORMAT = 1
 def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
     """Return the folder with the model of a GGUF file whose hash is `sha256`, made in `cache` if it is not there.
 
-    Raises LockedOrDamaged for a file that is cut off or lacks tensors, InputError for an architecture transformers cannot
+    Raises IntegrityError for a file that is cut off or lacks tensors, InputError for an architecture transformers cannot
     read, EnvironmentProblem for a full disk or too little memory.
     """
     folder = cache / "gguf" / f"{sha256[:24]}-v{FORMAT}"
@@ -44,7 +44,7 @@ def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
 
 
 def gguf_sha256(file: Path) -> str:
-    """Return the sha256 of a file that begins as a GGUF does; raise LockedOrDamaged otherwise."""
+    """Return the sha256 of a file that begins as a GGUF does; raise IntegrityError otherwise."""
     try:
         with file.open("rb") as opened:
             magic = opened.read(4)
@@ -52,7 +52,7 @@ def gguf_sha256(file: Path) -> str:
             return sha256_of(file)
     except OSError as error:
         raise disk_problem(error, file) from error
-    raise LockedOrDamaged(f"{file} is no GGUF file: it begins with {magic!r}", "Fetch the file again")
+    raise IntegrityError(f"{file} is no GGUF file: it begins with {magic!r}", "Fetch the file again")
 
 
 def _convert(file: Path, target: Path, report: Reporter) -> None:
@@ -69,13 +69,13 @@ def _convert(file: Path, target: Path, report: Reporter) -> None:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], set[str]]:
-    """Return metadata and tensor names of a GGUF file; raise LockedOrDamaged where it is cut off."""
+    """Return metadata and tensor names of a GGUF file; raise IntegrityError where it is cut off."""
     try:
         reader = GGUFReader(file)
         metadata = {key: field.contents() for key, field in reader.fields.items()}
         return metadata, {tensor.name for tensor in reader.tensors}
     except (ValueError, KeyError, IndexError, struct.error, OverflowError) as error:
-        raise LockedOrDamaged(f"{file} is cut off or damaged: {error}", "Fetch the file again") from error
+        raise IntegrityError(f"{file} is cut off or damaged: {error}", "Fetch the file again") from error
 
 
 def load_gguf(file: Path, dtype: torch.dtype) -> Any:
@@ -108,7 +108,7 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
         ) from error
     missing = sorted(info["missing_keys"])
     if missing:  # they would be random numbers
-        raise LockedOrDamaged(
+        raise IntegrityError(
             f"{file} lacks {len(missing)} weights of the model: {', '.join(missing[:3])}", "Use another GGUF file"
         )
     return model

@@ -15,7 +15,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import IntegrityError
 from expert_cli.utils.reporter import Reporter
 
 _CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
@@ -53,11 +53,11 @@ def pre_tokenizer(rule: str) -> pre_tokenizers.PreTokenizer | None:
 def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a GGUF file whose `metadata` (key -> value) is read already.
 
-    Raises LockedOrDamaged where the file has no tokenizer.
+    Raises IntegrityError where the file has no tokenizer.
     """
     tokens: Sequence[str] | None = metadata.get("tokenizer.ggml.tokens")
     if not tokens:
-        raise LockedOrDamaged(f"{file} holds no tokenizer", "Use another GGUF file, or the model as safetensors")
+        raise IntegrityError(f"{file} holds no tokenizer", "Use another GGUF file, or the model as safetensors")
     special = _special_tokens(file, metadata, tokens)
     rule = metadata.get("tokenizer.ggml.pre", "default")
     splitter = pre_tokenizer(rule) if metadata.get("tokenizer.ggml.model") == "gpt2" else None
@@ -81,7 +81,7 @@ def _special_tokens(file: Path, metadata: dict[str, Any], tokens: Sequence[str])
         if number is None:
             continue
         if not 0 <= number < len(tokens):
-            raise LockedOrDamaged(
+            raise IntegrityError(
                 f"{file}: {key}_token_id is {number}, but there are {len(tokens)} tokens", "Use another GGUF file"
             )
         named[name] = tokens[number]

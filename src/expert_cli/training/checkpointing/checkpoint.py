@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.training.checkpointing.serialization import Tensors, deserialize, own_memory, serialize
 from expert_cli.utils.files import (
     CANNOT_WRITE,
@@ -77,8 +77,8 @@ class CheckpointState:
     """All that a run needs to go on.
 
     adapter, adapter_config: as `modelstate.adapter_parts` gives them. optimizer, scheduler, trainer, rng: nests that
-    `statetree.pack` takes. identity: what the run that goes on must have in common with this one, as JSON. losses: one a
-    step.
+    `serialization.serialize` takes. identity: what the run that goes on must have in common with this one, as JSON.
+    losses: one a step.
     """
 
     adapter: Mapping[str, torch.Tensor]
@@ -130,15 +130,15 @@ def write(folder: Path, step: int, parts: CheckpointState) -> CheckpointInfo:
 
 
 def read(path: Path) -> CheckpointState:
-    """Verify a checkpoint and return what was written, tensors on the CPU. Raises LockedOrDamaged."""
+    """Verify a checkpoint and return what was written, tensors on the CPU. Raises IntegrityError."""
     _verify(path)
     state = parse_json((path / STATE).read_bytes())
-    rest = deserialize(state["rest"], load_file(path / STATE_TENSORS))
+    position, rest = state["position"], deserialize(state["rest"], load_file(path / STATE_TENSORS))
     return CheckpointState(
         adapter=load_file(path / ADAPTER),
         adapter_config=parse_json((path / ADAPTER_CONFIG).read_bytes()),
         optimizer=deserialize(state["optimizer"], load_file(path / OPTIMIZER)),
-        position=Position(**state["position"]),
+        position=Position(epoch=position["epoch"], step=position["step"], micro_step=position["micro_step"]),
         identity=state["identity"],
         **rest,
     )
@@ -150,7 +150,7 @@ def latest_valid(folder: Path) -> Search:
     for path in _newest_first(folder):
         try:
             _verify(path)
-        except LockedOrDamaged as error:
+        except IntegrityError as error:
             damaged.append(error.message)
         else:
             return Search(path, tuple(damaged))
@@ -185,7 +185,13 @@ def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> int:
     rest, rest_tensors = serialize(
         {"scheduler": parts.scheduler, "rng": parts.rng, "trainer": parts.trainer, "losses": parts.losses}
     )
-    state = {"position": asdict(parts.position), "identity": parts.identity, "optimizer": optimizer, "rest": rest}
+    position = parts.position
+    state = {
+        "position": {"epoch": position.epoch, "step": position.step, "micro_step": position.micro_step},
+        "identity": parts.identity,
+        "optimizer": optimizer,
+        "rest": rest,
+    }
     write_json(beside / STATE, state)
     write_json(beside / ADAPTER_CONFIG, parts.adapter_config)
     _save(own_memory(parts.adapter), beside / ADAPTER)
@@ -265,7 +271,7 @@ def _last_serial(folder: Path) -> int:
 
 def _verify(path: Path) -> None:
     if damage := _damage(path, hashed=True):
-        raise LockedOrDamaged(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
+        raise IntegrityError(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
 
 
 def _damage(path: Path, *, hashed: bool) -> str:

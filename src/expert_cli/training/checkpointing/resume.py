@@ -38,7 +38,7 @@ def find(
 ) -> Resumed | None:
     """Return the checkpoint to go on from: the newest good one in `folder` ("auto"; None without any), or the one named.
 
-    Raises LockedOrDamaged: a named one that fails verification, or one that belongs to a run that differs from this one.
+    Raises IntegrityError: a named one that fails verification, or one that belongs to a run that differs from this one.
     """
     if wanted == AUTO:
         found = checkpoint.latest_valid(folder)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from expert_cli.config import recorded
 from expert_cli.config.run_config import LogSaveEvalConfig, RunConfig
-from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.utils.files import redact
 from expert_cli.utils.reporter import Reporter
@@ -41,7 +41,6 @@ def identity(
     program saved, where these are trained; else "". base: the hash of the base model. template: the fingerprint of the prompt
     template. versions: (package, version) pairs.
     """
-    settings = {name: asdict(getattr(run, name)) for name in ("model", "adapter", "optim", "loader", "compute")}
     named: dict[str, Any] = {
         "data": files,
         "rows": [[spec.split, spec.weight] for spec in run.data.train],
@@ -54,7 +53,11 @@ def identity(
         "max_seq_length": run.data.max_seq_length,
         "processes": processes,
         "best model": _best_model(run.watch),
-        **{f"{block}.{name}": value for block, values in settings.items() for name, value in values.items()},
+        **{
+            f"{block}.{name}": value
+            for block, values in recorded.settings(run).items()
+            for name, value in values.items()
+        },
     }
     parts = {name: value for name, value in store.items() if named.get(name) != value}
     named[STORE] = parts | {"trusted": trusted or "none"}
@@ -66,9 +69,8 @@ def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
     """Return what decides which step's adapter is kept and when the run ends early; None where it is the last one."""
     if not (watch.load_best_model_at_end or watch.early_stopping_patience):
         return None
-    return {
-        name: value for name, value in asdict(watch).items() if not name.startswith(("logging_", "save_", "report_"))
-    }
+    not_of_it = ("logging_", "save_", "report_")
+    return {name: value for name, value in recorded.watch(watch).items() if not name.startswith(not_of_it)}
 
 
 def _told_apart(value: Any) -> Any:
@@ -89,20 +91,20 @@ def code_sha256() -> str:
     return digest.hexdigest()
 
 
-def require_same(recorded: Path, now: Mapping[str, Any], report: Reporter) -> None:
+def require_same(path: Path, now: Mapping[str, Any], report: Reporter) -> None:
     """Compare with the identity that a run.json recorded; what an older one does not tell is named.
 
-    Raises LockedOrDamaged naming every difference, InputError if the file is no run.json of this tool.
+    Raises IntegrityError naming every difference, InputError if the file is no run.json of this tool.
     """
-    before = part(read_json(recorded), "identity")
+    before = part(read_json(path), "identity")
     if not before:
-        raise InputError(f"--locked {recorded}: is not a run.json of expert-cli", "name run.json of a run directory")
+        raise InputError(f"--locked {path}: is not a run.json of expert-cli", "name run.json of a run directory")
     changed = _differences(before, now, ("versions",))
     if changed:
-        raise LockedOrDamaged(
-            f"this run differs from {recorded}: {'; '.join(changed)}", "leave --locked out to train anyway"
+        raise IntegrityError(
+            f"this run differs from {path}: {'; '.join(changed)}", "leave --locked out to train anyway"
         )
-    _tell(recorded, before, now, report)
+    _tell(path, before, now, report)
 
 
 def require_keys(drift: Collection[str], now: Mapping[str, Any]) -> None:
@@ -116,13 +118,13 @@ def require_goes_on(
 ) -> None:
     """Compare with the run that wrote a checkpoint; what an older one does not tell is named. drift: keys that may differ.
 
-    Raises LockedOrDamaged naming what differs, InputError for a key in `drift` that does not exist.
+    Raises IntegrityError naming what differs, InputError for a key in `drift` that does not exist.
     """
     require_keys(set(drift) - set(_flat(before)), now)
     changed = _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, *drift))
     if changed:
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
-        raise LockedOrDamaged(
+        raise IntegrityError(
             f"{checkpoint} belongs to another run: {'; '.join(changed)}",
             f"go on with what it was trained with, start anew with --overwrite, or allow it: {names}",
         )

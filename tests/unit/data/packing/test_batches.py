@@ -24,7 +24,7 @@ def batches(schedule: Schedule, *, rank: int = 0, first_step: int = 0) -> Packed
     )
 
 
-def test_flat_batches_hold_no_padding(tmp_path: Path) -> None:
+def test_packed_batches_hold_no_padding(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (2, 2), (1, 1), packing="off")
     batch = Collator(pad_id=END)([dataset[0, 0], dataset[0, 1]])
     assert batch["input_ids"].tolist() == [[100, 101, 200, END, 100, END]]
@@ -35,9 +35,9 @@ def test_flat_batches_hold_no_padding(tmp_path: Path) -> None:
     assert batch["real_tokens"] == 6
 
 
-def test_rows_are_padded_and_padding_is_a_document_that_trains_nothing(tmp_path: Path) -> None:
+def test_padding_is_a_document_that_trains_nothing(tmp_path: Path) -> None:
     dataset = packed(tmp_path, (2, 2), (1, 1), packing="off")
-    batch = Collator(pad_id=END, layout="rows")([dataset[0, 0], dataset[0, 1]])
+    batch = Collator(pad_id=END, layout="padded")([dataset[0, 0], dataset[0, 1]])
     assert batch["input_ids"].tolist() == [[100, 101, 200, END], [100, END, END, END]]
     assert batch["position_ids"].tolist() == [[0, 1, 2, 3], [0, 1, 0, 1]]
     assert (batch["target_positions"].tolist(), batch["targets"].tolist()) == ([1, 2, 4], [200, END, END])
@@ -53,7 +53,7 @@ def test_a_fixed_shape_is_filled_with_one_more_document(tmp_path: Path) -> None:
     assert batch["real_tokens"] == 4
 
 
-@pytest.mark.parametrize("layout", ["flat", "rows"])
+@pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_a_batch_of_nothing_is_one_place_of_padding(tmp_path: Path, layout: str) -> None:
     batch = Collator(pad_id=END, layout=layout)([packed(tmp_path, (2, 2))[FILLER]])  # type: ignore[arg-type]
     assert batch["input_ids"].tolist() == [[END]]

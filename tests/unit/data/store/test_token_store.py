@@ -29,7 +29,7 @@ from expert_cli.data.store.inspect import inspect_store
 from expert_cli.data.store.key import StoreKey, store_key
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.errors import EnvironmentProblem, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.utils.reporter import NullReporter
 
 KEY = StoreKey((("format", "1"), ("train data", "abc")))
@@ -390,7 +390,7 @@ def test_a_store_that_left_unread_whether_rows_are_trained_is_stale(
     memo = FileHashCache(tmp_path / "m")
     filled = Contents(("train",), lambda split, skip: SHARDS[split][skip:], lambda _: {"train": {**stats, "rows": 1}})
     if state == "stale":
-        with pytest.raises(LockedOrDamaged, match="just written is stale"):
+        with pytest.raises(IntegrityError, match="just written is stale"):
             build(tmp_path / "out", KEY, filled, memo, NullReporter())
     else:
         build(tmp_path / "out", KEY, filled, memo, NullReporter())

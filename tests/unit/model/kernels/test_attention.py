@@ -22,7 +22,7 @@ SHAPE: dict[str, Any] = {
     "head_dim": 16,
 }
 LENGTHS = (5, 1, 9, 3)
-BACKENDS: dict[str, Layout] = {"documents": "flat", "sdpa": "rows", "eager": "rows"}
+BACKENDS: dict[str, Layout] = {"documents": "packed", "sdpa": "padded", "eager": "padded"}
 
 
 def mistral() -> torch.nn.Module:
@@ -43,7 +43,7 @@ def test_packed_logits_are_those_of_the_documents_alone(make: Any, backend: str,
     with torch.no_grad():
         alone = torch.cat([model(input_ids=part).logits for part in ids.split(LENGTHS, 1)], 1)
         attention.use(model, backend)
-        extra = attention.varlen_kwargs(starts, max(LENGTHS)) if layout == "flat" else {}
+        extra = attention.varlen_kwargs(starts, max(LENGTHS)) if layout == "packed" else {}
         packed = model(input_ids=ids, position_ids=positions, use_cache=False, **extra).logits
     torch.testing.assert_close(packed, alone, rtol=0, atol=2e-6)
 

@@ -69,7 +69,7 @@ def packs() -> list[dict[str, torch.Tensor]]:
 
 @torch.no_grad()
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
-@pytest.mark.parametrize(("backend", "layout"), [("documents", "flat"), ("eager", "rows")])
+@pytest.mark.parametrize(("backend", "layout"), [("documents", "packed"), ("eager", "padded")])
 def test_packed_loss_is_the_sum_over_the_documents(architecture: tiny.Architecture, backend: str, layout: str) -> None:
     base = tiny.tiny_model(architecture)
     expected = 0.0

@@ -34,7 +34,7 @@ def loss_and_gradients(
     if fused:
         fuse(model)
     ids = torch.arange(5, 25)
-    batch = Collator(0, "rows")([{"input_ids": ids, "labels": ids, "position_ids": torch.arange(20)}])
+    batch = Collator(0, "padded")([{"input_ids": ids, "labels": ids, "position_ids": torch.arange(20)}])
     batch.pop("real_tokens")
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
         loss = CausalLoss(model)(**batch)

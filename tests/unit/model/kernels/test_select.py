@@ -25,16 +25,16 @@ CPU = ComputeConfig("cpu", "bf16", False, "fused", "off", False, False, "inducto
 GPU = replace(CPU, device="cuda")
 
 ATTENTION = {
-    "CPU": (CPU, HERE, (), "documents", "flat", "no mask"),
-    "CPU, flash asked": (replace(CPU, attention="flash"), HERE, ("flash_attn",), "documents", "flat", "needs a GPU"),
-    "eager asked": (replace(CPU, attention="eager"), HERE, (), "eager", "rows", "as asked"),
-    "GPU": (GPU, H200, (), "varlen", "flat", "FlashAttention inside PyTorch"),
+    "CPU": (CPU, HERE, (), "documents", "packed", "no mask"),
+    "CPU, flash asked": (replace(CPU, attention="flash"), HERE, ("flash_attn",), "documents", "packed", "needs a GPU"),
+    "eager asked": (replace(CPU, attention="eager"), HERE, (), "eager", "padded", "as asked"),
+    "GPU": (GPU, H200, (), "varlen", "packed", "FlashAttention inside PyTorch"),
     "GPU, flash asked and there": (
         replace(GPU, attention="flash"),
         H200,
         ("flash_attn",),
         "flash_attention_2",
-        "flat",
+        "packed",
         "as asked",
     ),
     "GPU, flash asked and missing": (
@@ -42,11 +42,11 @@ ATTENTION = {
         H200,
         (),
         "varlen",
-        "flat",
+        "packed",
         "flash-attn is not installed",
     ),
-    "GPU in fp32": (replace(GPU, dtype="fp32"), H200, (), "documents", "flat", "fp32"),
-    "older than Ampere": (replace(GPU, dtype="fp16"), T4, (), "documents", "flat", "older than Ampere"),
+    "GPU in fp32": (replace(GPU, dtype="fp32"), H200, (), "documents", "packed", "fp32"),
+    "older than Ampere": (replace(GPU, dtype="fp16"), T4, (), "documents", "packed", "older than Ampere"),
 }
 
 
@@ -121,9 +121,9 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize(("asked", "free", "copied"), COPIES.values(), ids=COPIES.keys())
+@pytest.mark.parametrize(("asked", "free", "dequantized"), COPIES.values(), ids=COPIES.keys())
 def test_the_copy_is_made_where_it_is_asked_or_fits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, free: int, copied: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, free: int, dequantized: bool
 ) -> None:
     monkeypatch.setattr(select, "_free_bytes", lambda _: free)
     compute = replace(CPU, dequantized_copy=asked)
@@ -136,7 +136,7 @@ def test_the_copy_is_made_where_it_is_asked_or_fits(
         rope_scaling={},
     )
     plan = apply_kernels(kernel_plan(compute, MODEL, HERE), model, compute)
-    assert plan.copy is copied
-    assert any(isinstance(module, Linear4bit) for module in model.modules()) is not copied
-    assert (plan.lines["copy"].used == "bf16") is copied
+    assert plan.dequantized is dequantized
+    assert any(isinstance(module, Linear4bit) for module in model.modules()) is not dequantized
+    assert (plan.lines["copy"].used == "bf16") is dequantized
     assert model.config._attn_implementation == "expert_documents"

@@ -11,7 +11,7 @@ import torch
 from gguf import GGMLQuantizationType as Kind
 from transformers import AutoModelForCausalLM
 
-from expert_cli.errors import ExpertError, InputError, LockedOrDamaged
+from expert_cli.errors import ExpertError, InputError, IntegrityError
 from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.model.tokenizer import load
 from expert_cli.utils.reporter import NullReporter
@@ -91,7 +91,7 @@ def test_unpacked_once_and_known_by_its_content(tmp_path: Path) -> None:
     again = find(tmp_path / "other.gguf", first.sha256)
     assert (again.folder, again.sha256) == (first.folder, first.sha256)
     assert (again.folder / "model.safetensors").stat().st_ino == made
-    with pytest.raises(LockedOrDamaged, match=f"has sha256 {first.sha256}, the manifest says {'0' * 64}"):
+    with pytest.raises(IntegrityError, match=f"has sha256 {first.sha256}, the manifest says {'0' * 64}"):
         find(tmp_path / "other.gguf", "0" * 64)
 
 
@@ -117,12 +117,12 @@ def cut_in_the_header(file: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        pytest.param(lambda file: file.write_bytes(b"PK\x03\x04"), LockedOrDamaged, "no GGUF file", id="another file"),
-        pytest.param(cut, LockedOrDamaged, "cut off or damaged", id="cut"),
-        pytest.param(cut_in_the_header, LockedOrDamaged, "cut off or damaged", id="cut in the header"),
+        pytest.param(lambda file: file.write_bytes(b"PK\x03\x04"), IntegrityError, "no GGUF file", id="another file"),
+        pytest.param(cut, IntegrityError, "cut off or damaged", id="cut"),
+        pytest.param(cut_in_the_header, IntegrityError, "cut off or damaged", id="cut in the header"),
         pytest.param(
             lambda file: write_gguf(file, leave_out="model.layers.1.mlp.up_proj.weight"),
-            LockedOrDamaged,
+            IntegrityError,
             "lacks 1 weights of the model: model.layers.1.mlp.up_proj.weight",
             id="a tensor short",
         ),

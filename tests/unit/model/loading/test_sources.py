@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, IntegrityError
 from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
@@ -102,10 +102,8 @@ def own_type(folder: Path) -> None:
     [
         pytest.param(lambda f: (f / "config.json").unlink(), EnvironmentProblem, "no config.json", id="no config"),
         pytest.param(adapter, EnvironmentProblem, "is an adapter", id="adapter"),
-        pytest.param(
-            lambda f: (f / "config.json").write_text("{"), LockedOrDamaged, "cannot be read", id="torn config"
-        ),
-        pytest.param(lambda f: (f / "config.json").write_text("[]"), LockedOrDamaged, "JSON object", id="odd config"),
+        pytest.param(lambda f: (f / "config.json").write_text("{"), IntegrityError, "cannot be read", id="torn config"),
+        pytest.param(lambda f: (f / "config.json").write_text("[]"), IntegrityError, "JSON object", id="odd config"),
         pytest.param(pickle_only, InputError, "pickled weights only", id="pickle only"),
         pytest.param(
             lambda f: (f / "model.safetensors").unlink(), EnvironmentProblem, "lacks model.safetensors", id="no weights"
@@ -126,7 +124,7 @@ def own_type(folder: Path) -> None:
             id="kernel to fetch, nested",
         ),
         pytest.param(
-            lambda f: os.truncate(f / "model.safetensors", 1000), LockedOrDamaged, "is damaged", id="cut weights"
+            lambda f: os.truncate(f / "model.safetensors", 1000), IntegrityError, "is damaged", id="cut weights"
         ),
     ],
 )
@@ -152,7 +150,7 @@ def test_code_beside_a_known_type_never_runs(model: Path, tmp_path: Path) -> Non
 def test_the_sha256_of_the_manifest_is_compared(model: Path, tmp_path: Path) -> None:
     right = sha256(model / "model.safetensors")
     assert find("model", tmp_path, right.upper()).sha256 == right
-    with pytest.raises(LockedOrDamaged, match=f"has sha256 {right}, the manifest says {'0' * 64}"):
+    with pytest.raises(IntegrityError, match=f"has sha256 {right}, the manifest says {'0' * 64}"):
         find("model", tmp_path, "0" * 64)
 
 

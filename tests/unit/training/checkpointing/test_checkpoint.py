@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from expert_cli.errors import EnvironmentProblem, LockedOrDamaged
+from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.training.checkpointing.checkpoint import CheckpointState, Position, latest_valid, read, rotate, write
 from expert_cli.training.checkpointing.serialization import capture_rng
 
@@ -59,6 +59,8 @@ def test_there_and_back(tmp_path: Path) -> None:
         assert str(back.rng[name]) == str(before.rng[name])
     for name in ("adapter_config", "scheduler", "position", "trainer", "identity"):
         assert getattr(back, name) == getattr(before, name)
+    state = json.loads((info.path / "state.json").read_text(encoding="utf-8"))
+    assert state["position"] == {"epoch": 1, "step": 5, "micro_step": 3}
 
 
 def test_no_file_is_a_pickle(tmp_path: Path) -> None:
@@ -108,7 +110,7 @@ def test_damage_is_named_and_the_one_before_is_used(
     if changed is not None:
         assert changed != whole
         (bad / file).write_bytes(changed)
-    with pytest.raises(LockedOrDamaged, match=f"checkpoint-20 is damaged: {file}"):
+    with pytest.raises(IntegrityError, match=f"checkpoint-20 is damaged: {file}"):
         read(bad)
     found = latest_valid(tmp_path)
     assert found.path == good
@@ -121,10 +123,10 @@ def test_damage_is_named_and_the_one_before_is_used(
 def test_a_file_or_name_of_another_checkpoint_is_damage(tmp_path: Path) -> None:
     one, two = write(tmp_path, 1, parts(1)).path, write(tmp_path, 2, parts(2)).path
     (one / "optimizer.safetensors").replace(two / "optimizer.safetensors")
-    with pytest.raises(LockedOrDamaged, match=r"optimizer\.safetensors does not match its hash"):
+    with pytest.raises(IntegrityError, match=r"optimizer\.safetensors does not match its hash"):
         read(two)
     three = write(tmp_path, 3, parts(3)).path.rename(tmp_path / "checkpoint-4")
-    with pytest.raises(LockedOrDamaged, match="another checkpoint"):
+    with pytest.raises(IntegrityError, match="another checkpoint"):
         read(three)
 
 
@@ -195,7 +197,7 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["best", "checkpoint-", "checkpoint-1x", "checkpoint-²"])
 def test_a_checkpoint_under_a_name_that_tells_no_step_is_named(tmp_path: Path, name: str) -> None:
-    with pytest.raises(LockedOrDamaged, match="another checkpoint"):
+    with pytest.raises(IntegrityError, match="another checkpoint"):
         read(write(tmp_path, 1, parts(1)).path.rename(tmp_path / name))
 
 

@@ -16,7 +16,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
-from expert_cli.errors import InputError, LockedOrDamaged
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware import machine
 from expert_cli.pipeline.result import finished
 from expert_cli.runs.paths import RunPaths
@@ -56,11 +56,11 @@ def of(run: RunConfig, trusted: str = "", **parts: str) -> dict[str, Any]:
 def test_every_part_of_a_stores_key_belongs_to_the_run(tmp_path: Path, run: RunConfig, name: str) -> None:
     before, now = of(run), of(run, **{name.replace(" ", "_"): "changed"})
     key = name if name == "tokenizer" else f"store.{name}"
-    with pytest.raises(LockedOrDamaged, match=rf"{key}: .* -> changed") as caught:
+    with pytest.raises(IntegrityError, match=rf"{key}: .* -> changed") as caught:
         require_goes_on(tmp_path, before, now, (), Words())
     assert f'--allow-drift "{key}"' in caught.value.hint
     require_goes_on(tmp_path, before, now, (key,), Words())
-    with pytest.raises(LockedOrDamaged, match=rf"{key}: .* -> changed"):
+    with pytest.raises(IntegrityError, match=rf"{key}: .* -> changed"):
         require_same(written(tmp_path, before), now, Words())
 
 
@@ -93,7 +93,7 @@ def test_an_adapters_template_is_told_by_its_fingerprint(run: RunConfig) -> None
 def test_rows_that_another_program_saved_belong_to_the_run(
     tmp_path: Path, run: RunConfig, before: str, now: str
 ) -> None:
-    with pytest.raises(LockedOrDamaged, match=r"store\.trusted: "):
+    with pytest.raises(IntegrityError, match=r"store\.trusted: "):
         require_goes_on(tmp_path, of(run, before), of(run, now), (), Words())
     require_goes_on(tmp_path, of(run, before), of(run, before), (), Words())
 
@@ -107,7 +107,7 @@ def test_what_an_older_run_does_not_tell_is_named_and_not_refused(tmp_path: Path
     for name in ("compute.on_oom", "store.filters", "store.mapping", "store.split", "store.masking", "store.trusted"):
         assert all(f" {name}" in line for line in report.lines)
     assert not any("seed" in line for line in report.lines)
-    with pytest.raises(LockedOrDamaged, match="seed: 1 -> 42"):
+    with pytest.raises(IntegrityError, match="seed: 1 -> 42"):
         require_goes_on(tmp_path, {**older, "seed": 1}, now, (), Words())
 
 
@@ -117,7 +117,7 @@ def test_a_part_that_is_in_a_key_only_where_it_is_used_is_compared_all_the_same(
 ) -> None:
     both = [of(run), of(run, date="2026-01-01")]
     before, now = reversed(both) if turned else both
-    with pytest.raises(LockedOrDamaged, match=r"store\.date: "):
+    with pytest.raises(IntegrityError, match=r"store\.date: "):
         require_goes_on(tmp_path, before, now, (), Words())
 
 
@@ -142,7 +142,7 @@ def test_other_programs_are_told_in_one_line(
 def test_locked_refuses_other_code_and_tells_other_libraries(tmp_path: Path, run: RunConfig) -> None:
     now, report = of(run), Words()
     assert now["code"] == code_sha256()
-    with pytest.raises(LockedOrDamaged, match="code: 000000000000 -> "):
+    with pytest.raises(IntegrityError, match="code: 000000000000 -> "):
         require_same(written(tmp_path, {**now, "code": "0" * 64}), now, report)
     require_same(written(tmp_path, {**now, "versions": [["torch", "2.12.0"]]}), now, report)
     assert len(report.lines) == 1
@@ -173,7 +173,7 @@ def test_which_adapter_is_kept_belongs_to_the_run(
 ) -> None:
     one, two = (of(replace(run, watch=replace(run.watch, **changes))) for changes in (before, now))
     if differs:
-        with pytest.raises(LockedOrDamaged, match="best model: "):
+        with pytest.raises(IntegrityError, match="best model: "):
             require_same(written(tmp_path, one), two, Words())
     else:
         require_same(written(tmp_path, one), two, Words())
