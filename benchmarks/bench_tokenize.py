@@ -279,7 +279,7 @@ def pieces(tokenizer: Any) -> tuple[str, str, str]:
 
 def load() -> Any:
     from expert_cli.model.loading.sources import fetch_model
-    from expert_cli.model.tokenizer import load as load_tokenizer
+    from expert_cli.model.tokenizer import load_tokenizer
     from expert_cli.utils.paths import cache_folder
     from expert_cli.utils.reporter import NullReporter
 

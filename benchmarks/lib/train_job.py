@@ -56,7 +56,7 @@ def make_job(project: Path, steps: int, way: str) -> Job:
     from expert_cli.config.resolve import Overrides
     from expert_cli.data.packing.batches import PackedBatchSampler
     from expert_cli.hardware import machine
-    from expert_cli.pipeline import train as run
+    from expert_cli.pipeline import train as pipeline
     from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
     from expert_cli.training import fit
     from expert_cli.utils.reporter import NullReporter
@@ -66,7 +66,7 @@ def make_job(project: Path, steps: int, way: str) -> Job:
     overrides = Overrides(max_steps=steps + watched, output=project / f"run-{way}-{os.getpid()}", offline=True)
     config = make_plan(project / "manifest.json", facts, overrides).run
     inputs = resolve_inputs(config, NullReporter())
-    data = run._data(store_for(config, inputs, NullReporter()), inputs, config, NullReporter())
+    data = pipeline._data(store_for(config, inputs, NullReporter()), inputs, config, NullReporter())
     train = data.train
     schedule = fit.schedule_of(config, train, 1)
     batches = PackedBatchSampler(schedule, fit.orders_of(config, train))

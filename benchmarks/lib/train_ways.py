@@ -1,6 +1,6 @@
 """The ways to train that are measured against each other, over the very same documents in the very same steps.
 
-    ours      expert-cli's own step: `run._model` and `fit`
+    ours      expert-cli's own step: `pipeline.train._model` and `fit`
     bare      a plain PyTorch loop over the same batches, collated beforehand, with the same loss module
     paired    a step of ours and a step of bare in turn, in one process
     padded    transformers' Trainer + PEFT, rows padded to the longest of a step
@@ -92,13 +92,13 @@ def our_model(job: Job) -> tuple[Any, Any]:
 
     from expert_cli.hardware import machine
     from expert_cli.model.kernels.select import kernel_plan, set_torch_flags
-    from expert_cli.pipeline import train as run
+    from expert_cli.pipeline import train as pipeline
     from expert_cli.utils.reporter import NullReporter
 
     set_torch_flags(job.run.compute)
     set_seed(job.run.seed)
     plan = kernel_plan(job.run.compute, job.run.model, machine.inspect())
-    made: tuple[Any, Any] = run._model(job.inputs.source, job.run, plan, job.data, NullReporter())
+    made: tuple[Any, Any] = pipeline._model(job.inputs.source, job.run, plan, job.data, NullReporter())
     return made
 
 

@@ -19,7 +19,7 @@ from expert_cli.data.templates.builtin import STYLES
 from expert_cli.errors import ManifestError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.json_parser import MAX_BYTES, MAX_DEPTH
-from expert_cli.manifest.reader import load
+from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Base, Dataset
 from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS
 from expert_cli.manifest.training_config import SCHEDULERS, TrainingConfig
@@ -174,7 +174,7 @@ def _goes_together(adapter: str, quantization: str) -> bool:
         path = Path(folder) / "manifest.json"
         path.write_text(json.dumps(manifest), encoding="utf-8")
         try:
-            resolve(load(path), machine)
+            resolve(load_manifest(path), machine)
         except ManifestError:
             return False
     return True

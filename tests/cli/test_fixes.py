@@ -13,8 +13,8 @@ import pytest
 
 from expert_cli.errors import EnvironmentProblem, ManifestError
 from expert_cli.manifest.fixes import BY_HAND, apply_fixes, diff, find_fixes, read_raw, write_raw
-from expert_cli.manifest.json_parser import read_json
-from expert_cli.manifest.reader import load
+from expert_cli.manifest.json_parser import read_json_text
+from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Dataset
 from expert_cli.manifest.spelling import OTHER_TOOLS
 from expert_cli.manifest.training_config import TrainingConfig
@@ -24,11 +24,11 @@ from tests import manifests
 def fixed(path: Path) -> tuple[str, list[str]]:
     """Return the text that one round of fixes makes of a file, and the remarks."""
     try:
-        load(path)
+        load_manifest(path)
         faults = []
     except ManifestError as error:
         faults = error.faults
-    fixes, remarks = find_fixes(read_raw(path), read_json(path), faults)
+    fixes, remarks = find_fixes(read_raw(path), read_json_text(path), faults)
     return apply_fixes(read_raw(path), fixes), [remark.message for remark in remarks]
 
 

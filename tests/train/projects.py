@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from expert_cli.config.plan import make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware import machine
-from expert_cli.pipeline import train as run
 from expert_cli.pipeline.result import RunResult
+from expert_cli.pipeline.train import RunOptions
+from expert_cli.pipeline.train import train as run_training
 from expert_cli.utils.reporter import NullReporter, Reporter
 from tests import manifests, tiny
 
@@ -102,9 +103,9 @@ def with_stops(expert: Path, *stops: str) -> Path:
 
 
 def train(
-    manifest: Path, options: run.RunOptions = run.RunOptions(), report: Reporter = NullReporter(), **overrides: Any
+    manifest: Path, options: RunOptions = RunOptions(), report: Reporter = NullReporter(), **overrides: Any
 ) -> RunResult:
     """Train in this process."""
     facts = machine.inspect()
     plan = make_plan(manifest, facts, Overrides(resume=options.resume, **overrides))
-    return run.train(plan, facts, report, options)
+    return run_training(plan, facts, report, options)

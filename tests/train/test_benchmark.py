@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from expert_cli.benchmark.experiment import baseline_main
-from expert_cli.benchmark.experiment.baseline import Rows, TokenizeAndPad, rows_of_steps
+from expert_cli.benchmark.experiment.baseline import TextDataset, TokenizeAndPad, rows_of_steps
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.dataset import IGNORE_INDEX, plan_packs
@@ -98,7 +98,7 @@ def test_a_batch_is_tokenized_and_padded(tmp_path: Path) -> None:
     assert batch["labels"][0].tolist() == [IGNORE_INDEX, b, *[IGNORE_INDEX] * 10]
     assert batch["attention_mask"][1].sum() == 12
     assert collate.counts == [(14, 3, 10)]
-    assert len(Rows([short, long])) == 2
+    assert len(TextDataset([short, long])) == 2
 
 
 def test_a_failure_of_the_stock_side_is_told_like_any_other(

@@ -20,7 +20,7 @@ from expert_cli.hardware import machine
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.pipeline.pretokenize import DataInputs
-from expert_cli.pipeline.used_keys import differences, used_keys
+from expert_cli.pipeline.used_keys import effect_changes, used_keys
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.used import Used, UsedAdapter, UsedCompute, UsedLoader
 from expert_cli.utils.files import sha256_of
@@ -205,7 +205,7 @@ def test_a_plan_that_comes_out_another_way_is_named(tmp_path: Path, model: Path)
     manifest = projects.project(tmp_path, model, max_steps=2)
     plan = make_plan(manifest, machine.inspect(), Overrides())
     rows = plan.effects_after({("config", "batch_size"): adjusted("4 x 2 rows", "the micro-batch did not fit")})
-    assert differences(plan.effects, rows) == [
+    assert effect_changes(plan.effects, rows) == [
         "training.config.batch_size: planned as applied (8 x 1 rows an optimizer step), but adjusted "
         "(the micro-batch did not fit)"
     ]

@@ -19,7 +19,7 @@ from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from expert_cli.artifacts.export import Exported, export
+from expert_cli.artifacts.export import Exported, export_expert
 from expert_cli.artifacts.gguf_writer import require_writable
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
@@ -27,7 +27,7 @@ from expert_cli.data.store.opened import drawn_turns
 from expert_cli.errors import InputError, IntegrityError, RunLocked
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import load_adapted
-from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
@@ -49,7 +49,7 @@ def by(expert: Path) -> TrainedAdapter:
 
 
 def exported(expert: Path, output: Path, **form: Any) -> Exported:
-    return export(by(expert), output, PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
+    return export_expert(by(expert), output, PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
 
 
 def answer(model: Any, tokenizer: Any, **stop: int) -> str:
@@ -105,7 +105,7 @@ def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> 
     assert plan.origin.dtype == "bf16"
     elsewhere = replace(plan.plan.run, compute=replace(plan.plan.run.compute, dtype="fp32"))
     moved = replace(plan, plan=replace(plan.plan, run=elsewhere))
-    export(moved, tmp_path / "there", [], NullReporter(), merge=True, gguf=None)
+    export_expert(moved, tmp_path / "there", [], NullReporter(), merge=True, gguf=None)
     assert sha256_of(tmp_path / "there" / "model.safetensors") == sha256_of(tmp_path / "out" / "model.safetensors")
     require_merged(AutoModelForCausalLM.from_pretrained(tmp_path / "out").float(), plan)
 
@@ -185,7 +185,7 @@ def test_stops_and_template_are_those_of_training(
 def test_a_free_name_becomes_a_file_name(expert: Path, tmp_path: Path) -> None:
     found = by(expert)
     named = replace(found, plan=replace(found.plan, run=replace(found.plan.run, expert="org/Seven 7")))
-    export(named, tmp_path / "out", [], NullReporter(), merge=False, gguf="q8_0")
+    export_expert(named, tmp_path / "out", [], NullReporter(), merge=False, gguf="q8_0")
     assert (tmp_path / "out" / "seven-7-q8_0.gguf").is_file()
     assert (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8").startswith("FROM ./seven-7-q8_0.gguf\n")
 

@@ -17,13 +17,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
-from expert_cli.artifacts.export import export
+from expert_cli.artifacts.export import export_expert
 from expert_cli.artifacts.loading_code import PROMPT, adapter_lines
 from expert_cli.artifacts.rounding import SLACK
 from expert_cli.config.plan import trained_adapter
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import PromptRenderer, load_adapted, trained_template
-from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny_gguf
 from tests.train.projects import SEVEN, expert_of_seven, project, train
@@ -71,7 +71,7 @@ class Told:
 
 def exported(expert: Path, output: Path, **form: Any) -> Path:
     found = trained_adapter(expert, None, None, offline=True)
-    export(found, output, PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
+    export_expert(found, output, PROMPTS, NullReporter(), **{"merge": False, "gguf": None, **form})
     return output
 
 
@@ -226,7 +226,7 @@ def test_llama_cpp_reads_what_was_written(told: Told, tmp_path: Path, kind: str)
     """Its template, its stops and its logits, which differ by the rounding of weights and of what is multiplied with them."""
     xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp is not here: pip install xllamacpp")
     found = trained_adapter(told.own, None, None, offline=True)
-    done = export(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf=kind)  # type: ignore[arg-type]
+    done = export_expert(found, tmp_path / "out", PROMPTS, NullReporter(), merge=False, gguf=kind)  # type: ignore[arg-type]
     params = xllamacpp.CommonParams()
     params.model.path = str(next((tmp_path / "out").glob("*.gguf")))
     params.n_ctx, params.n_parallel, params.cpuparams.n_threads, params.use_jinja = 128, 1, 1, True

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 
 from expert_cli.config.adapter_origin import find_adapter
 from expert_cli.errors import InputError, IntegrityError, RunLocked, TrainingFailed
-from expert_cli.pipeline import train as run
+from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from tests import manifests, tiny
@@ -55,7 +55,7 @@ def test_an_adapter_is_written_through_no_link(tmp_path: Path, model: Path) -> N
     output.mkdir(parents=True)
     for name in ("adapter", ".adapter.tmp"):
         (output / name).symlink_to(tmp_path / "elsewhere")
-    train(project(tmp_path, model, max_steps=1), options=run.RunOptions(resume="auto"))
+    train(project(tmp_path, model, max_steps=1), options=RunOptions(resume="auto"))
     assert not list((tmp_path / "elsewhere").iterdir())
     assert not (output / "adapter").is_symlink()
     assert (output / "adapter" / "adapter_model.safetensors").is_file()
@@ -177,7 +177,7 @@ def test_an_output_that_holds_a_run_is_refused_and_overwrite_moves_it_aside(tmp_
     with pytest.raises(RunLocked, match="holds a run already") as caught:
         train(manifest)
     assert "--overwrite" in caught.value.hint
-    train(manifest, options=run.RunOptions(overwrite=True))
+    train(manifest, options=RunOptions(overwrite=True))
     kept = [path for path in first.output.parent.iterdir() if path.is_dir() and path != first.output]
     assert len(kept) == 1
     assert (kept[0] / "COMPLETE").exists()
@@ -266,7 +266,7 @@ def test_a_base_model_in_a_folder_that_is_named_like_a_token_is_found_again(tmp_
 
 def test_the_store_is_built_once_and_another_length_reuses_it(tmp_path: Path, model: Path) -> None:
     first = train(project(tmp_path, model, max_steps=1))
-    again = train(project(tmp_path, model, max_steps=1, max_seq_length=128), options=run.RunOptions(overwrite=True))
+    again = train(project(tmp_path, model, max_steps=1, max_seq_length=128), options=RunOptions(overwrite=True))
     assert (first.document["store"]["status"], again.document["store"]["status"]) == ("built", "hit")
     assert first.document["store"]["key"] == again.document["store"]["key"]
     assert again.document["store"]["packing"]["sequences"] < first.document["store"]["packing"]["sequences"]
@@ -276,19 +276,19 @@ def test_locked_accepts_the_same_and_refuses_what_differs(tmp_path: Path, model:
     manifest = project(tmp_path, model, max_steps=2)
     first = train(manifest, output=tmp_path / "a")
     recorded = tmp_path / "a" / "run.json"
-    same = train(manifest, output=tmp_path / "b", options=run.RunOptions(locked=recorded))
+    same = train(manifest, output=tmp_path / "b", options=RunOptions(locked=recorded))
     assert same.document["adapter_sha256"] == first.document["adapter_sha256"]
     with pytest.raises(IntegrityError, match=r"optim.learning_rate: 0.02 -> 0.5"):
         train(
             project(tmp_path, model, max_steps=2, learning_rate=0.5),
             output=tmp_path / "c",
-            options=run.RunOptions(locked=recorded),
+            options=RunOptions(locked=recorded),
         )
     with pytest.raises(IntegrityError, match="data: "):
         train(
             project(tmp_path, model, ROWS[1:], max_steps=2),
             output=tmp_path / "c",
-            options=run.RunOptions(locked=recorded),
+            options=RunOptions(locked=recorded),
         )
     assert not (tmp_path / "c").exists()
 
@@ -301,19 +301,19 @@ def test_a_foreign_store_is_used_only_if_trusted_and_only_if_its_ids_fit(tmp_pat
     rows = {"input_ids": [[5, 6, 7, 8]] * 64, "completion_mask": [[False, True, True, True]] * 64}
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
     assert train(manifest).document["store"]["status"] == "built"
-    trusted = train(manifest, options=run.RunOptions(overwrite=True, trust_store=True))
+    trusted = train(manifest, options=RunOptions(overwrite=True, trust_store=True))
     assert trusted.document["store"]["path"] == str(tmp_path / "tokenized")
     assert trusted.document["store"]["tokens"] == 256
     recorded = json.loads((trusted.output / "run.json").read_text(encoding="utf-8"))["identity"]["store"]
     assert recorded["masking"].endswith("answers")
     assert len(recorded["trusted"]) == 64
     with pytest.raises(IntegrityError, match=r"store.trusted: [0-9a-f]{12} -> none"):
-        train(manifest, output=tmp_path / "b", options=run.RunOptions(locked=trusted.output / "run.json"))
+        train(manifest, output=tmp_path / "b", options=RunOptions(locked=trusted.output / "run.json"))
     shutil.rmtree(tmp_path / "tokenized")
     rows["input_ids"] = [[5, 6, 7, 100_000]] * 64
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "tokenized")
     with pytest.raises(IntegrityError, match="100000"):
-        train(manifest, options=run.RunOptions(overwrite=True, trust_store=True))
+        train(manifest, options=RunOptions(overwrite=True, trust_store=True))
 
 
 FOREIGN: dict[str, dict[str, Any]] = {
@@ -336,7 +336,7 @@ def test_a_trusted_store_trains(tmp_path: Path, model: Path, rows: dict[str, Any
     manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
     foreign = datasets.Dataset.from_dict({"input_ids": ID_ROWS, "completion_mask": MASKS, **rows})
     foreign.save_to_disk(tmp_path / "tokenized")
-    done = train(manifest, options=run.RunOptions(trust_store=True)).document
+    done = train(manifest, options=RunOptions(trust_store=True)).document
     assert (done["store"]["rows"], done["store"]["tokens"], done["tokens"]["real"]) == (40, 160, 160)
     assert done["store"]["dropped"] == ({"no trained token": 2} if rows else {})
 
@@ -346,7 +346,7 @@ def test_rows_that_cannot_be_trusted_are_named(tmp_path: Path, model: Path, rows
     manifest = project(tmp_path, model, max_steps=1, pretokenized_cache="tokenized")
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "tokenized")
     with pytest.raises((IntegrityError, InputError), match=message):
-        train(manifest, options=run.RunOptions(trust_store=True))
+        train(manifest, options=RunOptions(trust_store=True))
 
 
 def test_trusted_rows_that_evaluate_must_fit_too(tmp_path: Path, model: Path) -> None:
@@ -355,13 +355,13 @@ def test_trusted_rows_that_evaluate_must_fit_too(tmp_path: Path, model: Path) ->
     bad = datasets.Dataset.from_dict({"input_ids": [[100_000]], "completion_mask": [[True]]})
     datasets.DatasetDict({"train": good, "validation": bad}).save_to_disk(tmp_path / "tokenized")
     with pytest.raises(IntegrityError, match=r"validation: ids run from 100000 to 100000, the tokenizer has \d+"):
-        train(manifest, options=run.RunOptions(trust_store=True))
+        train(manifest, options=RunOptions(trust_store=True))
 
 
 def test_a_staged_store_trains_the_same_adapter(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, max_steps=2)
     plain = train(manifest, output=tmp_path / "a")
-    staged = train(manifest, output=tmp_path / "b", options=run.RunOptions(stage=tmp_path / "fast"))
+    staged = train(manifest, output=tmp_path / "b", options=RunOptions(stage=tmp_path / "fast"))
     assert staged.document["adapter_sha256"] == plain.document["adapter_sha256"]
     assert Path(staged.document["store"]["path"]).is_relative_to(tmp_path / "fast")
 

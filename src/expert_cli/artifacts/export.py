@@ -28,7 +28,7 @@ from expert_cli.config.plan import TrainedAdapter, require_new
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import PromptRenderer, trained_template
 from expert_cli.model.loading.sources import LocalModel
-from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.files import sha256_of, sync_folder, write_text
 from expert_cli.utils.reporter import Reporter
 
@@ -52,7 +52,7 @@ class Exported:
         return {"agreement": agreement, "output": str(self.output), "files": files, **self.facts}
 
 
-def export(
+def export_expert(
     trained: TrainedAdapter,
     output: Path,
     prompts: Prompts,

@@ -16,7 +16,7 @@ import torch
 
 from expert_cli.artifacts.gguf_writer import GgufType, write_gguf
 from expert_cli.artifacts.modelfile import modelfile
-from expert_cli.artifacts.rounding import Difference, StoredType, compare, last_logits
+from expert_cli.artifacts.rounding import Difference, StoredType, compare_logits, last_logits
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.opened import drawn_turns
@@ -144,7 +144,7 @@ class _Asked:
     ) -> Agreement:
         """Let a written model answer, then compare its logits. Raises IntegrityError where it is another model."""
         after = self.answers(written, title)
-        logits = compare(meant, written, self.probes, kind)
+        logits = compare_logits(meant, written, self.probes, kind)
         if not logits.is_rounding:
             raise IntegrityError(
                 f"the {title} is not base model and adapter: its logits differ by {logits.found:.2%}, rounding its weights to "

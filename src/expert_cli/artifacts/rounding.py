@@ -50,7 +50,7 @@ def last_logits(model: Any, prompts: Sequence[Sequence[int]]) -> torch.Tensor:
     return torch.cat(found).float().cpu()
 
 
-def compare(meant: torch.Tensor, written: Any, prompts: Sequence[Sequence[int]], kind: StoredType) -> Difference:
+def compare_logits(meant: torch.Tensor, written: Any, prompts: Sequence[Sequence[int]], kind: StoredType) -> Difference:
     """Hold a written model, loaded in fp32, against the logits that are meant. Its weights are moved: use it no more."""
     found = before = last_logits(written, prompts)
     generator, squares = torch.Generator().manual_seed(SEED), 0.0

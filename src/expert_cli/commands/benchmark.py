@@ -63,9 +63,9 @@ def benchmark(
     if mode == "watch":
         _watch(console, run, duration, interval, output)
     elif compare is not None:
-        from expert_cli.benchmark.experiment.compare import compare as compared
+        from expert_cli.benchmark.experiment.compare import compare_experiments
 
-        _show(console, compared(*compare, force=force), output)
+        _show(console, compare_experiments(*compare, force=force), output)
     elif manifest is not None:
         from expert_cli.config.resolve import Overrides
 
@@ -90,7 +90,9 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
     for other in target.others:
         console.info(f"runs too  {other} (--run names another)")
     with console.live() as show:
-        seen = session.watch(target, duration, interval, lambda s: show(view.words(s), view.figures(s), view.rows(s)))
+        seen = session.monitor_run(
+            target, duration, interval, lambda s: show(view.progress_line(s), view.figures(s), view.rows(s))
+        )
     _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
 
 

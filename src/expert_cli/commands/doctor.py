@@ -41,9 +41,9 @@ def doctor(
     """
     console = Console("doctor", as_json=as_json, quiet=quiet)
     if free_memory:
-        from expert_cli.doctor import gpu_memory as holding
+        from expert_cli.doctor.gpu_memory import memory_holders
 
-        _show_holding(console, holding.look())
+        _show_holding(console, memory_holders())
         return
     from expert_cli.doctor.check_result import worst
     from expert_cli.doctor.checks import check_up

@@ -73,7 +73,7 @@ def evaluate(
     from expert_cli.evaluation.regression import compare_with
 
     console = Console("evaluate", as_json=as_json, quiet=quiet)
-    ask.require_company(answers, adapter, shots, against, max_drop, baseline=baseline, sample=sample)
+    ask.check_evaluate_options(answers, adapter, shots, against, max_drop, baseline=baseline, sample=sample)
     trained: TrainedAdapter | None = None
     if adapter is not None:
         from expert_cli.config.plan import trained_adapter as find_trained

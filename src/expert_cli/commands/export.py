@@ -81,7 +81,7 @@ def export(
     from expert_cli._compat import quiet_imports
 
     quiet_imports()
-    from expert_cli.artifacts.export import export as write
+    from expert_cli.artifacts.export import export_expert
     from expert_cli.artifacts.merged_model import in_words
 
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +89,7 @@ def export(
         if not (merge or gguf):
             found, bases = _for_bases(found, Path(folder), limit, console, fits=for_base is not None)
         remarks = bases.in_words() if bases else []
-        done = write(found, output, _prompts(found), console, merge=merge, gguf=gguf, remarks=remarks)
+        done = export_expert(found, output, _prompts(found), console, merge=merge, gguf=gguf, remarks=remarks)
     document = done.as_json() | {"bases": bases.as_json() if bases else None}
     if as_json:
         console.document(document)

@@ -64,7 +64,7 @@ def train(
 
     console = Console("train", as_json=as_json, quiet=quiet)
     ask.require_sense(device, epochs)
-    ask.require_company(price, resume, allow_drift or (), probe=probe, plan_only=plan_only, overwrite=overwrite)
+    ask.check_train_options(price, resume, allow_drift or (), probe=probe, plan_only=plan_only, overwrite=overwrite)
     hourly = parse_price(price) if price else None
     overrides = Overrides(
         dataset=dataset,
@@ -100,14 +100,15 @@ def train(
         else:
             show_outlook(console, found, device=plan.run.compute.device)
         return
-    from expert_cli.pipeline import train as run
+    from expert_cli.pipeline.train import RunOptions
+    from expert_cli.pipeline.train import train as run_training
 
     drift, resumed = tuple(allow_drift or ()), resume or ""
     command = typed(sys.argv[1:])
-    options = run.RunOptions(
+    options = RunOptions(
         overwrite, resumed, drift, locked, trust_store, stage, command, max_loss_spike, tuple(console.told)
     )
-    result = run.train(plan, facts, console, options)
+    result = run_training(plan, facts, console, options)
     if os.environ.get("RANK", "0") != "0":
         return
     if as_json:

@@ -16,7 +16,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.config.settings import Outcomes
 from expert_cli.errors import InputError, ManifestIssue, RunLocked
 from expert_cli.hardware.machine import Machine, inspect
-from expert_cli.manifest.reader import LoadedManifest, load
+from expert_cli.manifest.reader import LoadedManifest, load_manifest
 from expert_cli.manifest.types import Quantization
 from expert_cli.runs.lock import contents
 
@@ -42,7 +42,7 @@ class Plan:
 
 def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
     """Read a manifest and decide everything. Raises ManifestError, InputError, EnvironmentProblem."""
-    loaded = load(manifest, overrides.settings)
+    loaded = load_manifest(manifest, overrides.settings)
     base, index = choose_base(loaded, overrides.base_model)
     resolution = decide(loaded, machine, overrides)
     decided = resolution.decided

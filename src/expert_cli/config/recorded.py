@@ -32,13 +32,13 @@ def config(run: RunConfig) -> dict[str, Any]:
         "output": run.output,
         "store": run.store,
         "seed": run.seed,
-        "model": model(run.model),
-        "data": data(run.data),
-        "adapter": adapter(run.adapter),
-        "optim": optim(run.optim),
-        "loader": loader(run.loader),
-        "compute": compute(run.compute),
-        "watch": watch(run.watch),
+        "model": _model(run.model),
+        "data": _data(run.data),
+        "adapter": _adapter(run.adapter),
+        "optim": _optim(run.optim),
+        "loader": _loader(run.loader),
+        "compute": _compute(run.compute),
+        "watch": watch_block(run.watch),
         "origins": run.origins,
     }
 
@@ -46,15 +46,15 @@ def config(run: RunConfig) -> dict[str, Any]:
 def settings(run: RunConfig) -> dict[str, dict[str, Any]]:
     """Return the blocks whose values are the same in two equal runs: what `identity` holds as "block.key"."""
     return {
-        "model": model(run.model),
-        "adapter": adapter(run.adapter),
-        "optim": optim(run.optim),
-        "loader": loader(run.loader),
-        "compute": compute(run.compute),
+        "model": _model(run.model),
+        "adapter": _adapter(run.adapter),
+        "optim": _optim(run.optim),
+        "loader": _loader(run.loader),
+        "compute": _compute(run.compute),
     }
 
 
-def model(model: ModelConfig) -> dict[str, Any]:
+def _model(model: ModelConfig) -> dict[str, Any]:
     """Return the block "model"."""
     return {
         "name": model.name,
@@ -66,14 +66,14 @@ def model(model: ModelConfig) -> dict[str, Any]:
     }
 
 
-def data(data: DataConfig) -> dict[str, Any]:
+def _data(data: DataConfig) -> dict[str, Any]:
     """Return the block "data"."""
     return {
-        "train": tuple(source(spec) for spec in data.train),
-        "validation": tuple(source(spec) for spec in data.validation),
+        "train": tuple(_source(spec) for spec in data.train),
+        "validation": tuple(_source(spec) for spec in data.validation),
         "validation_share": data.validation_share,
-        "mapping": mapping(data.mapping),
-        "filters": filters(data.filters),
+        "mapping": column_mapping(data.mapping),
+        "filters": row_filters(data.filters),
         "completion_only": data.completion_only,
         "max_seq_length": data.max_seq_length,
         "seed": data.seed,
@@ -81,7 +81,7 @@ def data(data: DataConfig) -> dict[str, Any]:
     }
 
 
-def source(spec: SourceSpec) -> dict[str, Any]:
+def _source(spec: SourceSpec) -> dict[str, Any]:
     """Return one entry of `data.train` or `data.validation`."""
     return {
         "kind": spec.kind,
@@ -94,7 +94,7 @@ def source(spec: SourceSpec) -> dict[str, Any]:
     }
 
 
-def mapping(columns: ColumnMapping) -> dict[str, str]:
+def column_mapping(columns: ColumnMapping) -> dict[str, str]:
     """Return the block "data.mapping", which is part of a token store's key as well."""
     return {
         "instruction": columns.instruction,
@@ -105,12 +105,12 @@ def mapping(columns: ColumnMapping) -> dict[str, str]:
     }
 
 
-def filters(filters: RowFilters) -> dict[str, Any]:
+def row_filters(filters: RowFilters) -> dict[str, Any]:
     """Return the block "data.filters", which is part of a token store's key as well."""
     return {"deduplicate": filters.deduplicate, "min_chars": filters.min_chars, "max_chars": filters.max_chars}
 
 
-def adapter(adapter: AdapterConfig) -> dict[str, Any]:
+def _adapter(adapter: AdapterConfig) -> dict[str, Any]:
     """Return the block "adapter"."""
     return {
         "type": adapter.type,
@@ -122,7 +122,7 @@ def adapter(adapter: AdapterConfig) -> dict[str, Any]:
     }
 
 
-def optim(optim: OptimConfig) -> dict[str, Any]:
+def _optim(optim: OptimConfig) -> dict[str, Any]:
     """Return the block "optim"."""
     return {
         "epochs": optim.epochs,
@@ -140,7 +140,7 @@ def optim(optim: OptimConfig) -> dict[str, Any]:
     }
 
 
-def loader(loader: LoaderConfig) -> dict[str, Any]:
+def _loader(loader: LoaderConfig) -> dict[str, Any]:
     """Return the block "loader"."""
     return {
         "num_workers": loader.num_workers,
@@ -152,7 +152,7 @@ def loader(loader: LoaderConfig) -> dict[str, Any]:
     }
 
 
-def compute(compute: ComputeConfig) -> dict[str, Any]:
+def _compute(compute: ComputeConfig) -> dict[str, Any]:
     """Return the block "compute"."""
     return {
         "device": compute.device,
@@ -170,7 +170,7 @@ def compute(compute: ComputeConfig) -> dict[str, Any]:
     }
 
 
-def watch(watch: LogSaveEvalConfig) -> dict[str, Any]:
+def watch_block(watch: LogSaveEvalConfig) -> dict[str, Any]:
     """Return the block "watch"."""
     return {
         "logging_steps": watch.logging_steps,

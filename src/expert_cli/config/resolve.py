@@ -14,7 +14,7 @@ from expert_cli.config.conflicts import LONGEST_FOLDER, adapter_block, conflicts
 from expert_cli.config.data_sources import Data, missing, resolve_sources
 from expert_cli.config.defaults.compute import compute
 from expert_cli.config.defaults.training import Config, adapter, loader, model, optim
-from expert_cli.config.defaults.watch import watch
+from expert_cli.config.defaults.watch import log_save_eval
 from expert_cli.config.effects import Decided
 from expert_cli.config.run_config import AUTO, DataConfig, DeviceName, RunConfig
 from expert_cli.config.settings import Settings, applied
@@ -151,7 +151,7 @@ def decide(
     config, of_base, data = Settings(written.values), Settings(base), Settings(loaded.manifest.training.dataset)
     judging = loaded.manifest.evaluation
     evaluation = Settings(judging if isinstance(judging, EvaluationBlock) else EvaluationBlock())
-    watching = watch(config, evaluation)
+    watching = log_save_eval(config, evaluation)
     faults = conflicts(loaded, base, chosen, written.values, written.origins, evaluation.written)
     if faults:
         raise ManifestError(loaded.path, faults)

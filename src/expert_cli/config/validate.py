@@ -12,7 +12,7 @@ from expert_cli.config.resolve import Overrides, decide, missing_data
 from expert_cli.errors import ExpertError, ManifestError, ManifestIssue
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.fixes import Fix, apply_fixes, diff, find_fixes, read_raw, write_raw
-from expert_cli.manifest.json_parser import read_json
+from expert_cli.manifest.json_parser import read_json_text
 
 FOR_EVERY_BASE = (
     'an adapter that is trained on int4 is right on int4 alone: "quantization": "none" gives one for every base'
@@ -61,7 +61,7 @@ def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
             except ExpertError as error:
                 errors += _faults(path, error)
     errors = list(dict.fromkeys(errors))  # what base models have in common is told once
-    warnings = [*map(str, plan.warnings), *missing_data(plan.run), *needless_int4(plan, facts)] if plan else []
+    warnings = [*map(str, plan.warnings), *missing_data(plan.run), *_needless_int4(plan, facts)] if plan else []
     return Validation(path, errors, plan, warnings)
 
 
@@ -71,7 +71,7 @@ def _faults(path: Path, error: ExpertError) -> list[ManifestIssue]:
     return [ManifestIssue(str(path), 1, 1, "", error.message, error.hint)]
 
 
-def needless_int4(plan: Plan, facts: Machine) -> list[str]:
+def _needless_int4(plan: Plan, facts: Machine) -> list[str]:
     """Return one sentence where 4-bit weights save no memory that is needed, by what is known without the model.
 
     A CPU unpacks them where there is room; of a GPU the model's name tells whether its weights in bf16 would be small.
@@ -99,7 +99,7 @@ def fix_manifest(found: Validation, facts: Machine, base_model: str | None, *, w
     shown: tuple[str, ...] = ()
     while True:
         try:
-            text = read_json(found.path)
+            text = read_json_text(found.path)
         except ManifestError:
             return replace(found, fixes=done, diff=shown)
         raw = read_raw(found.path)

@@ -29,7 +29,7 @@ def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
     return ["  ".join(line).rstrip() for line in zip(*cells, strict=True)]
 
 
-def grouped(columns: list[str], rows: list[list[str]]) -> Table:
+def group_table(columns: list[str], rows: list[list[str]]) -> Table:
     """Return a table for a terminal: of dotted keys in the first column the block once, as a heading."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from expert_cli.console.layout import aligned, grouped
+from expert_cli.console.layout import aligned, group_table
 from expert_cli.utils.files import redacted
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
 from expert_cli.utils.text import clean, count, failure_lines
@@ -158,7 +158,7 @@ class Console:
             self.told.append((time.time(), "\n".join(lines)))
         if stream.is_terminal and rows:
             stream.words(lines[0])
-            stream.print(grouped(columns, rows))
+            stream.print(group_table(columns, rows))
         else:
             stream.words("\n".join(lines))
 

@@ -29,7 +29,7 @@ def try_documents() -> CheckResult:
     """Attend as training does on a CPU, and on GPUs without varlen: each document by itself."""
     from expert_cli.model.kernels.attention import documents_attention
 
-    line = judge("documents", _as_registered(documents_attention))
+    line = check_attention("documents", _as_registered(documents_attention))
     return line if line.state == "ok" else CheckResult(line.name, "fail", line.found, "reinstall torch")
 
 
@@ -41,7 +41,7 @@ def try_varlen() -> CheckResult:
         return CheckResult("attention, varlen", "ok", "not tried: only on NVIDIA GPUs")
     from expert_cli.model.kernels.attention import varlen_attention
 
-    return judge("varlen", _as_registered(varlen_attention))
+    return check_attention("varlen", _as_registered(varlen_attention))
 
 
 def try_flash() -> CheckResult:
@@ -59,10 +59,10 @@ def try_flash() -> CheckResult:
         out = flash_attn.flash_attn_varlen_func(q, k, v, starts, starts, longest, longest, causal=True)
         return out.transpose(0, 1)[None]
 
-    return judge("flash-attn", run)
+    return check_attention("flash-attn", run)
 
 
-def judge(name: str, run: Attend) -> CheckResult:
+def check_attention(name: str, run: Attend) -> CheckResult:
     """Compare packs with each of their documents alone, and look at the gradient."""
     title = f"attention, {name}"
     device, dtype = device_and_dtype()

@@ -64,7 +64,7 @@ def _guarded_probes(probes: Sequence[Probe]) -> Iterator[list[CheckResult]]:
 def about_the_machine() -> list[tuple[str, Check]]:
     """Return the checks of what the machine is, by name."""
     facts = machine.inspect()
-    driver = nvml.driver()
+    driver = nvml.driver_info()
     cards = nvml.gpus()
     needs_python = _requires_python()
     bits = struct.calcsize("P") * 8
@@ -72,9 +72,9 @@ def about_the_machine() -> list[tuple[str, Check]]:
         ("torch build", lambda: system.gpu_warning(facts)),
         ("Python", lambda: system.python(platform.python_version(), needs_python, bits)),
         ("system", lambda: system.system(facts)),
-        ("driver", lambda: system.driver(driver, system.has_nvidia_device())),
+        ("driver", lambda: system.check_driver(driver, system.has_nvidia_device())),
         ("torch build", lambda: [] if facts.first_words else system.torch_build(facts, driver)),
-        ("GPU", lambda: system.gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"))),
+        ("GPU", lambda: system.check_gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"))),
         ("GPU memory", lambda: system.memory_in_use(nvml.sample(), nvml.holders())),
     ]
 

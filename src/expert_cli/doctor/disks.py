@@ -14,7 +14,7 @@ from expert_cli.doctor.check_result import CheckResult
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.disk import SLOW_MB_PER_S, measure_read
 from expert_cli.inventory.hf_cache import HfCaches
-from expert_cli.inventory.tree import look
+from expert_cli.inventory.tree import scan_tree
 from expert_cli.utils.text import size_text
 
 TRIAL_BYTES = 64_000_000
@@ -58,16 +58,16 @@ def disks(where: Sequence[Place]) -> list[CheckResult]:
             device = folder.stat().st_dev
             free = shutil.disk_usage(folder).free
             if device not in known and free > 4 * TRIAL_BYTES:
-                known[device] = measure(folder)
+                known[device] = measure_speed(folder)
         except (OSError, EnvironmentProblem) as error:
             fix = "name a folder that can be written (--output, HF_HOME, TMPDIR)"
             lines.append(CheckResult(place.name, "fail", f"{folder}: {getattr(error, 'strerror', None) or error}", fix))
         else:
-            lines.append(judge(place, free, known.get(device)))
+            lines.append(check_disk(place, free, known.get(device)))
     return lines
 
 
-def judge(place: Place, free: int, speed: Speed | None) -> CheckResult:
+def check_disk(place: Place, free: int, speed: Speed | None) -> CheckResult:
     """Judge the room and the speed of one place."""
     read = "" if speed is None or speed.read is None else f", reads {speed.read:,.0f} MB/s"
     written = "" if speed is None else f", writes {speed.write:,.0f} MB/s"
@@ -82,7 +82,7 @@ def judge(place: Place, free: int, speed: Speed | None) -> CheckResult:
     return CheckResult(place.name, "ok", found)
 
 
-def measure(folder: Path) -> Speed:
+def measure_speed(folder: Path) -> Speed:
     """Write a trial file, synced, read it back past the page cache, delete it. Raises OSError where it cannot be written."""
     handle, name = tempfile.mkstemp(prefix=".expert-cli-doctor-", dir=folder)
     try:
@@ -106,7 +106,7 @@ def hf_cache(caches: HfCaches) -> CheckResult:
     hub = caches.hubs[0]
     if not hub.is_dir():
         return CheckResult("HF cache", "ok", f"{hub}: nothing yet")
-    tree = look([hub], lambda: None, max_s=_LIST_S)
+    tree = scan_tree([hub], lambda: None, max_s=_LIST_S)
     models = sum(path.name.startswith("models--") for path in hub.iterdir())
     least = "at least " if tree.cut_short else ""
     found = f"{hub}: {least}{size_text(tree.bytes)}, models: {models}"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from expert_cli.hardware import nvml as gpu
-from expert_cli.hardware.nvml import GpuProcess, GpuSample
+from expert_cli.hardware.nvml import GpuProcess, GpuSample, driver_info, holders, sample
 
 CLEAR_THE_CACHE = (
     '"Clear the CUDA cache" (torch.cuda.empty_cache()) makes a process hand back what it keeps but does not use; only that '
@@ -45,9 +44,9 @@ class Holding:
         }
 
 
-def look(nvml: Any = None) -> Holding:
+def memory_holders(nvml: Any = None) -> Holding:
     """Ask the driver."""
-    return Holding(gpu.driver(nvml).problem, tuple(gpu.sample(nvml)), tuple(gpu.holders(nvml)))
+    return Holding(driver_info(nvml).problem, tuple(sample(nvml)), tuple(holders(nvml)))
 
 
 def advice(gpus: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> list[str]:

@@ -37,12 +37,12 @@ def installed(name: str) -> str | None:
 def requirements() -> list[Requirement]:
     """Return what the distribution asks for, extras included; nothing where it is not installed (run from its source)."""
     try:
-        return parse(importlib.metadata.requires(DISTRIBUTION) or [])
+        return parse_requirements(importlib.metadata.requires(DISTRIBUTION) or [])
     except importlib.metadata.PackageNotFoundError:
         return []
 
 
-def parse(lines: Iterable[str]) -> list[Requirement]:
+def parse_requirements(lines: Iterable[str]) -> list[Requirement]:
     """Return those lines that are requirements."""
     found = []
     for line in lines:
@@ -58,7 +58,7 @@ def tested() -> dict[str, str]:
     package = Path(__file__).parents[1]
     for folder in (package, package.parents[1]):
         if (path := folder / "constraints.txt").is_file():
-            rows = parse(path.read_text(encoding="utf-8").splitlines())
+            rows = parse_requirements(path.read_text(encoding="utf-8").splitlines())
             pins = {canonicalize_name(row.name): next(iter(row.specifier), None) for row in rows}
             return {name: pin.version for name, pin in pins.items() if pin is not None}
     return {}

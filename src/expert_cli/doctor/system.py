@@ -44,7 +44,7 @@ def system(machine: Machine) -> CheckResult:
     return CheckResult("system", "ok", found)
 
 
-def driver(found: Driver, nvidia_device: bool) -> CheckResult:
+def check_driver(found: Driver, nvidia_device: bool) -> CheckResult:
     """Judge the NVIDIA driver; `nvidia_device`: the system lists a card of that maker."""
     if not found.problem:
         cuda = f", runs CUDA up to {found.cuda[0]}.{found.cuda[1]}" if found.cuda else ""
@@ -79,7 +79,7 @@ def torch_build(machine: Machine, found: Driver) -> CheckResult:
     return CheckResult("torch build", "ok", words)
 
 
-def gpus(cards: Sequence[GpuInfo], visible: str | None) -> list[CheckResult]:
+def check_gpus(cards: Sequence[GpuInfo], visible: str | None) -> list[CheckResult]:
     """Judge every GPU; `visible` is CUDA_VISIBLE_DEVICES, None where it is not set."""
     if not cards:
         return [CheckResult("GPU", "warn", "none: training runs on the CPU, which suits small models and trials only")]

@@ -18,7 +18,7 @@ USABLE = 0.98
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchShape:
     """How packs become micro-batches: `size` packs, so many micro-steps a step, in which layout."""
 
     size: int
@@ -44,7 +44,7 @@ class GpuFit:
 def fit_gpus(
     shape: Shape,
     setting: StepSettings,
-    batch: Batch,
+    batch: BatchShape,
     work: Workload,
     *,
     dequantized_copy: Literal["auto", "always", "never"],
@@ -58,7 +58,7 @@ def _card(
     gb: int,
     shape: Shape,
     setting: StepSettings,
-    batch: Batch,
+    batch: BatchShape,
     work: Workload,
     dequantized_copy: Literal["auto", "always", "never"],
     margin: float,
@@ -74,7 +74,9 @@ def _card(
     return GpuFit(gb, False, needs, None)
 
 
-def _attempts(setting: StepSettings, batch: Batch, work: Workload) -> Iterator[tuple[tuple[str, ...], StepSettings]]:
+def _attempts(
+    setting: StepSettings, batch: BatchShape, work: Workload
+) -> Iterator[tuple[tuple[str, ...], StepSettings]]:
     """Yield what may be changed, the least first: smaller micro-batches, then recomputed layers, then 4-bit weights."""
 
     def at(size: int) -> StepSettings:

@@ -17,7 +17,7 @@ from expert_cli.config.validate import FOR_EVERY_BASE
 from expert_cli.data.packing.dataset import plan_packs
 from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
-from expert_cli.estimate.gpu_fit import Batch, GpuFit, fit_gpus
+from expert_cli.estimate.gpu_fit import BatchShape, GpuFit, fit_gpus
 from expert_cli.estimate.memory import CONTEXT_BYTES, MB, TRAINER_BYTES, StepSettings, components, growth_bytes
 from expert_cli.estimate.model_shape import Shape, linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.estimate.prices import Price, rented
@@ -239,7 +239,7 @@ def _cards(
     )
     setting = setting_of(run, kernels, work, run.optim.batch_size)
     fixed = run.data.max_seq_length * run.optim.batch_size if kernels.fixed_shape else 0
-    batch = Batch(run.optim.batch_size, run.optim.gradient_accumulation_steps, kernels.layout, fixed)
+    batch = BatchShape(run.optim.batch_size, run.optim.gradient_accumulation_steps, kernels.layout, fixed)
     dequantized_copy = run.compute.dequantized_copy
     return fit_gpus(shape, setting, batch, work, dequantized_copy=dequantized_copy, error_pct=MEMORY_ERROR_PCT["cuda"])
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers import json_schema as json_values
+from expert_cli.evaluation.verifiers import json_schema
 
 UNCATEGORISED = "uncategorised"
 MAX_LINE_BYTES = 16 << 20
@@ -207,7 +207,7 @@ def _case(where: str, row: dict[str, Any]) -> Case:
     try:
         case = _ANY_CASE.validate_python(row)
         if isinstance(case, JsonCase):
-            json_values.check_case(case.expected, schema=case.json_schema, rule=case.rule)
+            json_schema.check_case(case.expected, schema=case.json_schema, rule=case.rule)
     except InputError as error:
         raise InputError(f"{where}: {error.message}", error.hint) from error
     except ValidationError as error:

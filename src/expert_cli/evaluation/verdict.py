@@ -23,7 +23,7 @@ class Grade:
 
     def __post_init__(self) -> None:
         """Make any text fit for `detail`: it often quotes the answer."""
-        object.__setattr__(self, "detail", one_line(self.detail))
+        object.__setattr__(self, "detail", detail_line(self.detail))
 
     @property
     def passed(self) -> bool:
@@ -31,7 +31,7 @@ class Grade:
         return self.kind == "correct"
 
 
-def one_line(text: str, limit: int = DETAIL_CHARACTERS) -> str:
+def detail_line(text: str, limit: int = DETAIL_CHARACTERS) -> str:
     """Return `text` on one line of at most `limit` characters, what cannot be printed left out."""
     words = "".join(character for character in text[: 8 * limit] if character.isprintable() or character.isspace())
     line = " ".join(words.split())

@@ -93,7 +93,7 @@ class GpuProcess:
 
 
 @contextmanager
-def session(nvml: Any = None) -> Iterator[str]:
+def nvml_session(nvml: Any = None) -> Iterator[str]:
     """Keep NVML open for the block; yields "" or why it cannot be opened. Sessions may be nested: NVML counts them."""
     library = _library(nvml)
     problem = _open(library)
@@ -104,10 +104,10 @@ def session(nvml: Any = None) -> Iterator[str]:
             _ask(library, library.nvmlShutdown)
 
 
-def driver(nvml: Any = None) -> Driver:
+def driver_info(nvml: Any = None) -> Driver:
     """Return the driver's version and the newest CUDA it can run, or why it cannot be asked."""
     library = _library(nvml)
-    with session(library) as problem:
+    with nvml_session(library) as problem:
         if problem:
             return Driver("", None, problem)
         cuda = _ask(library, library.nvmlSystemGetCudaDriverVersion)
@@ -129,7 +129,7 @@ def visible(environment: Mapping[str, str] = os.environ, nvml: Any = None) -> li
     of one kind, and for any with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     library = _library(nvml)
-    with session(library):
+    with nvml_session(library):
         names = {i: str(_ask(library, library.nvmlDeviceGetUUID, handle) or "") for i, handle, _ in _each(library)}
         chosen = environment.get("CUDA_VISIBLE_DEVICES")
         if chosen is None:
@@ -201,7 +201,7 @@ def _ask_first(nvml: Any, names: Sequence[str], *details: Any) -> Any:
 
 def _each(nvml: Any) -> Iterator[tuple[int, Any, str]]:
     """Yield (index, handle, "") of every GPU; (index, None, why) of one that does not answer."""
-    with session(nvml) as problem:
+    with nvml_session(nvml) as problem:
         for index in range(0 if problem else _ask(nvml, nvml.nvmlDeviceGetCount) or 0):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)

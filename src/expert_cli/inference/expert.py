@@ -23,8 +23,7 @@ from expert_cli.inference.base_model import load_base_of, locate_base, prompt_te
 from expert_cli.model.kernels.dequantize import dequantize_linears
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
-from expert_cli.model.tokenizer import TokenizerInfo
-from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.reporter import Reporter
 
 

@@ -32,7 +32,7 @@ from expert_cli.inventory.hf_cache import (
     hub_folders,
     snapshot,
 )
-from expert_cli.inventory.manifest_references import CurrentKey, Expert, read_experts
+from expert_cli.inventory.manifest_references import CurrentKey, ManifestReferences, read_experts
 from expert_cli.inventory.tree import INFO_NAMES, Pulse
 from expert_cli.utils.filesystem import is_file, is_folder, real_path, subfolders
 from expert_cli.utils.paths import STORES
@@ -125,7 +125,9 @@ def _is_inside(folder: Path, path: Path) -> bool:
 class _Search:
     """One walk over all places."""
 
-    def __init__(self, experts: Sequence[Expert], folder: Path | None, caches: HfCaches, pulse: Pulse) -> None:
+    def __init__(
+        self, experts: Sequence[ManifestReferences], folder: Path | None, caches: HfCaches, pulse: Pulse
+    ) -> None:
         self.experts = experts
         self.folder = folder
         self.caches = caches
@@ -276,7 +278,7 @@ class _Search:
         return tuple(sorted({expert.name for expert in self.experts if wanted.intersection(expert.sources)}))
 
 
-def _freshness(key: str, owners: Sequence[Expert]) -> Status:
+def _freshness(key: str, owners: Sequence[ManifestReferences]) -> Status:
     """Fresh and stale are said only where the keys of now are known: a store of another base model is not stale."""
     if not owners:
         return "unused"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from expert_cli.hardware.disk import ReadSpeed
 from expert_cli.inventory.row_count import count_rows
-from expert_cli.inventory.tree import Inode, Tree, look
+from expert_cli.inventory.tree import Inode, Tree, scan_tree
 from expert_cli.utils.text import utc_time
 
 Kind = Literal["hub", "arrow_cache", "token_store", "saved", "file", "folder"]
@@ -84,7 +84,7 @@ def examine(
     row: DatasetEntry, roots: Sequence[Path], pulse: Callable[[], None], has_rows: Callable[[Path], bool] = every_file
 ) -> DatasetEntry:
     """Return the row with what lies under `roots`; what is broken there makes it "damaged" and stands in its note."""
-    tree = look(roots, pulse)
+    tree = scan_tree(roots, pulse)
     counted = count_rows([path for path in tree.data_files if has_rows(path)])
     last_used, by = tree.last_use()
     damaged = [f"{path.name} does not open" for path in counted.damaged[:1]]

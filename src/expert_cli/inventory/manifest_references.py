@@ -13,7 +13,7 @@ from expert_cli.config.run_config import SourceSpec
 from expert_cli.config.settings import Settings
 from expert_cli.errors import ExpertError
 from expert_cli.hardware.machine import inspect
-from expert_cli.manifest.reader import LoadedManifest, load
+from expert_cli.manifest.reader import LoadedManifest, load_manifest
 from expert_cli.utils.filesystem import is_file, is_folder
 from expert_cli.utils.paths import project_root, store_folder
 from expert_cli.utils.reporter import Reporter
@@ -22,7 +22,7 @@ CurrentKey = Callable[[Plan], str | None]
 
 
 @dataclass(frozen=True)
-class Expert:
+class ManifestReferences:
     """What one manifest names. `sources`: rows to train, evaluate and test with. `stores`: folders that token stores lie in.
 
     `keys`: those its stores have now, one a base model; `keys_known`: whether all of them could be told.
@@ -41,7 +41,9 @@ def default_experts(here: Path) -> Path | None:
     return next((folder / "experts" for folder in (here, *here.parents) if is_folder(folder / "experts")), None)
 
 
-def read_experts(homes: Sequence[Path], report: Reporter, current_key: CurrentKey | None) -> tuple[Expert, ...]:
+def read_experts(
+    homes: Sequence[Path], report: Reporter, current_key: CurrentKey | None
+) -> tuple[ManifestReferences, ...]:
     """Read the manifest of every folder that has one; a manifest that does not load is a warning."""
     experts = []
     for home in homes:
@@ -49,19 +51,19 @@ def read_experts(homes: Sequence[Path], report: Reporter, current_key: CurrentKe
         if not is_file(manifest):
             continue
         try:
-            experts.append(_expert(load(manifest), current_key))
+            experts.append(_expert(load_manifest(manifest), current_key))
         except (ExpertError, OSError) as error:
             report.warning(f"{error}; what this manifest names is not known")
     return tuple(experts)
 
 
-def _expert(loaded: LoadedManifest, current_key: CurrentKey | None) -> Expert:
+def _expert(loaded: LoadedManifest, current_key: CurrentKey | None) -> ManifestReferences:
     root = project_root(loaded.path)
     data = resolve_sources(loaded, Settings(loaded.manifest.training.dataset), root, None, None, evaluates=False)
     tests = sources_of_tests(loaded.manifest.training.dataset).values()
     folders = (loaded.path.resolve().parent, root)
     keys = _keys(loaded, current_key)
-    return Expert(
+    return ManifestReferences(
         name=loaded.manifest.name,
         root=root,
         sources=(*data.train, *data.validation, *(parse_source(test, folders) for test in tests)),

@@ -86,7 +86,7 @@ class Pulse:
             self.bar.update(self.seen)
 
 
-def look(roots: Sequence[Path], pulse: Callable[[], None], *, max_s: float = MAX_S) -> Tree:
+def scan_tree(roots: Sequence[Path], pulse: Callable[[], None], *, max_s: float = MAX_S) -> Tree:
     """Look at files and folders; a root may itself be a link. Raises nothing: what cannot be seen is counted in the tree."""
     tree = Tree()
     seen: set[Inode] = set()

@@ -68,7 +68,7 @@ def dotted(path: Path_) -> str:
     return text
 
 
-def read_json(path: Path) -> JsonText:
+def read_json_text(path: Path) -> JsonText:
     """Read and parse a file.
 
     Raises ManifestError: absent, a folder, too large, not UTF-8, not JSON, nested too deeply, a key twice.
@@ -92,7 +92,7 @@ def read_json(path: Path) -> JsonText:
         hint = "give the path of a manifest.json, or make one: expert-cli init NAME"
         reason = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error))
         raise ManifestError(path, [ManifestIssue(file, 1, 1, "", reason, hint)]) from error
-    return parse_json(_decode(raw, path), path)
+    return parse_json_text(_decode(raw, path), path)
 
 
 def _decode(raw: bytes, path: Path) -> str:
@@ -107,7 +107,7 @@ def _decode(raw: bytes, path: Path) -> str:
         raise ManifestError(path, [ManifestIssue(str(path), line, column, "", message, "save it as UTF-8")]) from error
 
 
-def parse_json(text: str, path: Path) -> JsonText:
+def parse_json_text(text: str, path: Path) -> JsonText:
     """Parse JSON text; `path` only names it in faults. Raises ManifestError."""
     parser = _Parser(text, path)
     parser.skip_space()

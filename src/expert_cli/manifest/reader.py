@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from expert_cli.errors import InputError, ManifestError, ManifestIssue
-from expert_cli.manifest.json_parser import JsonText, Path_, dotted, parse_json, read_json
+from expert_cli.manifest.json_parser import JsonText, Path_, dotted, parse_json_text, read_json_text
 from expert_cli.manifest.messages import message_of, parts_of, shortened, unfit
 from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest
 from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS, field_names, nearest, typo_of
@@ -29,12 +29,12 @@ class LoadedManifest:
     warnings: tuple[ManifestIssue, ...]
 
 
-def load(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
+def load_manifest(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
     """Read, check and return a manifest; `settings` are "training.config.KEY=VALUE" or "evaluation.KEY=VALUE" overrides.
 
     Raises ManifestError with every fault of the file, in the order of their places, unknown keys first.
     """
-    text = read_json(path)
+    text = read_json_text(path)
     if not isinstance(text.value, dict):
         raise ManifestError(path, [text.fault((), "is not an object: a manifest is {...}")])
     keys = [_override(text, setting) for setting in settings]
@@ -83,7 +83,7 @@ def _setting_value(setting: str, prefix: str, name: str, written: str) -> Any:
     """Return the value of one `--set`: JSON, or else the text as it is. Raises InputError for one that the key cannot take."""
     broken = ""
     try:
-        value = parse_json(written, Path("--set")).value
+        value = parse_json_text(written, Path("--set")).value
     except ManifestError as error:
         value = written
         broken = error.faults[0].message if written[:1] in ("[", "{", '"') else ""
@@ -276,4 +276,4 @@ def _block_contradictions(text: JsonText, path: Path_, config: TrainingConfig) -
     return faults
 
 
-__all__ = ["LoadedManifest", "dotted", "load"]
+__all__ = ["LoadedManifest", "dotted", "load_manifest"]

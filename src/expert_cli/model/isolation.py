@@ -88,10 +88,10 @@ def prove(
     """
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for lengths in packs(longest, window, single=single):
-        require(measure(model, layout, lengths, autocast=autocast), backend)
+        require(measure_leakage(model, layout, lengths, autocast=autocast), backend)
 
 
-def measure(
+def measure_leakage(
     model: PreTrainedModel, layout: Layout, lengths: tuple[int, ...], *, autocast: torch.dtype | None = None
 ) -> Isolation:
     """Read the forms and compare; the model's mode (train or eval) is kept. autocast: the dtype of a training step."""

@@ -58,7 +58,7 @@ class TokenizerInfo:
         return render_jinja(chat_template, messages, add_generation_prompt, tools=tools, variables=names)
 
 
-def load(folder: Path) -> TokenizerInfo:
+def load_tokenizer(folder: Path) -> TokenizerInfo:
     """Return the tokenizer of a model folder; nothing is fetched and no code of the folder runs.
 
     Raises EnvironmentProblem where there is none, it has no fast backend, or no token ends an answer; InputError where its

@@ -29,8 +29,7 @@ from expert_cli.data.store.token_store import lies_in
 from expert_cli.data.templates.template import SCHEMA_COLUMNS
 from expert_cli.inference.base_model import locate_base, prompt_template
 from expert_cli.model.loading.sources import LocalModel
-from expert_cli.model.tokenizer import TokenizerInfo
-from expert_cli.model.tokenizer import load as load_tokenizer
+from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 

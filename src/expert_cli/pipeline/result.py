@@ -31,7 +31,7 @@ NOT_KEPT = "not recorded by the version that trained it"
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleAnswer:
     """One prompt, answered by the base model and by the expert. right_*: None where the answers were not run."""
 
     prompt: str
@@ -74,7 +74,7 @@ class RunResult:
         ]
         if done["eval_loss"] is not None:
             lines.append(f"evaluation loss {done['eval_loss']:.3f}")
-        lines += _sample_lines([Sample(**sample) for sample in done.get("samples", ())])
+        lines += _sample_lines([SampleAnswer(**sample) for sample in done.get("samples", ())])
         return "\n".join([*lines, f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}"])
 
 
@@ -85,7 +85,7 @@ def document(
     kernels: KernelPlan,
     sha256: str,
     resumed_from: Path | None,
-    samples: Sequence[Sample],
+    samples: Sequence[SampleAnswer],
     seconds: float,
 ) -> dict[str, Any]:
     """Return what `train --json` prints."""
@@ -204,7 +204,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _sample_lines(samples: Sequence[Sample]) -> list[str]:
+def _sample_lines(samples: Sequence[SampleAnswer]) -> list[str]:
     run = [sample for sample in samples if sample.right_before is not None and sample.right_after is not None]
     lines = [line for sample in samples for line in sample.lines()]
     if not run:

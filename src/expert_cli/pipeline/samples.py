@@ -15,7 +15,7 @@ from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, check_gradable, own_c
 from expert_cli.evaluation.grade import verdict_on
 from expert_cli.inference.generation_config import generation_config
 from expert_cli.pipeline.pretokenize import DataInputs
-from expert_cli.pipeline.result import Sample
+from expert_cli.pipeline.result import SampleAnswer
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def ask(
     return [Reply(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
 
 
-def samples(questions: Sequence[Question], before: Sequence[Reply], after: Sequence[Reply]) -> tuple[Sample, ...]:
+def samples(questions: Sequence[Question], before: Sequence[Reply], after: Sequence[Reply]) -> tuple[SampleAnswer, ...]:
     """Put questions and replies side by side."""
     return tuple(
-        Sample(
+        SampleAnswer(
             "\n".join(filter(None, (asked.prompt, asked.input))),
             asked.expected,
             first.text,

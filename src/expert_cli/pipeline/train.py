@@ -43,7 +43,7 @@ from expert_cli.pipeline.pretokenize import DataInputs, describe, resolve_inputs
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
-from expert_cli.pipeline.used_keys import differences, used_keys
+from expert_cli.pipeline.used_keys import effect_changes, used_keys
 from expert_cli.runs.lock import contents, run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
@@ -287,6 +287,6 @@ def _write_effects(
 ) -> None:
     """Leave in run.json what became of every key in the run as it was, and say what came out another way than planned."""
     rows = plan.effects_after(used_keys(plan, done.used, kernels, inputs, store))
-    for difference in differences(plan.effects, rows):
+    for difference in effect_changes(plan.effects, rows):
         report.warning(difference)
     write_effects(RunPaths(plan.run.output), rows)

@@ -43,7 +43,7 @@ def used_keys(plan: Plan, used: Used, kernels: KernelPlan, inputs: DataInputs, s
     return now
 
 
-def differences(planned: Sequence[Effect], now: Sequence[Effect]) -> list[str]:
+def effect_changes(planned: Sequence[Effect], now: Sequence[Effect]) -> list[str]:
     """Return one sentence for every key that came out another way than planned."""
     return [
         f"{after.key}: planned as {_words(before)}, but {_words(after)}"

@@ -37,7 +37,7 @@ from expert_cli.training.checkpointing.resume import (
 from expert_cli.training.flops import Flops, flops, peak_flops
 from expert_cli.training.heap import HeapKeeper
 from expert_cli.training.metrics_callback import MetricsCallback
-from expert_cli.training.oom import fit_memory, probe, recompute_all
+from expert_cli.training.oom import fit_memory, largest_batch_fits, recompute_all
 from expert_cli.training.result import FitResult
 from expert_cli.training.signals import StopRequest
 from expert_cli.training.trainer import ExpertTrainer
@@ -180,7 +180,7 @@ def _start(
         adjusted = fit_memory(trainer, switch_on, report, may_adjust=run.compute.on_oom == "fit")
     if run.compute.torch_compile:
         started = time.monotonic()
-        probe(trainer)
+        largest_batch_fits(trainer)
         report.info(f"compile   took {time.monotonic() - started:.1f} s with the first step")
     if trainer.args.process_index == 0:
         truncate_metrics(paths, trainer.progress.step)

@@ -23,7 +23,7 @@ def largest_packs(dataset: PackedDataset, count: int) -> list[Place]:
     return [(0, pack) for pack in np.argsort(-dataset.packs.of(0).lengths, kind="stable")[:count].tolist()]
 
 
-def probe(trainer: ExpertTrainer) -> bool:
+def largest_batch_fits(trainer: ExpertTrainer) -> bool:
     """Run forward and backward on the largest micro-batch of the present schedule; return whether it fitted.
 
     Nothing is left of it: gradients are dropped, and every training step seeds its own random numbers.
@@ -59,7 +59,7 @@ def fit_memory(
     Raises TrainingFailed when nothing more can be done, or nothing may (`may_adjust`).
     """
     adjusted: list[str] = []
-    while not all_reduce_any(trainer, fits=probe(trainer)):
+    while not all_reduce_any(trainer, fits=largest_batch_fits(trainer)):
         schedule = trainer.batches.schedule
         if not may_adjust:
             raise TrainingFailed(*_does_not_fit(schedule, 'write "on_oom": "fit", or halve batch_size'))

@@ -65,7 +65,7 @@ def render(jinja: str, variables: Mapping[str, Any]) -> str:
         _BUDGET.reset(before)
 
 
-def parse(jinja: str) -> nodes.Template:
+def parse_template(jinja: str) -> nodes.Template:
     """Return a template's code as it is written."""
     return Parser(_Environment(), jinja).parse()
 

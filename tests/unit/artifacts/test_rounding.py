@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from expert_cli.artifacts.rounding import StoredType, compare, last_logits, step
+from expert_cli.artifacts.rounding import StoredType, compare_logits, last_logits, step
 from tests import tiny
 
 PROMPTS = [list(range(3, 40)), [7, 8, 9]]
@@ -40,7 +40,7 @@ def stored(kind: StoredType) -> torch.nn.Module:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rounding_passes(kind: StoredType) -> None:
-    found = compare(last_logits(tiny.tiny_model(), PROMPTS), stored(kind), PROMPTS, kind)
+    found = compare_logits(last_logits(tiny.tiny_model(), PROMPTS), stored(kind), PROMPTS, kind)
     assert found.is_rounding
     assert found.found == pytest.approx(found.rounding, rel=0.7)
 
@@ -52,11 +52,11 @@ def test_a_wrong_matrix_does_not(kind: StoredType) -> None:
     weight = model.get_parameter("model.layers.0.mlp.up_proj.weight")
     with torch.no_grad():
         weight.copy_(weight.flip(0))
-    assert not compare(last_logits(tiny.tiny_model(), PROMPTS), model, PROMPTS, kind).is_rounding
+    assert not compare_logits(last_logits(tiny.tiny_model(), PROMPTS), model, PROMPTS, kind).is_rounding
 
 
 def test_what_is_no_number_does_not() -> None:
     model = stored("f16")
     with torch.no_grad():
         model.get_parameter("model.norm.weight").fill_(float("nan"))
-    assert not compare(last_logits(tiny.tiny_model(), PROMPTS), model, PROMPTS, "f16").is_rounding
+    assert not compare_logits(last_logits(tiny.tiny_model(), PROMPTS), model, PROMPTS, "f16").is_rounding

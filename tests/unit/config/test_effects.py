@@ -16,7 +16,7 @@ from expert_cli.config.effects import Effect
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import Machine
-from expert_cli.manifest.reader import load
+from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
@@ -102,7 +102,7 @@ OPTIMISED = {
 
 @pytest.mark.parametrize("path", EXPERTS, ids=[p.parent.name for p in EXPERTS])
 def test_the_experts_carry_the_optimized_settings(path: Path) -> None:
-    manifest = load(path).manifest
+    manifest = load_manifest(path).manifest
     config = manifest.training.config
     assert {key: getattr(config, key) for key in OPTIMISED} == OPTIMISED
     assert config.pretokenized_cache == f"datasets_optimized/{path.parent.name}/tokenized"

@@ -20,7 +20,7 @@ from expert_cli.config.resolve import Overrides, decide
 from expert_cli.errors import ManifestError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.json_parser import Path_, dotted
-from expert_cli.manifest.reader import LoadedManifest, load
+from expert_cli.manifest.reader import LoadedManifest, load_manifest
 from expert_cli.manifest.schema import Manifest
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
@@ -310,12 +310,12 @@ def require_honest(loaded: LoadedManifest, machine: Machine) -> None:
 def test_a_key_is_applied_if_another_value_gives_another_run(tmp_path: Path, machine: Machine, change: Change) -> None:
     manifest = manifests.small()
     change(manifest)
-    require_honest(load(manifests.write(tmp_path, manifest)), machine)
+    require_honest(load_manifest(manifests.write(tmp_path, manifest)), machine)
 
 
 @pytest.mark.parametrize("path", manifests.SHIPPED + manifests.SHARED, ids=manifests.name_of)
 def test_of_every_manifest_too(path: Path) -> None:
-    require_honest(load(path), CPU)
+    require_honest(load_manifest(path), CPU)
 
 
 def test_the_keys_without_effect_are_those_that_change_no_run(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_the_keys_without_effect_are_those_that_change_no_run(tmp_path: Path) ->
         for machine in (CPU, GPU):
             manifest = manifests.small()
             change(manifest)
-            loaded = load(manifests.write(tmp_path, manifest))
+            loaded = load_manifest(manifests.write(tmp_path, manifest))
             before = decided(loaded, machine)
             for key in sorted(inert):
                 text = replace(loaded.text, value=json.loads(json.dumps(loaded.text.value)))

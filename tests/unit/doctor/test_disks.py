@@ -27,14 +27,14 @@ FAST, SLOW = Speed(200, 500), Speed(200, 20)
     ids=["fine", "little", "none", "slow to read", "slow to write", "not read", "not measured"],
 )
 def test_a_place(free: int, speed: Speed | None, state: str) -> None:
-    line = disks.judge(Place("disk", Path("/x"), 5_000_000_000), free, speed)
+    line = disks.check_disk(Place("disk", Path("/x"), 5_000_000_000), free, speed)
     assert (line.state, bool(line.fix)) == (state, state != "ok")
 
 
 def test_a_disk_is_measured_once_and_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[Path] = []
-    real = disks.measure
-    monkeypatch.setattr(disks, "measure", lambda folder: measured.append(folder) or real(folder))
+    real = disks.measure_speed
+    monkeypatch.setattr(disks, "measure_speed", lambda folder: measured.append(folder) or real(folder))
     lines = disks.disks([Place("one", tmp_path, 1), Place("two", tmp_path / "not" / "there", 1)])
     assert [line.name for line in lines] == ["one", "two"]
     assert all(" MB/s" in line.found and "writes" in line.found for line in lines)

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 
 from expert_cli.doctor import packages
 
-NEEDS = packages.parse(
+NEEDS = packages.parse_requirements(
     ["torch>=2.6", "transformers<6,>=5.17", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"']
 )
 PINS = {"torch": "2.13.0", "transformers": "5.23.0"}
@@ -51,7 +51,9 @@ def test_a_bad_version_within_the_bounds_says_why(name: str, version: str) -> No
 def test_extras_say_what_they_lack() -> None:
     needs = [
         *NEEDS,
-        *packages.parse(["liger-kernel; extra == 'kernels'", "x; extra == 'kernels' and sys_platform == 'none'"]),
+        *packages.parse_requirements(
+            ["liger-kernel; extra == 'kernels'", "x; extra == 'kernels' and sys_platform == 'none'"]
+        ),
     ]
     kernels, test = packages.extras(needs, {"pytest": "9.0"}.get)
     assert (kernels.name, kernels.state, kernels.found) == ("extra [kernels]", "ok", "lacks liger-kernel")

@@ -9,7 +9,7 @@ import pytest
 
 from expert_cli.doctor import system
 from expert_cli.doctor.check_result import CheckResult, worst
-from expert_cli.hardware import nvml as gpu
+from expert_cli.hardware import nvml
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.hardware.nvml import Driver, GpuInfo
 from tests.fake_nvml import FakeNvml, NvmlError
@@ -53,7 +53,7 @@ def test_little_memory_is_worth_a_warning() -> None:
     ids=["here", "no card", "card without driver", "updated without restart"],
 )
 def test_driver(found: Driver, device: bool, state: str, says: str) -> None:
-    line = system.driver(found, device)
+    line = system.check_driver(found, device)
     assert (line.state, bool(line.fix)) == (state, state == "fail")
     assert says in line.found
 
@@ -96,29 +96,29 @@ def test_torch_build(cuda: str, torch: str, driver: Driver, state: str, fix: str
     ids=["H200", "Ampere", "Turing", "capability untold", "memory untold", "TCC", "WDDM", "MIG", "lost"],
 )
 def test_a_gpu(card: GpuInfo, state: str, found: str) -> None:
-    (line,) = system.gpus([card], None)
+    (line,) = system.check_gpus([card], None)
     assert (line.state, line.found, bool(line.fix)) == (state, found, state != "ok")
 
 
 def test_several_gpus_and_who_chooses() -> None:
-    assert [line.state for line in system.gpus([], None)] == ["warn"]
+    assert [line.state for line in system.check_gpus([], None)] == ["warn"]
     two = [H200, replace(H200, index=1)]
-    assert [line.name for line in system.gpus(two, None)] == ["GPU 0", "GPU 1", "GPU choice"]
-    assert [line.state for line in system.gpus(two, "1")] == ["ok"] * 3
-    assert [line.state for line in system.gpus(two, "")] == ["ok", "ok", "warn"]
-    assert [line.state for line in system.gpus(two, "-1")] == ["ok", "ok", "warn"]
+    assert [line.name for line in system.check_gpus(two, None)] == ["GPU 0", "GPU 1", "GPU choice"]
+    assert [line.state for line in system.check_gpus(two, "1")] == ["ok"] * 3
+    assert [line.state for line in system.check_gpus(two, "")] == ["ok", "ok", "warn"]
+    assert [line.state for line in system.check_gpus(two, "-1")] == ["ok", "ok", "warn"]
 
 
 def test_memory_in_use() -> None:
     from types import SimpleNamespace
 
-    nvml = FakeNvml(
+    fake = FakeNvml(
         nvmlDeviceGetMemoryInfo=SimpleNamespace(used=40e9, total=150e9),
         nvmlDeviceGetComputeRunningProcesses=[
             SimpleNamespace(pid=2**22 + n, usedGpuMemory=held) for n, held in enumerate((1e9, 30e9, None, 2e9))
         ],
     )
-    (line,) = system.memory_in_use(gpu.sample(nvml), gpu.holders(nvml))
+    (line,) = system.memory_in_use(nvml.sample(fake), nvml.holders(fake))
     assert line == CheckResult(
         "GPU 0 memory",
         "warn",
@@ -126,9 +126,9 @@ def test_memory_in_use() -> None:
         "expert-cli doctor --free-memory says who, and how to give it back",
     )
     idle = FakeNvml()
-    assert [row.state for row in system.memory_in_use(gpu.sample(idle), gpu.holders(idle))] == ["ok"]
+    assert [row.state for row in system.memory_in_use(nvml.sample(idle), nvml.holders(idle))] == ["ok"]
     untold = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("Not Supported"))
-    assert system.memory_in_use(gpu.sample(untold), gpu.holders(untold)) == []
+    assert system.memory_in_use(nvml.sample(untold), nvml.holders(untold)) == []
 
 
 def test_a_card_without_driver_is_seen_on_the_bus(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from expert_cli.data.packing.step_schedule import Schedule
-from expert_cli.estimate.gpu_fit import SIZES_GB, Batch, GpuFit, fit_gpus
+from expert_cli.estimate.gpu_fit import SIZES_GB, BatchShape, GpuFit, fit_gpus
 from expert_cli.estimate.memory import StepSettings
 from expert_cli.estimate.model_shape import Layer, Norm, Part, Shape
 from expert_cli.estimate.workload import Workload
@@ -57,7 +57,7 @@ def judged(work: Workload, batch_size: int, **changes: Any) -> dict[int, GpuFit]
         "steps": 1,
     }
     setting = StepSettings(**{**values, **changes})
-    batch = Batch(batch_size, 2, "packed")
+    batch = BatchShape(batch_size, 2, "packed")
     return {
         card.gb: card for card in fit_gpus(seven_billion(), setting, batch, work, dequantized_copy="auto", error_pct=25)
     }

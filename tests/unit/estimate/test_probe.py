@@ -10,7 +10,7 @@ import pytest
 from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
 from expert_cli.estimate.probe import answered, command, speed
-from expert_cli.manifest.reader import load
+from expert_cli.manifest.reader import load_manifest
 from tests import manifests
 from tests.machines import CPU
 
@@ -45,7 +45,7 @@ def test_a_run_that_chooses_its_best_step_can_be_probed(tmp_path: Path, chosen_b
     steps = {"eval_strategy": "steps", "save_strategy": "steps"} if chosen_by == "eval_loss" else {}
     written = {**manifests.small(**best, **steps), "evaluation": {"every_steps": 5}}
     path, machine = manifests.write(tmp_path, written), CPU
-    words = command(resolve(load(path), machine), Overrides(), tmp_path / "out")
+    words = command(resolve(load_manifest(path), machine), Overrides(), tmp_path / "out")
     settings = tuple(value for word, value in pairwise(words) if word == "--set")
-    watch = resolve(load(path, settings), machine).watch
+    watch = resolve(load_manifest(path, settings), machine).watch
     assert (watch.execution_eval_steps, watch.load_best_model_at_end) == (0, False)

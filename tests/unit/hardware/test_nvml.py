@@ -12,16 +12,15 @@ import psutil
 import pynvml
 import pytest
 
-from expert_cli.hardware import machine
-from expert_cli.hardware import nvml as gpu
+from expert_cli.hardware import machine, nvml
 from expert_cli.utils.files import command_text
 from tests.fake_nvml import FakeNvml, NvmlError
 
 
 def test_a_sample_has_every_figure_in_its_unit() -> None:
-    nvml = FakeNvml()
-    assert gpu.sample(nvml) == [
-        gpu.GpuSample(
+    fake = FakeNvml()
+    assert nvml.sample(fake) == [
+        nvml.GpuSample(
             0,
             "NVIDIA H200",
             8.0,
@@ -35,18 +34,18 @@ def test_a_sample_has_every_figure_in_its_unit() -> None:
             "",
         )
     ]
-    assert nvml.open == 0
+    assert fake.open == 0
 
 
 def test_what_a_card_does_not_tell_is_none() -> None:
     silent = {name: NvmlError("Not Supported") for name in FakeNvml.usual if name != "nvmlDeviceGetName"}
     silent["nvmlDeviceGetEnforcedPowerLimit"] = FakeNvml.NVMLLibraryMismatchError("too old")
-    assert gpu.sample(FakeNvml(**silent)) == [
-        gpu.GpuSample(0, "NVIDIA H200", None, None, None, None, None, None, None, (), "")
+    assert nvml.sample(FakeNvml(**silent)) == [
+        nvml.GpuSample(0, "NVIDIA H200", None, None, None, None, None, None, None, (), "")
     ]
-    assert gpu.gpus(FakeNvml(**silent)) == [gpu.GpuInfo(0, "NVIDIA H200", None, None, "", False, "")]
-    assert gpu.holders(FakeNvml(**silent)) == []
-    assert gpu.driver(FakeNvml(**silent)) == gpu.Driver("", None, "")
+    assert nvml.gpus(FakeNvml(**silent)) == [nvml.GpuInfo(0, "NVIDIA H200", None, None, "", False, "")]
+    assert nvml.holders(FakeNvml(**silent)) == []
+    assert nvml.driver_info(FakeNvml(**silent)) == nvml.Driver("", None, "")
 
 
 def test_an_older_driver_is_asked_by_the_older_names() -> None:
@@ -57,34 +56,34 @@ def test_an_older_driver_is_asked_by_the_older_names() -> None:
         nvmlDeviceGetTemperature=41,
         nvmlDeviceGetCurrentClocksThrottleReasons=0x1 | 0x4 | 0x40,
     )
-    assert gpu.sample(old) == gpu.sample(FakeNvml())
+    assert nvml.sample(old) == nvml.sample(FakeNvml())
 
 
 def test_what_is_asked_is_there_and_stays() -> None:
     """The library's source says above a function that it goes away; of what was renamed, the new name has to be there."""
-    asked = set(re.findall(r"\b(?:nvml[A-Z]|NVML_|NVMLError|NVMLLib)\w*", inspect.getsource(gpu))) - {
+    asked = set(re.findall(r"\b(?:nvml[A-Z]|NVML_|NVMLError|NVMLLib)\w*", inspect.getsource(nvml))) - {
         "nvmlClocksEventReasons"
     }
     assert {name for name in asked if not hasattr(pynvml, name)} == set()
     assert len(asked) > 20
     leaving = set(re.findall(r"^# DEPRECATED.*\n(?:@.*\n)*def (\w+)", inspect.getsource(pynvml), re.MULTILINE))
-    assert leaving & asked == {gpu.TEMPERATURE[1], gpu.CLOCK_REASONS[1]}
+    assert leaving & asked == {nvml.TEMPERATURE[1], nvml.CLOCK_REASONS[1]}
 
 
 def test_one_lost_card_hides_no_other() -> None:
-    nvml = FakeNvml(cards=3, lost=1)
-    assert [(row.index, row.name, row.problem) for row in gpu.sample(nvml)] == [
+    fake = FakeNvml(cards=3, lost=1)
+    assert [(row.index, row.name, row.problem) for row in nvml.sample(fake)] == [
         (0, "NVIDIA H200", ""),
         (1, "", "GPU is lost"),
         (2, "NVIDIA H200", ""),
     ]
-    assert [card.problem for card in gpu.gpus(nvml)] == ["", "GPU is lost", ""]
-    assert gpu.holders(nvml) == []
+    assert [card.problem for card in nvml.gpus(fake)] == ["", "GPU is lost", ""]
+    assert nvml.holders(fake) == []
 
 
 def test_a_card_that_was_lost_since_is_named_lost_though_it_still_has_a_name() -> None:
-    nvml = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("GPU requires restart", 16))
-    assert [(row.problem, row.utilization) for row in gpu.sample(nvml)] == [("GPU requires restart", None)]
+    fake = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("GPU requires restart", 16))
+    assert [(row.problem, row.utilization) for row in nvml.sample(fake)] == [("GPU requires restart", None)]
 
 
 VISIBLE: dict[str, tuple[str | None, list[int]]] = {
@@ -104,7 +103,7 @@ VISIBLE: dict[str, tuple[str | None, list[int]]] = {
 @pytest.mark.parametrize(("chosen", "indices"), VISIBLE.values(), ids=VISIBLE.keys())
 def test_the_cards_that_cuda_shows(chosen: str | None, indices: list[int]) -> None:
     environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
-    assert gpu.visible(environment, FakeNvml(cards=3)) == indices
+    assert nvml.visible(environment, FakeNvml(cards=3)) == indices
 
 
 def test_the_machine_has_the_cards_that_cuda_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,27 +123,27 @@ def test_the_machine_has_the_cards_that_cuda_shows(monkeypatch: pytest.MonkeyPat
     ids=["nvml", "old"],
 )
 def test_without_a_driver_there_is_nothing_and_a_reason(error: Exception) -> None:
-    nvml = FakeNvml(init=error)
-    assert gpu.driver(nvml) == gpu.Driver("", None, "Driver Not Loaded")
-    assert gpu.gpus(nvml) == gpu.sample(nvml) == gpu.holders(nvml) == []
+    fake = FakeNvml(init=error)
+    assert nvml.driver_info(fake) == nvml.Driver("", None, "Driver Not Loaded")
+    assert nvml.gpus(fake) == nvml.sample(fake) == nvml.holders(fake) == []
 
 
 def test_the_driver_and_its_cards() -> None:
-    nvml = FakeNvml(nvmlDeviceGetMigMode=[1, 1], nvmlDeviceGetCurrentDriverModel=1)
-    assert gpu.driver(nvml) == gpu.Driver("580.65.06", (13, 1), "")
-    assert gpu.gpus(nvml) == [gpu.GpuInfo(0, "NVIDIA H200", 150_000_000_000, (9, 0), "TCC", True, "")]
+    fake = FakeNvml(nvmlDeviceGetMigMode=[1, 1], nvmlDeviceGetCurrentDriverModel=1)
+    assert nvml.driver_info(fake) == nvml.Driver("580.65.06", (13, 1), "")
+    assert nvml.gpus(fake) == [nvml.GpuInfo(0, "NVIDIA H200", 150_000_000_000, (9, 0), "TCC", True, "")]
 
 
 def test_holders_name_each_process_once() -> None:
     ours, gone = os.getpid(), 2**22 + 1
     processes = [SimpleNamespace(pid=gone, usedGpuMemory=None), SimpleNamespace(pid=ours, usedGpuMemory=3e9)]
     twice = [SimpleNamespace(pid=ours, usedGpuMemory=1e9)]
-    nvml = FakeNvml(nvmlDeviceGetComputeRunningProcesses=processes, nvmlDeviceGetGraphicsRunningProcesses=twice)
-    first, second = gpu.holders(nvml)
+    fake = FakeNvml(nvmlDeviceGetComputeRunningProcesses=processes, nvmlDeviceGetGraphicsRunningProcesses=twice)
+    first, second = nvml.holders(fake)
     assert (first.pid, first.memory_mb) == (ours, 3000.0)
     assert first.user
     assert first.command == command_text(psutil.Process().cmdline())
-    assert second == gpu.GpuProcess(0, gone, "", "", None)
+    assert second == nvml.GpuProcess(0, gone, "", "", None)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +165,6 @@ def test_the_real_library_has_every_function_that_is_asked() -> None:
     import pynvml
 
     assert [name for name in FakeNvml.usual if not hasattr(pynvml, name)] == []
-    with gpu.session() as problem:
+    with nvml.nvml_session() as problem:
         assert isinstance(problem, str)
-    assert isinstance(gpu.sample(), list)
+    assert isinstance(nvml.sample(), list)

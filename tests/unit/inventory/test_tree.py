@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.inventory.tree import look
+from expert_cli.inventory.tree import scan_tree
 from tests.dataset_world import COMMIT, KEY, Words, hub, listed, made, parquet, store
 
 
@@ -90,9 +90,9 @@ def test_a_file_that_vanishes_was_not_there(tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").unlink(missing_ok=True)
         (tmp_path / "b.jsonl").unlink(missing_ok=True)
 
-    tree = look([tmp_path], vanish)
+    tree = scan_tree([tmp_path], vanish)
     assert (tree.bytes, tree.broken, tree.unreadable) == (0, 0, 0)
-    assert look([tmp_path / "gone"], vanish).bytes == 0
+    assert scan_tree([tmp_path / "gone"], vanish).bytes == 0
 
 
 @pytest.mark.parametrize(("error", "unreadable"), [(PermissionError, 1), (FileNotFoundError, 0)])
@@ -109,18 +109,18 @@ def test_a_folder_that_cannot_be_read_is_counted(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    tree = look([tmp_path], lambda: None)
+    tree = scan_tree([tmp_path], lambda: None)
     assert (tree.bytes, tree.unreadable) == (3, unreadable)
 
 
 def test_a_huge_folder_is_cut_short_and_says_so(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         made(world / "rows" / f"{number}.jsonl", b"1")
-    tree = look([world / "rows"], lambda: None, max_s=-1)
+    tree = scan_tree([world / "rows"], lambda: None, max_s=-1)
     assert tree.cut_short
     assert tree.bytes < 20
     hub(world, "org/rows", {"a.jsonl": b"{}", "b.jsonl": b"{}"})
-    monkeypatch.setattr("expert_cli.inventory.dataset.look", lambda roots, pulse: look(roots, pulse, max_s=-1))
+    monkeypatch.setattr("expert_cli.inventory.dataset.look", lambda roots, pulse: scan_tree(roots, pulse, max_s=-1))
     assert listed(world)["org/rows"].note == "too much to list in time: at least this"
 
 
@@ -157,4 +157,4 @@ def test_last_use_says_what_told(
         f_flag = flags
 
     monkeypatch.setattr(os, "statvfs", lambda _: Mounted)
-    assert look([path], lambda: None).last_use() == last
+    assert scan_tree([path], lambda: None).last_use() == last

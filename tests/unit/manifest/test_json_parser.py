@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.errors import ManifestError
-from expert_cli.manifest.json_parser import parse_json, read_json
+from expert_cli.manifest.json_parser import parse_json_text, read_json_text
 
 HERE = Path("m.json")
 JSON_VALUES = st.recursive(
@@ -31,7 +31,7 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES, st.sampled_from([None, 1, 4]))
 def test_reads_what_the_standard_library_reads(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
-    assert parse_json(text, HERE).value == json.loads(text)
+    assert parse_json_text(text, HERE).value == json.loads(text)
 
 
 @given(st.text(alphabet='{}[]",:0123456789.-+eEtrufalsn\\ \n_ab', max_size=40))
@@ -40,10 +40,10 @@ def test_accepts_and_refuses_exactly_what_the_standard_library_does(text: str) -
         expected = json.loads(text, parse_constant=lambda _: math.nan, parse_float=_finite)
     except (json.JSONDecodeError, RecursionError, OverflowError):
         with pytest.raises(ManifestError):
-            parse_json(text, HERE)
+            parse_json_text(text, HERE)
         return
     if "_" not in text and not _repeats_a_key(text) and len(text) < 38 and "Infinity" not in text:
-        assert parse_json(text, HERE).value == expected
+        assert parse_json_text(text, HERE).value == expected
 
 
 def _finite(text: str) -> float:
@@ -95,7 +95,7 @@ FAULTS = {
 @pytest.mark.parametrize(("text", "place", "message", "hint"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_fault_names_its_place_and_remedy(text: str, place: tuple[int, int], message: str, hint: str) -> None:
     with pytest.raises(ManifestError) as caught:
-        parse_json(text, HERE)
+        parse_json_text(text, HERE)
     fault = caught.value.faults[0]
     assert (fault.line, fault.column) == place
     assert message in fault.message
@@ -105,17 +105,17 @@ def test_a_fault_names_its_place_and_remedy(text: str, place: tuple[int, int], m
 
 def test_comments_go_at_any_depth_and_may_repeat() -> None:
     text = '{"_a": 1, "_a": 2, "b": {"_c": [], "d": [{"_e": 1, "f": 2}]}}'
-    assert parse_json(text, HERE).value == {"b": {"d": [{"f": 2}]}}
+    assert parse_json_text(text, HERE).value == {"b": {"d": [{"f": 2}]}}
 
 
 def test_every_repeated_key_is_reported() -> None:
     with pytest.raises(ManifestError) as caught:
-        parse_json('{"a": 1, "a": 2, "b": {"c": 1, "c": 2}}', HERE)
+        parse_json_text('{"a": 1, "a": 2, "b": {"c": 1, "c": 2}}', HERE)
     assert [fault.key for fault in caught.value.faults] == ["a", "b.c"]
 
 
 def test_places_count_from_one_in_characters_with_crlf() -> None:
-    text = parse_json('{\r\n  "é": {"b": [10, 20]},\r\n  "c": 1\r\n}', HERE)
+    text = parse_json_text('{\r\n  "é": {"b": [10, 20]},\r\n  "c": 1\r\n}', HERE)
     assert text.place(("é",)) == (2, 3)
     assert text.place(("é", "b", 1)) == (2, 19)
     assert text.place(("c",)) == (3, 3)
@@ -133,7 +133,7 @@ FILES = {
 def test_encodings_that_are_read(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "m.json"
     path.write_bytes(raw)
-    assert read_json(path).value == {"a": 1}
+    assert read_json_text(path).value == {"a": 1}
 
 
 BAD_FILES = {
@@ -148,7 +148,7 @@ def test_files_that_are_refused(tmp_path: Path, raw: bytes, message: str, place:
     path = tmp_path / "m.json"
     path.write_bytes(raw)
     with pytest.raises(ManifestError) as caught:
-        read_json(path)
+        read_json_text(path)
     fault = caught.value.faults[0]
     assert message in fault.message
     assert (fault.line, fault.column) == place
@@ -156,7 +156,7 @@ def test_files_that_are_refused(tmp_path: Path, raw: bytes, message: str, place:
 
 def test_an_absent_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="no such file"):
-        read_json(tmp_path / "none.json")
+        read_json_text(tmp_path / "none.json")
     with pytest.raises(ManifestError, match="is a folder") as caught:
-        read_json(tmp_path)
+        read_json_text(tmp_path)
     assert caught.value.hint.endswith("manifest.json")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError, ManifestError, ManifestIssue
-from expert_cli.manifest.reader import load
+from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Base, Dataset, FieldMapping, Manifest
 from expert_cli.manifest.spelling import OTHER_TOOLS, nearest
 from expert_cli.manifest.training_config import TrainingConfig
@@ -24,7 +24,7 @@ def faults_after(tmp_path: Path, change: Change) -> list[ManifestIssue]:
     manifest = manifests.small()
     change(manifest)
     with pytest.raises(ManifestError) as caught:
-        load(manifests.write(tmp_path, manifest))
+        load_manifest(manifests.write(tmp_path, manifest))
     return caught.value.faults
 
 
@@ -239,13 +239,13 @@ def test_a_number_too_large_for_a_float_is_refused(tmp_path: Path) -> None:
     path = manifests.write(tmp_path, manifests.small())
     path.write_text(path.read_text(encoding="utf-8").replace("0.001", "1e999"), encoding="utf-8")
     with pytest.raises(ManifestError, match=r"training\.config\.learning_rate: 1e999 is no finite number"):
-        load(path)
+        load_manifest(path)
 
 
 def test_a_fault_stands_where_the_key_stands(tmp_path: Path) -> None:
     path = manifests.write(tmp_path, manifests.small(bacth_size=1))
     with pytest.raises(ManifestError) as caught:
-        load(path)
+        load_manifest(path)
     fault = caught.value.faults[0]
     line = path.read_text(encoding="utf-8").splitlines()[fault.line - 1]
     assert line[fault.column - 1 :].startswith('"bacth_size"')
@@ -259,7 +259,7 @@ def test_unknown_keys_come_first(tmp_path: Path) -> None:
 def test_free_keys_are_kept_with_a_warning(tmp_path: Path) -> None:
     manifest = manifests.small()
     manifest["favourite_colour"] = "blue"
-    loaded = load(manifests.write(tmp_path, manifest))
+    loaded = load_manifest(manifests.write(tmp_path, manifest))
     assert [warning.key for warning in loaded.warnings] == ["favourite_colour"]
 
 
@@ -277,7 +277,7 @@ def test_a_manifest_is_an_object(tmp_path: Path, written: str) -> None:
     path = tmp_path / "manifest.json"
     path.write_text(written, encoding="utf-8")
     with pytest.raises(ManifestError, match="is not an object"):
-        load(path)
+        load_manifest(path)
 
 
 SETTINGS = {
@@ -290,19 +290,19 @@ SETTINGS = {
 
 @pytest.mark.parametrize(("setting", "key", "value"), SETTINGS.values(), ids=SETTINGS.keys())
 def test_set_changes_one_key(tmp_path: Path, setting: str, key: str, value: Any) -> None:
-    loaded = load(manifests.write(tmp_path, manifests.small()), (setting,))
+    loaded = load_manifest(manifests.write(tmp_path, manifests.small()), (setting,))
     assert getattr(loaded.manifest.training.config, key) == value
 
 
 def test_set_knows_old_names(tmp_path: Path) -> None:
-    loaded = load(manifests.write(tmp_path, manifests.small(epochs=2)), ("num_epochs=3",))
+    loaded = load_manifest(manifests.write(tmp_path, manifests.small(epochs=2)), ("num_epochs=3",))
     assert (loaded.manifest.training.config.epochs, loaded.manifest.training.config.num_epochs) == (3, None)
 
 
 def test_set_beats_every_spelling_in_every_block(tmp_path: Path) -> None:
     manifest = manifests.small(num_epochs=1, max_steps=9)
     manifest["base_models"][0]["config"] = {"num_epochs": 5, "max_steps": 7}
-    loaded = load(manifests.write(tmp_path, manifest), ("epochs=3",))
+    loaded = load_manifest(manifests.write(tmp_path, manifest), ("epochs=3",))
     assert (loaded.manifest.training.config.epochs, loaded.manifest.training.config.max_steps) == (3, None)
     own = loaded.manifest.bases[0].config
     assert own is not None
@@ -311,7 +311,7 @@ def test_set_beats_every_spelling_in_every_block(tmp_path: Path) -> None:
 
 def test_set_on_a_manifest_without_a_list_of_base_models_leaves_the_fault_to_the_check(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="must be a list of objects, is 5"):
-        load(manifests.write(tmp_path, {**manifests.small(), "base_models": 5}), ("rank=3",))
+        load_manifest(manifests.write(tmp_path, {**manifests.small(), "base_models": 5}), ("rank=3",))
 
 
 BROKEN_SETTINGS = {
@@ -328,22 +328,22 @@ BROKEN_SETTINGS = {
 @pytest.mark.parametrize(("setting", "message"), BROKEN_SETTINGS.values(), ids=BROKEN_SETTINGS.keys())
 def test_a_broken_setting_is_told_as_one(tmp_path: Path, setting: str, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)) as caught:
-        load(manifests.write(tmp_path, manifests.small()), (setting,))
+        load_manifest(manifests.write(tmp_path, manifests.small()), (setting,))
     assert caught.value.message.startswith("--set ")
     assert len(caught.value.message) < 250
 
 
 def test_a_text_that_begins_like_a_list_is_a_text_where_texts_go(tmp_path: Path) -> None:
-    loaded = load(manifests.write(tmp_path, manifests.small()), ("system_prompt=[INST] be brief",))
+    loaded = load_manifest(manifests.write(tmp_path, manifests.small()), ("system_prompt=[INST] be brief",))
     assert loaded.manifest.training.config.system_prompt == "[INST] be brief"
 
 
 @pytest.mark.parametrize("setting", ["rank", "training.dataset.path=x", "training.config.rnk=3"])
 def test_set_refuses_what_it_does_not_know(tmp_path: Path, setting: str) -> None:
     with pytest.raises(InputError):
-        load(manifests.write(tmp_path, manifests.small()), (setting,))
+        load_manifest(manifests.write(tmp_path, manifests.small()), (setting,))
 
 
 def test_set_values_are_checked_like_written_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--set training\.config\.rank=high: must be a whole number"):
-        load(manifests.write(tmp_path, manifests.small()), ("training.config.rank=high",))
+        load_manifest(manifests.write(tmp_path, manifests.small()), ("training.config.rank=high",))

@@ -58,7 +58,7 @@ def test_it_holds_on_every_back_end(make: Any, backend: str, layout: Layout, dty
     model = make().to(dtype).train()
     attention.use(model, backend)
     for lengths in isolation.packs(LONG, WINDOW):
-        found = isolation.measure(model, layout, lengths, autocast=None if dtype == torch.float32 else dtype)
+        found = isolation.measure_leakage(model, layout, lengths, autocast=None if dtype == torch.float32 else dtype)
         assert found.holds
         assert found.seen == 0
         assert found.difference < (1e-6 if dtype == torch.float32 else 0.02)
@@ -144,7 +144,7 @@ def test_what_rows_of_a_batch_change_in_each_other_is_no_leak() -> None:
     model = tiny.tiny_model()
     model.model.layers[0].mlp.register_forward_pre_hook(scaled_by_the_batch)
     attention.use(model, "documents")
-    found = isolation.measure(model, "packed", isolation.SHORT, autocast=torch.bfloat16)
+    found = isolation.measure_leakage(model, "packed", isolation.SHORT, autocast=torch.bfloat16)
     assert found.seen > isolation.ROUNDING
     assert found.may_see > isolation.ROUNDING
     assert found.holds

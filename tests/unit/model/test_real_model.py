@@ -9,14 +9,14 @@ from transformers import AutoModelForCausalLM
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.model.loading.sources import LocalModel
-from expert_cli.model.tokenizer import load
+from expert_cli.model.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.real
 
 
 def test_it_answers_and_stops(smollm2: LocalModel) -> None:
     """In fp32: its two likeliest first tokens are 0.1 apart at 25, where numbers of bf16 are 0.125 apart."""
-    info = load(smollm2.folder)
+    info = load_tokenizer(smollm2.folder)
     model = AutoModelForCausalLM.from_pretrained(smollm2.folder, dtype=torch.float32)
     text = info.render_chat([{"role": "user", "content": "What is the capital of France?"}], add_generation_prompt=True)
     prompt = torch.tensor([info.backend.encode(text, add_special_tokens=False).ids])
@@ -29,7 +29,7 @@ def test_it_answers_and_stops(smollm2: LocalModel) -> None:
 
 
 def test_its_default_system_message_can_be_taken_away_or_replaced(smollm2: LocalModel) -> None:
-    info = load(smollm2.folder)
+    info = load_tokenizer(smollm2.folder)
     own = ChatTemplate(info.hf.get_chat_template(), info.render, info.hf.bos_token)
     encoder = Encoder(info.backend)
     counts = {}
@@ -44,7 +44,7 @@ def test_its_default_system_message_can_be_taken_away_or_replaced(smollm2: Local
 
 
 def test_digits_are_split_as_the_model_was_trained(smollm2: LocalModel) -> None:
-    info = load(smollm2.folder)
+    info = load_tokenizer(smollm2.folder)
     pieces = info.backend.encode("    12 and\n  7", add_special_tokens=False).tokens
     assert pieces == ["ĠĠĠĠ", "1", "2", "Ġand", "ĊĠĠ", "7"]
     assert (info.eos_token, info.vocab_size) == ("<|im_end|>", 49152)

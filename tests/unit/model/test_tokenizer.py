@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.model.tokenizer import TokenizerInfo, load
+from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from tests import tiny
 
 THINKING = tiny.CHATML.replace(
@@ -28,7 +28,7 @@ def info(folder: Path, template: str | None = tiny.CHATML, *, eos: str = "", pad
     if pad:
         tokenizer.pad_token = pad
     tokenizer.save_pretrained(folder)
-    return load(folder)
+    return load_tokenizer(folder)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_hash_follows_file_template_and_end(tmp_path: Path) -> None:
         info(tmp_path / "c", THINKING),
         info(tmp_path / "d", None),
         info(tmp_path / "e", None, eos="<|im_end|>"),
-        load(tmp_path / "smaller"),
+        load_tokenizer(tmp_path / "smaller"),
     ]
     assert len({found.sha256 for found in [same[0], *others]}) == 5
 
@@ -91,7 +91,7 @@ def test_no_tokenizer(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")
     with pytest.raises(EnvironmentProblem, match="cannot be loaded") as caught:
-        load(tmp_path)
+        load_tokenizer(tmp_path)
     assert str(tmp_path) in caught.value.message
     assert "\n" not in caught.value.message
 
@@ -101,7 +101,7 @@ def test_no_token_ends_an_answer(tmp_path: Path) -> None:
     tokenizer.eos_token = None
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(EnvironmentProblem, match="no token ends an answer"):
-        load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 def test_code_of_the_folder_never_runs(tmp_path: Path) -> None:
@@ -111,5 +111,5 @@ def test_code_of_the_folder_never_runs(tmp_path: Path) -> None:
     text = config.read_text(encoding="utf-8").replace("{", '{"auto_map": {"AutoTokenizer": [null, "mine.Mine"]},', 1)
     config.write_text(text.replace("TokenizersBackend", "Mine"), encoding="utf-8")
     with pytest.raises(EnvironmentProblem):
-        load(folder)
+        load_tokenizer(folder)
     assert not (tmp_path / "ran").exists()

@@ -63,7 +63,7 @@ from expert_cli.utils.files import write_json
 from expert_cli.utils.reporter import NullBar, NullReporter
 
 
-def train(manifest: Path, overrides: Overrides) -> None:
+def train_baseline(manifest: Path, overrides: Overrides) -> None:
     """Train, and leave metrics.jsonl, run.json and report.json in the output folder as the tool does.
 
     Raises ExpertErrors, TrainingFailed when memory runs out.
@@ -90,7 +90,7 @@ def train(manifest: Path, overrides: Overrides) -> None:
     made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
     write_json(paths.run_json, {"config": recorded.config(stock), **made})
     collator = TokenizeAndPad(Encoder(inputs.tokenizer.backend), inputs.tokenizer.pad_id, stock)
-    watcher = _fit(model, Rows([texts[row] for row in rows]), collator, stock, paths)
+    watcher = _fit(model, TextDataset([texts[row] for row in rows]), collator, stock, paths)
     report = {"peak_memory_mb": watcher.peak_memory_mb, "store": describe(run, store).as_json()}
     write_json(paths.report_json, report)
 
@@ -185,7 +185,7 @@ def texts_of(run: RunConfig, inputs: DataInputs, wanted: Collection[int], docume
     return found
 
 
-class Rows(Dataset[Document]):
+class TextDataset(Dataset[Document]):
     """Texts in the order in which they are trained."""
 
     def __init__(self, texts: Sequence[Document]) -> None:
@@ -274,7 +274,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]  # transformers is not type
         self.progress.step = state.global_step
 
 
-def _fit(model: Any, rows: Rows, collator: TokenizeAndPad, run: RunConfig, paths: RunPaths) -> MetricsCallback:
+def _fit(model: Any, rows: TextDataset, collator: TokenizeAndPad, run: RunConfig, paths: RunPaths) -> MetricsCallback:
     """Let the Trainer train; every step is logged as the tool logs it."""
     arguments = training_arguments(run, paths.checkpoints)
     arguments.logging_strategy = "steps"

@@ -23,9 +23,9 @@ def main() -> int:
     overrides = Overrides(**{**asked, "output": Path(asked["output"]), "settings": tuple(asked["settings"])})
     try:
         quiet_imports()
-        from expert_cli.benchmark.experiment.baseline import train
+        from expert_cli.benchmark.experiment.baseline import train_baseline
 
-        train(Path(job["manifest"]), overrides)
+        train_baseline(Path(job["manifest"]), overrides)
     except ExpertError as error:
         Console("train", as_json=True).fail(error.message, error.hint, error.exit_code)
         return error.exit_code

@@ -18,7 +18,7 @@ NAMES = ("name", "train")
 """What things are called; what they hold is compared."""
 
 
-def compare(a: Path, b: Path, *, force: bool = False) -> dict[str, Any]:
+def compare_experiments(a: Path, b: Path, *, force: bool = False) -> dict[str, Any]:
     """Return the document that compares the A sides of two saved experiments.
 
     Raises InputError: a file that is no saved experiment; different machines, base models or rows, or rows of which an older

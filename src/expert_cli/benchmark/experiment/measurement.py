@@ -10,7 +10,7 @@ from typing import Any
 
 from expert_cli.benchmark.experiment.stats import Curve
 from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu
-from expert_cli.benchmark.monitor.sampler import Sample
+from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.errors import ExpertError
 from expert_cli.runs.metrics import MetricsTail, mean_shares, number, padding_share, part, read_json
 from expert_cli.runs.paths import RunPaths
@@ -60,8 +60,8 @@ class RunMeasurement:
         }
 
 
-def measure(
-    paths: RunPaths, seed: int, warmup: int, samples: Sequence[Sample], gpu_index: int | None = None
+def measure_run(
+    paths: RunPaths, seed: int, warmup: int, samples: Sequence[MonitorSample], gpu_index: int | None = None
 ) -> RunMeasurement:
     """Read a finished run that logged every step. samples: those taken after its warm-up; gpu_index: of the GPU it had.
 
@@ -97,7 +97,7 @@ def measure(
     )
 
 
-def differences(a: dict[str, Any], b: dict[str, Any]) -> dict[str, list[Any]]:
+def setting_differences(a: dict[str, Any], b: dict[str, Any]) -> dict[str, list[Any]]:
     """Return the settings of two runs that are not the same: name -> [A's, B's]."""
     flat = [
         {f"{block}.{key}": value for block in SETTINGS for key, value in part(config, block).items()}
@@ -112,14 +112,16 @@ def _curve(lines: Sequence[dict[str, Any]]) -> Curve:
     return Curve(tuple(b - a for a, b in pairwise(trained)), tuple(float(line["loss"]) for line in lines))
 
 
-def _peak(report: Any, run: Any, steady: Sequence[dict[str, Any]], samples: Sequence[Sample]) -> float:
+def _peak(report: Any, run: Any, steady: Sequence[dict[str, Any]], samples: Sequence[MonitorSample]) -> float:
     if part(run, "config", "compute").get("device") == "cuda":
         return number(report, "peak_memory_mb") or 0.0
     sampled = [sample.rss_mb * 1e6 / 2**20 for sample in samples if sample.rss_mb is not None]
     return max((*sampled, *(number(line, "memory_mb") or 0.0 for line in steady)))
 
 
-def _utilization(samples: Sequence[Sample], cores: float | None, gpu_index: int | None) -> dict[str, float | None]:
+def _utilization(
+    samples: Sequence[MonitorSample], cores: float | None, gpu_index: int | None
+) -> dict[str, float | None]:
     index = main_gpu(samples, gpu_index)
     gpus = [gpu.utilization for s in samples if (gpu := gpu_of(s, index)) and gpu.utilization is not None]
     both = [

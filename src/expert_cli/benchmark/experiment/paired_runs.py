@@ -20,9 +20,9 @@ from types import FrameType
 from typing import Any
 
 from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
-from expert_cli.benchmark.experiment.measurement import RunMeasurement, differences
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, setting_differences
 from expert_cli.benchmark.experiment.stats import Estimate, Parity, mean_of, paired_ratio, parity
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Terminated, Variant, run_once
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, TerminationRequest, Variant, run_once
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, require_data
 from expert_cli.config.run_config import RunConfig
@@ -107,7 +107,7 @@ class ExperimentResult:
             "b": side_json(job.b, self.b, same.b if same else None) if self.b else None,
             "ratio": ratio.as_json() if ratio else None,
             "loss_parity": same.as_json() if same else None,
-            "differences": differences(self.a[0].config, self.b[0].config) if both else {},
+            "differences": setting_differences(self.a[0].config, self.b[0].config) if both else {},
             "gate": {"ratio": job.gate, "passed": not self.missed(), "reason": self.missed()} if job.gate else None,
             "interrupted": bool(self.interrupted),
             "notes": notes_on([*self.a, *self.b]),
@@ -158,7 +158,7 @@ def experiment(job: ExperimentSpec, machine: Machine, report: Reporter, run: Run
     done: dict[str, list[RunMeasurement]] = {"a": [], "b": []}
     interrupted = 0
     turns = order(job.repeats)
-    with session(job.overrides, job.length, len(turns), report, run) as go:
+    with run_session(job.overrides, job.length, len(turns), report, run) as go:
         try:
             for number, name in enumerate(turns):
                 found = go(sides[name], job.seed + number // 2)
@@ -173,11 +173,11 @@ def experiment(job: ExperimentSpec, machine: Machine, report: Reporter, run: Run
 
 def exit_code_of(error: KeyboardInterrupt) -> int:
     """Return the exit code of an interruption (docs/INTERFACE.md)."""
-    return TERMINATED if isinstance(error, Terminated) else CTRL_C
+    return TERMINATED if isinstance(error, TerminationRequest) else CTRL_C
 
 
 @contextmanager
-def session(overrides: Overrides, length: StepCounts, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
+def run_session(overrides: Overrides, length: StepCounts, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
     """Yield a function (side, seed) -> what was measured, under one progress bar; nothing of the runs is left.
 
     A request to end (SIGTERM) is taken as Ctrl-C: by itself it would end this process and leave the run under way alone.
@@ -218,12 +218,12 @@ def _end_is_ctrl_c() -> Iterator[None]:
         return
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal's arguments
-        raise Terminated
+        raise TerminationRequest
 
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
-    except Terminated as error:
+    except TerminationRequest as error:
         raise Interrupted("ended by SIGTERM", "", TERMINATED) from error
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import expert_cli
-from expert_cli.benchmark.experiment.measurement import RunMeasurement, measure
-from expert_cli.benchmark.monitor.sampler import Sample, Sampler
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, measure_run
+from expert_cli.benchmark.monitor.sampler import MonitorSample, Sampler
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import (
     CTRL_C,
@@ -40,7 +40,7 @@ QUIET_SETTINGS = (*(f"training.config.{setting}" for setting in _QUIET_CONFIG), 
 _ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)}
 
 
-class Terminated(KeyboardInterrupt):
+class TerminationRequest(KeyboardInterrupt):
     """A request to end by SIGTERM: taken as Ctrl-C, but for the exit code."""
 
 
@@ -89,7 +89,7 @@ def run_once(
             end_family(child)
     if child.returncode:
         raise _error(side, child.returncode, *logs)
-    return measure(RunPaths(folder), seed, length.warmup, samples, next(iter(nvml.visible(_environment())), None))
+    return measure_run(RunPaths(folder), seed, length.warmup, samples, next(iter(nvml.visible(_environment())), None))
 
 
 def _command(side: Variant, asked: Overrides) -> list[str]:
@@ -127,10 +127,10 @@ def _environment() -> dict[str, str]:
 
 def _watch(
     child: subprocess.Popen[Any], paths: RunPaths, warmup: int, show: Callable[[int, float], None]
-) -> list[Sample]:
+) -> list[MonitorSample]:
     """Wait for the process; return the samples taken after its warm-up, and after its first step: before, it loads."""
     sampler, tail = Sampler(child.pid), MetricsTail(paths.metrics)
-    samples: list[Sample] = []
+    samples: list[MonitorSample] = []
     step = 0
     while True:
         try:
@@ -149,7 +149,7 @@ def _watch(
 def _error(side: Variant, code: int, out: Path, err: Path) -> BaseException:
     """Return the error that ended a process, as one of ours."""
     if code in (CTRL_C, TERMINATED):
-        return Terminated() if code == TERMINATED else KeyboardInterrupt()
+        return TerminationRequest() if code == TERMINATED else KeyboardInterrupt()
     try:
         told = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])["error"]
         message, hint = str(told["message"]), str(told["hint"])

@@ -12,7 +12,15 @@ from typing import Any, Literal
 
 from expert_cli.benchmark.experiment.environment import machine_facts
 from expert_cli.benchmark.experiment.measurement import RunMeasurement
-from expert_cli.benchmark.experiment.paired_runs import Go, Run, decided, exit_code_of, figures_json, notes_on, session
+from expert_cli.benchmark.experiment.paired_runs import (
+    Go,
+    Run,
+    decided,
+    exit_code_of,
+    figures_json,
+    notes_on,
+    run_session,
+)
 from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Variant, run_once
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
@@ -124,7 +132,7 @@ def as_written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def parse(asked: Sequence[str]) -> dict[str, list[Any]]:
+def parse_sweep(asked: Sequence[str]) -> dict[str, list[Any]]:
     """Read `KEY=a,b,c` of each `--sweep`; the key may have `training.config.` before it. Raises InputError."""
     swept: dict[str, list[Any]] = {}
     for text in asked:
@@ -183,14 +191,14 @@ def sweep(
     """
     written = decided(manifest, overrides, machine)
     optim = written.optim
-    trials = combinations(parse(asked), optim.batch_size, optim.gradient_accumulation_steps)
+    trials = combinations(parse_sweep(asked), optim.batch_size, optim.gradient_accumulation_steps)
     runnable = [trial for trial in trials if not trial.reason]
     sides = {id(t): Variant(t.name, manifest, settings=(*t.flags, STRICT)) for t in runnable}
     for trial in runnable:
         settings = (*overrides.settings, *trial.flags)
         decided(manifest, replace(overrides, settings=settings), machine)
     interrupted = 0
-    with session(overrides, length, repeats * len(runnable), report, run) as go:
+    with run_session(overrides, length, repeats * len(runnable), report, run) as go:
         try:
             for repeat in range(repeats):
                 for trial in runnable[:: -1 if repeat % 2 else 1]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, RunSettings
 from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu, mean
-from expert_cli.benchmark.monitor.sampler import Sample
+from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.hardware.nvml import GpuSample
 from expert_cli.runs.metrics import items, mean_shares, number, numbers, padding_share, part, rates, timed
 
@@ -55,7 +55,7 @@ def _went_on(run: Mapping[str, Any]) -> float:
 
 
 def collect_evidence(
-    samples: Sequence[Sample],
+    samples: Sequence[MonitorSample],
     earlier: Sequence[Line],
     new: Sequence[Line],
     run: Mapping[str, Any],
@@ -102,7 +102,7 @@ def collect_evidence(
     )
 
 
-def _gpu_sampled(samples: Sequence[Sample], preferred: int | None) -> GpuFacts | None:
+def _gpu_sampled(samples: Sequence[MonitorSample], preferred: int | None) -> GpuFacts | None:
     index = main_gpu(samples, preferred)
     looks: list[GpuSample] = [gpu for sample in samples if (gpu := gpu_of(sample, index)) and not gpu.problem]
     if not looks:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import mul
 
-from expert_cli.benchmark.monitor.sampler import Sample
+from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.hardware.nvml import GpuSample
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -20,7 +20,7 @@ class Gauge:
     key: str
     label: str
     unit: str
-    read: Callable[[Sample, GpuSample | None], float | None]
+    read: Callable[[MonitorSample, GpuSample | None], float | None]
     digits: int = 0
 
     def text(self, value: float | None) -> str:
@@ -61,7 +61,7 @@ def mean(values: Sequence[float], weights: Sequence[float] = ()) -> float | None
     return sum(map(mul, values, counts)) / sum(counts) if values else None
 
 
-def main_gpu(samples: Sequence[Sample], preferred: int | None = None) -> int | None:
+def main_gpu(samples: Sequence[MonitorSample], preferred: int | None = None) -> int | None:
     """Return the index of the GPU to look at: the one the run is known to hold, else the busiest, then the fullest."""
     work: dict[int, tuple[float, float]] = {}
     for sample in samples:
@@ -71,12 +71,12 @@ def main_gpu(samples: Sequence[Sample], preferred: int | None = None) -> int | N
     return preferred if preferred in work else max(work, key=lambda index: work[index], default=None)
 
 
-def gpu_of(sample: Sample, index: int | None) -> GpuSample | None:
+def gpu_of(sample: MonitorSample, index: int | None) -> GpuSample | None:
     """Return the sample of one GPU."""
     return next((gpu for gpu in sample.gpus if gpu.index == index), None)
 
 
-def series(gauge: Gauge, samples: Sequence[Sample], index: int | None) -> list[float]:
+def series(gauge: Gauge, samples: Sequence[MonitorSample], index: int | None) -> list[float]:
     """Return a gauge's values over time, without those that are not known."""
     return [value for sample in samples if (value := gauge.read(sample, gpu_of(sample, index))) is not None]
 

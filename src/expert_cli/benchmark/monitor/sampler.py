@@ -20,7 +20,7 @@ CHILDREN_EVERY = 8
 
 
 @dataclass(frozen=True)
-class Sample:
+class MonitorSample:
     """One look. Rates cover the time since the look before and are None in the first; MB = 1e6 bytes.
 
     seconds: since sampling began. alive: whether the watched process lives; None: no process is watched. cpu_percent: of the
@@ -65,7 +65,7 @@ class Sampler:
         self._process_use()
         psutil.cpu_percent()
 
-    def take(self) -> Sample:
+    def take(self) -> MonitorSample:
         """Look once."""
         now = time.monotonic()
         passed, self._then = now - self._then, now
@@ -73,7 +73,7 @@ class Sampler:
         before, self._counters = self._counters, counters
         rates = _rates(before, counters, passed)
         used, rss = self._process_use()
-        return Sample(
+        return MonitorSample(
             seconds=now - self._started,
             gpus=tuple(self._ask_gpus()),
             alive=self._process is not None if self._watches else None,
@@ -146,7 +146,7 @@ def _rates(before: dict[str, float], now: dict[str, float], passed: float) -> di
 
 
 def _counters() -> dict[str, float]:
-    """Return what only counts up, under the names of the rates in `Sample`; what this system does not tell is left out."""
+    """Return what only counts up, under the names of the rates in `MonitorSample`; what is not told here is left out."""
     found: dict[str, float] = {}
     disks = _asked(psutil.disk_io_counters)
     if disks:

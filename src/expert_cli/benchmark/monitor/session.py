@@ -12,7 +12,7 @@ from expert_cli.benchmark.monitor.diagnosis import diagnose
 from expert_cli.benchmark.monitor.evidence import Evidence
 from expert_cli.benchmark.monitor.gather import collect_evidence
 from expert_cli.benchmark.monitor.gauges import GAUGES, main_gpu, series, spread
-from expert_cli.benchmark.monitor.sampler import Sample, Sampler
+from expert_cli.benchmark.monitor.sampler import MonitorSample, Sampler
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware import nvml
 from expert_cli.hardware.nvml import GpuSample
@@ -42,7 +42,7 @@ class MonitorSession:
 
     target: MonitoredRun
     gpu_index: int | None = None
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[MonitorSample] = field(default_factory=list)
     earlier: list[dict[str, Any]] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
     damaged_lines: int = 0
@@ -119,7 +119,7 @@ def find_run(folder: Path | None) -> MonitoredRun:
     return MonitoredRun(RunPaths(newest.output), newest.pid, tuple(run.output for run in runs[:-1]))
 
 
-def watch(
+def monitor_run(
     target: MonitoredRun,
     duration: float,
     interval: float,
@@ -136,7 +136,7 @@ def watch(
     if target.is_over:
         seen.damaged_lines = tail.damaged
         return seen
-    with nvml.session():
+    with nvml.nvml_session():
         seen.gpu_index = next((holder.gpu for holder in nvml.holders() if holder.pid == target.pid), None)
         sampler = Sampler(target.pid, ask_gpus)
         started, cpu = time.monotonic(), time.process_time()
@@ -164,7 +164,7 @@ def _steps(earlier: Sequence[dict[str, Any]], lines: Sequence[dict[str, Any]]) -
     return max(0, int(max(steps) - (before[-1] if before else 0))) if steps else 0
 
 
-def _gpu_notes(samples: Sequence[Sample]) -> list[str]:
+def _gpu_notes(samples: Sequence[MonitorSample]) -> list[str]:
     notes: dict[str, None] = {}
     known: set[int] = set()
     for sample in samples:

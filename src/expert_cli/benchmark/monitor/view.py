@@ -12,7 +12,7 @@ from expert_cli.runs.metrics import SHARES, numbers, rates
 HEAD = ["", "now", "mean", "min", "max", ""]
 
 
-def words(seen: MonitorSession) -> str:
+def progress_line(seen: MonitorSession) -> str:
     """Return how far watching and run have come."""
     lines = seen.lines or seen.earlier
     parts = [f"{seen.seconds:5.0f} s"]

@@ -65,7 +65,7 @@ Output = Annotated[
 ]
 
 
-def require_company(
+def check_evaluate_options(
     answers: Path | None,
     adapter: Path | None,
     shots: int,

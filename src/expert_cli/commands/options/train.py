@@ -55,7 +55,7 @@ def require_sense(device: str, epochs: float | None) -> None:
         raise typer.BadParameter(f"--epochs {epochs}: must be a number greater than 0")
 
 
-def require_company(
+def check_train_options(
     price: str, resume: str | None, drift: Collection[str], *, probe: bool, plan_only: bool, overwrite: bool
 ) -> None:
     """Raise BadParameter for an option without the one that it goes with, and for two that ask for opposite things."""

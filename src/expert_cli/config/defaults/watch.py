@@ -17,7 +17,7 @@ LEAST_KEPT = 2
 """The newest checkpoint may be damaged when the machine fails."""
 
 
-def watch(config: Config, evaluation: Settings[EvaluationBlock]) -> LogSaveEvalConfig:
+def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogSaveEvalConfig:
     """Return when a run logs, evaluates and saves."""
     written = config.written
     by_running = written.metric_for_best_model == EXECUTION_ACCURACY

@@ -48,7 +48,7 @@ def file_errors(path: Path) -> Iterator[None]:
 READERS: Mapping[str, Reader] = {
     ".jsonl": text.read_json_lines,
     ".ndjson": text.read_json_lines,
-    ".json": text.read_json,
+    ".json": text.read_json_rows,
     ".csv": text.read_csv,
     ".parquet": arrow.read_rows,
     ".arrow": arrow.read_rows,

@@ -67,7 +67,7 @@ def _object_row(where: str, value: object, columns: ColumnFilter) -> RawRow:
     return RawRow(where, {name: value[name] for name in columns.select(value)})
 
 
-def read_json(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+def read_json_rows(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
     refuse_utf16(path)
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:

@@ -103,7 +103,7 @@ def pack(lengths: Lengths, capacity: int) -> PackingPlan:
     within = np.arange(len(sizes)) - np.repeat(np.cumsum(placed) - placed, placed)
     pack_of = np.empty(len(sizes), np.int64)
     pack_of[stable_order(capacity - sizes)] = np.repeat(first, placed) + within // np.repeat(each, placed)
-    return grouped(pack_of, packs, sizes, capacity)
+    return group_by_pack(pack_of, packs, sizes, capacity)
 
 
 def concat(lengths: Lengths, capacity: int) -> PackingPlan:
@@ -256,7 +256,7 @@ def _best_fit(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int, int
     return steps, opened
 
 
-def grouped(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> PackingPlan:
+def group_by_pack(pack_of: Ints, packs: int, sizes: Ints, capacity: int) -> PackingPlan:
     """Return the packs in the order of their first documents; `pack_of` numbers each document's pack in any order."""
     by_pack = stable_order(pack_of)
     counts = np.bincount(pack_of, minlength=packs)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from expert_cli.data.packing.order import mixed
-from expert_cli.data.packing.plan import Ints, Lengths, PackingPlan, checked, grouped, stable_order
+from expert_cli.data.packing.plan import Ints, Lengths, PackingPlan, checked, group_by_pack, stable_order
 
 _SHARE = 8
 """Of the documents left, one in so many is drawn at a time."""
@@ -40,7 +40,7 @@ def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int) -> Pac
         filled.put(ranks)
     pack_of = np.empty(len(sizes), np.int64)
     pack_of[order] = filled.pack_of
-    return grouped(pack_of, filled.packs, sizes, capacity)
+    return group_by_pack(pack_of, filled.packs, sizes, capacity)
 
 
 def shuffled(count: int, seed: int, epoch: int) -> Ints:

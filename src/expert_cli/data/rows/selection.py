@@ -67,20 +67,20 @@ class RowSelection:
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Some rows of one source, in order. numbers: int64 [rows], each row's number in its source, from 0 over its files."""
 
     source: int
     rows: Rows
     numbers: NDArray[np.int64]
 
-    def part(self, start: int, stop: int) -> Batch:
+    def part(self, start: int, stop: int) -> RowBatch:
         """Return the rows start <= number < stop."""
         if (start, stop) == (0, len(self.rows)):
             return self
         rows = Rows(self.rows.kind)
         rows.extend(self.rows, range(start, stop))
-        return Batch(self.source, rows, self.numbers[start:stop])
+        return RowBatch(self.source, rows, self.numbers[start:stop])
 
 
 def select_rows(
@@ -108,7 +108,7 @@ def select_rows(
     )
 
 
-def batches(sources: Sequence[SelectedSource], data: DataConfig) -> Iterator[Batch]:
+def batches(sources: Sequence[SelectedSource], data: DataConfig) -> Iterator[RowBatch]:
     """Yield the rows that are taken: sources in order, each as many rounds as its most frequent row.
 
     Raises InputError if a file is not what it was when it was surveyed.
@@ -118,7 +118,7 @@ def batches(sources: Sequence[SelectedSource], data: DataConfig) -> Iterator[Bat
             yield from _turn(number, source, source.copies > turn, data)
 
 
-def _turn(number: int, source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[Batch]:
+def _turn(number: int, source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[RowBatch]:
     kept = source.kept.blocks()
     for first, checked in _read_again(source, taken, data) if kept is None else kept:
         wanted = taken[checked.numbers + (first - source.start)]
@@ -128,7 +128,7 @@ def _turn(number: int, source: SelectedSource, taken: NDArray[np.bool_], data: D
         if not wanted.all():
             rows = Rows(rows.kind)
             rows.extend(checked.rows, np.flatnonzero(wanted).tolist())
-        yield Batch(number, rows, checked.numbers[wanted] + first)
+        yield RowBatch(number, rows, checked.numbers[wanted] + first)
 
 
 def _read_again(source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[tuple[int, Checked]]:

@@ -57,11 +57,11 @@ class Watched:
 @lru_cache
 def watched_by(jinja: str) -> Watched:
     """Return what a template looks for."""
-    from expert_cli.utils.jinja_sandbox import parse  # the light side does without jinja2
+    from expert_cli.utils.jinja_sandbox import parse_template  # the light side does without jinja2
 
     texts: set[str] = set()
     edges: set[str] = set()
-    for value, around in _constants(parse(jinja), ()):
+    for value, around in _constants(parse_template(jinja), ()):
         stripped = _called(_call_around(around)) in _STRIPPING
         (edges if stripped else texts).update(_looked_for(value, around))
     return Watched(frozenset(texts), frozenset(edges))

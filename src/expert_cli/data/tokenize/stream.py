@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.scan import BAD_SHARE
-from expert_cli.data.rows.selection import Batch, RowSelection, Split, batches
+from expert_cli.data.rows.selection import RowBatch, RowSelection, Split, batches
 from expert_cli.data.templates.loss_mask import PieceColumn
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
@@ -57,7 +57,7 @@ class _Piece:
     """Rows of one chunk, rendered: pairs piece by piece (`columns`), others row by row (`documents`)."""
 
     chunk: int
-    batch: Batch
+    batch: RowBatch
     ends_chunk: bool
     columns: list[PieceColumn]
     documents: list[Document]
@@ -94,7 +94,7 @@ class DocumentStream:
     def _put_together(self, split: Split, skip: int, chunk_rows: int) -> Iterator[EncodedChunk]:
         """Encode, and put the pieces of each chunk together while the next ones are encoded."""
         parts: list[Pieced] = []
-        made_of: list[Batch] = []
+        made_of: list[RowBatch] = []
         waiting: Future[EncodedChunk] | None = None
         with ThreadPoolExecutor(1) as thread:
             for piece in _ahead(self._pieces(split, skip, chunk_rows)):
@@ -141,7 +141,7 @@ def _ahead(items: Iterator[T]) -> Iterator[T]:
             yield item
 
 
-def _cut(read: Iterator[Batch], chunk_rows: int) -> Iterator[tuple[int, Batch, bool]]:
+def _cut(read: Iterator[RowBatch], chunk_rows: int) -> Iterator[tuple[int, RowBatch, bool]]:
     """Yield batches that each lie in one chunk: the chunk's number, the batch, and whether the chunk ends with it."""
     chunk = rows = characters = 0
     for batch in read:
@@ -160,7 +160,7 @@ def _cut(read: Iterator[Batch], chunk_rows: int) -> Iterator[tuple[int, Batch, b
             start = stop
 
 
-def _chunk(number: int, parts: Sequence[Pieced], made_of: Sequence[Batch]) -> EncodedChunk:
+def _chunk(number: int, parts: Sequence[Pieced], made_of: Sequence[RowBatch]) -> EncodedChunk:
     encoded = assemble(parts)
     sources = np.concatenate([np.full(len(batch.numbers), batch.source, np.int32) for batch in made_of])
     numbers = np.concatenate([batch.numbers for batch in made_of])

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from expert_cli.evaluation.verdict import Grade, one_line
+from expert_cli.evaluation.verdict import Grade, detail_line
 
 TOLERANCE = 1e-6
 MATCHED_ONE_BY_ONE = 300
@@ -161,7 +161,7 @@ def _difference(rows: Sequence[Row], accepted: Sequence[Result]) -> str:
 
 
 def _show(row: Row) -> str:
-    return one_line("(" + ", ".join("NULL" if value is None else repr(value)[:80] for value in row[:8]) + ")", 80)
+    return detail_line("(" + ", ".join("NULL" if value is None else repr(value)[:80] for value in row[:8]) + ")", 80)
 
 
 def _count(rows: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.query import QueryEngine, Source, state_of
-from expert_cli.evaluation.verifiers.query_text import words
+from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_CYPHER_BYTES, Stopped
 
@@ -49,7 +49,7 @@ class _Reading:
 
 def _refuse(statement: str) -> None:
     """Refuse by words: graphqlite passes over some writes in silence, and its LOAD CSV opens files."""
-    code = ["", *(word for word, _ in words(statement, "cypher")), ""]
+    code = ["", *(word for word, _ in code_words(statement, "cypher")), ""]
     for before, word, after in zip(code, code[1:], code[2:], strict=False):
         is_name = before in _BEFORE_NAMES or after == ":"
         if word == "APOC" or (word, after) == ("LOAD", "CSV") or (word in _WRITES and not is_name):

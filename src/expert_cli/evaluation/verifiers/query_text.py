@@ -41,7 +41,7 @@ def split(text: str, dialect: Dialect) -> list[str]:
     return [*found, text[start:].strip()] if filled else found
 
 
-def words(statement: str, dialect: Dialect) -> Iterator[tuple[str, int]]:
+def code_words(statement: str, dialect: Dialect) -> Iterator[tuple[str, int]]:
     """Yield the words and marks of the code, in upper case, with how many brackets they stand in."""
     depth = 0
     for match in _TOKENS[dialect].finditer(statement):
@@ -56,7 +56,7 @@ def words(statement: str, dialect: Dialect) -> Iterator[tuple[str, int]]:
 
 def orders_rows(statement: str, dialect: Dialect) -> bool:
     """Whether the order of the result's rows is asked for: an ORDER BY outside brackets, in Cypher after the last RETURN."""
-    outer = [word for word, depth in words(statement, dialect) if depth == 0]
+    outer = [word for word, depth in code_words(statement, dialect) if depth == 0]
     if dialect == "cypher" and "RETURN" in outer:
         outer = outer[len(outer) - 1 - outer[::-1].index("RETURN") :]
     return _has_order(outer)
@@ -64,7 +64,7 @@ def orders_rows(statement: str, dialect: Dialect) -> bool:
 
 def orders_lists(statement: str) -> bool:
     """Whether the order of a Cypher query's lists is defined: it collects nothing, or orders it before the last RETURN."""
-    code = [word for word, _ in words(statement, "cypher")]
+    code = [word for word, _ in code_words(statement, "cypher")]
     last = len(code) - 1 - code[::-1].index("RETURN") if "RETURN" in code else len(code)
     return not any(_collects(*pair) for pair in pairwise(code)) or _has_order(code[:last])
 

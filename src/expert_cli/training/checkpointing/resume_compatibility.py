@@ -70,7 +70,7 @@ def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
     if not (watch.load_best_model_at_end or watch.early_stopping_patience):
         return None
     not_of_it = ("logging_", "save_", "report_")
-    return {name: value for name, value in recorded.watch(watch).items() if not name.startswith(not_of_it)}
+    return {name: value for name, value in recorded.watch_block(watch).items() if not name.startswith(not_of_it)}
 
 
 def _told_apart(value: Any) -> Any:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.benchmark.experiment.measurement import measure
-from expert_cli.benchmark.monitor.sampler import Sample
+from expert_cli.benchmark.experiment.measurement import measure_run
+from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.hardware import nvml
 from expert_cli.runs.paths import RunPaths
 from tests.fake_nvml import FakeNvml
@@ -27,6 +27,6 @@ def test_the_gpu_is_the_one_that_the_run_had_and_not_the_busiest(
     paths.metrics.write_text("".join(LINE % (n, n, 10 * n, 5 * n) for n in (1, 2, 3)), encoding="utf-8")
     (one,) = nvml.sample(FakeNvml())
     cards = (replace(one, utilization=20.0), replace(one, index=1, utilization=95.0))
-    samples = [Sample(1.0, cards)]
-    found = measure(paths, 42, 1, samples, index)
+    samples = [MonitorSample(1.0, cards)]
+    found = measure_run(paths, 42, 1, samples, index)
     assert (found.seconds, found.tokens_per_s, found.utilization["gpu"]) == (2, 10.0, utilization)

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from expert_cli.benchmark.experiment import subprocess_run
-from expert_cli.benchmark.experiment.compare import compare
+from expert_cli.benchmark.experiment.compare import compare_experiments
 from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
 from expert_cli.benchmark.experiment.paired_runs import ExperimentResult, ExperimentSpec, experiment, make_job, order
 from expert_cli.benchmark.experiment.stats import Curve
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Terminated, Variant
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, TerminationRequest, Variant
 from expert_cli.benchmark.experiment.tables import text_of
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, Interrupted, TrainingFailed
@@ -175,7 +175,7 @@ def test_what_comes_before_the_first_step_is_not_sampled(tmp_path: Path, monkeyp
         pytest.param(-9, "", "", TrainingFailed, "b: killed by the system, most likely for want of memory", id="killed"),
         pytest.param(-11, "{}", "", ExpertError, r"b: ended with signal 11 \(SIGSEGV\)", id="crashed"),
         pytest.param(130, "", "", KeyboardInterrupt, "^$", id="interrupted"),
-        pytest.param(143, "", "", Terminated, "^$", id="terminated"),
+        pytest.param(143, "", "", TerminationRequest, "^$", id="terminated"),
     ],
 )  # fmt: skip
 def test_a_failing_side_is_named(
@@ -212,7 +212,7 @@ def saved(folder: Path, name: str, speed: float, **changes: Any) -> Path:
 
 def test_saved_results_are_compared(tmp_path: Path) -> None:
     a, b = saved(tmp_path, "a.json", 20.0), saved(tmp_path, "b.json", 10.0, curve=Curve((10, 10), (2.0, 1.0)))
-    document = valid(compare(a, b))
+    document = valid(compare_experiments(a, b))
     assert document["ratio"]["mean"] == pytest.approx((20 * 21 * 22 / (10 * 11 * 12)) ** (1 / 3))
     assert document["ratio"]["ci95"][0] > 1.5
     assert (document["loss_parity"]["verdict"], document["loss_parity"]["b"]) == ("higher", 1.0)
@@ -234,15 +234,15 @@ def test_saved_results_are_compared(tmp_path: Path) -> None:
 def test_what_cannot_be_compared(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     a, b = saved(tmp_path, "a.json", 20.0), saved(tmp_path, "b.json", 10.0, **changes)
     with pytest.raises(InputError, match=message) as raised:
-        compare(a, b)
+        compare_experiments(a, b)
     assert raised.value.exit_code == 2
-    assert valid(compare(a, b, force=True))["notes"][0].startswith("compared by force: ")
+    assert valid(compare_experiments(a, b, force=True))["notes"][0].startswith("compared by force: ")
 
 
 def test_the_same_rows_under_another_name_are_the_same_rows(tmp_path: Path) -> None:
     a = saved(tmp_path, "a.json", 20.0, config=reading({}))
     b = saved(tmp_path, "b.json", 10.0, config=reading({"path": "/elsewhere/copy.jsonl"}))
-    document = valid(compare(a, b))
+    document = valid(compare_experiments(a, b))
     assert (document["a"]["data"]["train"], document["b"]["data"]["train"]) == (
         ["rows.jsonl::train"],
         ["/elsewhere/copy.jsonl::train"],
@@ -257,8 +257,8 @@ def test_a_result_of_an_older_version_is_named(tmp_path: Path) -> None:
     old.write_text(json.dumps(document), encoding="utf-8")
     told = f"{old} was saved by an older version, without a hash of its rows"
     with pytest.raises(InputError, match=f"cannot be compared: {re.escape(told)}$"):
-        compare(new, old)
-    assert valid(compare(old, new, force=True))["notes"] == [f"compared by force: {told}"]
+        compare_experiments(new, old)
+    assert valid(compare_experiments(old, new, force=True))["notes"] == [f"compared by force: {told}"]
 
 
 def test_another_cpu_is_another_machine(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_another_cpu_is_another_machine(tmp_path: Path) -> None:
     document["machine"]["cpu"] += " of another make"
     b.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(InputError, match=r"cannot be compared: machine\.cpu is .* of another make"):
-        compare(a, b)
+        compare_experiments(a, b)
 
 
 @pytest.mark.parametrize(
@@ -295,4 +295,4 @@ def test_the_cpu_is_named() -> None:
 def test_what_is_no_saved_experiment(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="holds no saved experiment"):
-        compare(tmp_path / "x.json", tmp_path / "x.json")
+        compare_experiments(tmp_path / "x.json", tmp_path / "x.json")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Terminated, Variant
-from expert_cli.benchmark.experiment.sweep import combinations, parse, sweep
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, TerminationRequest, Variant
+from expert_cli.benchmark.experiment.sweep import combinations, parse_sweep, sweep
 from expert_cli.benchmark.experiment.tables import text_of
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, ManifestError, TrainingFailed
@@ -35,7 +35,7 @@ def manifest(tmp_path: Path) -> Path:
     ],
 )
 def test_what_is_swept(asked: list[str], swept: dict[str, list[Any]]) -> None:
-    assert parse(asked) == swept
+    assert parse_sweep(asked) == swept
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_is_swept(asked: list[str], swept: dict[str, list[Any]]) -> None:
 )
 def test_what_is_no_sweep(asked: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        parse(asked)
+        parse_sweep(asked)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_setting_that_speaks_of_memory_is_no_want_of_it(manifest: Path, error:
 def test_ended_by_sigterm(manifest: Path) -> None:
     def answer(side: Variant, seed: int) -> Any:
         if side.name == "rank=8":
-            raise Terminated
+            raise TerminationRequest
         return measured(seed, 10.0)
 
     found = sweep(manifest, ["rank=4,8"], Overrides(), StepCounts(3, 1), 1, MACHINE, NullReporter(), runner(answer, []))

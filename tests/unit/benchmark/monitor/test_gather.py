@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.benchmark.monitor.gather import collect_evidence
 from expert_cli.benchmark.monitor.gauges import sparkline, spread
-from expert_cli.benchmark.monitor.sampler import Sample
+from expert_cli.benchmark.monitor.sampler import MonitorSample
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,9 @@ def test_the_mean_speed_is_tokens_over_time() -> None:
 )
 def test_what_other_programs_take(cores: int, others: float | None) -> None:
     own = 30 * (os.cpu_count() or 1)
-    samples = [Sample(1.0, (), True, own, 1.0, busy, stolen_percent=stolen) for busy, stolen in ((70, 8), (90, 2))]
+    samples = [
+        MonitorSample(1.0, (), True, own, 1.0, busy, stolen_percent=stolen) for busy, stolen in ((70, 8), (90, 2))
+    ]
     found = collect_evidence(samples, [], [], {"machine": {"cores": cores}, "torch_threads": 3})
     assert found.others == (None if others is None else pytest.approx(others))
     assert (found.stolen_percent, found.threads) == (5.0, 3)

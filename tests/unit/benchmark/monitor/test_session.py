@@ -15,10 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from expert_cli.benchmark.monitor import sampler as sampling
-from expert_cli.benchmark.monitor import session, view
+from expert_cli.benchmark.monitor import sampler, session, view
 from expert_cli.benchmark.monitor.gauges import main_gpu
-from expert_cli.benchmark.monitor.sampler import Sample, Sampler
+from expert_cli.benchmark.monitor.sampler import MonitorSample, Sampler
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.nvml import GpuSample
 from expert_cli.runs.lock import run_lock
@@ -74,7 +73,7 @@ def watch(
     target: session.MonitoredRun, duration: float = 0.4, gpus: Sequence[GpuSample] = (), **more: Any
 ) -> session.MonitorSession:
     show = more.pop("show", lambda _: None)
-    return session.watch(target, duration, 0.1, show, more.pop("ask", lambda: gpus))
+    return session.monitor_run(target, duration, 0.1, show, more.pop("ask", lambda: gpus))
 
 
 def test_a_run_that_ends_while_it_is_watched(tmp_path: Path, writer: Callable[..., Any]) -> None:
@@ -183,7 +182,7 @@ def test_a_gpu_that_is_lost_and_one_that_vanishes(tmp_path: Path) -> None:
 
 
 def test_of_several_gpus_the_busiest_is_looked_at(tmp_path: Path) -> None:
-    samples = [Sample(1.0, (gpu_sample(0, 1.0), gpu_sample(1, 90.0)))]
+    samples = [MonitorSample(1.0, (gpu_sample(0, 1.0), gpu_sample(1, 90.0)))]
     assert [main_gpu(samples), main_gpu(samples, 0), main_gpu(samples, 7), main_gpu([])] == [1, 0, 1, None]
     document = session.MonitorSession(session.MonitoredRun(run_folder(tmp_path), None), samples=samples).as_json()
     assert document["gpu"]["index"] == 1
@@ -296,8 +295,8 @@ def test_the_time_that_a_host_takes_is_a_part_of_the_busy_time() -> None:
 def test_the_busiest_disk_counts() -> None:
     before = {"busy of a": 10.0, "busy of b": 50.0, "disk_read_mb_per_s": 5.0}
     now = {"busy of a": 11.0, "busy of b": 50.2, "busy of c": 99.0, "disk_read_mb_per_s": 9.0}
-    assert sampling._rates(before, now, 2.0) == {"disk_busy": 0.5, "disk_read_mb_per_s": 2.0}
-    assert sampling._rates(before, now, 0.0) == {}
+    assert sampler._rates(before, now, 2.0) == {"disk_busy": 0.5, "disk_read_mb_per_s": 2.0}
+    assert sampler._rates(before, now, 0.0) == {}
 
 
 def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,7 +334,7 @@ def test_the_mean_speed_that_is_told_is_tokens_over_time(tmp_path: Path) -> None
 def test_what_a_terminal_shows(tmp_path: Path) -> None:
     paths = run_folder(tmp_path, {"step": 3, "loss": 1.5, "tokens_per_s": 900.0, "seconds": 3.0})
     seen = watch(session.MonitoredRun(paths, None), duration=0.2, gpus=[gpu_sample()])
-    assert view.words(seen).endswith(" s  step 3  loss 1.500  900 tokens/s")
+    assert view.progress_line(seen).endswith(" s  step 3  loss 1.500  900 tokens/s")
     assert view.figures(seen).startswith("GPU 50 %  GPU memory 1,000 MB  GPU temperature 60 °C")
     table = view.rows(seen)
     assert ["GPU", "50 %", "50 %", "50 %", "50 %", "██"] in table

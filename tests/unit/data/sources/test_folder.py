@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
-from expert_cli.data.sources import folder as folders
 from expert_cli.data.sources import sniff
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.sources.folder import folder_files
@@ -223,7 +222,7 @@ def test_what_is_no_file_is_never_opened(tmp_path: Path, what: str, inside: bool
 
 
 def test_a_folder_of_more_files_than_a_data_set_has_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "MOST_FILES", 2)
+    monkeypatch.setattr("expert_cli.data.sources.folder.MOST_FILES", 2)
     made(tmp_path, "a.jsonl", "b.jsonl")
     assert files_of(tmp_path)[0] == ["a.jsonl", "b.jsonl"]
     made(tmp_path, "deep/c.jsonl")

@@ -20,7 +20,7 @@ from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.errors import InputError
-from expert_cli.model.tokenizer import load
+from expert_cli.model.tokenizer import load_tokenizer
 from tests.chat_templates import ALWAYS_THINKING, DATED, FORGETTING, MISTRAL_TOOLS, QWEN3, QWEN25, QWQ, of_trl
 from tests.tiny import CHATML, tiny_tokenizer
 
@@ -520,7 +520,7 @@ def test_stores_of_rows_that_were_always_right_stay(jinja: str, kind: Any, rule:
 
 @pytest.mark.real
 def test_qwen3s_own_tokenizer(qwen3_tokenizer: Path) -> None:
-    info = load(qwen3_tokenizer)
+    info = load_tokenizer(qwen3_tokenizer)
     own = ChatTemplate(info.hf.get_chat_template(), info.render)
     assert own.jinja == QWEN3
     template = template_for(info.backend, "", own=own, eos_token=info.eos_token)

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from expert_cli.errors import ExpertError, InputError, IntegrityError
 from expert_cli.model.loading.sources import LocalModel, fetch_model
-from expert_cli.model.tokenizer import load
+from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.tiny_gguf import write_gguf
@@ -50,7 +50,7 @@ def test_the_model_computes_the_same(tmp_path: Path) -> None:
 
 def test_the_tokenizer_is_the_one_of_the_file(tmp_path: Path) -> None:
     write_gguf(tmp_path / "tiny.gguf")
-    info = load(find(tmp_path / "tiny.gguf").folder)
+    info = load_tokenizer(find(tmp_path / "tiny.gguf").folder)
     assert info.backend.encode(TEXT).ids == tiny.tiny_backend().encode(TEXT).ids
     assert info.backend.decode(info.backend.encode(TEXT).ids, skip_special_tokens=False) == TEXT
     assert (info.eos_token, info.hf.eos_token, info.hf.bos_token, info.pad_id) == (
@@ -77,7 +77,7 @@ def test_the_tokenizer_is_the_one_of_the_file(tmp_path: Path) -> None:
 )
 def test_text_is_split_by_the_rule_the_file_names(tmp_path: Path, pre: str, pieces: list[str]) -> None:
     write_gguf(tmp_path / "tiny.gguf", pre=pre)
-    backend = load(find(tmp_path / "tiny.gguf").folder).backend
+    backend = load_tokenizer(find(tmp_path / "tiny.gguf").folder).backend
     assert backend.pre_tokenizer is not None
     split = [piece.replace("Ġ", " ") for piece, _ in backend.pre_tokenizer.pre_tokenize_str("    12's")]
     assert split == pieces

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.query_text import words
+from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, bounded
 from expert_cli.hardware.machine import has_package
 
@@ -66,7 +66,7 @@ def _refuse_procedures(query: str) -> None:
     """Refuse CALL of a procedure that is not the database's own: others read files and the network."""
     if "\\u" in query:  # the server turns these into characters before it looks for words
         raise Stopped("refused", "a Unicode escape")
-    code = [word for word, _ in words(query, "cypher")]
+    code = [word for word, _ in code_words(query, "cypher")]
     for word, following in pairwise(code):
         if word == "CALL" and following not in ("{", "(", "DB"):
             raise Stopped("refused", f"CALL {following}")

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.query_text import words
+from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
 
@@ -44,7 +44,7 @@ class SqliteEngine:
 
 def _first(statement: str) -> str:
     """Return the first word or mark of the code, "" where there is none: a number, a text."""
-    return next((word for word, _ in words(statement, "sqlite")), "")
+    return next((word for word, _ in code_words(statement, "sqlite")), "")
 
 
 def open_copy(database: Path) -> Any:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.evaluation.verifiers.sandbox import engine_server as engine
+from expert_cli.evaluation.verifiers.sandbox import engine_server
 from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MEMORY_BYTES, Stopped
 from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
@@ -77,7 +77,7 @@ def test_an_engine_writes_no_file(tmp_path: Path, act: str) -> None:
         )
     )
     command = [sys.executable, "-c", program, str(tmp_path / "held")]
-    package = Path(engine.__file__).parents[4]
+    package = Path(engine_server.__file__).parents[4]
     done = subprocess.run(command, cwd=package, capture_output=True, text=True, check=True)
     assert done.stdout == "refused\n"
     assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("held", 0)]
