@@ -76,7 +76,7 @@ def ours(job: Job) -> tuple[list[float], Any]:
             run=job.run,
             kernels=kernels,
             paths=RunPaths(job.run.output),
-            continuity=fit.ResumeContext({}, None, RunStatus()),
+            resume_context=fit.ResumeContext({}, None, RunStatus()),
             report=NullReporter(),
         )
     finally:

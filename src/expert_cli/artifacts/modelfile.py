@@ -17,7 +17,7 @@ def modelfile(gguf_name: str, template: Template, decoding: Decoding | None) -> 
 
     Raises InputError for a stop sequence that no quoting carries.
     """
-    text = "".join(segment.text for segment in template.prompt(_PLACE)).removeprefix(template.carver.bos_token)
+    text = "".join(segment.text for segment in template.prompt(_PLACE)).removeprefix(template.compiler.bos_token)
     if text.count(_PLACE) != 1 or '"""' in text:
         raise ExpertError(f"the template {template.name} cannot be written into a Modelfile")
     written = {name: getattr(decoding or Decoding(), name) for name in ("temperature", "top_p", "top_k", "min_p")}

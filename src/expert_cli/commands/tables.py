@@ -143,7 +143,7 @@ WORDS = {
 }
 
 
-def show_outlook(console: Console, found: dict[str, Any], *, device: str) -> None:
+def show_estimate(console: Console, found: dict[str, Any], *, device: str) -> None:
     """Write three tables: what the run needs, its memory by component, other cards. `found`: `Outlook.as_json()`."""
     memory = found["vram_mb"]
     console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))

@@ -82,7 +82,7 @@ def train(
     facts = machine.inspect()
     plan = _planned(console, manifest, facts, overrides, keeps=overwrite or bool(resume) or plan_only)
     if plan_only:
-        from expert_cli.commands.tables import show_outlook
+        from expert_cli.commands.tables import show_estimate
         from expert_cli.estimate.run_estimate import estimate_run
 
         found = estimate_run(
@@ -98,7 +98,7 @@ def train(
         if as_json:
             console.document(found)
         else:
-            show_outlook(console, found, device=plan.run.compute.device)
+            show_estimate(console, found, device=plan.run.compute.device)
         return
     from expert_cli.pipeline.train import RunOptions
     from expert_cli.pipeline.train import train as run_training

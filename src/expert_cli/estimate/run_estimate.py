@@ -53,7 +53,7 @@ class RunEstimate:
     memory_bytes: int
     memory_error_pct: float
     memory_source: str
-    pace: Throughput
+    throughput: Throughput
     price: Price | None
     cards: tuple[GpuFit, ...]
     advice: tuple[str, ...]
@@ -61,13 +61,13 @@ class RunEstimate:
     @property
     def seconds(self) -> float:
         """Seconds of the training loop, evaluations included; answers that are run in it are not."""
-        return (self.work.tokens + EVALUATED * self.work.evaluated_tokens) / self.pace.tokens_per_s
+        return (self.work.tokens + EVALUATED * self.work.evaluated_tokens) / self.throughput.tokens_per_s
 
     @property
     def seconds_source(self) -> str:
         """Where the seconds come from, and what is not in them."""
         runs_answers = self.plan.run.watch.execution_eval_steps > 0
-        return self.pace.source + ("; without the answers of evaluation.every_steps" if runs_answers else "")
+        return self.throughput.source + ("; without the answers of evaluation.every_steps" if runs_answers else "")
 
     def as_json(self) -> dict[str, Any]:
         """Return what `train --plan --json` prints. MB are 2**20 bytes."""
@@ -85,9 +85,9 @@ class RunEstimate:
             },
             "memory_source": self.memory_source,
             "seconds": self.seconds,
-            "seconds_error_pct": self.pace.error_pct,
+            "seconds_error_pct": self.throughput.error_pct,
             "seconds_source": self.seconds_source,
-            "tokens_per_s": self.pace.tokens_per_s,
+            "tokens_per_s": self.throughput.tokens_per_s,
             "cost": self.price.cost(self.seconds) if self.price else None,
             "price": asdict(self.price) if self.price else None,
             "cards": [card.as_json() for card in self.cards],

@@ -50,7 +50,7 @@ def write_answers(
     title: str,
     shots: Shots = NO_SHOTS,
 ) -> Generations:
-    """Let the model answer every case, in the words and with the control tokens of the speaker. shots: what comes before."""
+    """Let the model answer every case, in the words and with the control tokens of the renderer. shots: what comes before."""
     from expert_cli.inference.generate import Sampling, answers
 
     prompts = [_prompt(renderer, case, shots) for case in cases]

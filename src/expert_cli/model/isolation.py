@@ -60,7 +60,7 @@ class Isolation:
         return self.seen <= allowed and self.difference <= max(ROUNDING, SLACK * self.rounding)
 
 
-def packs(longest: int, window: int | None, *, single: bool = False) -> list[tuple[int, ...]]:
+def packs(longest: int, window: int | None, *, one_document: bool = False) -> list[tuple[int, ...]]:
     """Return the lengths of documents that take every way through attention which a run's documents take.
 
     longest: tokens of the run's longest document. window: tokens that a model with a sliding window attends to. single: no
@@ -70,7 +70,7 @@ def packs(longest: int, window: int | None, *, single: bool = False) -> list[tup
     borders_passed = [limit for limit in (cpu_attention.LONGEST, window) if limit and limit < longest]
     if borders_passed:
         found.append((BESIDE[0], min(max(borders_passed) + BEYOND, longest), BESIDE[1]))
-    return [(max(lengths),) for lengths in found] if single else found
+    return [(max(lengths),) for lengths in found] if one_document else found
 
 
 def prove(
@@ -79,7 +79,7 @@ def prove(
     backend: str,
     longest: int,
     *,
-    single: bool = False,
+    one_document: bool = False,
     autocast: torch.dtype | None = None,
 ) -> None:
     """Measure on every way through attention; longest, single as in `packs`.
@@ -87,7 +87,7 @@ def prove(
     Raises EnvironmentProblem where documents see each other, or are not what they are alone.
     """
     window = getattr(model.config.get_text_config(), "sliding_window", None)
-    for lengths in packs(longest, window, single=single):
+    for lengths in packs(longest, window, one_document=one_document):
         require(measure_leakage(model, layout, lengths, autocast=autocast), backend)
 
 
@@ -140,10 +140,10 @@ class _Reader:
         ends = torch.tensor(lengths).cumsum(0).tolist()
         self.documents = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
         starts = torch.tensor([0, *ends], dtype=torch.int32, device=model.device)
-        self._borders = varlen_kwargs(starts, max(lengths)) if layout == "packed" else {}
+        self._varlen_kwargs = varlen_kwargs(starts, max(lengths)) if layout == "packed" else {}
 
     def packed(self, ids: torch.Tensor) -> torch.Tensor:
-        return self._hidden(ids, self._positions, **self._borders)[0]
+        return self._hidden(ids, self._positions, **self._varlen_kwargs)[0]
 
     def alone(self, ids: torch.Tensor) -> torch.Tensor:
         return torch.cat([self._hidden(ids[:, part], self._positions[:, part])[0] for part in self.documents])

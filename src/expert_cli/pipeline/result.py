@@ -193,11 +193,11 @@ def _tell_other_data(run: RunConfig, recorded: Mapping[str, Any], report: Report
         )
 
 
-def _hashes_at_hand(files: Sequence[Path], memo: FileHashCache) -> dict[Path, str]:
+def _hashes_at_hand(files: Sequence[Path], hash_cache: FileHashCache) -> dict[Path, str]:
     """Return the hashes of files that are known by size, times and inode; of the others too if they are soon read, else ""."""
-    unknown = {path for path in files if memo.known.get(str(path.resolve()), [])[:-1] != stamp(path)}
+    unknown = {path for path in files if hash_cache.known.get(str(path.resolve()), [])[:-1] != stamp(path)}
     soon = sum(path.stat().st_size for path in unknown) <= SOON_READ_BYTES
-    return {path: memo.sha256(path) if soon or path not in unknown else "" for path in files}
+    return {path: hash_cache.sha256(path) if soon or path not in unknown else "" for path in files}
 
 
 def _some(names: Sequence[str]) -> str:

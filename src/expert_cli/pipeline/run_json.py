@@ -28,10 +28,10 @@ def write_run_json(
     inputs: DataInputs,
     store: TokenStore,
     kernels: KernelPlan,
-    continuity: ResumeContext,
+    resume_context: ResumeContext,
 ) -> None:
     """Write what the run is; one that goes on keeps its start and adds where it went on."""
-    resumed = continuity.resumed
+    resumed = resume_context.resumed
     files = [str(path) for path in inputs.located.files()]
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     earlier = read_json(paths.run_json) if resumed else {}
@@ -42,14 +42,14 @@ def write_run_json(
             "schema_version": 1,
             "started": earlier.get("started", now),
             "resumes": resumes,
-            "command": continuity.status.command,
-            "identity": dict(continuity.identity),
+            "command": resume_context.status.command,
+            "identity": dict(resume_context.identity),
             "config": recorded.config(plan.run),
             "effects_of": "plan",
             "effects": [effect.as_json() for effect in plan.effects],
             "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
             "template": inputs.template.name,
-            "data": {"files": dict(zip(files, continuity.identity["data"], strict=True)), **store.stats},
+            "data": {"files": dict(zip(files, resume_context.identity["data"], strict=True)), **store.stats},
             "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
             "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
             "machine": asdict(machine),

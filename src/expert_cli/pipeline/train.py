@@ -127,7 +127,7 @@ def _train(
     _require_apart(run, options)
     inputs = resolve_inputs(run, report)
     key = inputs.key(run.data)
-    continuity = _continuity(run, inputs, key, machine, job.num_processes, options, report, status)
+    resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
     renderer, cases = PromptRenderer(inputs.tokenizer, inputs.template), _cases(plan, report)
     if job.is_main_process:
         _make_room(run.output, report, options)
@@ -140,7 +140,7 @@ def _train(
     set_torch_flags(run.compute)
     model, kernels = _model(inputs.source, run, kernel_plan(run.compute, run.model, machine), data, report)
     if job.is_main_process:
-        write_run_json(paths, plan, machine, inputs, store, kernels, continuity)
+        write_run_json(paths, plan, machine, inputs, store, kernels, resume_context)
     questions = choose(plan, inputs, report) if job.is_main_process else []
     before = ask(model, questions, renderer, plan, report)
     set_seed(run.seed)
@@ -150,7 +150,7 @@ def _train(
         run=run,
         kernels=kernels,
         paths=paths,
-        continuity=continuity,
+        resume_context=resume_context,
         report=report,
         max_loss_spike=options.max_loss_spike,
     )
@@ -160,7 +160,7 @@ def _train(
     asked = samples(questions, before, ask(model, questions, renderer, plan, report))
     sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
     seconds = time.monotonic() - started
-    origin = continuity.resumed.path if continuity.resumed else None
+    origin = resume_context.resumed.path if resume_context.resumed else None
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
     write_json(paths.report_json, found)
     status.complete(done.stop_reason)
@@ -176,7 +176,7 @@ def _require_apart(run: RunConfig, options: RunOptions) -> None:
         require_apart(run.data, options.stage, "--stage DIR")
 
 
-def _continuity(
+def _resume_context(
     run: RunConfig,
     inputs: DataInputs,
     key: StoreKey,
@@ -267,8 +267,8 @@ def _model(
     base = load_base_of(run, source.folder)
     kernels = apply_kernels(kernels, base, run.compute)
     autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
-    single = run.loader.packing == "off" and (kernels.layout == "padded" or run.optim.batch_size == 1)
-    isolation.prove(base, kernels.layout, kernels.attention, data.longest, single=single, autocast=autocast)
+    one_document = run.loader.packing == "off" and (kernels.layout == "padded" or run.optim.batch_size == 1)
+    isolation.prove(base, kernels.layout, kernels.attention, data.longest, one_document=one_document, autocast=autocast)
     model = add_adapter(base, run.adapter)
     kernels = apply_adapter_kernels(kernels, model, run.compute)
     enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)

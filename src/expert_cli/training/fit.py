@@ -80,7 +80,7 @@ def fit(
     run: RunConfig,
     kernels: KernelPlan,
     paths: RunPaths,
-    continuity: ResumeContext,
+    resume_context: ResumeContext,
     report: Reporter,
     max_loss_spike: float = 0.0,
 ) -> FitResult:
@@ -95,20 +95,20 @@ def fit(
         trainer.extra_evaluation = partial(broadcast_rank0, trainer.accelerator, data.run_answers)
     trainer.prepare()
     before = magnitudes(model)
-    adjusted = _start(trainer, model, run, paths, continuity, report)
+    adjusted = _start(trainer, model, run, paths, resume_context, report)
     cost = flops(
         model.get_base_model(),
         data.train.document_lengths,
         recomputed=run.compute.checkpointing == "all" or trainer.recomputes,
     )
     cards = trainer.batches.schedule.processes
-    peak = peak_flops(torch.cuda.get_device_name(), cards) if trainer.clock.on_gpu else None
-    watcher = _watched(trainer, paths, continuity, report, cost, peak[0] if peak else None)
+    peak = peak_flops(torch.cuda.get_device_name(), cards) if trainer.timer.on_gpu else None
+    metrics_callback = _watched(trainer, paths, resume_context, report, cost, peak[0] if peak else None)
     if trainer.progress.step > trainer.args.get_warmup_steps(trainer.batches.schedule.steps) + 1:
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
         load_best(trainer, model, paths.checkpoints)
-    return _result(trainer, watcher, cost, peak, adjusted, what_was_used(trainer, model))
+    return _result(trainer, metrics_callback, cost, peak, adjusted, what_was_used(trainer, model))
 
 
 def broadcast_rank0(accelerator: Accelerator, measure: Callable[[], float]) -> float:
@@ -163,12 +163,12 @@ def _start(
     model: PeftModel,
     run: RunConfig,
     paths: RunPaths,
-    continuity: ResumeContext,
+    resume_context: ResumeContext,
     report: Reporter,
 ) -> list[str]:
     """Put the trainer where the run begins or goes on; return what had to be adjusted to the GPU's memory."""
     adjusted: list[str] = []
-    resumed = continuity.resumed
+    resumed = resume_context.resumed
     if resumed is not None:
         batch, accumulation = resumed.parts.trainer["batch"]
         trainer.batches.schedule = replace(trainer.batches.schedule, batch_size=batch, accumulation=accumulation)
@@ -187,14 +187,14 @@ def _start(
         saves = trainer.batches.schedule.steps // run.watch.save_steps + 1 if run.watch.save_strategy == "steps" else 2
         paths.checkpoints.mkdir(exist_ok=True)
         check_disk_space(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
-        trainer.save = partial(_save, trainer, model, paths, continuity)
-    continuity.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
+        trainer.save = partial(_save, trainer, model, paths, resume_context)
+    resume_context.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
     return adjusted
 
 
-def _save(trainer: ExpertTrainer, model: PeftModel, paths: RunPaths, continuity: ResumeContext) -> None:
-    save(trainer, model, paths.checkpoints, continuity.identity)
-    continuity.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
+def _save(trainer: ExpertTrainer, model: PeftModel, paths: RunPaths, resume_context: ResumeContext) -> None:
+    save(trainer, model, paths.checkpoints, resume_context.identity)
+    resume_context.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
 
 
 def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
@@ -209,7 +209,7 @@ def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
 def _watched(
     trainer: ExpertTrainer,
     paths: RunPaths,
-    continuity: ResumeContext,
+    resume_context: ResumeContext,
     report: Reporter,
     cost: Flops,
     peak: float | None,
@@ -217,23 +217,25 @@ def _watched(
     """Train behind a bar and return who watched. Raises Interrupted: asked to stop, after a checkpoint was written."""
     steps = trainer.batches.schedule.steps
     with StopRequest(paths.output) as stop, report.progress("training", steps, "steps") as bar:
-        watcher = MetricsCallback(trainer.progress, trainer.clock, paths.metrics, bar, flops=cost, peak_flops=peak)
-        watcher.warning = report.warning
-        trainer.add_callback(watcher)
-        trainer.measure = watcher.measure
+        metrics_callback = MetricsCallback(
+            trainer.progress, trainer.timer, paths.metrics, bar, flops=cost, peak_flops=peak
+        )
+        metrics_callback.warning = report.warning
+        trainer.add_callback(metrics_callback)
+        trainer.measure = metrics_callback.measure
         trainer.stop_asked = stop.asked
         try:
-            _train(trainer, paths, continuity)
+            _train(trainer, paths, resume_context)
         finally:
-            continuity.status.step = trainer.progress.step
+            resume_context.status.step = trainer.progress.step
     if stop.exit_code and trainer.progress.step < steps:
         step = trainer.progress.step
         done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"
-        raise Interrupted(done, f"go on: {continuity.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
-    return watcher
+        raise Interrupted(done, f"go on: {resume_context.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
+    return metrics_callback
 
 
-def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: ResumeContext) -> None:
+def _train(trainer: ExpertTrainer, paths: RunPaths, resume_context: ResumeContext) -> None:
     try:
         trainer.train()
     except torch.OutOfMemoryError as error:
@@ -248,7 +250,7 @@ def _train(trainer: ExpertTrainer, paths: RunPaths, continuity: ResumeContext) -
         )
         raise TrainingFailed(
             f"out of GPU memory at step {trainer.progress.step + 1}{kept}",
-            f"{fits} would fit; go on: {continuity.status.go_on}",
+            f"{fits} would fit; go on: {resume_context.status.go_on}",
         ) from error
 
 
@@ -263,13 +265,13 @@ def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
 
 def _result(
     trainer: ExpertTrainer,
-    watcher: MetricsCallback,
+    metrics_callback: MetricsCallback,
     cost: Flops,
     peak: tuple[float, str] | None,
     adjusted: list[str],
     used: Used,
 ) -> FitResult:
-    progress, here = trainer.progress, watcher.done_here()
+    progress, here = trainer.progress, metrics_callback.done_here()
     return FitResult(
         steps=progress.step,
         epochs=trainer.batches.schedule.epoch_of(progress.step),
@@ -279,10 +281,10 @@ def _result(
         trained_tokens=progress.trained,
         padded_tokens=progress.padded,
         here=here,
-        peak_memory_mb=watcher.peak_memory_mb,
+        peak_memory_mb=metrics_callback.peak_memory_mb,
         mfu=cost.of(here.real, here.trained) / max(1e-9, here.seconds) / peak[0] if peak else None,
         peak=peak[1] if peak else "",
-        step_time_shares=trainer.clock.shares(),
+        step_time_shares=trainer.timer.shares(),
         adjusted=tuple(adjusted),
         stop_reason=_stop_reason(trainer),
         used=used,

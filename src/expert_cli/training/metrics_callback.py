@@ -37,7 +37,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
     def __init__(
         self,
         progress: TrainingState,
-        clock: StepTimer,
+        timer: StepTimer,
         metrics: Path,
         bar: Bar,
         *,
@@ -46,7 +46,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
     ) -> None:
         """Take what the trainer counts, the file to append to, and the bar to move."""
         self.progress = progress
-        self.clock = clock
+        self.timer = timer
         self.metrics = metrics
         self.bar = bar
         self.flops = flops
@@ -58,7 +58,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
         self._learning_rate = 0.0
         self._measured: dict[str, Any] = {}
         self._told = self._fresh = False
-        self._card = _card_in_use() if clock.on_gpu else None
+        self._card = _card_in_use() if timer.on_gpu else None
         self.warning: Callable[[str], None] = lambda _: None
 
     @property
@@ -74,7 +74,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
     @property
     def peak_memory_mb(self) -> float:
         """The most memory allocated on the GPU; on a CPU, the largest resident set at the end of a step."""
-        return torch.cuda.max_memory_allocated() / 2**20 if self.clock.on_gpu else self._peak_mb
+        return torch.cuda.max_memory_allocated() / 2**20 if self.timer.on_gpu else self._peak_mb
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Start the clock: what came before is not training."""
@@ -83,14 +83,14 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Move the bar."""
         self.progress.seconds = self.seconds
-        if not self.clock.on_gpu:
+        if not self.timer.on_gpu:
             self._peak_mb = max(self._peak_mb, resident_mb())
         self.bar.update(state.global_step, self._note())
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Stop both clocks at once: the last step's evaluation and checkpoint are in the seconds as in the shares."""
         self.progress.seconds = self.seconds
-        self.clock.lap()
+        self.timer.lap()
 
     def on_log(
         self,
@@ -123,11 +123,11 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
 
     def measure(self) -> dict[str, float]:
         """Measure what happened since the last time; return it flat, as TensorBoard and its like take it."""
-        wall, shares = self.clock.lap()
+        wall, shares = self.timer.lap()
         progress = self.progress
         real, trained = progress.real - self._before[0], progress.trained - self._before[1]
         self._before = (progress.real, progress.trained)
-        on_gpu = self.clock.on_gpu
+        on_gpu = self.timer.on_gpu
         spilled = spilled_mb() if on_gpu else 0.0
         if spilled and not self._told:
             self._told = True
@@ -155,7 +155,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
         rate = f"  lr {self._learning_rate:.1e}" if self._learning_rate else ""
         data = self._measured.get("step_time_shares", {}).get("data", 0.0)
         rate += f"  waits for data {data:.0%}" if data >= 0.005 else ""
-        return f"{loss}{self.done_here().tokens_per_s:,.0f} tokens/s{rate}  {memory_mb(on_gpu=self.clock.on_gpu) / 1024:.1f} GB"
+        return f"{loss}{self.done_here().tokens_per_s:,.0f} tokens/s{rate}  {memory_mb(on_gpu=self.timer.on_gpu) / 1024:.1f} GB"
 
 
 def spilled_mb() -> float:

@@ -60,7 +60,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.batches = batches
         self.evaluation = evaluation
         self.progress = TrainingState()
-        self.clock = StepTimer(on_gpu=self.args.device.type == "cuda")
+        self.timer = StepTimer(on_gpu=self.args.device.type == "cuda")
         self.gradients = Gradients(self.model.named_parameters())
         self.health = TrainingHealth(
             self.progress, self.gradients, self._documents, scaled=self.accelerator.scaler is not None
@@ -115,7 +115,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         self.callback_handler.model, self.callback_handler.optimizer = self.model, self.optimizer
         self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
         self.batches.first_step = self._logged = self.progress.step
-        self.clock.lap()
+        self.timer.lap()
         batches = iter(self.loader(self.train_dataset, self.batches))
         while self.progress.step < schedule.steps and not self.progress.is_stale(self.watch.early_stopping_patience):
             self._step(batches)
@@ -131,7 +131,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
     def _step(self, batches: Iterator[Batch]) -> None:
         """Do one optimizer step."""
         schedule, step = self.batches.schedule, self.progress.step
-        with self.clock.phase("data"):
+        with self.timer.phase("data"):
             micro = [next(batches) for _ in range(schedule.micro_steps(step))]
         # A function of the step alone: dropout is the same whether a run was resumed or not, on any number of processes.
         torch.manual_seed(_seed_of(self.args.seed, step, self.args.process_index))
@@ -141,15 +141,15 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
             raise TrainingFailed(message, "raise max_seq_length: answers are cut off, or are empty")
         total = torch.zeros((), device=self.args.device)
         for n, batch in enumerate(micro):
-            with self.clock.phase("host_to_device"):
+            with self.timer.phase("host_to_device"):
                 inputs = self._on_device(batch)
             with self._sync(last=n == len(micro) - 1):
-                with self.clock.phase("forward"):
+                with self.timer.phase("forward"):
                     loss = self._prepared(**inputs) * (schedule.processes / trained)
-                with self.clock.phase("backward"):
+                with self.timer.phase("backward"):
                     self.accelerator.backward(loss)
             total += loss.detach()
-        with self.clock.phase("optimizer"):
+        with self.timer.phase("optimizer"):
             norm = self._update()
         self.progress.step += 1
         self.progress.real += real
@@ -219,10 +219,10 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         if last or step == 1 or step % watch.logging_steps == 0:
             self._log()
         if self.evaluation is not None and is_due(watch.eval_strategy, step, watch.eval_steps, epoch_ends=epoch_ends):
-            with self.clock.phase("eval"):
+            with self.timer.phase("eval"):
                 self.evaluate()
         if self.extra_evaluation is not None and (last or step % watch.execution_eval_steps == 0):
-            with self.clock.phase("eval"):
+            with self.timer.phase("eval"):
                 self._take(EXECUTION_ACCURACY, self.extra_evaluation())
                 self.answered += 1
         improved = watch.load_best_model_at_end and self.progress.best_step == step
@@ -232,7 +232,7 @@ class ExpertTrainer(Trainer):  # type: ignore[misc]  # transformers is not typed
         due = last or stops or in_time or is_due(watch.save_strategy, step, watch.save_steps, epoch_ends=epoch_ends)
         if asked or improved or (due and writes):
             self.health.flush()
-            with self.clock.phase("checkpoint"), self.saves.measured():
+            with self.timer.phase("checkpoint"), self.saves.measured():
                 self.save()
         return stops or asked or self.control.should_training_stop
 

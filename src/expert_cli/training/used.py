@@ -128,7 +128,7 @@ def _compute(trainer: ExpertTrainer, model: PeftModel) -> UsedCompute:
     precision = trainer.accelerator.mixed_precision
     return UsedCompute(
         precision="fp32" if precision == "no" else precision,
-        tf32=trainer.clock.on_gpu and torch.backends.cuda.matmul.allow_tf32,
+        tf32=trainer.timer.on_gpu and torch.backends.cuda.matmul.allow_tf32,
         layers=len(layers),
         recomputed=sum(bool(layer.gradient_checkpointing) for layer in layers),
         recomputed_attention=sum(isinstance(layer.self_attn.forward, partial) for layer in layers),

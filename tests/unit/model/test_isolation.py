@@ -73,7 +73,7 @@ def test_the_lengths_take_every_way_that_the_documents_of_a_run_take() -> None:
     assert isolation.packs(514, None) == [(23, 61, 57, 9), (23, 514, 57)]
     assert isolation.packs(512, 128) == [(23, 61, 57, 9), (23, 136, 57)]
     assert isolation.packs(8192, 4096) == [(23, 61, 57, 9), (23, 4104, 57)]
-    assert isolation.packs(2048, None, single=True) == [(61,), (520,)]
+    assert isolation.packs(2048, None, one_document=True) == [(61,), (520,)]
     assert isolation.packs(4096, 4096) == [(23, 61, 57, 9), (23, 520, 57)]
 
 
@@ -172,4 +172,4 @@ def test_an_architecture_that_leaks_by_itself_is_refused_and_told_what_is_left()
     with pytest.raises(EnvironmentProblem, match="other documents beside them change them by") as caught:
         isolation.prove(model, "padded", "eager", 100)
     assert caught.value.hint == 'write "packing": false and "batch_size": 1'
-    isolation.prove(model, "padded", "eager", LONG, single=True)
+    isolation.prove(model, "padded", "eager", LONG, one_document=True)

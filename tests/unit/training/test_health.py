@@ -128,18 +128,18 @@ def test_clipping_is_torchs(largest: float) -> None:
 
 
 def test_every_moment_is_counted_once() -> None:
-    clock = StepTimer(on_gpu=False)
-    clock.lap()
-    with clock.phase("forward"):
+    timer = StepTimer(on_gpu=False)
+    timer.lap()
+    with timer.phase("forward"):
         time.sleep(0.03)
-    with clock.phase("data"):
+    with timer.phase("data"):
         time.sleep(0.01)
-    wall, shares = clock.lap()
+    wall, shares = timer.lap()
     assert tuple(shares) == PHASES
     assert sum(shares.values()) == pytest.approx(1)
-    assert shares["forward"] * wall == pytest.approx(clock.totals["forward"])
-    assert clock.totals["forward"] >= 0.03 > clock.totals["data"] >= 0.01
-    assert clock.totals["backward"] == 0
+    assert shares["forward"] * wall == pytest.approx(timer.totals["forward"])
+    assert timer.totals["forward"] >= 0.03 > timer.totals["data"] >= 0.01
+    assert timer.totals["backward"] == 0
 
 
 def test_saving_by_the_clock_costs_at_most_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,23 +36,23 @@ def gpu_beside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watching(folder: Path, *, on_gpu: bool) -> MetricsCallback:
-    clock, metrics = StepTimer(on_gpu=on_gpu), folder / "metrics.jsonl"
-    return MetricsCallback(TrainingState(), clock, metrics, NullBar(), flops=Flops(1.0, 1.0), peak_flops=None)
+    timer, metrics = StepTimer(on_gpu=on_gpu), folder / "metrics.jsonl"
+    return MetricsCallback(TrainingState(), timer, metrics, NullBar(), flops=Flops(1.0, 1.0), peak_flops=None)
 
 
 @pytest.mark.usefixtures("gpu_beside")
 @pytest.mark.parametrize("on_gpu", [False, True], ids=["cpu", "gpu"])
 def test_memory_is_that_of_the_device_in_use(tmp_path: Path, *, on_gpu: bool) -> None:
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
-    watcher = watching(tmp_path, on_gpu=on_gpu)
+    metrics_callback = watching(tmp_path, on_gpu=on_gpu)
     state = TrainerState()
-    watcher.on_step_end(args, state, TrainerControl())
-    watcher.on_log(args, state, TrainerControl(), {"loss": 1.0, "learning_rate": 0.1})
+    metrics_callback.on_step_end(args, state, TrainerControl())
+    metrics_callback.on_log(args, state, TrainerControl(), {"loss": 1.0, "learning_rate": 0.1})
     line = json.loads((tmp_path / "metrics.jsonl").read_text(encoding="utf-8"))
     if on_gpu:
-        assert (watcher.peak_memory_mb, line["memory_mb"], line["spilled_mb"]) == (7.0, 5.0, 10.0)
+        assert (metrics_callback.peak_memory_mb, line["memory_mb"], line["spilled_mb"]) == (7.0, 5.0, 10.0)
     else:
-        assert watcher.peak_memory_mb == pytest.approx(resident_mb(), rel=0.2)
+        assert metrics_callback.peak_memory_mb == pytest.approx(resident_mb(), rel=0.2)
         assert line["memory_mb"] == pytest.approx(resident_mb(), rel=0.2)
         assert (line["spilled_mb"], line["gpu"]) == (0.0, None)
 
@@ -66,8 +66,8 @@ def test_the_logged_card_is_the_one_in_use(
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
-    watcher = watching(tmp_path, on_gpu=True)
-    watcher.on_log(args, TrainerState(), TrainerControl(), {"loss": 1.0, "learning_rate": 0.1})
+    metrics_callback = watching(tmp_path, on_gpu=True)
+    metrics_callback.on_log(args, TrainerState(), TrainerControl(), {"loss": 1.0, "learning_rate": 0.1})
     line = json.loads((tmp_path / "metrics.jsonl").read_text(encoding="utf-8"))
     assert (line["gpu"] and line["gpu"]["utilization"]) == logged
 
@@ -81,7 +81,7 @@ def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkey
     notes: list[str] = []
     bar = SimpleNamespace(update=lambda _, note="": notes.append(note))
     progress = TrainingState(step=4, real=1000, trained=100, seconds=400.0)
-    watcher = MetricsCallback(
+    metrics_callback = MetricsCallback(
         progress,
         StepTimer(on_gpu=False),
         tmp_path / "m",
@@ -89,26 +89,26 @@ def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkey
         flops=Flops(1.0, 1.0),
         peak_flops=None,  # type: ignore[arg-type]
     )
-    watcher.on_train_begin(args, TrainerState(), TrainerControl())
-    assert watcher.done_here().tokens_per_s == 0.0, "nothing is done yet"
+    metrics_callback.on_train_begin(args, TrainerState(), TrainerControl())
+    assert metrics_callback.done_here().tokens_per_s == 0.0, "nothing is done yet"
     progress.real, progress.trained, now[0] = 1600, 160, 53.0
-    watcher.on_step_end(args, TrainerState(), TrainerControl())
+    metrics_callback.on_step_end(args, TrainerState(), TrainerControl())
     assert notes[-1].startswith("200 tokens/s")
-    assert (progress.seconds, watcher.done_here()) == (403.0, Done(600, 60, 3.0))
+    assert (progress.seconds, metrics_callback.done_here()) == (403.0, Done(600, 60, 3.0))
     now[0] = 55.0
-    watcher.on_log(args, TrainerState(), TrainerControl(), {"eval_loss": 1.0})
+    metrics_callback.on_log(args, TrainerState(), TrainerControl(), {"eval_loss": 1.0})
     assert progress.seconds == 405.0, "a checkpoint that follows counts the evaluation"
     assert json.loads((tmp_path / "m").read_text(encoding="utf-8"))["seconds"] == 405.0
 
 
 def test_what_comes_after_the_last_step_is_in_the_seconds_and_in_the_shares(tmp_path: Path) -> None:
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
-    watcher = watching(tmp_path, on_gpu=False)
-    watcher.clock.lap()
-    watcher.on_train_begin(args, TrainerState(), TrainerControl())
-    watcher.on_step_end(args, TrainerState(), TrainerControl())
-    with watcher.clock.phase("eval"):
+    metrics_callback = watching(tmp_path, on_gpu=False)
+    metrics_callback.timer.lap()
+    metrics_callback.on_train_begin(args, TrainerState(), TrainerControl())
+    metrics_callback.on_step_end(args, TrainerState(), TrainerControl())
+    with metrics_callback.timer.phase("eval"):
         time.sleep(0.05)
-    watcher.on_train_end(args, TrainerState(), TrainerControl())
-    assert watcher.clock.totals["eval"] >= 0.05
-    assert watcher.progress.seconds == pytest.approx(sum(watcher.clock.totals.values()), abs=0.02)
+    metrics_callback.on_train_end(args, TrainerState(), TrainerControl())
+    assert metrics_callback.timer.totals["eval"] >= 0.05
+    assert metrics_callback.progress.seconds == pytest.approx(sum(metrics_callback.timer.totals.values()), abs=0.02)

@@ -90,8 +90,8 @@ def train_baseline(manifest: Path, overrides: Overrides) -> None:
     made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
     write_json(paths.run_json, {"config": recorded.config(stock), **made})
     collator = TokenizeAndPad(Encoder(inputs.tokenizer.backend), inputs.tokenizer.pad_id, stock)
-    watcher = _fit(model, TextDataset([texts[row] for row in rows]), collator, stock, paths)
-    report = {"peak_memory_mb": watcher.peak_memory_mb, "store": describe(run, store).as_json()}
+    metrics_callback = _fit(model, TextDataset([texts[row] for row in rows]), collator, stock, paths)
+    report = {"peak_memory_mb": metrics_callback.peak_memory_mb, "store": describe(run, store).as_json()}
     write_json(paths.report_json, report)
 
 
@@ -173,8 +173,8 @@ def texts_of(run: RunConfig, inputs: DataInputs, wanted: Collection[int], docume
     """
     found: dict[int, Document] = {}
     number = 0
-    survey = select_rows(run.data, inputs.located, NullReporter(), refused=inputs.template.refused)
-    for batch in batches(survey.sources("train"), run.data):
+    selection = select_rows(run.data, inputs.located, NullReporter(), refused=inputs.template.refused)
+    for batch in batches(selection.sources("train"), run.data):
         for document in inputs.template.documents(batch.rows):
             if any(segment.trained and segment.text for segment in document):
                 if number in wanted:
@@ -212,12 +212,12 @@ class TokenizeAndPad:
         self.encoder = encoder
         self.pad_id = pad_id
         self.length = run.data.max_seq_length
-        self.clock = StepTimer(on_gpu=run.compute.device == "cuda")
+        self.timer = StepTimer(on_gpu=run.compute.device == "cuda")
         self.counts: list[tuple[int, int, int]] = []
 
     def __call__(self, texts: Sequence[Document]) -> dict[str, torch.Tensor]:
         """Return one batch."""
-        with self.clock.phase("data"):
+        with self.timer.phase("data"):
             ids = torch.full((len(texts), self.length), self.pad_id)
             labels = torch.full_like(ids, IGNORE_INDEX)
             mask = torch.zeros_like(ids)
@@ -250,10 +250,10 @@ class _Steps(TrainerCallback):  # type: ignore[misc]  # transformers is not type
 
     def _begin(self, phase: Phase) -> None:
         self._open.close()
-        self._open.enter_context(self.collator.clock.phase(phase))
+        self._open.enter_context(self.collator.timer.phase(phase))
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        self.collator.clock.lap()
+        self.collator.timer.lap()
 
     def on_substep_end(self, *_: Any, **__: Any) -> None:
         self._open.close()
@@ -285,17 +285,17 @@ def _fit(model: Any, rows: TextDataset, collator: TokenizeAndPad, run: RunConfig
     arguments.gradient_checkpointing_kwargs = {"use_reentrant": False}
     progress = TrainingState()
     cost = flops(model.get_base_model(), torch.tensor([run.data.max_seq_length]).numpy(), recomputed=True)
-    watcher = MetricsCallback(progress, collator.clock, paths.metrics, NullBar(), flops=cost, peak_flops=None)
+    metrics_callback = MetricsCallback(progress, collator.timer, paths.metrics, NullBar(), flops=cost, peak_flops=None)
     trainer = Trainer(
         model=model,
         args=arguments,
         train_dataset=rows,
         data_collator=collator,
-        callbacks=[_Steps(collator, progress, model), watcher],
+        callbacks=[_Steps(collator, progress, model), metrics_callback],
     )
     trainer.remove_callback(PrinterCallback)
     try:
         trainer.train()
     except torch.OutOfMemoryError as error:
         raise TrainingFailed("out of GPU memory", "halve batch_size") from error
-    return watcher
+    return metrics_callback

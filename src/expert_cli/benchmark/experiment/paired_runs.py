@@ -49,7 +49,7 @@ class ExperimentSpec:
     a: Variant
     b: Variant
     overrides: Overrides
-    length: StepCounts
+    step_counts: StepCounts
     repeats: int
     seed: int
     gate: float | None = None
@@ -62,7 +62,7 @@ class ExperimentResult:
     interrupted: the exit code of what ended it before all were, 130 for Ctrl-C and 143 for SIGTERM; 0 where nothing did.
     """
 
-    job: ExperimentSpec
+    spec: ExperimentSpec
     machine: Machine
     a: tuple[RunMeasurement, ...]
     b: tuple[RunMeasurement, ...]
@@ -82,7 +82,7 @@ class ExperimentResult:
 
     def missed(self) -> str:
         """Return why the gate is missed, "" where it is reached or there is none."""
-        ratio, same, gate = self.ratio, self.parity, self.job.gate
+        ratio, same, gate = self.ratio, self.parity, self.spec.gate
         if gate is None:
             return ""
         if ratio is None or same is None:
@@ -93,22 +93,22 @@ class ExperimentResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `benchmark --json` (docs/INTERFACE.md), kind "experiment"."""
-        job, same, ratio = self.job, self.parity, self.ratio
+        spec, same, ratio = self.spec, self.parity, self.ratio
         both = bool(self.a and self.b)
         return {
             "kind": "experiment",
             "machine": machine_facts(self.machine),
             "versions": dict(self.machine.versions),
-            "steps": job.length.steps,
-            "warmup": job.length.warmup,
-            "repeats": job.repeats,
+            "steps": spec.step_counts.steps,
+            "warmup": spec.step_counts.warmup,
+            "repeats": spec.repeats,
             "method": METHOD,
-            "a": side_json(job.a, self.a, same.a if same else None) if self.a else None,
-            "b": side_json(job.b, self.b, same.b if same else None) if self.b else None,
+            "a": side_json(spec.a, self.a, same.a if same else None) if self.a else None,
+            "b": side_json(spec.b, self.b, same.b if same else None) if self.b else None,
             "ratio": ratio.as_json() if ratio else None,
             "loss_parity": same.as_json() if same else None,
             "differences": setting_differences(self.a[0].config, self.b[0].config) if both else {},
-            "gate": {"ratio": job.gate, "passed": not self.missed(), "reason": self.missed()} if job.gate else None,
+            "gate": {"ratio": spec.gate, "passed": not self.missed(), "reason": self.missed()} if spec.gate else None,
             "interrupted": bool(self.interrupted),
             "notes": notes_on([*self.a, *self.b]),
         }
@@ -126,7 +126,7 @@ def make_job(
     manifest: Path,
     against: str,
     overrides: Overrides,
-    length: StepCounts,
+    step_counts: StepCounts,
     repeats: int,
     machine: Machine,
     gate: float | None = None,
@@ -139,7 +139,7 @@ def make_job(
             raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {UNOPTIMIZED}")
         decided(Path(against), overrides, machine)
     b = Variant(UNOPTIMIZED if stock else against, manifest if stock else Path(against), stock)
-    return ExperimentSpec(Variant(str(manifest), manifest), b, overrides, length, repeats, plan.seed, gate)
+    return ExperimentSpec(Variant(str(manifest), manifest), b, overrides, step_counts, repeats, plan.seed, gate)
 
 
 def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig:
@@ -149,26 +149,26 @@ def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig
     return run
 
 
-def experiment(job: ExperimentSpec, machine: Machine, report: Reporter, run: Run = run_once) -> ExperimentResult:
+def experiment(spec: ExperimentSpec, machine: Machine, report: Reporter, run: Run = run_once) -> ExperimentResult:
     """Run both sides in turn. Ctrl-C and SIGTERM end the run under way and return those before it.
 
     Raises the error of a run that fails, with its side's name; KeyboardInterrupt or Interrupted before the first run is done.
     """
-    sides = {"a": job.a, "b": job.b}
+    sides = {"a": spec.a, "b": spec.b}
     done: dict[str, list[RunMeasurement]] = {"a": [], "b": []}
     interrupted = 0
-    turns = order(job.repeats)
-    with run_session(job.overrides, job.length, len(turns), report, run) as go:
+    turns = order(spec.repeats)
+    with run_session(spec.overrides, spec.step_counts, len(turns), report, run) as go:
         try:
             for number, name in enumerate(turns):
-                found = go(sides[name], job.seed + number // 2)
+                found = go(sides[name], spec.seed + number // 2)
                 done[name].append(found)
                 report.info(f"{name}  {sides[name].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
         except KeyboardInterrupt as error:
             if not any(done.values()):
                 raise
             interrupted = exit_code_of(error)
-    return ExperimentResult(job, machine, tuple(done["a"]), tuple(done["b"]), interrupted)
+    return ExperimentResult(spec, machine, tuple(done["a"]), tuple(done["b"]), interrupted)
 
 
 def exit_code_of(error: KeyboardInterrupt) -> int:
@@ -177,30 +177,30 @@ def exit_code_of(error: KeyboardInterrupt) -> int:
 
 
 @contextmanager
-def run_session(overrides: Overrides, length: StepCounts, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
+def run_session(overrides: Overrides, step_counts: StepCounts, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
     """Yield a function (side, seed) -> what was measured, under one progress bar; nothing of the runs is left.
 
     A request to end (SIGTERM) is taken as Ctrl-C: by itself it would end this process and leave the run under way alone.
     Raises Interrupted where the block lets it through.
     """
-    each, done = length.steps + length.warmup, 0
+    each, done = step_counts.steps + step_counts.warmup, 0
     with (
         _end_is_ctrl_c(),
         TemporaryDirectory(prefix="expert-cli-benchmark-", ignore_cleanup_errors=True) as temporary,
         report.progress("running", turns * each, "steps") as bar,
     ):
 
-        def go(side: Variant, seed: int) -> RunMeasurement:
+        def go(variant: Variant, seed: int) -> RunMeasurement:
             nonlocal done
             folder = Path(temporary) / f"run-{done}"
-            before, head = done * each, f"run {done + 1} of {turns}: {side.name}"
+            before, head = done * each, f"run {done + 1} of {turns}: {variant.name}"
             bar.update(before, f"{head}  loading")
             done += 1
             try:
                 return run(
-                    side,
+                    variant,
                     overrides,
-                    length,
+                    step_counts,
                     folder,
                     seed,
                     lambda step, speed: bar.update(before + step, f"{head}  {speed:,.0f} tokens/s"),
@@ -229,13 +229,13 @@ def _end_is_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def side_json(side: Variant, runs: Sequence[RunMeasurement], loss: float | None) -> dict[str, Any]:
+def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | None) -> dict[str, Any]:
     """Return one side's figures: means over its runs, of the memory the largest. loss: the one that is compared."""
     first = runs[0]
     return {
-        "name": side.name,
-        "manifest": str(side.manifest),
-        "stock": side.stock,
+        "name": variant.name,
+        "manifest": str(variant.manifest),
+        "stock": variant.stock,
         "model": {**first.facts["model"], "quantization": first.config["model"]["quantization"]},
         "data": data_facts(first.config, first.facts["train_sha256"]),
         **figures_json(runs),

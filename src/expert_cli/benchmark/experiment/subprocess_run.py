@@ -63,41 +63,48 @@ class StepCounts:
 
 
 def run_once(
-    side: Variant, overrides: Overrides, length: StepCounts, folder: Path, seed: int, show: Callable[[int, float], None]
+    variant: Variant,
+    overrides: Overrides,
+    step_counts: StepCounts,
+    folder: Path,
+    seed: int,
+    show: Callable[[int, float], None],
 ) -> RunMeasurement:
     """Train in a fresh process, with `folder` as its run directory, and return what was measured.
 
     show: is called now and then with the steps done and the real tokens/s of the last one. Raises the error that ended the
     process, with the side's name before it; KeyboardInterrupt ends the process.
     """
-    steps = length.steps + length.warmup
+    steps = step_counts.steps + step_counts.warmup
     asked = replace(
-        overrides, settings=(*overrides.settings, *side.settings, *QUIET_SETTINGS), seed=seed, max_steps=steps
+        overrides, settings=(*overrides.settings, *variant.settings, *QUIET_SETTINGS), seed=seed, max_steps=steps
     )
     logs = folder.with_name(f"{folder.name}.out"), folder.with_name(f"{folder.name}.err")
     with logs[0].open("wb") as out, logs[1].open("wb") as err:
         child: subprocess.Popen[Any] = subprocess.Popen(
-            _command(side, replace(asked, output=folder)),
+            _command(variant, replace(asked, output=folder)),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             env=_environment(),
         )
         try:
-            samples = _watch(child, RunPaths(folder), length.warmup, show)
+            samples = _watch(child, RunPaths(folder), step_counts.warmup, show)
         finally:
             end_family(child)
     if child.returncode:
-        raise _error(side, child.returncode, *logs)
-    return measure_run(RunPaths(folder), seed, length.warmup, samples, next(iter(nvml.visible(_environment())), None))
+        raise _error(variant, child.returncode, *logs)
+    return measure_run(
+        RunPaths(folder), seed, step_counts.warmup, samples, next(iter(nvml.visible(_environment())), None)
+    )
 
 
-def _command(side: Variant, asked: Overrides) -> list[str]:
+def _command(variant: Variant, asked: Overrides) -> list[str]:
     """Return the command line of the run; the stock libraries get their job as a file."""
     assert asked.output is not None  # noqa: S101  set above
-    if side.stock:
+    if variant.stock:
         job = asked.output.with_name(f"{asked.output.name}.json")
-        write_json(job, {"manifest": str(side.manifest.resolve()), "overrides": asdict(asked)})
+        write_json(job, {"manifest": str(variant.manifest.resolve()), "overrides": asdict(asked)})
         return [sys.executable, "-m", "expert_cli.benchmark.experiment.baseline_main", str(job)]
     named = {
         "--output": asked.output,
@@ -111,7 +118,7 @@ def _command(side: Variant, asked: Overrides) -> list[str]:
     words = [f"{option}={value}" for option, value in named.items() if value is not None]
     words += [f"--set={setting}" for setting in asked.settings]
     words += ["--offline"] * asked.offline
-    return [sys.executable, "-m", "expert_cli", "train", f"--manifest={side.manifest}", *words, "--json", "--quiet"]
+    return [sys.executable, "-m", "expert_cli", "train", f"--manifest={variant.manifest}", *words, "--json", "--quiet"]
 
 
 def _environment() -> dict[str, str]:
@@ -146,7 +153,7 @@ def _watch(
             return samples
 
 
-def _error(side: Variant, code: int, out: Path, err: Path) -> BaseException:
+def _error(variant: Variant, code: int, out: Path, err: Path) -> BaseException:
     """Return the error that ended a process, as one of ours."""
     if code in (CTRL_C, TERMINATED):
         return TerminationRequest() if code == TERMINATED else KeyboardInterrupt()
@@ -158,4 +165,4 @@ def _error(side: Variant, code: int, out: Path, err: Path) -> BaseException:
     if code == -9:
         message, hint = "killed by the system, most likely for want of memory", "a smaller batch_size or max_seq_length"
         code = TrainingFailed.exit_code
-    return _ERRORS.get(code, ExpertError)(f"{side.name}: {message}", hint)
+    return _ERRORS.get(code, ExpertError)(f"{variant.name}: {message}", hint)

@@ -77,7 +77,7 @@ class Swept:
 
     manifest: Path
     machine: Machine
-    length: StepCounts
+    step_counts: StepCounts
     effective_batch: int
     trials: tuple[Trial, ...]
     interrupted: int
@@ -104,8 +104,8 @@ class Swept:
             "manifest": str(self.manifest),
             "machine": machine_facts(self.machine),
             "versions": dict(self.machine.versions),
-            "steps": self.length.steps,
-            "warmup": self.length.warmup,
+            "steps": self.step_counts.steps,
+            "warmup": self.step_counts.warmup,
             "effective_batch": self.effective_batch,
             "trials": [trial.as_json() for trial in self.trials],
             "fastest": {
@@ -178,7 +178,7 @@ def sweep(
     manifest: Path,
     asked: Sequence[str],
     overrides: Overrides,
-    length: StepCounts,
+    step_counts: StepCounts,
     repeats: int,
     machine: Machine,
     report: Reporter,
@@ -198,7 +198,7 @@ def sweep(
         settings = (*overrides.settings, *trial.flags)
         decided(manifest, replace(overrides, settings=settings), machine)
     interrupted = 0
-    with run_session(overrides, length, repeats * len(runnable), report, run) as go:
+    with run_session(overrides, step_counts, repeats * len(runnable), report, run) as go:
         try:
             for repeat in range(repeats):
                 for trial in runnable[:: -1 if repeat % 2 else 1]:
@@ -213,7 +213,7 @@ def sweep(
         trial.reason = trial.reason or ("interrupted before it ran" if trial.status == "not run" else "")
     ranked = sorted(trials, key=lambda trial: -trial.speed)
     effective = optim.batch_size * optim.gradient_accumulation_steps
-    return Swept(manifest, machine, length, effective, tuple(ranked), interrupted)
+    return Swept(manifest, machine, step_counts, effective, tuple(ranked), interrupted)
 
 
 def _try(trial: Trial, go: Go, side: Variant, seed: int) -> None:

@@ -24,7 +24,7 @@ def first_rows(
     """Return the good ones of the first `count` rows of the first source, whatever its slice: for a look, not for training.
 
     Where fewer than half of these are good, or they do not tell the columns, it is those of the next `count`. No row: none is
-    good, and the survey says what is wrong with them. Raises InputError: rows that can be read do not tell the columns.
+    good, and the selection says what is wrong with them. Raises InputError: rows that can be read do not tell the columns.
     """
     names = ColumnFilter(names_of_interest(data.mapping))
     raw = chain.from_iterable(read_file(path, names) for path in sources[0].files)

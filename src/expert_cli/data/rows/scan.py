@@ -79,19 +79,19 @@ def scan_source(
     start, stop = _slice(located, names)
     judge = _Judge(located, data, seen, ranked=ranked, room=room, refused=refused)
     try:
-        look = judge.look(names, start, stop)
+        scan = judge.scan(names, start, stop)
     except InputError as error:
         judge.rare = _rare_names(located, names, start, stop)
         if not judge.rare:
             raise
         try:
-            look = judge.look(names, start, stop)
+            scan = judge.scan(names, start, stop)
         except _TooManyBad as again:
             raise (error if isinstance(error, _TooManyBad) and error.bad <= again.bad else again) from None
         except InputError:
             raise error from None
-    seen |= look.digests
-    return look
+    seen |= scan.digests
+    return scan
 
 
 def _rare_names(located: Located, names: ColumnFilter, start: int, stop: int | None) -> frozenset[str]:
@@ -142,17 +142,17 @@ class _Judge:
         self.refused = refused
         self.rare: frozenset[str] = frozenset()
 
-    def look(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan:
+    def scan(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan:
         """Judge the rows of the slice. Raises InputError; see `look_at`."""
-        look = None
-        while look is None:
-            look = self.all_rows(names, start, stop)
-        _refuse_useless(self.located, look)
-        return look
+        scan = None
+        while scan is None:
+            scan = self.all_rows(names, start, stop)
+        _refuse_useless(self.located, scan)
+        return scan
 
     def all_rows(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan | None:
         """Judge the rows of the slice; None if a name that turned up late changed what was decided for earlier rows."""
-        look = SourceScan(start, RowCache(self.located.files, self.room))
+        scan = SourceScan(start, RowCache(self.located.files, self.room))
         columns: Columns | None = None
         known = undecided = 0
         blocks = source_blocks(self.located.files, names, stop)
@@ -160,25 +160,25 @@ class _Judge:
             if len(names.seen) != known:
                 known = len(names.seen)
                 before, columns = columns, self._choice(names)
-                if columns != before and look.kept:
+                if columns != before and scan.kept:
                     collections.deque(blocks, maxlen=0)  # for the rest of the names
                     return None
             low = max(start - first, 0)
             if low >= block.count:
                 continue
-            look.report.read += block.count - low
+            scan.report.read += block.count - low
             if columns:
-                look.kept.append(self._judge(block, first, low, columns, look))
+                scan.kept.append(self._judge(block, first, low, columns, scan))
             else:
-                undecided += _faults(block, low, look)
+                undecided += _faults(block, low, scan)
         if undecided:
-            _refuse_bad(self.located, look.report)  # names that tell nothing may be those of rows that cannot be read
+            _refuse_bad(self.located, scan.report)  # names that tell nothing may be those of rows that cannot be read
             columns = self._choose(names)
         if columns:
-            look.columns, look.report.mapping, look.report.input_column = columns, str(columns), columns.input
-            fields = [f"{columns.messages}[].{name}" for name in sorted(look.fields)]
-            look.report.ignored = [*columns.ignored(names.seen), *fields]
-        return look
+            scan.columns, scan.report.mapping, scan.report.input_column = columns, str(columns), columns.input
+            fields = [f"{columns.messages}[].{name}" for name in sorted(scan.fields)]
+            scan.report.ignored = [*columns.ignored(names.seen), *fields]
+        return scan
 
     def _choice(self, names: ColumnFilter) -> Columns | None:
         """The columns by the names so far, None if these do not tell."""
@@ -191,29 +191,29 @@ class _Judge:
         known = [name for name in names.seen if name not in self.rare]
         return choose_columns(known, self.data.mapping, str(self.located))
 
-    def _judge(self, block: Block, first: int, low: int, columns: Columns, look: SourceScan) -> NDArray[np.bool_]:
+    def _judge(self, block: Block, first: int, low: int, columns: Columns, scan: SourceScan) -> NDArray[np.bool_]:
         """Judge the rows of a block, whose own first row is number `first`, from number `low` on."""
         checked = check_block(block, columns, low, block.count)
         if self.refused and (reasons := self.refused(checked.rows)):
             checked = checked.without(reasons)
         if self.rare:
             checked = checked.without(_with_rare(block, checked, self.rare))
-        look.rows.add(first, checked)
-        look.fields |= checked.rows.ignored
-        look.report.trailing += sum(checked.rows.trailing)
+        scan.rows.add(first, checked)
+        scan.fields |= checked.rows.ignored
+        scan.report.trailing += sum(checked.rows.trailing)
         if checked.untrained:
-            look.report.count_filtered(NOT_TRAINED, checked.untrained)
+            scan.report.count_filtered(NOT_TRAINED, checked.untrained)
         for where, reason in checked.bad:
-            look.report.drop(reason, where)
-        passing = self._filtered(checked.rows, look)
+            scan.report.drop(reason, where)
+        passing = self._filtered(checked.rows, scan)
         kept = np.zeros(block.count - low, np.bool_)
         kept[checked.numbers[passing] - low] = True
         if self.ranked:
             for row in passing:
-                look.ranks += content_rank(checked.rows.content(row), self.data.seed)
+                scan.ranks += content_rank(checked.rows.content(row), self.data.seed)
         return kept
 
-    def _filtered(self, rows: Rows, look: SourceScan) -> Sequence[int]:
+    def _filtered(self, rows: Rows, scan: SourceScan) -> Sequence[int]:
         """The numbers of the rows that pass the filters."""
         filters = self.data.filters
         if filters == RowFilters():
@@ -223,15 +223,15 @@ class _Judge:
             characters = rows.characters(row)
             digest = _digest(rows, row, filters.deduplicate)
             if characters < filters.min_chars:
-                look.report.count_filtered(f"shorter than {filters.min_chars} characters")
+                scan.report.count_filtered(f"shorter than {filters.min_chars} characters")
             elif filters.max_chars is not None and characters > filters.max_chars:
-                look.report.count_filtered(f"longer than {filters.max_chars} characters")
-            elif digest and (digest in self.seen or digest in look.digests):
-                look.report.count_filtered("repeated" if filters.deduplicate == "row" else "repeated answer")
+                scan.report.count_filtered(f"longer than {filters.max_chars} characters")
+            elif digest and (digest in self.seen or digest in scan.digests):
+                scan.report.count_filtered("repeated" if filters.deduplicate == "row" else "repeated answer")
             else:
                 kept.append(row)
                 if digest:
-                    look.digests.add(digest)
+                    scan.digests.add(digest)
         return kept
 
 
@@ -245,14 +245,14 @@ def _with_rare(block: Block, checked: Checked, rare: frozenset[str]) -> dict[int
     return {at: odd[number] for at, number in enumerate(checked.numbers.tolist()) if number in odd}
 
 
-def _faults(block: Block, low: int, look: SourceScan) -> int:
+def _faults(block: Block, low: int, scan: SourceScan) -> int:
     """Count the rows that cannot be read, of which no column need be known; return how many the others are."""
-    look.kept.append(np.zeros(block.count - low, np.bool_))
+    scan.kept.append(np.zeros(block.count - low, np.bool_))
     if block.texts is not None:
         return block.count - low
     faults = [row for row in islice(block.raw(), low, None) if row.fault]
     for row in faults:
-        look.report.drop(row.fault, row.where)
+        scan.report.drop(row.fault, row.where)
     return block.count - low - len(faults)
 
 
@@ -268,12 +268,12 @@ def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
     return digest.digest()
 
 
-def _refuse_useless(located: Located, look: SourceScan) -> None:
-    report = look.report
+def _refuse_useless(located: Located, scan: SourceScan) -> None:
+    report = scan.report
     if not report.read:
         raise InputError(f"{located}: there are no rows", "SourceScan at the file, and at the slice if there is one.")
     _refuse_bad(located, report)
-    if not any(kept.any() for kept in look.kept):
+    if not any(kept.any() for kept in scan.kept):
         good = report.read - sum(report.dropped.values())
         reasons = ", ".join(f"{reason}: {count}" for reason, count in report.filtered.items())
         hint = 'Loosen "filters", or mend "weight" and "train" of the rows.'

@@ -92,10 +92,10 @@ def select_rows(
     different kinds, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
     """
     splits = bool(data.validation_share) and not located.validation
-    train, report, ranks = _survey_sources(located.train, data, reporter, refused, ranked=splits, room=ROOM_BYTES)
+    train, report, ranks = _select_from(located.train, data, reporter, refused, ranked=splits, room=ROOM_BYTES)
     if located.validation:
         room = ROOM_BYTES - sum(source.kept.size for source in train)
-        validation, validation_report, _ = _survey_sources(
+        validation, validation_report, _ = _select_from(
             located.validation, data, reporter, refused, ranked=False, room=room
         )
         return RowSelection(train, validation, report, validation_report)
@@ -111,7 +111,7 @@ def select_rows(
 def batches(sources: Sequence[SelectedSource], data: DataConfig) -> Iterator[RowBatch]:
     """Yield the rows that are taken: sources in order, each as many rounds as its most frequent row.
 
-    Raises InputError if a file is not what it was when it was surveyed.
+    Raises InputError if a file is not what it was when it was scanned.
     """
     for number, source in enumerate(sources):
         for turn in range(int(source.copies.max(initial=0))):
@@ -154,7 +154,7 @@ def _changed(source: SelectedSource) -> InputError:
     return InputError(f"{source.located}: the files changed while they were read", "Start again.")
 
 
-def _survey_sources(
+def _select_from(
     sources: Sequence[Located],
     data: DataConfig,
     reporter: Reporter,
@@ -163,32 +163,32 @@ def _survey_sources(
     ranked: bool,
     room: int,
 ) -> tuple[tuple[SelectedSource, ...], RowReport, bytearray]:
-    """Survey sources of one kind; repeated rows are looked for over all of them.
+    """Select from sources of one kind; repeated rows are looked for over all of them.
 
     ranked: rank the rows that are taken. room: how many bytes of rows may be kept.
     """
     total = RowReport()
-    surveyed: list[SelectedSource] = []
+    selected: list[SelectedSource] = []
     ranks = bytearray()
     seen: set[bytes] = set()
     for number, located in enumerate(sources):
-        look = scan_source(located, data, seen, ranked=ranked, room=room, refused=refused)
-        room -= look.rows.size
-        if surveyed and look.columns.kind != surveyed[0].columns.kind:
+        scan = scan_source(located, data, seen, ranked=ranked, room=room, refused=refused)
+        room -= scan.rows.size
+        if selected and scan.columns.kind != selected[0].columns.kind:
             raise InputError(
-                f"{located}: rows are {look.columns.kind} ({look.report.mapping}), those of {sources[0]} are "
-                f"{surveyed[0].columns.kind}",
+                f"{located}: rows are {scan.columns.kind} ({scan.report.mapping}), those of {sources[0]} are "
+                f"{selected[0].columns.kind}",
                 "Train on rows of one kind: question and answer, messages, or text.",
             )
-        kept = np.concatenate(look.kept)
+        kept = np.concatenate(scan.kept)
         copies = np.zeros(len(kept), np.int32)
         copies[kept] = repeat_counts(int(kept.sum()), located.spec.weight, data.seed, str(number))
-        surveyed.append(SelectedSource(located, look.columns, look.start, copies, look.rows))
+        selected.append(SelectedSource(located, scan.columns, scan.start, copies, scan.rows))
         if ranked:
-            ranks += np.frombuffer(look.ranks, "V16")[copies[kept] > 0].tobytes()
-        _tell(located, int(kept.sum()), look.report, reporter)
-        total.add(look.report)
-    return tuple(surveyed), total, ranks
+            ranks += np.frombuffer(scan.ranks, "V16")[copies[kept] > 0].tobytes()
+        _tell(located, int(kept.sum()), scan.report, reporter)
+        total.add(scan.report)
+    return tuple(selected), total, ranks
 
 
 def _split(

@@ -1,7 +1,7 @@
 """The places that rows come from -> checked rows, in order, with a count of what became of each.
 
     locate    file, folder, hub id -> the files to read, in order
-    survey    files -> slice -> choice of columns -> check -> filters -> weights and split, a number a row
+    select    files -> slice -> choice of columns -> check -> filters -> weights and split, a number a row
     read      files -> the rows that are taken: here all at once, in `stream.py` as they are encoded
 
 Nothing is written: the readers work on the files themselves, so no cache appears beside the data.
@@ -93,10 +93,10 @@ def read_training_rows(data: DataConfig, reporter: Reporter, *, alternatives: Se
 
 def read_located(data: DataConfig, located: LocatedData, reporter: Reporter) -> DataRows:
     """Return the rows of sources that are located already; see `read_training_rows`."""
-    survey = select_rows(data, located, reporter)
-    train = _taken(survey.train, data)
-    validation = None if survey.validation is None else _taken(survey.validation, data)
-    return DataRows(train, validation, survey.train_report, survey.validation_report, located)
+    selection = select_rows(data, located, reporter)
+    train = _taken(selection.train, data)
+    validation = None if selection.validation is None else _taken(selection.validation, data)
+    return DataRows(train, validation, selection.train_report, selection.validation_report, located)
 
 
 def absent_columns(data: DataConfig) -> dict[str, str]:
@@ -141,7 +141,7 @@ def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
             known = len(names.seen)
             try:
                 columns = choose_columns(names.seen, data.mapping, str(located))
-            except InputError:  # the survey says what is wrong with them
+            except InputError:  # the selection says what is wrong with them
                 continue
             if columns.input:
                 return columns.input

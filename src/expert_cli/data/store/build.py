@@ -128,7 +128,7 @@ def tokenize(
 
 
 class _Build:
-    """One build: surveys the rows, hands out shards as they are encoded, and measures what was written."""
+    """One build: selects the rows, hands out shards as they are encoded, and measures what was written."""
 
     def __init__(self, data: DataConfig, inputs: StoreInputs, report: Reporter) -> None:
         self.data = data
@@ -140,18 +140,18 @@ class _Build:
 
     def look(self) -> None:
         """Look at the rows, and keep what was seen for when it is needed."""
-        _ = self.survey
+        _ = self.selection
 
     @cached_property
-    def survey(self) -> RowSelection:
-        survey = select_rows(self.data, self.located, self.report, refused=self.template.refused)
-        column = survey.train_report.input_column
+    def selection(self) -> RowSelection:
+        selection = select_rows(self.data, self.located, self.report, refused=self.template.refused)
+        column = selection.train_report.input_column
         if self.template.heads_input and column and input_heading(column) != self.template.input_separator:
             raise InputError(
                 f'the column "{column}" becomes the input, which a first look at the rows did not tell',
                 f'Write "field_mapping": {{"input": "{column}"}} in training.dataset.',
             )
-        return survey
+        return selection
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -159,11 +159,11 @@ class _Build:
         return ("train", "validation") if self.located.validation or self.data.validation_share else ("train",)
 
     def rows(self, split: Split) -> int:
-        return sum(map(len, self.survey.sources(split)))
+        return sum(map(len, self.selection.sources(split)))
 
     def shards(self, split: Split, skip: int) -> Iterator[Encoded]:
         """Yield the shards of a split from number `skip` on."""
-        stream = DocumentStream(self.data, self.survey, self.template, self.encoder, self.forms[split])
+        stream = DocumentStream(self.data, self.selection, self.template, self.encoder, self.forms[split])
         with self.report.progress(f"tokenizing {split}", self.rows(split), "rows") as bar:
             done = 0
             for chunk in stream.chunks(split, skip=skip):
@@ -186,7 +186,7 @@ class _Build:
                 "answers are trained with their reasoning; evaluate and chat ask without it, and so does the chat template "
                 "beside the adapter, unless a program passes enable_thinking=True"
             )
-        reports = {"train": self.survey.train_report, "validation": self.survey.validation_report}
+        reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
         return {
             split: _split_stats(
                 Documents(building / split), reports[split], self.rows(split), self.engine(), self.forms[split]
@@ -234,14 +234,14 @@ def foreign_store(folder: Path) -> Path | None:
     return None
 
 
-def trusted_sha256(home: Path, memo: FileHashCache) -> str:
+def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:
     """Return one hash over the rows that another program saved: of each split the hashes of its files, in their order.
 
     Raises IntegrityError: a file is missing.
     """
     splits = [split for split in ("train", "validation") if (home / split).is_dir()]
     try:
-        hashes = [[split, *map(memo.sha256, data_files(home / split))] for split in splits or ["."]]
+        hashes = [[split, *map(hash_cache.sha256, data_files(home / split))] for split in splits or ["."]]
     except OSError as error:
         raise IntegrityError(f"{error.filename}: {error.strerror}", "save the data set again") from error
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()

@@ -161,7 +161,7 @@ def read_fingerprint(folder: Path) -> dict[str, Any]:
         raise IntegrityError(f"{path} {error}", "") from error
 
 
-def find_damage(folder: Path, fingerprint: Mapping[str, Any], memo: FileHashCache, *, hash_all: bool) -> str:
+def find_damage(folder: Path, fingerprint: Mapping[str, Any], hash_cache: FileHashCache, *, hash_all: bool) -> str:
     """Return what is wrong with a store's files, "" if nothing.
 
     Sizes and stat data are always checked; a file whose stat data differ from the verified record is hashed again,
@@ -176,7 +176,7 @@ def find_damage(folder: Path, fingerprint: Mapping[str, Any], memo: FileHashCach
         if size != wanted["bytes"]:
             return f"{path} has {size:,} bytes, not {wanted['bytes']:,}"
     with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
-        digests = threads.map(lambda name: memo.sha256(folder / name, again=hash_all), fingerprint["files"])
+        digests = threads.map(lambda name: hash_cache.sha256(folder / name, again=hash_all), fingerprint["files"])
         for (name, wanted), digest in zip(fingerprint["files"].items(), digests, strict=True):
             if digest != wanted["sha256"]:
                 return f"{folder / name} does not match its hash"

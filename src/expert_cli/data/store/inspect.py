@@ -42,7 +42,7 @@ class StoreState:
     changes: tuple[str, ...] = ()
 
 
-def inspect_store(folder: Path, key: StoreKey, memo: FileHashCache, *, hash_all: bool = False) -> StoreState:
+def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, hash_all: bool = False) -> StoreState:
     """Say whether `folder` (the one above the key) holds this store, unharmed.
 
     stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them. Or there
@@ -57,7 +57,7 @@ def inspect_store(folder: Path, key: StoreKey, memo: FileHashCache, *, hash_all:
         return StoreState("damaged", error.message)
     if fingerprint["key"] != key.sha256:
         return StoreState("damaged", f"{home} holds another key than its name says")
-    damage = find_damage(home, fingerprint, memo, hash_all=hash_all)
+    damage = find_damage(home, fingerprint, hash_cache, hash_all=hash_all)
     if damage:
         return StoreState("damaged", damage)
     unread = _left_unread(home)

@@ -49,7 +49,7 @@ class StoreKey:
 def store_key(
     data: DataConfig,
     located: LocatedData,
-    memo: FileHashCache,
+    hash_cache: FileHashCache,
     *,
     tokenizer: str,
     template: str,
@@ -64,9 +64,9 @@ def store_key(
     mapping = {name: value for name, value in recorded.column_mapping(data.mapping).items() if value}
     parts = {
         "format": str(FORMAT),
-        "train data": _content(located.train, memo),
+        "train data": _content(located.train, hash_cache),
         "train rows": json.dumps([_rows(source, data) for source in located.train]),
-        "validation data": _content(located.validation, memo),
+        "validation data": _content(located.validation, hash_cache),
         "validation rows": json.dumps([_rows(source, data) for source in located.validation]),
         "split": json.dumps([data.validation_share, data.seed]) if data.validation_share else "none",
         "filters": json.dumps(recorded.row_filters(data.filters)),
@@ -80,8 +80,8 @@ def store_key(
     return StoreKey(tuple(parts.items()))
 
 
-def _content(sources: Sequence[Located], memo: FileHashCache) -> str:
-    hashes = [[source.revision, *(memo.sha256(path) for path in source.files)] for source in sources]
+def _content(sources: Sequence[Located], hash_cache: FileHashCache) -> str:
+    hashes = [[source.revision, *(hash_cache.sha256(path) for path in source.files)] for source in sources]
     for source, (_, *found) in zip(sources, hashes, strict=True):
         for path, sha256 in zip(source.files, found, strict=True):
             refuse_damaged(path, sha256)

@@ -59,7 +59,7 @@ def lies_in(folder: Path, key: StoreKey) -> bool:
 
 
 def build(
-    folder: Path, key: StoreKey, contents: Contents, memo: FileHashCache, report: Reporter, *, force: bool = False
+    folder: Path, key: StoreKey, contents: Contents, hash_cache: FileHashCache, report: Reporter, *, force: bool = False
 ) -> Path:
     """Build a store, or go on with a build that was interrupted, and return its folder.
 
@@ -70,10 +70,10 @@ def build(
     home = folder / key.sha256[:12]
     building = folder / f"{BUILDING}{key.sha256[:12]}"
     with _disk_problems(folder, building), _lock(folder, key, report):
-        memo.refresh()
+        hash_cache.refresh()
         if home.exists() and not home.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
-        if not force and inspect_store(folder, key, memo).state == "hit":
+        if not force and inspect_store(folder, key, hash_cache).state == "hit":
             return home
         records = _finished(building)
         _note_progress(building, contents, records)
@@ -85,8 +85,8 @@ def build(
         (building / PROGRESS).unlink()
         remove(home)
         building.rename(home)
-        state = inspect_store(folder, key, memo, hash_all=True)
-        memo.save()
+        state = inspect_store(folder, key, hash_cache, hash_all=True)
+        hash_cache.save()
         if state.state != "hit":
             raise IntegrityError(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
     return home

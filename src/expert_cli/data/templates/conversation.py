@@ -1,4 +1,4 @@
-r"""A conversation that goes through its chat template as it is, where a skeleton would not tell the truth.
+r"""A conversation that goes through its chat template as it is, where a compiled one would not tell the truth.
 
 Tools, calls of tools and reasoning are written by the template alone, and contents that it looks into decide what it
 writes. The rendered text is the reference, as `apply_chat_template` gives it; what the template does not show is refused,
@@ -46,12 +46,12 @@ def needs_template(messages: Sequence[Message]) -> bool:
     return any(message.fields or message.role == "tools" for message in messages)
 
 
-def whole_document(carver: TemplateCompiler, messages: Sequence[Message]) -> Document:
+def whole_document(compiler: TemplateCompiler, messages: Sequence[Message]) -> Document:
     """Return the document of a conversation that ends with an answer.
 
     Raises InputError: the template refuses the conversation, or does not show part of it.
     """
-    talk = _talk(carver, messages)
+    talk = _talk(compiler, messages)
     spelled = [arguments for turn in talk.turns for arguments in spelled_arguments(turn)]
     if any(arguments not in talk.text or json.dumps(arguments) in talk.text for arguments in spelled):
         # given as JSON text and quoted once more: the template wants what the text spells
@@ -61,20 +61,20 @@ def whole_document(carver: TemplateCompiler, messages: Sequence[Message]) -> Doc
     return tuple(talk.pieces(talk.text[: spans[-1][2]], spans, ended=ended))
 
 
-def asking(carver: TemplateCompiler, messages: Sequence[Message]) -> Document:
+def asking(compiler: TemplateCompiler, messages: Sequence[Message]) -> Document:
     """Return what the next answer of a conversation follows."""
-    talk = _talk(carver, messages)
+    talk = _talk(compiler, messages)
     return tuple(talk.pieces(talk.rendered(len(talk.turns), generate=True), [], ended=True))
 
 
-def _talk(carver: TemplateCompiler, messages: Sequence[Message]) -> _Talk:
+def _talk(compiler: TemplateCompiler, messages: Sequence[Message]) -> _Talk:
     hidden: list[str] = []
     tools: list[Any] = []
     if messages and messages[0].role == "tools":
-        tools = hide_control(json.loads(messages[0].content), carver.control, hidden)
+        tools = hide_control(json.loads(messages[0].content), compiler.control, hidden)
         messages = messages[1:]
-    turns = [hide_control(template_turn(message), carver.control, hidden) for message in messages]
-    return _Talk(carver, tools, turns, [message.trained for message in messages], hidden)
+    turns = [hide_control(template_turn(message), compiler.control, hidden) for message in messages]
+    return _Talk(compiler, tools, turns, [message.trained for message in messages], hidden)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class _Talk:
     trained: of each turn. hidden: what stands in the texts of tools and turns for private-use characters.
     """
 
-    carver: TemplateCompiler
+    compiler: TemplateCompiler
     tools: list[Any]
     turns: list[dict[str, Any]]
     trained: list[bool]
@@ -98,11 +98,11 @@ class _Talk:
     @cached_property
     def _words(self) -> str:
         """The whole conversation without its control tokens, in which nothing stands that a row says."""
-        return self.carver.control.sub(lambda token: "\0" * len(token[0]), self.text)
+        return self.compiler.control.sub(lambda token: "\0" * len(token[0]), self.text)
 
     def rendered(self, count: int, *, generate: bool = False) -> str:
         """Return the first `count` turns as text."""
-        chat, bos = self.carver.chat, self.carver.bos_token
+        chat, bos = self.compiler.chat, self.compiler.bos_token
         text = render_safely(lambda turns, ask: chat(turns, ask, self.tools), self.turns[:count], generate)
         return text if text.startswith(bos) else bos + text
 
@@ -110,10 +110,10 @@ class _Talk:
         """Return what the answer of a turn is asked with; without jinja where the turns before it are plain."""
         before = self.turns[:number]
         contents = [turn["content"] for turn in before]
-        if self.tools or any(len(turn) > 2 for turn in before) or self.carver.watched.occurs(contents):
+        if self.tools or any(len(turn) > 2 for turn in before) or self.compiler.watched.occurs(contents):
             return self.rendered(number, generate=True)
-        skeleton = self.carver.skeleton((*(turn["role"] for turn in before), "assistant"))
-        return "".join(piece.text for piece in skeleton.fill(contents, with_answer=False))
+        compiled = self.compiler.compiled((*(turn["role"] for turn in before), "assistant"))
+        return "".join(piece.text for piece in compiled.fill(contents, with_answer=False))
 
     def require_shown(self) -> None:
         """Raise InputError if the template leaves out tools, calls or turns other than answers."""
@@ -131,7 +131,7 @@ class _Talk:
 
     def _require_difference(self, field: str, without: _Talk) -> None:
         """Refuse a template that writes the same without a field. One that was seen to read it is not asked again."""
-        if field in self.carver.reads:
+        if field in self.compiler.reads:
             return
         try:
             shown = without.text != self.text
@@ -139,7 +139,7 @@ class _Talk:
             shown = True
         if not shown:
             raise InputError(f"the chat template does not show {field}", _HINT)
-        self.carver.reads.add(field)
+        self.compiler.reads.add(field)
 
     def spans(self) -> tuple[list[tuple[bool, int, int]], bool]:
         """Return for every answer whether it is trained, where it begins and ends; and whether a token ends the last.
@@ -157,7 +157,7 @@ class _Talk:
             place = self._places.get(number + 1, -1) if number < numbers[-1] else -1
             limit = place if start <= place < following else following
             at = self._shown_until(number, start, limit)
-            *_, closing = (None, *self.carver.turn_ends.finditer(self.text, at, limit))
+            *_, closing = (None, *self.compiler.turn_ends.finditer(self.text, at, limit))
             ended = closing is not None
             stops.append(closing.end(1) if closing else self._unended(number, at))
         return [(self.trained[n], a, b) for n, a, b in zip(numbers, starts, stops, strict=True)], ended
@@ -204,7 +204,7 @@ class _Talk:
 
     def pieces(self, text: str, spans: Sequence[tuple[bool, int, int]], *, ended: bool) -> Iterator[Segment]:
         """Yield the pieces of a text; ended: no end token is wanting."""
-        everything = not self.carver.completion_only
+        everything = not self.compiler.completion_only
         at = 0
         for trained, start, stop in spans:
             yield from self._stretch(text[at:start], everything)
@@ -212,11 +212,11 @@ class _Talk:
             at = stop
         yield from self._stretch(text[at:], everything)
         if not ended:
-            yield Segment(self.carver.eos_token, True, spans[-1][0])
+            yield Segment(self.compiler.eos_token, True, spans[-1][0])
 
     def _stretch(self, text: str, trained: bool) -> Iterator[Segment]:
         control = ""
-        for number, part in enumerate(self.carver.control.split(text)):
+        for number, part in enumerate(self.compiler.control.split(text)):
             if number % 2:
                 control += part
             elif part:
@@ -229,14 +229,14 @@ class _Talk:
 
     def _start(self, number: int, after: int) -> int:
         """Where an answer begins: where its generation prompt ends, be it one that leaves the thinking to the model."""
-        thinking = replace(self, carver=self.carver.thinking)
+        thinking = replace(self, compiler=self.compiler.thinking)
         asked = self.asked(number)
         if self.text.startswith(asked):
             return len(asked)
         asked = thinking.asked(number)
         if self.text.startswith(asked):
             if self.trained[number] and number == len(self.turns) - 1:
-                self.carver.reads.add(THINKING)
+                self.compiler.reads.add(THINKING)
             return len(asked)
         # What comes before is written otherwise once more follows: earlier reasoning, the place of tools.
         for talk in (self, thinking) if number - 1 in self._places else ():
@@ -283,7 +283,7 @@ class _Talk:
         """What an answer says beside its calls, part by part, as templates may take it apart; the last may be nothing."""
         turn = self.turns[number]
         reasoning = [str(turn["reasoning_content"])] if turn.get("reasoning_content") else []
-        marks = [re.escape(mark) for mark in self.carver.watched.texts if mark.strip()]
+        marks = [re.escape(mark) for mark in self.compiler.watched.texts if mark.strip()]
         parts = re.split("|".join(marks), turn["content"]) if marks else [turn["content"]]
         return [text.strip() for text in (*reasoning, *parts)]
 

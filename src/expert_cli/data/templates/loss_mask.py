@@ -84,7 +84,7 @@ class CompiledTemplate:
 
 @dataclass(frozen=True)
 class TemplateCompiler:
-    """Cuts a template into skeletons; `chat` is the template as it is trained with, the tokens are the tokenizer's.
+    """Compiles a template; `chat` is the template as it is trained with, the tokens are the tokenizer's.
 
     reads: the fields of conversations that the template was seen to read.
     """
@@ -95,17 +95,17 @@ class TemplateCompiler:
     bos_token: str
     completion_only: bool
     reads: set[str] = field(default_factory=set, repr=False, compare=False)
-    _carved: dict[tuple[tuple[str, ...], frozenset[int]], CompiledTemplate] = field(
+    _compiled: dict[tuple[tuple[str, ...], frozenset[int]], CompiledTemplate] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     _as_given: dict[tuple[str, ...], bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def skeleton(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> CompiledTemplate:
+    def compiled(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> CompiledTemplate:
         """Return `compile`'s, made once."""
-        if (roles, untrained) not in self._carved:
-            self._carved[roles, untrained] = self.compile(roles, untrained)
-        return self._carved[roles, untrained]
+        if (roles, untrained) not in self._compiled:
+            self._compiled[roles, untrained] = self.compile(roles, untrained)
+        return self._compiled[roles, untrained]
 
     @cached_property
     def thinking(self) -> TemplateCompiler:
@@ -114,7 +114,7 @@ class TemplateCompiler:
         return self if chat == self.chat else replace(self, chat=chat)
 
     def compile(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> CompiledTemplate:
-        """Return the skeleton of `roles`, the last of which is the answer's; `untrained`: answers without loss.
+        """Return the template compiled for `roles`, the last of which is the answer's; `untrained`: answers without loss.
 
         The document is what the template renders for the whole conversation, up to the end token of the last answer. An
         answer begins where the generation prompt ends, so what the template puts between the two is the answer's; where
@@ -150,11 +150,11 @@ class TemplateCompiler:
         """Whether the template writes the contents of a conversation of these roles as they are; asked once."""
         if roles not in self._as_given:
             contents = [f"{_ANYTHING}{i}" for i in range(len(roles))]
-            skeleton = self.skeleton(roles)
-            filled = "".join(segment.text for segment in skeleton.fill(contents, with_answer=True))
+            compiled = self.compiled(roles)
+            filled = "".join(segment.text for segment in compiled.fill(contents, with_answer=True))
             turns = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
             rendered = self._opened(render_safely(self.chat, turns, False))
-            self._as_given[roles] = rendered.startswith(filled.removesuffix(skeleton.end_token))
+            self._as_given[roles] = rendered.startswith(filled.removesuffix(compiled.end_token))
         return self._as_given[roles]
 
     def _span(
@@ -225,7 +225,7 @@ class TemplateCompiler:
     def turn_ends(self) -> re.Pattern[str]:
         """Finds tokens that end a turn, each with those that stand right behind it; the first is group 1."""
         ends = TURN_ENDS.union(*(form.ends for form in FORMS.values() if form.hint in self.control_tokens))
-        ends |= {self.eos_token, self.skeleton(("user", "assistant")).end_token}
+        ends |= {self.eos_token, self.compiled(("user", "assistant")).end_token}
         one = "|".join(map(re.escape, sorted(ends & self.control_tokens, key=lambda token: (-len(token), token))))
         return re.compile(f"({one})(?:\\s*(?:{one}))*")
 

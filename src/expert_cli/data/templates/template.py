@@ -51,7 +51,7 @@ class Template:
     input_separator: str
     chat_template: str
     system_prompt: str | None
-    carver: TemplateCompiler
+    compiler: TemplateCompiler
 
     @property
     def fingerprint(self) -> str:
@@ -62,7 +62,7 @@ class Template:
     @property
     def thought(self) -> bool:
         """Whether any answer so far was trained with its reasoning, which `prompt` does not ask for."""
-        return THINKING in self.carver.reads
+        return THINKING in self.compiler.reads
 
     @property
     def heads_input(self) -> bool:
@@ -73,9 +73,9 @@ class Template:
         """Return the rule by which rows of a kind are written and masked: part of the key of their store."""
         changed = (
             AS_ANSWERED in self.chat_template
-            or not self.carver.skeleton(_PAIR).as_before
-            or bool(self.carver.watched)
-            or not self.carver.control_tokens.isdisjoint(LATER_MARKERS)
+            or not self.compiler.compiled(_PAIR).as_before
+            or bool(self.compiler.watched)
+            or not self.compiler.control_tokens.isdisjoint(LATER_MARKERS)
         )
         rule = _RENDERED_RULE if kind == "pair" and changed else MASKING_RULES[kind]
         return f"{rule}, date {DATE}" if "strftime_now" in self.chat_template else rule
@@ -114,9 +114,9 @@ class Template:
     def pair_columns(self, rows: Rows) -> list[PieceColumn]:
         """Return the documents of rows of pairs, piece by piece; none where the template looks into one of them."""
         turns = [self.user_turn(a, b) for a, b in zip(rows.instruction, rows.input, strict=True)]
-        if self.carver.watched.occurs(turns) or self.carver.watched.occurs(rows.response):
+        if self.compiler.watched.occurs(turns) or self.compiler.watched.occurs(rows.response):
             return []
-        return self.carver.skeleton(_PAIR).fill_columns((turns, rows.response))
+        return self.compiler.compiled(_PAIR).fill_columns((turns, rows.response))
 
     def prompt(self, instruction: str, input: str = "") -> Document:  # noqa: A002  the row's own word for it
         """Return what generation starts from: the document of such a row up to its answer."""
@@ -125,9 +125,9 @@ class Template:
     def prompt_messages(self, messages: Sequence[Message]) -> Document:
         """Return the conversation so far, ready for the next assistant turn."""
         if self._goes_through_template(messages):
-            return asking(self.carver, messages)
-        skeleton = self.carver.skeleton((*(m.role for m in messages), "assistant"))
-        return skeleton.fill([m.content for m in messages], with_answer=False)
+            return asking(self.compiler, messages)
+        compiled = self.compiler.compiled((*(m.role for m in messages), "assistant"))
+        return compiled.fill([m.content for m in messages], with_answer=False)
 
     def user_turn(self, instruction: str, input_: str = "") -> str:
         """Return instruction and input as one turn's text."""
@@ -135,19 +135,19 @@ class Template:
 
     @cached_property
     def _texts(self) -> TextReader:
-        carver = self.carver
+        compiler = self.compiler
         return TextReader(
-            carver.control_tokens, self.end_token, carver.eos_token, carver.bos_token, carver.completion_only
+            compiler.control_tokens, self.end_token, compiler.eos_token, compiler.bos_token, compiler.completion_only
         )
 
     def _pair(self, asked: str, answer: str, origin: str) -> Document:
-        if self.carver.watched.occurs((asked, answer)):
+        if self.compiler.watched.occurs((asked, answer)):
             return self._conversation((Message("user", asked), Message("assistant", answer)), origin)
-        return self.carver.skeleton(_PAIR).fill((asked, answer), with_answer=True)
+        return self.compiler.compiled(_PAIR).fill((asked, answer), with_answer=True)
 
     def _shown(self, rows: Rows) -> Iterable[tuple[Message, ...]]:
         """The conversations that a template could refuse; pairs only where it looks into their texts."""
-        if rows.kind == "pair" and self.carver.watched:
+        if rows.kind == "pair" and self.compiler.watched:
             for asked, more, answer in zip(rows.instruction, rows.input, rows.response, strict=True):
                 yield Message("user", self.user_turn(asked, more)), Message("assistant", answer)
         yield from rows.messages
@@ -167,7 +167,7 @@ class Template:
                 f"{origin}: the conversation ends with {roles[-1] if roles else 'nothing'}, not with an assistant turn",
                 "Remove what follows the last answer, or the whole row.",
             )
-        if not self.carver.completion_only and any(not m.trained and m.role != "assistant" for m in messages):
+        if not self.compiler.completion_only and any(not m.trained and m.role != "assistant" for m in messages):
             raise InputError(
                 f"{origin}: a turn that is no answer is not to be trained, but completion_only_loss is false",
                 "Leave completion_only_loss out, or weight and train of that turn.",
@@ -179,20 +179,20 @@ class Template:
 
     def _written(self, messages: tuple[Message, ...]) -> Document:
         if needs_template(messages):
-            return whole_document(self.carver, messages)
+            return whole_document(self.compiler, messages)
         untrained = frozenset(n for n, m in enumerate(messages) if not m.trained and m.role == "assistant")
-        skeleton = self.carver.skeleton(tuple(m.role for m in messages), untrained)
+        compiled = self.compiler.compiled(tuple(m.role for m in messages), untrained)
         if self._goes_through_template(messages):
-            return whole_document(self.carver, messages)
-        return skeleton.fill([m.content for m in messages], with_answer=True)
+            return whole_document(self.compiler, messages)
+        return compiled.fill([m.content for m in messages], with_answer=True)
 
     def _goes_through_template(self, messages: Sequence[Message]) -> bool:
-        if needs_template(messages) or self.carver.watched.occurs([m.content for m in messages]):
+        if needs_template(messages) or self.compiler.watched.occurs([m.content for m in messages]):
             return True
         roles = tuple(m.role for m in messages)
         try:
-            return not self.carver.as_given(roles if roles[-1:] == ("assistant",) else (*roles, "assistant"))
-        except InputError:  # the skeleton says why
+            return not self.compiler.as_given(roles if roles[-1:] == ("assistant",) else (*roles, "assistant"))
+        except InputError:  # the compiled template says why
             return False
 
 
@@ -237,9 +237,9 @@ def make_template(
         if style is ALPACA:
             input_separator = input_heading(input_column)
     chat = as_trained(chat, system_prompt=system_prompt, control_tokens=control, bos_token=bos_token)
-    carver = TemplateCompiler(chat, control, eos_token, bos_token, completion_only)
-    pair = carver.skeleton(_PAIR)
-    return Template(title, pair.end_token, input_separator, chat.jinja, system_prompt, carver)
+    compiler = TemplateCompiler(chat, control, eos_token, bos_token, completion_only)
+    pair = compiler.compiled(_PAIR)
+    return Template(title, pair.end_token, input_separator, chat.jinja, system_prompt, compiler)
 
 
 def input_heading(column: str) -> str:

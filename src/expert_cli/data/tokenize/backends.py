@@ -1,6 +1,6 @@
 """Text to ids in bulk: by `fastokens` where it gives the ids of `tokenizers`, else by `tokenizers`.
 
-fastokens is 20 to 40 times as fast and young, so it is never taken on trust: what `enginecheck` has not found equal is not
+fastokens is 20 to 40 times as fast and young, so it is never taken on trust: what `backend_check` has not found equal is not
 used, and what it refuses (a byte that the vocabulary lacks, which `tokenizers` passes over) is encoded by `tokenizers`.
 Both spread a batch over threads of their own with the GIL released; no worker process is started. fastokens remembers
 the words it has met: the first megabytes go at a tenth of its later speed.

@@ -2,7 +2,7 @@
 
     read and render (a thread of its own)  ──►  encode (the engine's threads, the GIL released)  ──►  put together (another)
 
-The rows are surveyed first (`survey.py`), so that what is wrong with them is said before anything is encoded, then taken
+The rows are selected first (`selection.py`), so that what is wrong with them is said before anything is encoded, then taken
 4 MB at a time. What comes out, chunk borders included, depends on the rows alone.
 """
 
@@ -68,10 +68,10 @@ class _Piece:
 
 @dataclass
 class DocumentStream:
-    """The documents of sources that were surveyed; `forms` counts the known forms of whole texts that were encoded."""
+    """The documents of sources that were scanned; `forms` counts the known forms of whole texts that were encoded."""
 
     data: DataConfig
-    survey: RowSelection
+    selection: RowSelection
     template: Template
     encoder: Encoder
     forms: dict[str, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class DocumentStream:
         Raises InputError: the files changed, a conversation that the template refuses, no document with a trained token,
         more than 1 % of whole texts in another tokenizer's control tokens.
         """
-        sources = self.survey.sources(split)
+        sources = self.selection.sources(split)
         some = bool(skip) or not sources
         for chunk in self._put_together(split, skip, chunk_rows):
             some = some or bool(len(chunk.encoded))
@@ -113,7 +113,7 @@ class DocumentStream:
 
     def _pieces(self, split: Split, skip: int, chunk_rows: int) -> Iterator[_Piece]:
         """Read and render."""
-        for chunk, batch, ends in _cut(batches(self.survey.sources(split), self.data), chunk_rows):
+        for chunk, batch, ends in _cut(batches(self.selection.sources(split), self.data), chunk_rows):
             rows = batch.rows
             if chunk >= skip:
                 columns = self.template.pair_columns(rows) if rows.kind == "pair" else []

@@ -41,10 +41,10 @@ class _Reading:
         _refuse(query)
         return self._engine.run(query, timeout_s=timeout_s)
 
-    def look(self, query: str, *, timeout_s: float) -> None:
+    def prepare(self, query: str, *, timeout_s: float) -> None:
         """Find out whether a statement is allowed. Raises `Stopped`."""
         _refuse(query)
-        self._engine.look(query, timeout_s=timeout_s)
+        self._engine.prepare(query, timeout_s=timeout_s)
 
 
 def _refuse(statement: str) -> None:

@@ -18,7 +18,7 @@ class QueryEngine(Protocol):
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows of one query. Raises `Stopped`."""
 
-    def look(self, query: str, *, timeout_s: float) -> None:
+    def prepare(self, query: str, *, timeout_s: float) -> None:
         """Find out whether a statement is allowed, without its rows. Raises `Stopped`."""
 
 
@@ -47,7 +47,7 @@ class Source:
             raise Stopped("empty", "no query")
         if len(statements) > 1:
             for statement in statements[:MAX_LOOKS]:
-                self._engine.look(statement, timeout_s=timeout_s)
+                self._engine.prepare(statement, timeout_s=timeout_s)
             raise Stopped("invalid", f"{len(statements)} statements, one query expected")
         return self._engine.run(statements[0], timeout_s=timeout_s)
 

@@ -76,7 +76,7 @@ class Position:
 class CheckpointState:
     """All that a run needs to go on.
 
-    adapter, adapter_config: as `modelstate.adapter_parts` gives them. optimizer, scheduler, trainer, rng: nests that
+    adapter, adapter_config: as `adapter_state.adapter_parts` gives them. optimizer, scheduler, trainer, rng: nests that
     `serialization.serialize` takes. identity: what the run that goes on must have in common with this one, as JSON.
     losses: one a step.
     """

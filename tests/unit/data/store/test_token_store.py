@@ -165,8 +165,8 @@ def test_no_file_is_left_out_of_the_damages(tmp_path: Path) -> None:
 def test_every_damage_to_every_file_is_found_and_mended(tmp_path: Path, name: str, damage: Any) -> None:
     home = make(tmp_path)
     whole = contents(home)
-    memo = FileHashCache(tmp_path / ".memo.json")
-    assert inspect_store(tmp_path, KEY, memo).state == "hit"
+    hash_cache = FileHashCache(tmp_path / ".memo.json")
+    assert inspect_store(tmp_path, KEY, hash_cache).state == "hit"
     damage(home / name)
     state = inspect_store(tmp_path, KEY, FileHashCache(tmp_path / ".memo.json"))
     assert state.state == "damaged"
@@ -387,14 +387,14 @@ def test_stores_of_before_the_rule_had_a_number_keep_their_key(tmp_path: Path) -
 def test_a_store_that_left_unread_whether_rows_are_trained_is_stale(
     tmp_path: Path, stats: dict[str, Any], state: str
 ) -> None:
-    memo = FileHashCache(tmp_path / "m")
+    hash_cache = FileHashCache(tmp_path / "m")
     filled = Contents(("train",), lambda split, skip: SHARDS[split][skip:], lambda _: {"train": {**stats, "rows": 1}})
     if state == "stale":
         with pytest.raises(IntegrityError, match="just written is stale"):
-            build(tmp_path / "out", KEY, filled, memo, NullReporter())
+            build(tmp_path / "out", KEY, filled, hash_cache, NullReporter())
     else:
-        build(tmp_path / "out", KEY, filled, memo, NullReporter())
-    assert inspect_store(tmp_path / "out", KEY, memo).state == state
+        build(tmp_path / "out", KEY, filled, hash_cache, NullReporter())
+    assert inspect_store(tmp_path / "out", KEY, hash_cache).state == state
 
 
 SAME: dict[str, dict[str, Any]] = {
@@ -514,9 +514,9 @@ def test_a_damaged_memo_is_none(tmp_path: Path, damage: bytes) -> None:
 def test_a_memo_with_one_digit_changed_is_none(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"abc")
-    memo = FileHashCache(tmp_path / "m")
-    true = memo.sha256(path)
-    memo.save()
+    hash_cache = FileHashCache(tmp_path / "m")
+    true = hash_cache.sha256(path)
+    hash_cache.save()
     assert FileHashCache(tmp_path / "m").known
     (tmp_path / "m").write_text((tmp_path / "m").read_text().replace(true[:8], "00000000"))
     assert FileHashCache(tmp_path / "m").sha256(path) == true
@@ -615,7 +615,7 @@ def test_a_damaged_store_behind_a_link_is_replaced_where_the_link_lies(tmp_path:
 def test_a_file_whose_name_is_no_utf8_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9.jsonl")
     path.write_bytes(b"abc")
-    memo = FileHashCache(tmp_path / "m")
-    memo.sha256(path)
-    memo.save()
-    assert FileHashCache(tmp_path / "m").known == memo.known
+    hash_cache = FileHashCache(tmp_path / "m")
+    hash_cache.sha256(path)
+    hash_cache.save()
+    assert FileHashCache(tmp_path / "m").known == hash_cache.known

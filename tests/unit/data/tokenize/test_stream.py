@@ -228,10 +228,10 @@ def test_the_documents_are_those_of_the_plain_way(
     template = TEMPLATES[["chat", "alpaca", "everything"][len(name) % 3] if "messages" not in name else "chat"]
     documents = opened(data, template)
     if split == "validation" and not (data.validation or data.validation_share):
-        assert documents.survey.validation is None
+        assert documents.selection.validation is None
         return
     rows = plain_rows(data, split)
-    assert sum(map(len, documents.survey.sources(split))) == len(rows) > 0
+    assert sum(map(len, documents.selection.sources(split))) == len(rows) > 0
     assert_equal(whole(documents.chunks(split, chunk_rows=53)), ENCODER.encode(template.documents(rows)))
     read = read_training_rows(data, NullReporter())
     assert (read.train if split == "train" else read.validation) == rows
@@ -365,11 +365,11 @@ def test_a_conversation_that_the_template_refuses_is_a_bad_row(tmp_path: Path) -
     template = template_for(tiny_backend(), "", own=ChatTemplate(STRICT), eos_token=CONTROL_TOKENS[0])
     data = config(source(write_roles(tmp_path / "rows.jsonl", *["ua"] * 200, "aua", *["uaua"] * 200)))
     located = locate_data(data, NullReporter())
-    surveyed = select_rows(data, located, NullReporter(), refused=template.refused)
+    selected = select_rows(data, located, NullReporter(), refused=template.refused)
     reason = "the chat template refuses a conversation of assistant, user: Roles must alternate"
-    assert surveyed.train_report.dropped == {reason: 1}
-    assert surveyed.train_report.examples == [f"{tmp_path / 'rows.jsonl'}:201: {reason}"]
-    chunks = list(DocumentStream(data, surveyed, template, ENCODER).chunks("train"))
+    assert selected.train_report.dropped == {reason: 1}
+    assert selected.train_report.examples == [f"{tmp_path / 'rows.jsonl'}:201: {reason}"]
+    chunks = list(DocumentStream(data, selected, template, ENCODER).chunks("train"))
     assert np.concatenate([chunk.numbers for chunk in chunks]).tolist() == [n for n in range(401) if n != 200]
     rows = plain_rows(data, "train")
     good = rows.without({200})
@@ -385,8 +385,10 @@ def test_a_store_is_built_without_the_conversation_that_the_template_refuses(tmp
     roles = ["ua"] * 400
     roles.insert(at, "aua")
     data = config(source(write_roles(tmp_path / "rows.jsonl", *roles)))
-    memo = FileHashCache(tmp_path / "memo.json")
-    inputs = StoreInputs(locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, "messages", memo)
+    hash_cache = FileHashCache(tmp_path / "memo.json")
+    inputs = StoreInputs(
+        locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, "messages", hash_cache
+    )
     store = tokenize(data, inputs, tmp_path / "store", NullReporter())
     stats = store.stats["train"]
     assert (stats["rows"], list(stats["dropped"].values())) == (400, [1])
@@ -431,7 +433,7 @@ def test_bad_rows_are_said_before_anything_is_encoded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["shorter", "longer", "a bad row"])
-def test_a_file_that_changes_after_the_survey_is_refused(tmp_path: Path, change: str) -> None:
+def test_a_file_that_changes_after_the_scan_is_refused(tmp_path: Path, change: str) -> None:
     path = write_pairs(tmp_path / "rows.jsonl", 100)
     documents = opened(config(source(path)))
     if change == "a bad row":
@@ -451,7 +453,7 @@ def test_rows_are_kept_while_they_fit_and_let_go_together(
 ) -> None:
     monkeypatch.setattr(selection, "ROOM_BYTES", room)
     monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 5000)
-    large, small = opened(config(source(files["pairs"]), source(files["more"]))).survey.train
+    large, small = opened(config(source(files["pairs"]), source(files["more"]))).selection.train
     assert (large.kept.blocks() is not None, large.kept.size > 70_000) == (room > 70_000, room > 70_000)
     assert 50_000 < files["pairs"].stat().st_size < 70_000
     blocks = small.kept.blocks() or []
@@ -462,7 +464,7 @@ def test_rows_are_kept_while_they_fit_and_let_go_together(
 def test_kept_rows_need_no_second_reading(tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "rows.jsonl", 100)
     documents = opened(config(source(path)))
-    (kept,) = (source.kept for source in documents.survey.train)
+    (kept,) = (source.kept for source in documents.selection.train)
     expected = whole(documents.chunks("train"))
     assert kept.blocks() is kept.blocks() is not None
     path.write_bytes(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The tables of an SQLite database in DuckDB, for queries in PostgreSQL's dialect. Runs in the process of `engine.py`."""
+"""An SQLite database's tables in DuckDB, for queries in PostgreSQL's dialect. Runs in the process of `engine_server.py`."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class DuckDBEngine:
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows. Raises `Stopped`."""
-        self.look(query, timeout_s=timeout_s)
+        self.prepare(query, timeout_s=timeout_s)
         with self._held(timeout_s):
             cursor = self._connection.execute(query)
             return bounded([_plain(value) for value in row] for row in _fetched(cursor))
 
-    def look(self, query: str, *, timeout_s: float) -> None:
+    def prepare(self, query: str, *, timeout_s: float) -> None:
         """Parse the query, and refuse what is not one SELECT. Raises `Stopped`."""
         with self._held(timeout_s):
             statements = self._connection.extract_statements(query)

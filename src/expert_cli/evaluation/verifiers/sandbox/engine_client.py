@@ -46,7 +46,7 @@ class EngineProcess:
         """Return the rows of a query. Raises `Stopped`."""
         return [tuple(row) for row in self._ask({"query": statement, "timeout_s": timeout_s, "look": False})["rows"]]
 
-    def look(self, statement: str, *, timeout_s: float) -> None:
+    def prepare(self, statement: str, *, timeout_s: float) -> None:
         """Compile a query without running it. Raises `Stopped`."""
         self._ask({"query": statement, "timeout_s": timeout_s, "look": True})
 

@@ -32,7 +32,7 @@ def main() -> None:
     _reply(replies, {})
     for line in sys.stdin:
         question = json.loads(line)
-        work = engine.look if question["look"] else engine.run
+        work = engine.prepare if question["look"] else engine.run
         try:
             _reply(replies, {"rows": work(question["query"], timeout_s=question["timeout_s"]) or []})
         except Stopped as stopped:

@@ -1,4 +1,4 @@
-"""A graph in memory, asked in Cypher through graphqlite. Runs in the process of `engine.py`: it can hang and crash."""
+"""A graph in memory, asked in Cypher through graphqlite. Runs in the process of `engine_server.py`: it can hang and crash."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GraphQLiteEngine:
             raise Stopped(kind, message) from stopped
         return bounded(_rows(document))
 
-    def look(self, query: str, *, timeout_s: float) -> None:
+    def prepare(self, query: str, *, timeout_s: float) -> None:
         """Run the query: graphqlite has no other way to compile it, and the guard refuses what writes."""
         self.run(query, timeout_s=timeout_s)
 

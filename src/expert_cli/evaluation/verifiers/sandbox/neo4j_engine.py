@@ -54,7 +54,7 @@ class Neo4jEngine:
         except errors.DriverError as error:
             raise self._unreachable(error) from error
 
-    def look(self, query: str, *, timeout_s: float) -> None:
+    def prepare(self, query: str, *, timeout_s: float) -> None:
         """Let the server plan the statement, which refuses what writes. Raises `Stopped`."""
         self.run(f"EXPLAIN {query}", timeout_s=timeout_s)
 

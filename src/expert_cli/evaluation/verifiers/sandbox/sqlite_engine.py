@@ -1,4 +1,4 @@
-"""An SQLite database in memory. Runs in the process of `engine.py`: a single call like trim() can take minutes."""
+"""An SQLite database in memory. Runs in the process of `engine_server.py`: a single call like trim() can take minutes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class SqliteEngine:
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""
         if _first(query) not in _QUERIES:
-            self.look(query, timeout_s=timeout_s)
+            self.prepare(query, timeout_s=timeout_s)
             raise Stopped("refused", _first(query))
         rows = self._guard.run(query, timeout_s=timeout_s)
         return [tuple("x" + cell.hex() if isinstance(cell, bytes) else cell for cell in row) for row in rows]
 
-    def look(self, query: str, *, timeout_s: float) -> None:
+    def prepare(self, query: str, *, timeout_s: float) -> None:
         """Compile the statement. Raises `Stopped`."""
         try:
-            self._guard.look(query, timeout_s=timeout_s)
+            self._guard.prepare(query, timeout_s=timeout_s)
         except Stopped as stopped:
             if stopped.kind == "refused" and _first(query) not in _QUERIES:
                 raise Stopped("refused", _first(query)) from stopped

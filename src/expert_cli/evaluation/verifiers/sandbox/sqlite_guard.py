@@ -52,7 +52,7 @@ class ReadOnlySqlite:
         """Return the rows. Raises `Stopped`."""
         return self._held(lambda: bounded(self._connection.execute(statement, bindings)), timeout_s)
 
-    def look(self, statement: str, *, timeout_s: float) -> None:
+    def prepare(self, statement: str, *, timeout_s: float) -> None:
         """Compile the statement without running it. Raises `Stopped`."""
         self._held(lambda: self._connection.execute(statement, explain=2).fetchall(), timeout_s)
 
