@@ -144,7 +144,7 @@ WORDS = {
 
 
 def show_estimate(console: Console, found: dict[str, Any], *, device: str) -> None:
-    """Write three tables: what the run needs, its memory by component, other cards. `found`: `Outlook.as_json()`."""
+    """Write three tables: what the run needs, its memory by component, other cards. `found`: `RunEstimate.as_json()`."""
     memory = found["vram_mb"]
     console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]

@@ -27,9 +27,9 @@ Attend = Callable[[Any, Any, Any, Any, int], Any]
 
 def try_documents() -> CheckResult:
     """Attend as training does on a CPU, and on GPUs without varlen: each document by itself."""
-    from expert_cli.model.kernels.attention import documents_attention
+    from expert_cli.model.kernels.attention import per_document_sdpa
 
-    line = check_attention("documents", _as_registered(documents_attention))
+    line = check_attention("documents", _as_registered(per_document_sdpa))
     return line if line.state == "ok" else CheckResult(line.name, "fail", line.found, "reinstall torch")
 
 

@@ -1,4 +1,4 @@
-"""What really works: each probe loads the libraries and tries. They run in a process of their own (child.py)."""
+"""What really works: each probe loads the libraries and tries. They run in a process of their own (probe_process.py)."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def _is_mixed(setting: StepSettings) -> bool:
 
 
 def _is_batched(setting: StepSettings) -> bool:
-    """Whether `short_documents` attends."""
+    """Whether `cpu_attention` attends."""
     return setting.attention == "documents" and is_supported(setting.device, DTYPES[setting.dtype], setting.longest)
 
 

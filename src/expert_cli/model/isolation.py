@@ -63,8 +63,8 @@ class Isolation:
 def packs(longest: int, window: int | None, *, one_document: bool = False) -> list[tuple[int, ...]]:
     """Return the lengths of documents that take every way through attention which a run's documents take.
 
-    longest: tokens of the run's longest document. window: tokens that a model with a sliding window attends to. single: no
-    two documents of the run share a row.
+    longest: tokens of the run's longest document. window: tokens that a model with a sliding window attends to. one_document:
+    no two documents of the run share a row.
     """
     found = [tuple(min(length, longest) for length in SHORT)]
     borders_passed = [limit for limit in (cpu_attention.LONGEST, window) if limit and limit < longest]
@@ -82,7 +82,7 @@ def prove(
     one_document: bool = False,
     autocast: torch.dtype | None = None,
 ) -> None:
-    """Measure on every way through attention; longest, single as in `packs`.
+    """Measure on every way through attention; longest, one_document as in `packs`.
 
     Raises EnvironmentProblem where documents see each other, or are not what they are alone.
     """

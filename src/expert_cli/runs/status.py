@@ -6,7 +6,7 @@ running ──► complete      the schedule is done, or early stopping ended it
         └─► failed        an error: its first line is the reason
 A run that the system killed could not write any more: it stays "running", and its process is gone.
 
-`birth` tells a process from a later one of the same id, as in the notes of `runlock`.
+`birth` tells a process from a later one of the same id, as in the notes of `lock`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def _steps(run: RunConfig) -> dict[str, Any]:
         "per_device_eval_batch_size": optim.batch_size,
         "gradient_accumulation_steps": optim.gradient_accumulation_steps,
         "learning_rate": optim.learning_rate,
-        # one_cycle is ours (one_cycle.py); the Trainer only wants a name it knows.
+        # one_cycle is ours (lr_schedulers.py); the Trainer only wants a name it knows.
         "lr_scheduler_type": "constant" if optim.scheduler == "one_cycle" else optim.scheduler,
         "lr_scheduler_kwargs": dict(optim.scheduler_kwargs),
         "warmup_steps": optim.warmup,

@@ -26,7 +26,7 @@ class TrainingHealth:
     ) -> None:
         """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps.
 
-        spike > 0: `warn` of a loss that is this many times the median of the last 20.
+        spike > 0: `warning` of a loss that is this many times the median of the last 20.
         """
         self.spike = 0.0
         self.warning: Callable[[str], None] = lambda _: None

@@ -29,7 +29,7 @@ def slug(model_name: str) -> str:
 
 
 def folder_name(expert: str) -> str:
-    """Return the folder name of an expert: as `normalize` gives it, and no other expert's.
+    """Return the folder name of an expert: as `slug` gives it, and no other expert's.
 
     Where more is left out than case and separators, or the name is too long for a folder, a hash of it is added:
     "Expert SQL" -> "expert-sql", "专家一" -> "model-" and 8 hex digits.

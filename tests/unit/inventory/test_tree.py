@@ -120,7 +120,9 @@ def test_a_huge_folder_is_cut_short_and_says_so(world: Path, monkeypatch: pytest
     assert tree.cut_short
     assert tree.bytes < 20
     hub(world, "org/rows", {"a.jsonl": b"{}", "b.jsonl": b"{}"})
-    monkeypatch.setattr("expert_cli.inventory.dataset.look", lambda roots, pulse: scan_tree(roots, pulse, max_s=-1))
+    monkeypatch.setattr(
+        "expert_cli.inventory.dataset.scan_tree", lambda roots, pulse: scan_tree(roots, pulse, max_s=-1)
+    )
     assert listed(world)["org/rows"].note == "too much to list in time: at least this"
 
 

@@ -40,7 +40,7 @@ def instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[Call], None]:
 
     def put(function: Call) -> None:
         def call(*given: Any, **settings: Any) -> Any:
-            return function(attention.documents_attention, *given, **settings)
+            return function(attention.per_document_sdpa, *given, **settings)
 
         monkeypatch.setitem(attention.AttentionInterface._global_mapping, attention.NAMES["documents"], call)
 

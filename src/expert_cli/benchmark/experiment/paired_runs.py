@@ -1,8 +1,8 @@
 """A against B as an experiment: short runs in fresh processes, A B B A ..., and what they say with their uncertainty.
 
-Both sides of a pair have the same seed: the same rows, the same order, the same first adapter. A run's speed is that of its
+Both variants of a pair have the same seed: the same rows, the same order, the same first adapter. A run's speed is that of its
 optimizer steps after the warm-up, in real tokens, so that loading, tokenizing ahead and the first steps count for neither
-side; what a side does in its loop counts in full.
+variant; what a variant does in its loop counts in full.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ExperimentResult:
 
 
 def order(repeats: int) -> str:
-    """Return which side runs when: "abba..." spreads whatever changes with time evenly over both."""
+    """Return which variant runs when: "abba..." spreads whatever changes with time evenly over both."""
     return "".join("ba" if repeat % 2 else "ab" for repeat in range(repeats))
 
 
@@ -152,7 +152,7 @@ def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig
 def experiment(spec: ExperimentSpec, machine: Machine, report: Reporter, run: Run = run_once) -> ExperimentResult:
     """Run both sides in turn. Ctrl-C and SIGTERM end the run under way and return those before it.
 
-    Raises the error of a run that fails, with its side's name; KeyboardInterrupt or Interrupted before the first run is done.
+    Raises the error of a run that fails, with its variant's name; KeyboardInterrupt or Interrupted before the first is done.
     """
     sides = {"a": spec.a, "b": spec.b}
     done: dict[str, list[RunMeasurement]] = {"a": [], "b": []}
@@ -178,7 +178,7 @@ def exit_code_of(error: KeyboardInterrupt) -> int:
 
 @contextmanager
 def run_session(overrides: Overrides, step_counts: StepCounts, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
-    """Yield a function (side, seed) -> what was measured, under one progress bar; nothing of the runs is left.
+    """Yield a function (variant, seed) -> what was measured, under one progress bar; nothing of the runs is left.
 
     A request to end (SIGTERM) is taken as Ctrl-C: by itself it would end this process and leave the run under way alone.
     Raises Interrupted where the block lets it through.
@@ -230,7 +230,7 @@ def _end_is_ctrl_c() -> Iterator[None]:
 
 
 def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | None) -> dict[str, Any]:
-    """Return one side's figures: means over its runs, of the memory the largest. loss: the one that is compared."""
+    """Return one variant's figures: means over its runs, of the memory the largest. loss: the one that is compared."""
     first = runs[0]
     return {
         "name": variant.name,

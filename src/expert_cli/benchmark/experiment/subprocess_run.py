@@ -73,7 +73,7 @@ def run_once(
     """Train in a fresh process, with `folder` as its run directory, and return what was measured.
 
     show: is called now and then with the steps done and the real tokens/s of the last one. Raises the error that ended the
-    process, with the side's name before it; KeyboardInterrupt ends the process.
+    process, with the variant's name before it; KeyboardInterrupt ends the process.
     """
     steps = step_counts.steps + step_counts.warmup
     asked = replace(

@@ -216,13 +216,13 @@ def sweep(
     return Swept(manifest, machine, step_counts, effective, tuple(ranked), interrupted)
 
 
-def _try(trial: Trial, go: Go, side: Variant, seed: int) -> None:
+def _try(trial: Trial, go: Go, variant: Variant, seed: int) -> None:
     """Run once. Raises what has nothing to do with the settings: a missing model, a package."""
     try:
-        trial.runs.append(go(side, seed))
+        trial.runs.append(go(variant, seed))
         trial.status = "ran"
     except (TrainingFailed, EnvironmentProblem) as error:
-        trial.status = "does not fit" if is_memory(error, side.name) else "failed"
+        trial.status = "does not fit" if is_memory(error, variant.name) else "failed"
         trial.reason = error.message
         trial.runs.clear()
         if isinstance(error, EnvironmentProblem) and trial.status == "failed":
@@ -230,7 +230,7 @@ def _try(trial: Trial, go: Go, side: Variant, seed: int) -> None:
 
 
 def is_memory(error: ExpertError, name: str) -> bool:
-    """Whether memory was what a run lacked. name: the side's, which stands before the message and may speak of memory."""
+    """Whether memory was what a run lacked. name: the variant's, which stands before the message and may speak of memory."""
     return _LACKS_MEMORY.search(error.message.removeprefix(f"{name}: ")) is not None
 
 

@@ -38,7 +38,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     def __init__(self, documents: Documents, packs: EpochPacks, *, shortens: bool) -> None:
         """Take the documents and which of their tokens share a sequence (see `plan_packs`).
 
-        shortens: a piece that ends before its document does is `shorten`ed, not cut off.
+        shortens: a piece that ends before its document does is truncated in the middle, not cut off.
         """
         self.documents = documents
         self.packs = packs

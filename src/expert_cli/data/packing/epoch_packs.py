@@ -17,7 +17,7 @@ class EpochPacks:
     def __init__(
         self, lengths: Lengths, prompt_lengths: Lengths, capacity: int, packing: Packing, overflow: Overflow, seed: int
     ) -> None:
-        """Decide what becomes of long documents. Raises InputError as `fit_lengths` does; `prompt_lengths` as it takes them."""
+        """Decide what becomes of long documents. Raises InputError as `apply_overflow` does, which takes the same lengths."""
         self.fitted = None if packing == "concat" else apply_overflow(lengths, prompt_lengths, capacity, overflow)
         self._lengths = lengths
         self._capacity = capacity

@@ -94,7 +94,7 @@ class PackingPlan:
 def pack(lengths: Lengths, capacity: int) -> PackingPlan:
     """Put every document whole into exactly one pack by best-fit-decreasing; the same lengths give the same packs.
 
-    Raises ExpertError where a length is below 1 or above `capacity`: `fit_lengths` comes first.
+    Raises ExpertError where a length is below 1 or above `capacity`: `apply_overflow` comes first.
     """
     sizes = checked(lengths, capacity)
     steps, packs = _best_fit(np.bincount(sizes, minlength=1).tolist(), capacity)
@@ -276,7 +276,7 @@ def stable_order(keys: Ints) -> Ints:
 
 
 def _answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:
-    """Return how many tokens of each answer `loader.shorten` cuts or leaves untrained after the seam."""
+    """Return how many tokens of each answer `dataset.truncate_middle` cuts or leaves untrained after the seam."""
     keep = np.maximum(np.minimum(prompts, capacity // 4), prompts - (sizes - capacity))
     rest = capacity - keep
     cut = sizes - prompts - rest

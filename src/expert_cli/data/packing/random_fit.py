@@ -31,7 +31,7 @@ _SHARE = 8
 def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int) -> PackingPlan:
     """Put every document whole into exactly one pack, by chance; the same arguments give the same packs everywhere.
 
-    Raises ExpertError where a length is below 1 or above `capacity`: `fit_lengths` comes first.
+    Raises ExpertError where a length is below 1 or above `capacity`: `apply_overflow` comes first.
     """
     sizes = checked(lengths, capacity)
     order = shuffled(len(sizes), seed, epoch)

@@ -55,7 +55,7 @@ def check_block(block: Block, columns: Columns, start: int, stop: int) -> Checke
 
 
 def _all_good(block: Block, columns: Columns, start: int, stop: int) -> Rows | None:
-    """The rows if all of them are good and text column by column; the rules are those of `rowcheck`."""
+    """The rows if all of them are good and text column by column; the rules are those of `validation`."""
     if block.texts is None or columns.kind == "messages" or columns.flags():
         return None
     answers = _plain(block.texts.get(columns.text or columns.response), start, stop)

@@ -30,7 +30,7 @@ USUAL_NAMES = {
 FIRST_COLUMN_RULE = "1"
 COLUMN_RULE = "1"
 """Which columns are read of those there are. Part of a store's key: raise it whenever the same names give another choice.
-`tests/unit/data/test_golden.py` fails until it is."""
+`tests/unit/data/templates/test_golden.py` fails until it is."""
 _FLAGS = ("weight", "train")
 """What says of a whole row whether it is trained, whatever else is read and whatever the manifest names."""
 

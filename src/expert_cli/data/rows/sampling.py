@@ -30,7 +30,7 @@ def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> list[int]:
 
 
 def held_out(contents: Sequence[tuple[str, ...]], share: float, seed: int) -> set[int]:
-    """Return the rows that evaluate: `held_out_ranks` of their contents."""
+    """Return the rows that evaluate: `validation_split` of their contents."""
     ranks = b"".join(content_rank(content, seed) for content in contents)
     return {int(row) for row in validation_split(ranks, share)}
 

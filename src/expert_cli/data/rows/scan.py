@@ -143,7 +143,7 @@ class _Judge:
         self.rare: frozenset[str] = frozenset()
 
     def scan(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan:
-        """Judge the rows of the slice. Raises InputError; see `look_at`."""
+        """Judge the rows of the slice. Raises InputError; see `scan_source`."""
         scan = None
         while scan is None:
             scan = self.all_rows(names, start, stop)

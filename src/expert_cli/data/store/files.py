@@ -187,7 +187,7 @@ class FileHashCache:
     """File hashes remembered by size, mtime, ctime and inode, so that an unchanged file is not read again."""
 
     def __init__(self, path: Path) -> None:
-        """Read the memo at `path`; a missing or damaged one is an empty one."""
+        """Read the hashes at `path`; a missing or damaged one is an empty one."""
         self.path = path
         self.changed = False
         self.known: dict[str, list[Any]] = {}
@@ -213,7 +213,7 @@ class FileHashCache:
         return digest
 
     def save(self) -> None:
-        """Write what is new; a folder that cannot be written is used without a memo."""
+        """Write what is new; a folder that cannot be written is used without them."""
         if self.changed:
             there = {name: seen for name, seen in self.known.items() if Path(name).exists()}
             try:

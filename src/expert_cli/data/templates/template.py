@@ -26,7 +26,7 @@ from expert_cli.utils.chat_rendering import DATE, render_safely
 
 MASKING_RULES: Mapping[RowKind, str] = MappingProxyType({"pair": "1", "messages": "5", "text": "3"})
 """Which tokens of a row are trained, and what stands around it, by its kind. Part of a store's key: raise a kind's rule
-whenever a row of that kind becomes other tokens or another mask. `tests/unit/data/test_golden.py` fails until it is."""
+whenever a row of that kind becomes other tokens or another mask. tests/unit/data/templates/test_golden.py fails until it is."""
 _RENDERED_RULE = "3"
 """The rule of pairs whose template looks into them, or opens answers otherwise than the first rule took it; and of those
 whose tokenizer has markers that the first rule knew only as special tokens."""

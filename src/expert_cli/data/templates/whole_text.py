@@ -39,7 +39,7 @@ class TextReader:
 
         One of a known form without an answer trains nothing.
         """
-        form, turns = self.read(text)
+        form, turns = self.find_assistant_spans(text)
         forms[form] = forms.get(form, 0) + 1
         plain = form.startswith(PLAIN)
         everything = not self.completion_only
@@ -62,7 +62,7 @@ class TextReader:
             pieces.append(Segment(self.end_token, True, True))
         return tuple(pieces)
 
-    def read(self, text: str) -> tuple[str, list[tuple[int, int]]]:
+    def find_assistant_spans(self, text: str) -> tuple[str, list[tuple[int, int]]]:
         """Return the name of a document's form, "plain" without one, and where its assistant turns begin and end.
 
         A plain one is named with the control tokens in it that look like markers of roles.

@@ -1,7 +1,7 @@
 """Attention over documents that lie end to end in one row, without a mask of tokens x tokens.
 
     documents   a loop over the documents, PyTorch's fused SDPA for each: any device; short ones on a CPU go through
-                `short_documents` instead
+                `cpu_attention` instead
     varlen      torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
 
 Both are registered with transformers as attention implementations. The borders reach them as keyword arguments under the
@@ -69,7 +69,7 @@ def plain_attention(model: PreTrainedModel, name: str = "sdpa") -> Iterator[None
 
 # Compiled, it would be made anew for every batch: the lengths are its control flow.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def documents_attention(
+def per_document_sdpa(
     module: torch.nn.Module,  # noqa: ARG001  transformers' signature
     query: torch.Tensor,
     key: torch.Tensor,
@@ -112,7 +112,7 @@ def varlen_attention(
     scaling: float | None = None,
     **settings: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend within each document by one kernel call; shapes as in `documents_attention`."""
+    """Attend within each document by one kernel call; shapes as in `per_document_sdpa`."""
     from torch.nn.attention.varlen import varlen_attn
 
     if dropout:
@@ -172,5 +172,5 @@ def _window_mask(tokens: int, window: int | None, device: torch.device) -> torch
     return (distance >= 0) & (distance < window)
 
 
-AttentionInterface.register(NAMES["documents"], documents_attention)
+AttentionInterface.register(NAMES["documents"], per_document_sdpa)
 AttentionInterface.register(NAMES["varlen"], varlen_attention)

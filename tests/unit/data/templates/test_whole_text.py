@@ -69,8 +69,8 @@ def test_control_tokens_of_another_tokenizer_are_told(form: str, name: str, mark
 
 def test_an_end_that_the_tokenizer_does_not_have_is_told() -> None:
     control = frozenset((EOS, END))
-    assert reader(control).read("USER: q ASSISTANT: a<|end_of_turn|>USER: r")[0] == "vicuna" + FOREIGN
-    assert reader(control).read("USER: q ASSISTANT: a</s>USER: r")[0] == "vicuna"
+    assert reader(control).find_assistant_spans("USER: q ASSISTANT: a<|end_of_turn|>USER: r")[0] == "vicuna" + FOREIGN
+    assert reader(control).find_assistant_spans("USER: q ASSISTANT: a</s>USER: r")[0] == "vicuna"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_packed_logits_are_those_of_the_documents_alone(make: Any, backend: str,
 def test_gradients_of_one_document_stay_in_it() -> None:
     q, k, v = (torch.randn(1, 2, 12, 8, requires_grad=True) for _ in range(3))
     starts = torch.tensor([0, 4, 12], dtype=torch.int32)
-    out, _ = attention.documents_attention(torch.nn.Module(), q, k, v, None, cu_seq_lens_q=starts)
+    out, _ = attention.per_document_sdpa(torch.nn.Module(), q, k, v, None, cu_seq_lens_q=starts)
     out[:, 4:].sum().backward()
     for tensor in (q, k, v):
         assert not tensor.grad[:, :, :4].any()

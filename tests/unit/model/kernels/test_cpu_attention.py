@@ -68,7 +68,7 @@ def test_what_takes_this_way(
     lengths = (longest, 3)
     q, k, v = (part.detach().to(dtype).requires_grad_() for part in parts(lengths))
     starts = torch.tensor([0, longest, longest + 3], dtype=torch.int32)
-    out, _ = attention.documents_attention(
+    out, _ = attention.per_document_sdpa(
         torch.nn.Module(), q, k, v, None, dropout=dropout, cu_seq_lens_q=starts, sliding_window=window
     )
     assert out.shape == (1, longest + 3, HEADS, D)
