@@ -54,12 +54,12 @@ def parse_requirements(lines: Iterable[str]) -> list[Requirement]:
 
 
 def tested() -> dict[str, str]:
-    """Return {name: version} of constraints.txt, which lies in the package, or above it in a working copy."""
+    """Return {name: version} of what constraints.txt, in the package or above it in a working copy, pins for this Python."""
     package = Path(__file__).parents[1]
     for folder in (package, package.parents[1]):
         if (path := folder / "constraints.txt").is_file():
             rows = parse_requirements(path.read_text(encoding="utf-8").splitlines())
-            pins = {canonicalize_name(row.name): next(iter(row.specifier), None) for row in rows}
+            pins = {canonicalize_name(row.name): next(iter(row.specifier), None) for row in rows if _applies(row, "")}
             return {name: pin.version for name, pin in pins.items() if pin is not None}
     return {}
 
