@@ -186,7 +186,7 @@ def _show_report(console: Console, report: StoreReport) -> None:
         *([f"  not read  {', '.join(row['ignored'])}"] if row["ignored"] else []),
         f"  length    {length}",
         *_histogram(report),
-        f"  packing   {report.sequences:,} rows of {report.max_seq_length:,}, {report.fill:.2%} full; "
+        f"  packing   {report.sequences:,} packs of {report.max_seq_length:,}, {report.fill:.2%} full; "
         f"{cut if report.truncated_rows else 'nothing is cut'}",
     ]
     console.text("\n".join(lines))

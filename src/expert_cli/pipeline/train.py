@@ -250,7 +250,7 @@ def _packs(store: TokenStore, split: str, run: RunConfig, report: Reporter) -> P
     told, fitted = store.stats[split], data.packs.fitted
     report.info(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
-        f"{len(data):,} rows of {run.data.max_seq_length}, {data.packs.of(0).fill():.1%} full"
+        f"{len(data):,} packs of {run.data.max_seq_length}, {data.packs.of(0).fill():.1%} full"
     )
     if fitted is not None and fitted.rows:
         report.warning(
