@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_there_is_one_license() -> None:
@@ -31,24 +31,6 @@ def test_a_speed_up_stands_beside_what_it_is_against(document: Path) -> None:
         assert "109" in line
         assert "512" in line
     assert lines or document.name not in ("STATUS.md", "BENCHMARKS.md")
-
-
-def test_the_files_of_the_map_are_there() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \|$", text.partition("## A map of files")[2], re.MULTILINE)
-    assert len(rows) > 8
-    for places, about in rows:
-        folders = []
-        for place in re.findall(r"`([^`]+)`", places):
-            found = [
-                path
-                for path in (ROOT / place, ROOT / "src" / "expert_cli" / place, *(one / place for one in folders))
-                if path.exists()
-            ]
-            assert found, place
-            folders += [found[0].parent if found[0].is_file() else found[0]]
-        for name in re.findall(r"`(\w+\.py)`", about):
-            assert any((folder / name).is_file() for folder in folders), name
 
 
 LINK = re.compile(r"\]\((?!https?:)(?P<file>[^)#]*)(?:#(?P<anchor>[^)]*))?\)")

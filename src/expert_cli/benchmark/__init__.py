@@ -1,1 +1,3 @@
-"""Numbers of a run go in, a verdict and its remedy come out."""
+"""A run, or two settings of one, goes in, numbers and what follows from them come out: `monitor` watches a run,
+`experiment` makes short ones.
+"""

@@ -1,1 +1,1 @@
-"""The terminal: the one writer."""
+"""Text, tables and JSON documents go in, stdout and stderr come out: the one writer."""

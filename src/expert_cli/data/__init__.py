@@ -1,1 +1,3 @@
-"""Rows in, batches out: sources -> columns -> templates -> encode -> loader."""
+"""Where rows are goes in, batches of token ids come out: `sources` -> `formats` -> `rows` -> `templates` -> `tokenize`
+-> `store` -> `packing`.
+"""

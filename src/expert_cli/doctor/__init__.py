@@ -1,1 +1,3 @@
-"""Is this machine ready? Checks that look (system, packages, places), and probes that try, in a process of their own."""
+"""A machine goes in, one line a check comes out: ok, warn or fail, and the remedy. What may crash or hang is tried
+in a process of its own (`probe_process.py`).
+"""

@@ -1,1 +1,3 @@
-"""What a run will need and cost, before it starts: `expert-cli train --plan`."""
+"""A plan goes in, its steps, memory, time and cost come out, each with its error and its source (`train --plan`).
+Trains nothing.
+"""

@@ -1,1 +1,3 @@
-"""Proves what an expert's answers are worth, by running them."""
+"""An expert and its cases go in, graded answers and accuracies with intervals come out. Decides what of an answer
+counts as the answer (`extract.py`). Drawn by the seed: the examples before a question (`few_shot.py`).
+"""

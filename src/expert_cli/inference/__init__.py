@@ -1,1 +1,3 @@
-"""A trained expert, or its base model, in memory: asked, and answering."""
+"""A trained expert or its base model goes in with prompts, answers come out. Decides where an answer ends
+(`generation_config.py`).
+"""

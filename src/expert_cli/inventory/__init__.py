@@ -1,1 +1,3 @@
-"""The data sets on this machine: where they lie, how big they are, which expert names them."""
+"""Caches, folders and manifests of this machine go in, one list of data sets comes out (`find-datasets`). Writes
+nothing.
+"""

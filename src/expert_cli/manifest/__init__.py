@@ -1,1 +1,3 @@
-"""The manifest file format and nothing else: text -> `Manifest`, with line and column of every fault."""
+"""JSON text goes in, a `Manifest` comes out, or every fault with its line and column. Decides what may be written
+(`schema.py`, `training_config.py`), not what it does.
+"""

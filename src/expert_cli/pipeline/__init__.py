@@ -1,1 +1,3 @@
-"""The main path: a plan goes in, a token store or a run directory comes out."""
+"""A plan goes in, a token store (`pretokenize.py`) or a run directory (`train.py`) comes out. Decides the order of the
+stages. Drawn by the seed: the cases that are answered before and after (`samples.py`).
+"""

@@ -1,1 +1,3 @@
-"""Run directories: paths, lock, status, log, metrics."""
+"""The run directory: who owns it (`lock.py`), where its files are (`paths.py`), how its log, status and metrics are
+written and read.
+"""

@@ -1,1 +1,4 @@
-"""A model and batches go in, a trained adapter comes out."""
+"""A model and packs go in, a trained adapter and a `FitResult` come out. Decides when to save (`save_schedule.py`), to
+stop (`signals.py`), and that a run has gone wrong (`health.py`). Drawn by the seed: the adapter's first weights and
+dropout.
+"""

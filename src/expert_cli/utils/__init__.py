@@ -1,1 +1,3 @@
-"""What any Python project could use: files, processes, texts."""
+"""What any Python project could use goes in and out here: files, processes, texts, chat templates in a sandbox. Knows
+neither manifests nor models.
+"""

@@ -1,1 +1,3 @@
-"""Short runs in fresh processes, against each other or over a grid of settings, with their uncertainty."""
+"""Settings to compare go in, short runs in fresh processes are made, means and ratios with 95 % intervals come out
+(`stats.py`). Decides what may be compared at all (`environment.py`).
+"""

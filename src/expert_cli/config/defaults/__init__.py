@@ -1,1 +1,3 @@
-"""What happens where a manifest says nothing, and what it does where it says something: one function a block of the run."""
+"""One block of a manifest goes in, the same block of the `RunConfig` comes out. Decides what stands for a key that is
+not written, and says what each written one does.
+"""

@@ -1,1 +1,4 @@
-"""Documents become packs, packs become batches, in an order that a resumed run keeps."""
+"""The lengths of documents go in, packs, batches and the steps of a run come out. Decides what becomes of long
+documents (`plan.py`). Drawn by seed and epoch: which documents share a pack (`random_fit.py`), and the order of the
+packs (`order.py`).
+"""

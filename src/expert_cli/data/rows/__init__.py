@@ -1,1 +1,4 @@
-"""Raw rows become checked rows: columns, validation, filters, weights, the split."""
+"""Raw rows go in, checked rows come out, and a count of what became of the others. Decides which columns are read
+(`columns.py`) and which rows are good (`validation.py`). Drawn by the seed: weighted rows and the validation split
+(`sampling.py`).
+"""

@@ -1,1 +1,3 @@
-"""The places that rows come from: files, folders, the hub."""
+"""A path or a hub id goes in, the files that hold its rows come out, in order, and the rows (`data_rows.py`). Decides
+which files belong to a split (`split_files.py`).
+"""

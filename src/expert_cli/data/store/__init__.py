@@ -1,1 +1,3 @@
-"""Token stores: documents as ids on disk, built once, verified, found again by what they are made of."""
+"""Documents as token ids go in, a verified token store on disk comes out, memory-mapped. Decides what a store is made
+of, and so when it is stale (`key.py`).
+"""

@@ -1,1 +1,3 @@
-"""Documents become token ids."""
+"""Segments of text go in, token ids and `completion_mask` come out. Decides which backend encodes
+(`backend_check.py`).
+"""

@@ -1,1 +1,3 @@
-"""One file a language: an answer goes in and a Verdict comes out, reached by running the answer."""
+"""One answer and its case go in, a `Grade` comes out, reached by running the answer. One file a language decides there
+what is right.
+"""

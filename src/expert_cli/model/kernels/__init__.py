@@ -1,1 +1,3 @@
-"""How a step is computed: attention, dequantized weights, fused LoRA, the loss without logits."""
+"""Settings and machine go in, one `KernelPlan` with a reason a line comes out. Decides how a step is computed
+(`select.py`): attention, dequantized weights, fused LoRA, the loss without logits.
+"""

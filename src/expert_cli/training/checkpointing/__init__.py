@@ -1,1 +1,3 @@
-"""Checkpoints: what is saved, and how a run goes on as if nothing had happened."""
+"""The state of a trainer goes in, a hashed checkpoint comes out, and back. Decides which run may go on from which
+(`resume_compatibility.py`).
+"""

@@ -1,1 +1,3 @@
-"""Programs of strangers run here: query engines and Node.js, in processes of their own, within limits."""
+"""Programs of strangers go in, what they return or how they were stopped comes out: query engines and Node.js, in
+processes of their own. Decides what they may use (`limits.py`).
+"""

@@ -1,0 +1,78 @@
+"""docs/ARCHITECTURE.md is the map of the code as it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "expert_cli"
+TEXT = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+PACKAGES = {
+    path.parent.relative_to(SOURCE).as_posix(): path
+    for path in sorted(SOURCE.rglob("__init__.py"))
+    if path.parent != SOURCE
+}
+
+
+def section(heading: str) -> str:
+    return TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def table(heading: str) -> dict[str, str]:
+    """Return the rows of a section's table: the name in the first column -> the words in the second."""
+    return dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", section(heading), re.MULTILINE))
+
+
+def first_paragraph(path: Path) -> str:
+    text = re.match(r'"""(.*?)(?:\n\n|""")', path.read_text(encoding="utf-8"), re.DOTALL)
+    return " ".join(text[1].split()) if text else ""
+
+
+def test_every_package_is_on_the_map_in_its_own_words() -> None:
+    assert table("Packages") == {name: first_paragraph(path) for name, path in PACKAGES.items()}
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_names_files_of_its_own(name: str) -> None:
+    named = re.findall(r"`([\w/]+\.py)`", first_paragraph(PACKAGES[name]))
+    assert [file for file in named if not (SOURCE / name / file).is_file()] == []
+
+
+def test_every_module_by_itself_is_on_the_map() -> None:
+    modules = {path.name for path in SOURCE.glob("*.py")} - {"__init__.py"}
+    named = set(table("Modules by themselves"))
+    assert named == modules
+
+
+def test_every_folder_beside_the_package_is_there() -> None:
+    named = table("Beside the package")
+    assert len(named) > 8
+    assert [folder for folder in named if not (ROOT / folder).is_dir()] == []
+    ours = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
+    assert ours <= {folder.rstrip("/") for folder in named}
+
+
+def test_the_layers_are_those_that_are_held() -> None:
+    held = re.search(r"^layers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)
+    assert held is not None
+    layers = re.findall(r'^  "(.+)",$', held[1], re.MULTILINE)
+    assert len(layers) > 8
+    assert re.findall(r"^    (\S.*)$", section("Layers"), re.MULTILINE) == layers
+
+
+def test_the_main_path_can_be_read_from_file_to_file() -> None:
+    """Eight files, each of which one before it imports."""
+    files = re.findall(r"^\d\. `(\S+)`: ", section("The main path"), re.MULTILINE)
+    assert len(files) == 8
+    read = ""
+    for number, file in enumerate(files):
+        module = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
+        assert importlib.util.find_spec(module) is not None, file
+        package, _, name = module.rpartition(".")
+        imported = rf"from {re.escape(module)} import |from {re.escape(package)} import (?:.*\b)?{name}\b"
+        assert number == 0 or re.search(imported, read), f"no file before {file} imports it"
+        read += (ROOT / file).read_text(encoding="utf-8")
