@@ -4,7 +4,7 @@
 
 The model has Qwen3-0.6B's shape and random weights (speed and memory do not depend on their values), LoRA r16 on all linear
 layers, packs of 2,048 tokens. The tokenizer is a BPE trained on the rows of the shipped experts, which are the data. Each way
-is a process of its own over the same documents (train_ways.py); what no longer fits into --minutes is left out and named.
+is a process of its own over the same documents (lib/train_ways.py); what no longer fits into --minutes is left out and named.
 Syncs are those that torch's sync debug mode counts; the loss of a way is a mean over ten steps.
 Without a GPU everything runs in miniature, so that the code is exercised; its figures mean nothing.
 """

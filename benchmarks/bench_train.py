@@ -4,7 +4,7 @@
     python -m benchmarks.bench_train --overhead [--runs 5]
 
 The model is SmolLM2-135M (the package that the shipped experts name), LoRA r16 on all linear layers; every way trains the
-same documents in the same steps (train_ways.py). Each run is a process of its own, the ways in turn, forwards and
+same documents in the same steps (lib/train_ways.py). Each run is a process of its own, the ways in turn, forwards and
 backwards; ratios are taken within a round, and their 95 % interval is over the rounds.
 FOLDER: what `pip install --no-deps --target FOLDER trl` made, where TRL is not installed.
 --overhead: 28 decoder layers of Qwen3-0.6B's form, so narrow that computing vanishes; steps of ours and of the plain loop

@@ -6,7 +6,7 @@
 
 Plan and run are processes of their own. Measured is the run's largest resident set, loading and its two answers included;
 with --device cuda what PyTorch allocated at most, and the context that the plan assumes. The base models have random weights
-in the forms of plan_settings.py; smollm2 is fetched. A load above 5 makes speeds mean little; memory is not affected.
+in the forms of lib/plan_settings.py; smollm2 is fetched. A load above 5 makes speeds mean little; memory is not affected.
 """
 
 from __future__ import annotations

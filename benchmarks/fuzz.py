@@ -3,7 +3,7 @@
     python -m benchmarks.fuzz manifests [--count 5000] [--seed 0]
     python -m benchmarks.fuzz data [--count 2000] [--seed 0]
 
-Manifests: what `odd_manifests.py` says of each. Data files: the rows that the tool reads are those that an independent
+Manifests: what `lib/odd_manifests.py` says of each. Data files: the rows that the tool reads are those that an independent
 reader of a hundred lines reads (tests/slow_reader.py), or what is missing is named. hypothesis draws. An exception that is
 no ExpertError, and more than 10 s for one document, are broken laws too.
 """

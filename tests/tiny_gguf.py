@@ -90,7 +90,7 @@ def _heads(name: str) -> int:
 
 
 def _permuted(name: str, array: np.ndarray) -> np.ndarray:
-    """llama.cpp interleaves the two halves of each rotary head (convert_hf_to_gguf.py, LlamaModel.permute)."""
+    """llama.cpp interleaves the two halves of each rotary head (LlamaModel.permute of its converter)."""
     if not (heads := _heads(name)):
         return array
     return array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape).copy()

@@ -8,7 +8,8 @@
     trl       TRL's SFTTrainer, padding-free, loss on completions alone; with Liger's kernels on a GPU
 
 An optimizer step of each trains the documents of ours: model, adapter, its first values, effective batch and order are equal.
-A way runs in a process of its own: `python train_ways.py WAY PROJECT WARM MEASURED CAP_GB` prints one JSON document.
+A way runs in a process of its own: `python -m benchmarks.lib.train_ways WAY PROJECT WARM MEASURED CAP_GB` prints one JSON
+document.
 """
 
 from __future__ import annotations

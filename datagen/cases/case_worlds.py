@@ -1,7 +1,7 @@
 """The worlds of the experts' test cases that no training row speaks of.
 
-SQL is in the notation of sql_domains.py, GRAPHS in that of neo4j_domains.py, OBJECTS and SCENES in that of
-json_domains.py and json_domain_table.py.
+SQL is in the notation of sql/domains.py, GRAPHS in that of neo4j/domains.py, OBJECTS and SCENES in that of
+json/domains.py and json/domain_table.py.
 """
 
 from __future__ import annotations

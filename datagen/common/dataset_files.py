@@ -1,4 +1,4 @@
-"""What the make_*_data.py scripts share: sides that hold groups of rows apart, files that are the same on every machine."""
+"""What the makers of data share: sides that hold groups of rows apart, files that are the same on every machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of the made-up domains of make_sql_data.py and make_neo4j_data.py: their one-line notation and values.
+"""Columns of the made-up domains of sql/domains.py and neo4j/domains.py: their one-line notation and values.
 
 A column is written `name kind [range or options] [as label words] [by verb]`, with `?` after the name when values may
 be missing: `salary int 2000-9000/100`, `city? city`, `status adj open|closed`, `hired_on date 2015-2023 by hired`.

@@ -1,4 +1,4 @@
-"""The graphs that make_neo4j_data.py asks about, in the notation of neo4j_domains.py."""
+"""The graphs that the Cypher rows ask about, in the notation of domains.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The made-up graphs of make_neo4j_data.py: labels and relationships in a short notation, and the graphs themselves.
+"""The made-up graphs of the Cypher rows: labels and relationships in a short notation, and the graphs themselves.
 
 A domain is a name line `# name`, one line a label (`Label/plural: property; property; ...`) and one line a relationship
 (`A TYPE B: words | words back: property; ...`). `words` stand between the nouns from A to B ("people *who directed*

@@ -55,7 +55,7 @@ def chain_count(s: GraphScene) -> Pair:
 
 
 def shared(s: GraphScene) -> Pair:
-    """Nodes that share a neighbour with a named node, or pairs that share the most."""
+    """Nodes that share a neighbor with a named node, or pairs that share the most."""
     h = Hop(s)
     if h.near is h.far:
         raise SkipFormError
@@ -140,7 +140,7 @@ def either(s: GraphScene) -> Pair:
 
 
 def after_best(s: GraphScene) -> Pair:
-    """The neighbours of the node that leads a ranking."""
+    """The neighbors of the node that leads a ranking."""
     h = Hop(s)
     if h.near is h.far:
         raise SkipFormError

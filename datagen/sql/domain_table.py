@@ -1,4 +1,4 @@
-"""The databases that make_sql_data.py asks about, in the notation of sql_domains.py."""
+"""The databases that the SQL rows ask about, in the notation of domains.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The made-up databases of make_sql_data.py: tables in a short notation, and the rows they hold.
+"""The made-up databases of the SQL rows: tables in a short notation, and the rows they hold.
 
 A domain is a name line `# name` and one line a table: `plural/singular: column; column; ...`. A column `member_id ref
 members of` is a foreign key; the last words join the two in a sentence ("loans of members"). The first column after

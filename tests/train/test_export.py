@@ -259,7 +259,7 @@ def test_without_cases_training_prompts_are_asked(tmp_path: Path) -> None:
 
 
 def test_an_adapter_is_fitted_to_bf16(tmp_path: Path) -> None:
-    """What it learnt beside the 4-bit weights it has learnt beside the others: the loss of its rows says so."""
+    """What it learned beside the 4-bit weights it has learned beside the others: the loss of its rows says so."""
     expert = expert_of_seven(tmp_path / "expert", quantization="int4")
     bases = told(expert, tmp_path / "out", "--for-base", "bf16")["bases"]
     assert bases["fitted"]["correct"] == 6

@@ -1,4 +1,4 @@
-"""What docstrings and comments cite can be read by whoever reads the code: it is in docs/, or beside README.md."""
+"""What docstrings, comments and documents cite is there: documents in docs/ or beside README.md, files, modules to run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,20 @@ ROOT = Path(__file__).parents[2]
 CITED = re.compile(r"(?P<folder>\bdocs/)?(?<!\w)(?P<name>[A-Z][A-Z_]+)\.md\b")
 BARE = re.compile(r"\b(?P<name>[A-Z][A-Z_]{4,}) (?:describes|says|asks|promises|demands|has)\b|\bINTERFACE\b(?!\.md)")
 """A document by its bare name: nobody can look it up."""
+FILE = re.compile(r"(?<![\w./*<-])(?P<file>(?:[\w.-]+/)*\w[\w.-]*\.(?:py|cjs))\b(?!:\w)")
+MODULE = re.compile(
+    r"python -m (?P<module>(?:expert_cli|benchmarks|datagen|docs|scripts|tests)(?:\.[a-z_0-9]+)*)\b(?!\.)"
+)
+FOLDERS = ["src", "scripts", "benchmarks", "datagen", "docs/_generate", "tests"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FILES = [
+    path.relative_to(ROOT).as_posix()
+    for folder in (*FOLDERS, "experts", "examples")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".cjs")
+]
+THIRD_PARTIES = ROOT / "src" / "expert_cli" / "_compat.py"
+"""Cites files of installed packages, in the version that it names."""
 
 
 def words(path: Path) -> Iterator[tuple[int, str]]:
@@ -32,6 +46,55 @@ def faults(text: str) -> list[str]:
         if not any((place / f"{found['name']}.md").is_file() for place in places):
             bare.append(found[0])
     return bare
+
+
+def missing(text: str, beside: Path | None = None) -> list[str]:
+    """Return which files and modules a text names that are not there; a bare name is that of a file in the folder `beside`."""
+    gone = []
+    for found in FILE.finditer(text):
+        name = found["file"]
+        is_beside = beside is not None and (beside / name).is_file()
+        is_named = ("/" in name or beside is None) and any(f"/{file}".endswith(f"/{name}") for file in FILES)
+        if not (is_beside or is_named):
+            gone.append(name)
+    for found in MODULE.finditer(text):
+        path = ROOT.joinpath("src" if found["module"].startswith("expert_cli") else "", *found["module"].split("."))
+        if not (path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()):
+            gone.append(found[0])
+    return gone
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_that_is_cited_is_there(folder: str) -> None:
+    cited = [
+        f"{path.relative_to(ROOT)}:{line}: {fault}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path != THIRD_PARTIES
+        for line, text in words(path)
+        for fault in missing(text, path.parent)
+    ]
+    assert cited == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_file_of_a_document_is_there(document: Path) -> None:
+    assert missing(document.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("as `rows/nowhere.py` says", ["rows/nowhere.py"]),
+        ("as `scan.py` says, which is elsewhere", ["scan.py"]),
+        ("as rows/scan.py says, and test_citations.py", []),
+        ("src/expert_cli/data/rows/scan.py and datagen/typescript/run_typescript.cjs", []),
+        ("run_typescript.cjs, which is elsewhere", ["run_typescript.cjs"]),
+        ("python -m benchmarks.bench_nothing", ["python -m benchmarks.bench_nothing"]),
+        ("python -m expert_cli, python -m benchmarks.kill_test, python -m datagen.NAME.make", []),
+    ],
+)
+def test_what_a_missing_file_is(text: str, found: list[str]) -> None:
+    assert missing(text, Path(__file__).parent) == found
 
 
 @pytest.mark.parametrize("folder", ["src", "scripts", "benchmarks", "datagen", "docs/_generate"])

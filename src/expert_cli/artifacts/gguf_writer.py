@@ -2,7 +2,7 @@
 
 Written for the architectures whose tensors need no more than a new name: Llama (and SmolLM2), Qwen2, Qwen3. Tensor names
 come from the gguf package's map; rows of q and k are reordered for Llama, because llama.cpp turns neighboring pairs where
-transformers turns halves (convert_hf_to_gguf.py, LlamaModel.permute).
+transformers turns halves (LlamaModel.permute of its converter).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GgufType = Literal["q8_0", "f16"]
 ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 """model_type of transformers -> general.architecture."""
 QWEN3_HEAD_DIM = 128
-"""transformers 5.23 (integrations/ggml.py) does not read attention.key_length of a Qwen3; all published ones have this."""
+"""transformers 5.23 (integrations/ggml) does not read attention.key_length of a Qwen3; all published ones have this."""
 _KINDS = {
     "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
     "f16": (gguf.GGMLQuantizationType.F16, gguf.LlamaFileType.MOSTLY_F16),

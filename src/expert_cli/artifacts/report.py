@@ -21,7 +21,7 @@ from expert_cli.runs.status import Ending
 from expert_cli.utils.files import redact, write_text
 
 MAX_RUNS = 6
-COLOURS = tuple(f"--s{number}" for number in range(1, MAX_RUNS + 1))
+COLORS = tuple(f"--s{number}" for number in range(1, MAX_RUNS + 1))
 POINTS = 3000
 """Points of one chart, over all runs: with nine charts some 450 kB."""
 CHARTS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
@@ -62,9 +62,9 @@ def page(runs: Sequence[RunData]) -> str:
     return environment.from_string(_part("report.html.j2")).render(
         title=names[0] if len(runs) == 1 else f"{len(runs)} runs",
         accuracies=accuracies(
-            [(name, color, run.judged) for run, name, color in zip(runs, names, COLOURS, strict=False)]
+            [(name, color, run.judged) for run, name, color in zip(runs, names, COLORS, strict=False)]
         ),
-        runs=[run.shown(name, color) for run, name, color in zip(runs, names, COLOURS, strict=False)],
+        runs=[run.shown(name, color) for run, name, color in zip(runs, names, COLORS, strict=False)],
         charts=charts,
         absent=absent,
         css=_part("report.css"),
@@ -101,7 +101,7 @@ def _charts(runs: Sequence[RunData], names: Sequence[str]) -> tuple[list[dict[st
     absent: list[str] = []
     for title, unit, keys, zero in CHARTS:
         series = []
-        for run, name, color in zip(runs, names, COLOURS, strict=False):
+        for run, name, color in zip(runs, names, COLORS, strict=False):
             steps, values = run.series(keys, POINTS // len(runs))
             if steps:
                 series.append({"label": name if len(runs) > 1 else title, "color": color, "x": steps, "y": values})

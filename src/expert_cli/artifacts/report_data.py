@@ -24,7 +24,7 @@ from expert_cli.runs.status import Ending, standing
 from expert_cli.utils.text import duration, moment
 
 CELL = 300
-SHARE_COLOURS = {
+SHARE_COLORS = {
     "data": "#d9611c",
     "host_to_device": "#e0a52e",
     "forward": "#4a90e2",
@@ -139,7 +139,7 @@ class RunData:
                 "name": name.replace("_", " "),
                 "value": f"{value:.4f}",
                 "text": f"{value:.1%}",
-                "color": SHARE_COLOURS[name],
+                "color": SHARE_COLORS[name],
             }
             for name, value in shares.items()
             if value >= 0.0005

@@ -74,7 +74,7 @@ def doubts(
     if rate <= LARGEST_USUAL_RATE or config.optim == "sgd":  # whose steps are as small as the gradients
         return []
     place = (*_block(loaded, index, origins.get(key, "")), key)
-    return [loaded.text.fault(place, f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learnt", "")]
+    return [loaded.text.fault(place, f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned", "")]
 
 
 def adapter_block(adapter: Adapter) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers import json_schema
 
-UNCATEGORISED = "uncategorised"
+UNCATEGORIZED = "uncategorised"
 MAX_LINE_BYTES = 16 << 20
 Stop = Literal["end", "length", "sequence"]
 """An end token was written; the longest length was reached; a stop sequence was."""
@@ -26,7 +26,7 @@ class _Case(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")
-    category: str = Field(default=UNCATEGORISED, min_length=1, description="Accuracy is also reported by category.")
+    category: str = Field(default=UNCATEGORIZED, min_length=1, description="Accuracy is also reported by category.")
 
 
 class SqlCase(_Case):

@@ -35,7 +35,7 @@ _ONE_LINE = re.compile(r"```([^`\n]+)```")
 def extract(text: str, language: str) -> str:
     """Return the answer in `text` by `RULE`; `language` is one of `NAMES`, any other is its own only name.
 
-    `generate.py`, which knows the manifest, has cut the text at its stop sequences.
+    `inference/generate.py`, which knows the manifest, has cut the text at its stop sequences.
     The last block, because a model that corrects itself does so below its first try; a marked one before a bare one,
     because bare blocks often show output. A block that is not closed (the length limit came first) goes to the end.
     """

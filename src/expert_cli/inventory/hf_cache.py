@@ -61,7 +61,7 @@ def arrow_folders(cache: Path) -> Iterator[tuple[str, Path]]:
 
 
 def arrow_name(hub_id: str) -> str:
-    """Return the name of a hub data set in the Arrow cache: "org/OpenHermes" -> "org/open_hermes" (datasets/naming.py)."""
+    """Return the name of a hub data set in the Arrow cache: "org/OpenHermes" -> "org/open_hermes" (as datasets.naming does)."""
     organization, slash, name = hub_id.rpartition("/")
     name = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
     return organization + slash + re.sub(r"([a-z\d])([A-Z])", r"\1_\2", name).lower()

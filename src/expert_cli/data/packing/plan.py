@@ -34,7 +34,7 @@ class TruncatedLengths:
     """What is left of every document at some capacity: piece i is document `documents[i]`, tokens starts[i]:stops[i].
 
     All int64 [pieces], in document order, no piece longer than the capacity. Truncated documents have start 0 and stop at
-    the capacity: the tokens of `loader.shorten(document, capacity)`, not the first ones. rows: documents that were too long.
+    the capacity: the tokens of `truncate_middle`, not the first ones. rows: documents that were too long.
     tokens: tokens left out. answer_tokens: tokens after a prompt that do not train, left out or just after a cut.
     """
 

@@ -215,7 +215,7 @@ def make_template(
     it stands there exactly once. `encode.template_for` asks a tokenizer for both. system_prompt: as `as_trained` takes it.
     input_column: alpaca heads a column called schema or context "### Schema:".
     Raises InputError: an unknown name; control tokens that the tokenizer lacks (an end token spelled in plain tokens
-    would be learnt as text, and nothing would stop generation); no end token; a chat template that loses text, or cannot
+    would be learned as text, and nothing would stop generation); no end token; a chat template that loses text, or cannot
     do what the system prompt asks.
     completion_only off: everything is trained, prompts too.
     """

@@ -1,4 +1,4 @@
-"""Documents become token ids: the one place that decides which tokens are trained.
+"""Segments become token ids, and the mask of those that the templates say are trained.
 
 Every piece is encoded by itself, in large batches, so that no merge crosses the border between prompt and answer. In a
 piece of the user's, control tokens are plain text.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -25,7 +25,7 @@ from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES, Columns, choo
 from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
-from expert_cli.data.templates.template import Template
+from expert_cli.data.templates.template import MASKING_RULES, Template
 from expert_cli.data.templates.text_forms import MARKERS
 from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.errors import InputError
@@ -187,9 +187,15 @@ def test_whoever_changes_what_rows_become_raises_the_rule() -> None:
     kept, now = json.loads(KEPT.read_text(encoding="utf-8")), made()
     changed = unraised(kept, now)
     assert not changed, (
-        f"{len(changed)} documents changed under their rule, such as {changed[:3]}: raise it in templates.py"
+        f"{len(changed)} documents changed under their rule, such as {changed[:3]}: raise it in template.py"
     )
     assert now == kept, "python -m tests.unit.data.templates.test_golden keeps the new documents"
+
+
+def test_every_kind_of_rows_has_a_rule_and_is_kept() -> None:
+    kinds = set(get_args(RowKind))
+    assert set(MASKING_RULES) == kinds
+    assert {row.kind for _, row in rows("any")} == kinds
 
 
 def choices() -> dict[str, Any]:

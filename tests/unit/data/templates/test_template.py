@@ -189,7 +189,7 @@ def test_a_default_system_message_stays() -> None:
     assert drawn(prompt)[0] == "C <|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>"
 
 
-def test_what_a_template_puts_before_an_answer_is_learnt() -> None:
+def test_what_a_template_puts_before_an_answer_is_learned() -> None:
     template = own(THINKING)
     document = template.documents(pair("q", "", "a"))[0]
     assert document[: len(template.prompt("q"))] == template.prompt("q")
