@@ -115,8 +115,14 @@ def row_of(document: Row, name: str, key: str, commands: Sequence[str], seconds:
 def measure(options: argparse.Namespace, done: list[Row]) -> None:
     """Train and ask what is not among the results yet; each result is written as soon as it is there."""
     if options.data is not None and not (options.out / "real").is_dir():
-        made = [sys.executable, str(HERE / "scripts" / "make_real_cases.py")]
-        subprocess.run([*made, str(options.data), str(options.out / "real")], check=True)
+        made = [
+            sys.executable,
+            "-m",
+            "scripts.make_real_cases",
+            str(options.data.resolve()),
+            str(options.out.resolve() / "real"),
+        ]
+        subprocess.run(made, cwd=HERE, check=True)
     for name in options.experts:
         files = {key: path for key, path in case_files(name, options).items() if not same(done, name, key, options)}
         training = train_command(name, options)

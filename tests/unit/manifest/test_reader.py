@@ -258,9 +258,9 @@ def test_unknown_keys_come_first(tmp_path: Path) -> None:
 
 def test_free_keys_are_kept_with_a_warning(tmp_path: Path) -> None:
     manifest = manifests.small()
-    manifest["favourite_colour"] = "blue"
+    manifest["favorite_color"] = "blue"
     loaded = load_manifest(manifests.write(tmp_path, manifest))
-    assert [warning.key for warning in loaded.warnings] == ["favourite_colour"]
+    assert [warning.key for warning in loaded.warnings] == ["favorite_color"]
 
 
 def test_every_name_of_another_tool_leads_to_a_key_there_is() -> None:

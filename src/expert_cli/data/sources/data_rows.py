@@ -2,7 +2,7 @@
 
     locate    file, folder, hub id -> the files to read, in order
     select    files -> slice -> choice of columns -> check -> filters -> weights and split, a number a row
-    read      files -> the rows that are taken: here all at once, in `stream.py` as they are encoded
+    read      files -> the rows that are taken: here all at once, in data/tokenize/stream.py as they are encoded
 
 Nothing is written: the readers work on the files themselves, so no cache appears beside the data.
 """
