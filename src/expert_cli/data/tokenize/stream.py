@@ -2,7 +2,7 @@
 
     read and render (a thread of its own)  ──►  encode (the engine's threads, the GIL released)  ──►  put together (another)
 
-The rows are selected first (data/rows/selection.py), so that what is wrong with them is said before anything is encoded, then taken
+The rows are selected first (data/rows/selection.py), so that what is wrong is said before anything is encoded, then taken
 4 MB at a time. What comes out, chunk borders included, depends on the rows alone.
 """
 
