@@ -17,10 +17,15 @@ import jsonschema_rs
 import pytest
 
 from expert_cli.artifacts.report import write_report
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
 from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError, TrainingFailed
+from expert_cli.hardware import machine
+from expert_cli.pipeline import train as run
 from expert_cli.pipeline.result import NOT_KEPT, RunResult
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.signals import STOP_FILE
 from tests import tiny
@@ -268,9 +273,12 @@ def test_behind_a_live_bar_the_log_has_its_states(tmp_path: Path, model: Path, m
     shown = Terminal()
     with redirect_stderr(shown), redirect_stdout(Terminal()):
         console = Console("train")
-        console.warning("before")
-        console.table("effects", ["key", "value"], [["training.rank", "8"]], to_stdout=False)
-        result: RunResult = train(project(tmp_path, model), RunOptions(told=tuple(console.told)), console)
+        run_log = RunLog()
+        before = Logged(console, run_log)
+        before.warning("before")
+        before.info_table("effects", ["key", "value"], [["training.rank", "8"]])
+        manifest, facts = project(tmp_path, model), machine.inspect()
+        result: RunResult = run.train(make_plan(manifest, facts, Overrides()), facts, console, RunOptions(), run_log)
     assert "\x1b[" in shown.getvalue()
     lines = log(result.output)
     assert lines[:4] == ["warning: before", "effects", "key            value", "training.rank      8"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from expert_cli import api
 from expert_cli.commands.options.common import (
     AdapterFolder,
     Debug,
@@ -57,24 +58,23 @@ def chat(
 
         expert-cli chat --adapter runs/sql --prompt "List the boats" --json
     """
-    from expert_cli.config.plan import trained_adapter
-
     console = Console("chat", as_json=as_json, quiet=quiet)
     if as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
-    found = trained_adapter(adapter, manifest, base_model, offline=offline)
-    console.info("loading the model")
-    from expert_cli._compat import quiet_imports
-
-    quiet_imports()
-    from expert_cli.inference.chat import open_chat
-
-    talk = open_chat(found, console, max_new_tokens=max_new_tokens, sample=sample)
+    talk = api.load_expert(
+        adapter,
+        manifest=manifest,
+        base_model=base_model,
+        sample=sample,
+        max_new_tokens=max_new_tokens,
+        offline=offline,
+        reporter=console,
+    )
     if not prompt:
         _converse(talk, console, input_, compare=compare)
     elif as_json:
         base = "".join(talk.base(prompt, input_)) if compare else None
-        expert = "".join(talk.answer(prompt, input_))
+        expert = talk.ask(prompt, input_)
         console.document({"prompt": prompt, "input": input_, "expert": expert, "base_model": base})
     else:
         _show(talk, console, prompt, input_, compare=compare)

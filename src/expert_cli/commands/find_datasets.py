@@ -92,7 +92,7 @@ def _current_key(plan: Plan) -> str | None:
 
     run = replace(plan.run, data=replace(plan.run.data, offline=True))
     try:
-        return explain(run, resolve_inputs(run, NullReporter()))[0].sha256
+        return explain(run, resolve_inputs(run, NullReporter())).key.sha256
     except ExpertError:
         return None
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from expert_cli import api
 from expert_cli.commands.options.common import BaseModel, Debug, Json, Offline, Quiet
 from expert_cli.console.terminal import Console
 from expert_cli.data.templates.whole_text import describe_forms
 from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
-    from expert_cli.config.plan import Plan
-    from expert_cli.pipeline.pretokenize import DataInputs, StoreReport
+    from expert_cli.pipeline.pretokenize import StoreExplanation, StoreReport
 
 
 def pretokenize(
@@ -58,45 +58,32 @@ def pretokenize(
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
     """
     console = Console("pretokenize", as_json=as_json, quiet=quiet)
-    if every:
-        manifests = sorted(experts.glob("*/manifest.json"))
-        if not manifests:
-            raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
-    else:
-        manifests = manifest or []
+    manifests = _all_in(experts) if every else manifest or []
     if not manifests:
         raise typer.BadParameter("give --manifest PATH, or --all")
-    from expert_cli._compat import quiet_imports
-    from expert_cli.config.plan import make_plan
-    from expert_cli.config.resolve import Overrides
-    from expert_cli.hardware import machine
-    from expert_cli.utils.paths import folder_name
-
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
-    facts = machine.inspect()
     rows: list[dict[str, object]] = []
     failed: list[tuple[Path, ExpertError]] = []
+    where: dict[str, Any] = {
+        "output": output,
+        "own_folder": every or len(manifests) > 1,
+        "dataset": dataset,
+        "base_model": base_model,
+        "stage": stage,
+        "offline": offline,
+        "reporter": console,
+    }
     for path in manifests:
         try:
-            plan = make_plan(path, facts, overrides)
-            quiet_imports()
-            from expert_cli.data.tokenize.backends import limit_threads
-
-            limit_threads(threads)
-            folder = output / folder_name(plan.run.expert) if output and (every or len(manifests) > 1) else output
-            rows.append(
-                _one(
-                    console,
-                    plan,
-                    folder,
-                    force=force,
-                    verify=verify,
-                    explain=explain,
-                    show=show,
-                    prune=prune,
-                    stage=stage,
+            if explain:
+                explanation = api.explain_store(path, **where)
+                rows.append(explanation.as_json())
+                _show_explanation(console, explanation)
+            else:
+                report = api.pretokenize(
+                    path, **where, force=force, verify=verify, documents=show, threads=threads, prune=prune
                 )
-            )
+                rows.append(report.as_json())
+                _show_report(console, report)
         except ExpertError as error:
             if len(manifests) == 1:
                 raise
@@ -107,6 +94,13 @@ def pretokenize(
     if as_json:
         console.document({"stores": rows} | ({"failed": [_failure(*one) for one in failed]} if failed else {}))
     _end(console, failed, len(manifests))
+
+
+def _all_in(experts: Path) -> list[Path]:
+    manifests = sorted(experts.glob("*/manifest.json"))
+    if not manifests:
+        raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
+    return manifests
 
 
 def _failure(manifest: Path, error: ExpertError) -> dict[str, object]:
@@ -130,49 +124,15 @@ def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -
     raise typer.Exit(failed[0][1].exit_code)
 
 
-def _one(
-    console: Console,
-    plan: Plan,
-    folder: Path | None,
-    *,
-    force: bool,
-    verify: bool,
-    explain: bool,
-    show: int,
-    prune: bool,
-    stage: Path | None,
-) -> dict[str, object]:
-    from dataclasses import replace
-
-    from expert_cli.data.store.prune import prune as remove_others
-    from expert_cli.pipeline.pretokenize import describe, resolve_inputs, staged_inputs, store_for
-    from expert_cli.pipeline.pretokenize import explain as explain_store
-
-    run = replace(plan.run, store=folder.resolve()) if folder else plan.run
-    inputs = resolve_inputs(run, console)
-    if stage is not None:
-        inputs = staged_inputs(inputs, run, stage, console)
-    if explain:
-        key, state = explain_store(run, inputs)
-        if not console.as_json:
-            console.text(
-                "\n".join([f"{run.expert}: {state.state}: {state.reason}", *(f"  {c}" for c in state.changes)])
-            )
-        return {"expert": run.expert, "path": str(run.store / key.sha256[:12]), "status": state.state} | {
-            "reason": state.reason,
-            "key": key.sha256,
-            "changes": list(state.changes),
-        }
-    report = describe(run, store_for(run, inputs, console, verify=verify, force=force))
-    if prune:
-        remove_others(run.store, report.store.key.sha256, run.expert, console)
+def _show_explanation(console: Console, found: StoreExplanation) -> None:
     if not console.as_json:
-        _show_report(console, report)
-        _show_documents(console, inputs, report, show)
-    return report.as_json()
+        state = found.state
+        console.text("\n".join([f"{found.expert}: {state.state}: {state.reason}", *(f"  {c}" for c in state.changes)]))
 
 
 def _show_report(console: Console, report: StoreReport) -> None:
+    if console.as_json:
+        return
     row = report.as_json()
     speed = f" in {row['seconds']:.1f} s, {row['mb_per_s']:.1f} MB/s, {row['encoder']}" if row["mb_per_s"] else ""
     cut = f"{report.truncated_rows:,} documents shortened by {report.truncated_tokens:,} tokens"
@@ -205,6 +165,9 @@ def _show_report(console: Console, report: StoreReport) -> None:
             for s in report.sizes
         ],
     )
+    for number, runs in enumerate(report.documents):
+        console.text(f"document {number}")
+        console.marked(runs)
 
 
 def _wasted(report: StoreReport) -> str:
@@ -225,11 +188,3 @@ def _histogram(report: StoreReport, width: int = 32) -> list[str]:
         for edge, count in zip(histogram["edges"], histogram["counts"], strict=False)
         if count
     ]
-
-
-def _show_documents(console: Console, inputs: DataInputs, report: StoreReport, count: int) -> None:
-    from expert_cli.pipeline.pretokenize import shown_documents
-
-    for number, runs in enumerate(shown_documents(report.store, inputs, count)):
-        console.text(f"document {number}")
-        console.marked(runs)

@@ -1,10 +1,8 @@
-"""Effects, evaluations and estimates as a person reads them."""
+"""Evaluations and estimates as a person reads them."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.console.terminal import Console
@@ -12,38 +10,10 @@ from expert_cli.runs.metrics import base_title
 from expert_cli.utils.text import duration
 
 if TYPE_CHECKING:
-    from expert_cli.config.effects import Effect
     from expert_cli.evaluation.baseline import BaselineComparison
-    from expert_cli.evaluation.evaluate import Evaluated
     from expert_cli.evaluation.grade import Evaluation
     from expert_cli.evaluation.regression import Drop
-
-
-def show_effects(console: Console, effects: Sequence[Effect], *, short: bool, to_stdout: bool) -> None:
-    """Write the table; short: one line of counts, then only keys of `training.config` that do not simply apply."""
-    counts: Counter[str] = Counter(effect.status for effect in effects)
-    names = ("applied", "adjusted", "informational", "not_used")
-    title = "effects of the manifest: " + ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names)
-    rows = [
-        [
-            effect.key,
-            _shown(effect.value),
-            effect.status.replace("_", " "),
-            " ".join(filter(None, (effect.effect, _why(effect)))),
-        ]
-        for effect in effects
-        if not short or (effect.status in ("adjusted", "not_used") and ".config." in effect.key)
-    ]
-    console.table(title, ["key", "value", "status", "effect and reason"], rows, to_stdout=to_stdout)
-
-
-def _why(effect: Effect) -> str:
-    return f"({effect.reason})" if effect.effect and effect.reason else effect.reason
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 32 else text[:31] + "…"
+    from expert_cli.evaluation.result import Evaluated
 
 
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:

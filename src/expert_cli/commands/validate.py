@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from expert_cli import api
 from expert_cli.commands.options.common import BaseModel, Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 
@@ -36,17 +36,10 @@ def validate(
 
         expert-cli validate old/manifest.json --fix --write
     """
-    from expert_cli.config.validate import fix_manifest, validate
-    from expert_cli.hardware import machine
-
-    if write and not fix:
-        raise typer.BadParameter("--write goes with --fix")
     console = Console("validate", as_json=as_json, quiet=quiet)
-    facts = machine.inspect()
     checks = []
     for path in manifests:
-        found = validate(path, facts, base_model)
-        checks.append(_with_columns(fix_manifest(found, facts, base_model, write=write) if fix else found))
+        checks.append(api.validate(path, base_model=base_model, fix=fix, write=write))
         if not as_json:
             _show(console, checks[-1], quiet=quiet, write=write)
     valid = not any(found.errors for found in checks)
@@ -55,28 +48,11 @@ def validate(
     raise typer.Exit(0 if valid else 2)
 
 
-def _with_columns(validate: Validation) -> Validation:
-    """Look whether the columns that `field_mapping` names are there, where the rows are."""
-    if validate.plan is None or validate.plan.run.data.mapping.is_empty():
-        return validate
-    from expert_cli.config.settings import not_used
-    from expert_cli.data.sources.data_rows import absent_columns
-    from expert_cli.manifest.json_parser import dotted
-
-    plan = validate.plan
-    absent = absent_columns(plan.run.data)
-    named = {path[-1]: path for path in plan.decided.outcomes if path[:2] == ("dataset", "field_mapping")}
-    told = {named.get(role, ("dataset", "text_field")): not_used(reason) for role, reason in absent.items()}
-    decided = replace(plan.decided, outcomes={**plan.decided.outcomes, **told})
-    warnings = [f"{dotted(('training', *path))}: {outcome.reason}" for path, outcome in told.items()]
-    return replace(validate, plan=replace(plan, decided=decided), warnings=[*validate.warnings, *warnings])
-
-
 def _show(console: Console, validate: Validation, *, quiet: bool, write: bool) -> None:
     if validate.plan and not quiet:
-        from expert_cli.commands.tables import show_effects
+        from expert_cli.config.effects import effects_table
 
-        show_effects(console, validate.plan.effects, short=False, to_stdout=True)
+        console.table(*effects_table(validate.plan.effects, short=False))
     for warning in validate.warnings:
         console.warning(warning)
     for fault in validate.errors:

@@ -6,7 +6,9 @@ keys that decide nothing in a run. A test walks the schema and fails for a field
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -190,3 +192,30 @@ def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
     if len(rest) > 1 and rest[0] in ("filters", "validation") and rest[1] not in Filters.model_fields:
         return CARD
     return _told(outcomes, ("dataset", *rest)) or DATASET.get(str(rest[0]), CARD)
+
+
+def effects_table(effects: Sequence[Effect], *, short: bool) -> tuple[str, list[str], list[list[str]]]:
+    """Return title, heads and rows for a person; short: only keys of `training.config` that do not simply apply."""
+    counts: Counter[str] = Counter(effect.status for effect in effects)
+    names = ("applied", "adjusted", "informational", "not_used")
+    title = "effects of the manifest: " + ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names)
+    rows = [
+        [
+            effect.key,
+            _shown(effect.value),
+            effect.status.replace("_", " "),
+            " ".join(filter(None, (effect.effect, _why(effect)))),
+        ]
+        for effect in effects
+        if not short or (effect.status in ("adjusted", "not_used") and ".config." in effect.key)
+    ]
+    return title, ["key", "value", "status", "effect and reason"], rows
+
+
+def _why(effect: Effect) -> str:
+    return f"({effect.reason})" if effect.effect and effect.reason else effect.reason
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 32 else text[:31] + "…"

@@ -7,11 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast, get_args
 
+from expert_cli._compat import quiet_imports
 from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter
 from expert_cli.config.conflicts import contradictions, doubts
 from expert_cli.config.data_sources import missing_tests
-from expert_cli.config.effects import Decided, Effect, effects
-from expert_cli.config.resolve import Overrides, choose_base, decide
+from expert_cli.config.effects import Decided, Effect, effects, effects_table
+from expert_cli.config.resolve import Overrides, choose_base, decide, require_data
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.settings import Outcomes
 from expert_cli.errors import InputError, ManifestIssue, RunLocked
@@ -19,6 +20,7 @@ from expert_cli.hardware.machine import Machine, inspect
 from expert_cli.manifest.reader import LoadedManifest, load_manifest
 from expert_cli.manifest.types import Quantization
 from expert_cli.runs.lock import contents
+from expert_cli.utils.reporter import Reporter
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,25 @@ def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
         *missing_tests(loaded, resolution.run.root),
     )
     return Plan(loaded, resolution.run, decided, warnings)
+
+
+def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Reporter, *, keeps: bool) -> Plan:
+    """Make a plan, say what will happen, and prepare for the training libraries.
+
+    keeps: a run in the output folder does not stand in the way. Raises what `make_plan` raises, InputError for data that is not
+    there, LockedOrDamaged for an output folder that holds a run.
+    """
+    if machine.first_words:
+        report.warning(machine.first_words)
+    plan = make_plan(manifest, machine, overrides)
+    require_free(plan.run.output, overwrite=keeps)
+    require_data(plan.run)
+    for warning in plan.warnings:
+        report.warning(str(warning))
+    report.info_table(*effects_table(plan.effects, short=True))
+    report.info("loading the training libraries")
+    quiet_imports()
+    return plan
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,8 @@ def _store(config: Config, root: Path, expert: str) -> Path:
 
 
 def _device(asked: str, machine: Machine) -> DeviceName:
+    if asked not in ("auto", "cpu", "cuda"):
+        raise InputError(f"--device {asked}: must be auto, cpu or cuda")
     if asked == "cuda" and not machine.cuda_usable:
         raise EnvironmentProblem(
             "--device cuda: no usable GPU", machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"

@@ -9,9 +9,7 @@ import io
 import json
 import os
 import sys
-import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -23,14 +21,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from expert_cli.console.layout import aligned, group_table
+from expert_cli.console.layout import grouped
 from expert_cli.utils.files import redacted
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
-from expert_cli.utils.text import clean, count, failure_lines
+from expert_cli.utils.text import aligned, clean, count, failure_lines
 
 SCHEMA_VERSION = 1
-TOLD = 1000
-"""Texts that a console remembers: what was told before a run had a folder belongs into its log too."""
 
 
 def wants_style(stream: TextIO | None) -> bool:
@@ -57,6 +53,18 @@ class _Stream(rich.console.Console):
         except BrokenPipeError:
             self.on_broken_pipe()
 
+    def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
+        """Write a table. Without a terminal the heads and every row are a line each, cells two blanks apart.
+
+        A terminal gets it in its width, and of dotted keys in the first column the block once, as a heading.
+        """
+        rows = [[clean(cell) for cell in row] for row in rows]
+        if self.is_terminal and rows:
+            self.words(clean(title))
+            self.print(grouped(columns, rows))
+        else:
+            self.words("\n".join([clean(title), *aligned(columns, rows)]))
+
     def on_broken_pipe(self) -> None:
         """Go on without a reader: `train | head` must not end the training."""
         self.quiet = True
@@ -67,8 +75,7 @@ class _Stream(rich.console.Console):
 class Console:
     """Writes to the terminal: live bars where there is one, plain lines where there is none.
 
-    as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results. `told` holds the last
-    words, with their times.
+    as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results.
     """
 
     def __init__(self, command: str, *, as_json: bool = False, quiet: bool = False) -> None:
@@ -81,16 +88,15 @@ class Console:
         self.quiet = quiet
         self._out = _Stream(stderr=False)
         self._err = _Stream(stderr=True)
-        self.told: deque[tuple[float, str]] = deque(maxlen=TOLD)
 
     def info(self, text: str) -> None:
         """Write one line of what happens."""
         if not self.quiet:
-            self._tell(clean(text))
+            self._err.words(clean(text))
 
     def warning(self, text: str) -> None:
         """Write a warning."""
-        self._tell(f"warning: {clean(text)}", "yellow")
+        self._err.words(f"warning: {clean(text)}", "yellow")
 
     def fail(self, message: str, hint: str, exit_code: int) -> None:
         """Write an error: a line of what and where, a line of what to do; with --json the document of the failure."""
@@ -146,25 +152,14 @@ class Console:
         else:
             self.text("".join(f"»{text}«" if mark else text for text, mark in runs))
 
-    def table(self, title: str, columns: list[str], rows: list[list[str]], *, to_stdout: bool = True) -> None:
-        """Write a table. Without a terminal the heads and every row are a line each, cells two blanks apart.
+    def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
+        """Write a result as a table."""
+        self._out.table(title, columns, rows)
 
-        A terminal gets it in its width, and of dotted keys in the first column the block once, as a heading.
-        """
-        stream = self._out if to_stdout else self._err
-        rows = [[clean(cell) for cell in row] for row in rows]
-        lines = [clean(title), *aligned(columns, rows)]
-        if not to_stdout:
-            self.told.append((time.time(), "\n".join(lines)))
-        if stream.is_terminal and rows:
-            stream.words(lines[0])
-            stream.print(group_table(columns, rows))
-        else:
-            stream.words("\n".join(lines))
-
-    def _tell(self, text: str, style: str = "") -> None:
-        self.told.append((time.time(), text))
-        self._err.words(text, style)
+    def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
+        """Write a table of what happens."""
+        if not self.quiet:
+            self._err.table(title, columns, rows)
 
     @contextmanager
     def live(self) -> Iterator[Callable[[str, str, list[list[str]]], None]]:

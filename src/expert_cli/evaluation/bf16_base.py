@@ -19,10 +19,10 @@ from expert_cli.evaluation.evaluate import (
     DEFAULT_NEW_TOKENS,
     cases_of,
     check_gradable,
-    own_cases,
 )
 from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.paired import pair_passed
+from expert_cli.evaluation.result import own_cases
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter

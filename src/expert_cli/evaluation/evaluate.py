@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.artifacts.model_card import put_section
-from expert_cli.config.adapter_origin import WEIGHTS, AdapterOrigin
+from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.config.run_config import DeviceName
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.answer import longest_right_answer, write_answers
-from expert_cli.evaluation.baseline import BaselineComparison, ask_base
-from expert_cli.evaluation.cases import CaseAnswer, EvalCase, TypescriptCase, read_cases, stratified_sample
+from expert_cli.evaluation.baseline import ask_base
+from expert_cli.evaluation.cases import (
+    CaseAnswer,
+    EvalCase,
+    TypescriptCase,
+    read_answers,
+    read_cases,
+    stratified_sample,
+)
 from expert_cli.evaluation.few_shot import NO_SHOTS, drawn_shots
-from expert_cli.evaluation.grade import Evaluation, grade
+from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.regrade import generation, read_kept
+from expert_cli.evaluation.result import Evaluated, own_cases
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
-from expert_cli.runs.metrics import BASES, base_title
-from expert_cli.runs.paths import RunPaths
-from expert_cli.utils.files import sha256_of, write_json
-from expert_cli.utils.paths import shown
+from expert_cli.runs.metrics import part
+from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -32,25 +38,6 @@ DEFAULT_NEW_TOKENS = 256
 CASE_TIMEOUT_S = 2.0
 DUMMY = "x"
 """An answer that is right nowhere."""
-SECTION = "Evaluation"
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """What an evaluation of an adapter found; facts, generation: what was evaluated and how, as the document says it.
-
-    bases: the base model on the same cases, by the document's key: "baseline" without examples, "few_shot" with some.
-    """
-
-    evaluation: Evaluation
-    bases: Mapping[str, BaselineComparison]
-    facts: Mapping[str, Any] | None
-    generation: Mapping[str, Any] | None
-
-
-def own_cases(plan: Plan) -> Path:
-    """Return the file of an expert's own cases; it need not exist."""
-    return plan.run.manifest.parent / "tests" / "cases.jsonl"
 
 
 def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[EvalCase]:
@@ -101,6 +88,26 @@ def evaluate_adapter(
         "template": expert.renderer.template.name,
     }
     return Evaluated(evaluation, bases, facts, {**settings.as_json(), **written.as_json()})
+
+
+def grade_kept(
+    answers: Path, cases: Path | None, limit: int | None, case_timeout_s: float, report: Reporter
+) -> Evaluated:
+    """Grade answers that are written already: rows of answers, or those that an evaluation kept.
+
+    cases: of an evaluation; default, those that it names. Raises InputError for `cases` of rows, which are cases themselves.
+    """
+    kept = read_kept(answers, cases)
+    if kept is not None:
+        evaluation, bases = kept.judged(report, case_timeout_s, limit)
+        facts = part(kept.document, "expert") or None
+        return Evaluated(evaluation, bases, facts, generation(kept.document), kept.cases, kept.limit(limit))
+    if cases is not None:
+        raise InputError(
+            "--cases go with --adapter, or with --answers of a file that evaluate --output wrote: rows of answers are cases"
+        )
+    evaluation = grade(stratified_sample(read_answers(answers), limit), report, case_timeout_s)
+    return Evaluated(evaluation, {}, None, None, answers, limit)
 
 
 def _tell_of_long_answers(
@@ -160,52 +167,3 @@ def accuracy_of(
         return share.accuracy
 
     return measure
-
-
-def is_whole(document: dict[str, Any], plan: Plan) -> bool:
-    """Whether an expert answered all of its own cases; where it has none, all of those that it was given."""
-    own = own_cases(plan)
-    return document["limit"] is None and (not own.is_file() or own.resolve() == Path(document["cases_file"]))
-
-
-def publish(document: dict[str, Any], origin: AdapterOrigin) -> Path | None:
-    """Write the section of the adapter's model card, and evaluation.json if it is a run's adapter; return that run.
-
-    A checkpoint's evaluation is not its run's: nothing is written for it.
-    """
-    if (origin.adapter / "README.md").is_file():
-        put_section(origin.adapter / "README.md", SECTION, card_lines(document))
-    if origin.run is None or RunPaths(origin.run).adapter.resolve() != origin.adapter:
-        return None
-    write_json(RunPaths(origin.run).evaluation, document)
-    return origin.run
-
-
-def card_lines(document: dict[str, Any]) -> list[str]:
-    """Return the model card's lines about an evaluation: its `--json` document."""
-    rows = [("all", document), *document["by_category"].items()] if document["by_category"] else [("all", document)]
-    bases = [document[name] for name in BASES if document.get(name)]
-    titles = "".join(f" {base_title(base)} |" for base in bases)
-    lines = [
-        f"{document['cases']} cases ({shown(document['cases_file'])}), answers to queries and programs run, JSON compared; "
-        f"{'drawn by the manifest' if document['generation']['temperature'] else 'greedy'}, "
-        f"at most {document['generation']['max_new_tokens']} tokens.",
-        "",
-        f"| category | correct | accuracy | 95 % interval |{titles}",
-        f"|---|---|---|---|{'---|' * len(bases)}",
-    ]
-    for name, share in rows:
-        alone = [base if name == "all" else base["by_category"][name] for base in bases]
-        low, high = share["ci95"]
-        lines.append(
-            f"| {name} | {share['correct']}/{share['cases']} | {share['accuracy']:.1%} | {low:.1%} to {high:.1%} |"
-            + "".join(f" {one['accuracy']:.1%} |" for one in alone)
-        )
-    for base in bases:
-        low, high = base["difference"]["ci95"]
-        difference = base["difference"]["difference"]
-        lines += [
-            "",
-            f"Against the {base_title(base)}: {difference:+.1%} (95 % interval {low:+.1%} to {high:+.1%}).",
-        ]
-    return lines

@@ -34,6 +34,15 @@ class Chat:
             yield piece
         self._said = [*asked, Message("assistant", answer)]
 
+    def ask(self, prompt: str, input_: str = "") -> str:
+        """Return the expert's whole answer to one prompt; nothing that was said is seen, and this is not remembered.
+
+        input_: what stands below the prompt in training rows, a schema for instance.
+        """
+        renderer = self._expert.renderer
+        asked = [Message("user", renderer.format_user_turn(prompt, input_))]
+        return "".join(self._pieces(asked, renderer, self._settings))
+
     def base(self, prompt: str, input_: str = "") -> Iterator[str]:
         """Yield the base model's answer to the same, asked in its own chat template, in pieces; to be asked first.
 

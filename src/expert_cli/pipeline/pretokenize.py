@@ -33,6 +33,9 @@ from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 
+DocumentRuns = list[tuple[str, bool]]
+"""A document's text in runs, each as long as it can be, and whether it is trained."""
+
 
 @dataclass(frozen=True)
 class DataInputs(StoreInputs):
@@ -116,14 +119,36 @@ def staged_store(store: TokenStore, target: Path, report: Reporter) -> TokenStor
     return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
 
-def explain(run: RunConfig, inputs: DataInputs) -> tuple[StoreKey, StoreState]:
+@dataclass(frozen=True)
+class StoreExplanation:
+    """Where a run's token store should lie, by which key, and what lies there."""
+
+    expert: str
+    path: Path
+    key: StoreKey
+    state: StoreState
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a row under "stores" of `pretokenize --explain --json`."""
+        return {
+            "expert": self.expert,
+            "path": str(self.path),
+            "status": self.state.state,
+            "reason": self.state.reason,
+            "key": self.key.sha256,
+            "changes": list(self.state.changes),
+        }
+
+
+def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
     """Return the key that the run gives now and what lies there for it; builds nothing."""
-    return store_state(run.data, inputs, run.store)
+    key, state = store_state(run.data, inputs, run.store)
+    return StoreExplanation(run.expert, run.store / key.sha256[:12], key, state)
 
 
 @dataclass(frozen=True)
 class StoreReport:
-    """What `pretokenize` tells of one store."""
+    """What `pretokenize` tells of one store; documents: the first ones, each as runs of (text, trained)."""
 
     expert: str
     store: TokenStore
@@ -134,6 +159,7 @@ class StoreReport:
     max_seq_length: int
     sizes: tuple[LengthRow, ...]
     recommended: int
+    documents: tuple[DocumentRuns, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return a row under "stores" of `pretokenize --json` (docs/INTERFACE.md)."""
@@ -185,8 +211,8 @@ def describe(run: RunConfig, store: TokenStore) -> StoreReport:
     )
 
 
-def shown_documents(store: TokenStore, inputs: DataInputs, count: int) -> Sequence[list[tuple[str, bool]]]:
-    """Return the first documents as runs of (text, trained), each run as long as it can be."""
+def shown_documents(store: TokenStore, inputs: DataInputs, count: int) -> list[DocumentRuns]:
+    """Return the first documents as runs of (text, trained)."""
     documents = store.training()
     shown = []
     for number in range(min(count, len(documents))):

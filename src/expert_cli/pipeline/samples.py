@@ -11,8 +11,9 @@ from expert_cli.config.plan import Plan
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase, expected_text, read_cases
-from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, check_gradable, own_cases
+from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, check_gradable
 from expert_cli.evaluation.grade import verdict_on
+from expert_cli.evaluation.result import own_cases
 from expert_cli.inference.generation_config import generation_config
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.result import SampleAnswer

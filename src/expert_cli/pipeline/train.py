@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from expert_cli.model.kernels.select import (
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.pipeline.ending import recorded
+from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import DataInputs, describe, resolve_inputs, staged_store, store_for
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
@@ -56,33 +57,12 @@ from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """What the command line asks of a run besides its settings.
-
-    overwrite: move a run that lies in the output folder aside. resume: "auto" (the newest good checkpoint, if there is one),
-    a checkpoint's folder, or "" for a new run; drift: keys of the identity that may differ then. locked: a run.json that
-    this run must agree with in data, rows, masks, tokenizer, base model, settings and code. trust_store: use a data set that
-    another program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied
-    to, and read from. command: what the user typed, --resume and --overwrite left out.
-    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. told: (seconds since 1970, text) of
-    what the command said before, for the log.
-    """
-
-    overwrite: bool = False
-    resume: str = ""
-    drift: tuple[str, ...] = ()
-    locked: Path | None = None
-    trust_store: bool = False
-    stage: Path | None = None
-    command: str = "expert-cli train"
-    max_loss_spike: float = 0.0
-    told: tuple[tuple[float, str], ...] = ()
-
-
-def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = RunOptions()) -> RunResult:
+def train(
+    plan: Plan, machine: Machine, report: Reporter, options: RunOptions = RunOptions(), log: RunLog | None = None
+) -> RunResult:
     """Train one expert and leave its run directory; `COMPLETE` in it is written last.
 
+    log: holds what was told before the run had a folder.
     Raises ExpertErrors: data or settings that cannot be used, a model that is not to be had, training that went wrong,
     an output folder that another run owns, a signal or a STOP file. status.json says which, and log.txt what was told. In a
     job of several processes each calls this; the first one alone writes.
@@ -94,7 +74,7 @@ def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = 
             report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
             return done
         if job.is_main_process:
-            done = _recorded(plan, machine, report, options, job)
+            done = _recorded(plan, machine, report, options, job, log or RunLog())
         else:
             done = _train(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
         if job.num_processes > 1:
@@ -103,10 +83,11 @@ def train(plan: Plan, machine: Machine, report: Reporter, options: RunOptions = 
         return done
 
 
-def _recorded(plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState) -> RunResult:
+def _recorded(
+    plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState, log: RunLog
+) -> RunResult:
     """Train, and leave on disk what was told and why it ended."""
-    paths, log = RunPaths(plan.run.output), RunLog(options.told)
-    status = RunStatus(paths.status, options.command, job.num_processes)
+    status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes)
     with recorded(status, log):
         done = _train(plan, machine, Logged(report, log), options, job, status, log)
         log.write(done.summary())

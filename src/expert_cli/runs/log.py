@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
 from expert_cli.utils.reporter import Bar, PlainBar, Reporter
-from expert_cli.utils.text import clean
+from expert_cli.utils.text import aligned, clean
 
 
 class RunLog:
     """Keeps lines until it is told the file; from then on each is appended as it comes."""
 
-    def __init__(self, told: Iterable[tuple[float, str]] = ()) -> None:
-        """told: (seconds since 1970, text) of what was told before, oldest first."""
+    def __init__(self) -> None:
+        """Begin without a file and without lines."""
         self._file: Path | None = None
-        self._kept = [line for time, text in told for line in _lines(datetime.fromtimestamp(time, timezone.utc), text)]
+        self._kept: list[str] = []
 
     def begin(self, file: Path) -> None:
         """Append to this file what was kept, and what comes."""
@@ -26,7 +26,8 @@ class RunLog:
 
     def write(self, text: str) -> None:
         """Take a text of one or more lines."""
-        lines = _lines(datetime.now(timezone.utc), text)
+        time = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        lines = [f"{time} {line}".rstrip() + "\n" for line in clean(text).splitlines()]
         if self._file is None:
             self._kept += lines
         else:
@@ -50,6 +51,11 @@ class Logged:
         """Report one line the user should not miss."""
         self.log.write(f"warning: {text}")
         self.report.warning(text)
+
+    def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
+        """Report a table of what happens."""
+        self.log.write("\n".join([title, *aligned(columns, rows)]))
+        self.report.info_table(title, columns, rows)
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
@@ -75,7 +81,3 @@ def _append(file: Path, lines: list[str]) -> None:
     # A full disk is told by the files that a run cannot be without; it must not keep the console from telling it.
     with suppress(OSError), file.open("a", encoding="utf-8", newline="\n") as log:
         log.writelines(lines)
-
-
-def _lines(time: datetime, text: str) -> list[str]:
-    return [f"{time.isoformat(timespec='seconds')} {line}".rstrip() + "\n" for line in clean(text).splitlines()]

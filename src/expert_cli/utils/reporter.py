@@ -28,6 +28,9 @@ class Reporter(Protocol):
     def warning(self, text: str) -> None:
         """Report one line the user should not miss."""
 
+    def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
+        """Report a table of what happens; `columns` are its heads."""
+
     def progress(self, title: str, total: float | None, unit: str = "") -> AbstractContextManager[Bar]:
         """Return a context manager that yields a `Bar`."""
 
@@ -46,6 +49,9 @@ class NullReporter:
         """Do nothing."""
 
     def warning(self, text: str) -> None:
+        """Do nothing."""
+
+    def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
         """Do nothing."""
 
     @contextmanager

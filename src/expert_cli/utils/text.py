@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from expert_cli.utils.files import redact
@@ -19,6 +20,7 @@ def size_text(count: float) -> str:
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LONGEST = 48
+_FIGURE = re.compile(r"(?:[\d,]+(?:\.\d+)?(?:%| [kMGT]?B)?)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -81,3 +83,21 @@ def moment(iso: str) -> str:
         return datetime.fromisoformat(iso).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     except ValueError:
         return iso
+
+
+def is_figures(column: Sequence[str]) -> bool:
+    """Whether a column holds nothing but figures, which stand on the right."""
+    return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
+
+
+def justified(column: Sequence[str], heads: int) -> list[str]:
+    """Return the cells of a column in one width, figures on the right; the first `heads` cells are headings."""
+    right, width = is_figures(column[heads:]), max(map(len, column))
+    return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
+
+
+def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
+    """Return a table as lines to search: the heads, where there are any, and every row, cells two blanks apart."""
+    head = [columns] if any(columns) and rows else []
+    cells = [justified(column, len(head)) for column in zip(*head, *rows, strict=True)]
+    return ["  ".join(line).rstrip() for line in zip(*cells, strict=True)]

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import expert_cli
-from expert_cli.benchmark.experiment.measurement import RunMeasurement, measure_run
-from expert_cli.benchmark.monitor.sampler import MonitorSample, Sampler
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, measure
+from expert_cli.benchmark.monitor.sampler import Sample, Sampler
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import (
     CTRL_C,
@@ -123,7 +122,7 @@ def _command(variant: Variant, asked: Overrides) -> list[str]:
 
 def _environment() -> dict[str, str]:
     """Return the environment of both sides: this very package, and one GPU, or the stock Trainer would take them all."""
-    package = str(Path(expert_cli.__file__).parents[1])
+    package = str(Path(__file__).parents[3])
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", "")))),

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from expert_cli.api.experts import MAX_DROP
+
 Answers = Annotated[
     Path | None,
     typer.Option(
@@ -45,7 +47,6 @@ Threshold = Annotated[
     float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.", show_default=False)
 ]
 Against = Annotated[Path | None, typer.Option(help="An earlier evaluation, compared case by case.", show_default=False)]
-MAX_DROP = 0.05
 MaxDrop = Annotated[
     float | None,
     typer.Option(
@@ -65,24 +66,9 @@ Output = Annotated[
 ]
 
 
-def check_evaluate_options(
-    answers: Path | None,
-    adapter: Path | None,
-    shots: int,
-    against: Path | None,
-    max_drop: float | None,
-    *,
-    baseline: bool,
-    sample: bool,
-) -> None:
-    """Raise BadParameter for an option without the one that it goes with, and for two that exclude each other."""
+def require_company(answers: Path | None, adapter: Path | None, *, baseline: bool, shots: int, sample: bool) -> None:
+    """Raise BadParameter for --adapter and --answers together, for neither, and for what only an adapter can do."""
     if (answers is None) == (adapter is None):
         raise typer.BadParameter("give --adapter DIR, or --answers FILE")
     if answers is not None and (baseline or shots or sample):
         raise typer.BadParameter("--baseline, --shots and --sample go with --adapter: --answers are written already")
-    if shots and not baseline:
-        raise typer.BadParameter("--shots goes with --baseline: the base model is shown the examples")
-    if max_drop is not None and against is None:
-        raise typer.BadParameter(
-            "--max-drop goes with --against: the accuracy falls from that of an earlier evaluation"
-        )

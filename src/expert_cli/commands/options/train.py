@@ -1,9 +1,7 @@
-"""The options of `expert-cli train`, and what they ask for that makes no sense."""
+"""The options of `expert-cli train`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -45,23 +43,3 @@ PlanOnly = Annotated[
 ]
 Probe = Annotated[bool, typer.Option("--probe", help="With --plan: measure a few real steps.")]
 Price = Annotated[str, typer.Option(metavar="2.50/h", help="With --plan: what an hour of this machine costs.")]
-
-
-def require_sense(device: str, epochs: float | None) -> None:
-    """Raise BadParameter for a value that is none."""
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter(f"--device {device}: must be auto, cpu or cuda")
-    if epochs is not None and not 0 < epochs < math.inf:
-        raise typer.BadParameter(f"--epochs {epochs}: must be a number greater than 0")
-
-
-def check_train_options(
-    price: str, resume: str | None, drift: Collection[str], *, probe: bool, plan_only: bool, overwrite: bool
-) -> None:
-    """Raise BadParameter for an option without the one that it goes with, and for two that ask for opposite things."""
-    if (probe or price) and not plan_only:
-        raise typer.BadParameter(f"{'--probe' if probe else '--price'} goes with --plan")
-    if drift and not resume:
-        raise typer.BadParameter("--allow-drift goes with --resume")
-    if overwrite and resume:
-        raise typer.BadParameter("--overwrite moves aside the run that --resume goes on with: give one of them")

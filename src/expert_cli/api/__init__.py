@@ -1,0 +1,21 @@
+"""expert-cli from Python: what the commands do, as functions that return what the commands print.
+
+They print nothing: what happens is told to `reporter`. Every error that a user can meet is an `ExpertError`, which says what
+is wrong (`message`) and what to do (`hint`, in the words of the command line). Heavy libraries are imported by the first call.
+"""
+
+from expert_cli.api.experts import evaluate, grade_answers, load_expert
+from expert_cli.api.manifests import validate
+from expert_cli.api.stores import explain_store, pretokenize
+from expert_cli.api.training import estimate_run, train
+
+__all__ = [
+    "estimate_run",
+    "evaluate",
+    "explain_store",
+    "grade_answers",
+    "load_expert",
+    "pretokenize",
+    "train",
+    "validate",
+]

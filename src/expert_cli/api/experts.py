@@ -1,0 +1,187 @@
+"""Evaluate a trained expert, and ask it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from expert_cli.api.common import FilePath, expert_errors, optional_path
+from expert_cli.errors import InputError
+from expert_cli.utils.reporter import NullReporter, Reporter
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.result import Evaluated
+    from expert_cli.inference.chat import Chat
+
+MAX_DROP = 0.05
+"""How far the accuracy may fall against an earlier evaluation where nothing else is said."""
+
+
+@expert_errors()
+def evaluate(
+    adapter: FilePath,
+    *,
+    manifest: FilePath | None = None,
+    cases: FilePath | None = None,
+    baseline: bool = False,
+    shots: int = 0,
+    base_model: str | None = None,
+    sample: bool = False,
+    batch_size: int | None = None,
+    max_new_tokens: int = 256,
+    limit: int | None = None,
+    case_timeout_s: float = 2.0,
+    threshold: float | None = None,
+    against: FilePath | None = None,
+    max_drop: float | None = None,
+    output: FilePath | None = None,
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> Evaluated:
+    """Let an expert answer its cases, and grade the answers.
+
+    Of all of the expert's own cases, evaluation.json, model card and report of its run directory are written as well.
+
+    Args:
+        adapter: A run directory, or the folder of an adapter or checkpoint.
+        manifest: The expert's manifest.json; default the one that the adapter was trained from.
+        cases: The cases; default `tests/cases.jsonl` beside the manifest.
+        baseline: Let the base model answer as well, asked in its own chat template.
+        shots: With `baseline`: ask the base model once more, after so many training rows as examples.
+        base_model: Default the one that the adapter was trained on.
+        sample: Draw by the manifest's training.decoding, not greedily.
+        batch_size: Answers written at once; default 16, on a GPU 64.
+        max_new_tokens: Longest answer, in tokens.
+        limit: Only so many cases, spread over the categories.
+        case_timeout_s: Seconds that one answer may run.
+        threshold: The accuracy, 0 to 1, below which `missed` of the result says so.
+        against: An earlier evaluation, compared case by case.
+        max_drop: With `against`: the accuracy, 0 to 1, may fall by so much; default 0.05.
+        output: Write the JSON document here as well.
+        offline: Forbid every network call.
+        reporter: Is told what happens.
+
+    Returns:
+        The graded answers, the base model's beside them, and in `missed` which threshold was missed, "" for none.
+
+    Raises:
+        InputError: No adapter there, cases at fault, or arguments that do not go together.
+        EnvironmentProblem: The base model, or what runs the answers, is missing.
+        LockedOrDamaged: The adapter cannot be read.
+    """
+    if shots and not baseline:
+        raise InputError("--shots goes with --baseline: the base model is shown the examples")
+    _require_at_least(1, batch_size=batch_size, max_new_tokens=max_new_tokens, limit=limit)
+    _require_at_least(0, shots=shots)
+    _require_company(against, max_drop)
+    from expert_cli._compat import quiet_imports
+    from expert_cli.config.plan import trained_adapter
+    from expert_cli.evaluation.evaluate import BATCH, cases_of, evaluate_adapter
+    from expert_cli.evaluation.result import leave, own_cases
+    from expert_cli.inference.generation_config import generation_config
+
+    trained = trained_adapter(Path(adapter), optional_path(manifest), base_model, offline=offline)
+    batch_size = batch_size or BATCH[trained.plan.run.compute.device]
+    settings = generation_config(trained.plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
+    asked = cases_of(trained.plan, optional_path(cases), limit)
+    reporter.info("loading the model")
+    quiet_imports()
+    found = evaluate_adapter(
+        trained, asked, settings, reporter, case_timeout_s=case_timeout_s, baseline=baseline, shots=shots
+    )
+    file = own_cases(trained.plan) if cases is None else Path(cases)
+    found = _compared(replace(found, cases_file=file, limit=limit, threshold=threshold), against, max_drop)
+    leave(found, trained, optional_path(output), reporter)
+    return found
+
+
+@expert_errors()
+def grade_answers(
+    answers: FilePath,
+    *,
+    cases: FilePath | None = None,
+    limit: int | None = None,
+    case_timeout_s: float = 2.0,
+    threshold: float | None = None,
+    against: FilePath | None = None,
+    max_drop: float | None = None,
+    output: FilePath | None = None,
+    reporter: Reporter = NullReporter(),
+) -> Evaluated:
+    """Grade answers that are written already; no model is loaded.
+
+    answers: one JSON object a line, each a case with its answer; or what `evaluate` wrote, whose answers are graded again.
+    cases: other cases of the same ids and prompts, for what `evaluate` wrote. The other arguments, and what is returned and
+    raised, are those of `evaluate`.
+    """
+    _require_at_least(1, limit=limit)
+    _require_company(against, max_drop)
+    from expert_cli.evaluation.evaluate import grade_kept
+    from expert_cli.evaluation.result import leave
+
+    found = grade_kept(Path(answers), optional_path(cases), limit, case_timeout_s, reporter)
+    found = _compared(replace(found, threshold=threshold), against, max_drop)
+    leave(found, None, optional_path(output), reporter)
+    return found
+
+
+@expert_errors()
+def load_expert(
+    run: FilePath,
+    *,
+    manifest: FilePath | None = None,
+    base_model: str | None = None,
+    sample: bool = False,
+    max_new_tokens: int = 256,
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> Chat:
+    """Load an expert, to ask it: `load_expert(run).ask("...")`.
+
+    Args:
+        run: A run directory, or the folder of an adapter or checkpoint.
+        manifest: The expert's manifest.json; default the one that the adapter was trained from.
+        base_model: Default the one that the adapter was trained on.
+        sample: Draw by the manifest's training.decoding, not greedily.
+        max_new_tokens: Longest answer, in tokens.
+        offline: Forbid every network call.
+        reporter: Is told what happens.
+
+    Returns:
+        The expert; its base model can be asked beside it. Prompts are written down as in training.
+
+    Raises:
+        ExpertError: InputError, EnvironmentProblem or LockedOrDamaged, as `evaluate` does.
+    """
+    _require_at_least(1, max_new_tokens=max_new_tokens)
+    from expert_cli._compat import quiet_imports
+    from expert_cli.config.plan import trained_adapter
+
+    trained = trained_adapter(Path(run), optional_path(manifest), base_model, offline=offline)
+    reporter.info("loading the model")
+    quiet_imports()
+    from expert_cli.inference.chat import open_chat
+
+    return open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=sample)
+
+
+def _compared(found: Evaluated, against: FilePath | None, max_drop: float | None) -> Evaluated:
+    """Pair the answers with those of an earlier evaluation, if there is one."""
+    if against is None:
+        return found
+    from expert_cli.evaluation.regression import compare_with
+
+    allowed = MAX_DROP if max_drop is None else max_drop
+    return replace(found, drop=compare_with(Path(against), found.evaluation, allowed))
+
+
+def _require_company(against: FilePath | None, max_drop: float | None) -> None:
+    if max_drop is not None and against is None:
+        raise InputError("--max-drop goes with --against: the accuracy falls from that of an earlier evaluation")
+
+
+def _require_at_least(least: int, **values: int | None) -> None:
+    for name, value in values.items():
+        if value is not None and value < least:
+            raise InputError(f"--{name.replace('_', '-')} {value}: must be at least {least}")

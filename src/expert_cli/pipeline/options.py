@@ -1,0 +1,49 @@
+"""What is asked of a run besides its settings, and the command line that asks the same."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from expert_cli.config.resolve import Overrides
+
+_LEFT_OUT = ("resume", "overwrite", "command")
+_OPTIONS = {"settings": "set", "drift": "allow-drift"}
+"""Fields whose option has another name."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is asked of a run besides its settings.
+
+    overwrite: move a run that lies in the output folder aside. resume: "auto" (the newest good checkpoint, if there is one),
+    a checkpoint's folder, or "" for a new run; drift: keys of the identity that may differ then. locked: a run.json that
+    this run must agree with in data, rows, masks, tokenizer, base model, settings and code. trust_store: use a data set that
+    another program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied
+    to, and read from. command: what starts the run from a shell, --resume and --overwrite left out.
+    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never.
+    """
+
+    overwrite: bool = False
+    resume: str = ""
+    drift: tuple[str, ...] = ()
+    locked: Path | None = None
+    trust_store: bool = False
+    stage: Path | None = None
+    command: str = "expert-cli train"
+    max_loss_spike: float = 0.0
+
+
+def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> str:
+    """Return what starts such a run from a shell, without what is said of an earlier one: `--resume auto` goes behind it."""
+    words = ["expert-cli", "train", "--manifest", str(manifest)]
+    for block in (overrides, options):
+        for field in fields(block):
+            value = getattr(block, field.name)
+            if field.name in _LEFT_OUT or value == field.default:
+                continue
+            option = "--" + _OPTIONS.get(field.name, field.name).replace("_", "-")
+            for one in value if isinstance(value, tuple) else (value,):
+                words += [option] if one is True else [option, str(one)]
+    return shlex.join(words)

@@ -1,0 +1,110 @@
+"""The Python API on a tiny model: it returns what the commands print, and says nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import expert_cli
+from expert_cli.config.resolve import Overrides
+from expert_cli.errors import LockedOrDamaged
+from expert_cli.pipeline.options import RunOptions, command_line
+from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.reporter import NullReporter
+from tests import tiny
+from tests.train.projects import expert_of_seven, project
+from tests.unit.test_api import document
+
+MEASURED = {"seconds", "tokens_per_s", "mb_per_s", "step_time_shares", "peak_memory_mb", "mfu", "output"}
+MEASURED |= {"vram_mb", "seconds_error_pct", "seconds_source", "cards"}
+
+
+@pytest.fixture(scope="module")
+def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return expert_of_seven(tmp_path_factory.mktemp("expert"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+def exact(value: Any) -> Any:
+    """Return a document without what is measured anew each time."""
+    if isinstance(value, dict):
+        return {key: exact(one) for key, one in value.items() if key not in MEASURED}
+    return [exact(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def test_train_returns_what_the_command_prints(tmp_path: Path, model: Path) -> None:
+    manifest = project(tmp_path, model)
+    store = expert_cli.pretokenize(manifest, documents=2)
+    assert exact(store.as_json()) | {"status": "hit", "reason": ""} == exact(
+        document("pretokenize", "-m", manifest)["stores"][0]
+    ) | {"reason": ""}
+    assert [runs[-1] for runs in store.documents] == [("2<|im_end|>", True), ("3<|im_end|>", True)]
+    explained = expert_cli.explain_store(manifest)
+    assert explained.as_json() == document("pretokenize", "-m", manifest, "--explain")["stores"][0]
+    estimate = expert_cli.estimate_run(manifest, max_steps=3, seed=1)
+    planned = document("train", "-m", manifest, "--plan", "--max-steps", "3", "--seed", "1")
+    assert exact(estimate.as_json()) == exact(planned)
+    result = expert_cli.train(manifest, max_steps=3, seed=1, output=tmp_path / "a")
+    printed = document("train", "-m", manifest, "--max-steps", "3", "--seed", "1", "--output", tmp_path / "b")
+    assert exact(result.document) == exact(printed)
+    assert (result.output, printed["output"]) == (tmp_path / "a", str(tmp_path / "b"))
+
+
+class Kept(NullReporter):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def info(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_a_reporter_is_told_and_the_run_keeps_what_came_before_it(tmp_path: Path, model: Path) -> None:
+    manifest, reporter, output = project(tmp_path, model, max_steps=1), Kept(), tmp_path / "run"
+    expert_cli.train(manifest, output=output, reporter=reporter)
+    assert "loading the training libraries" in reporter.lines
+    log = RunPaths(output).log.read_text(encoding="utf-8")
+    assert log.index("effects of the manifest: ") < log.index("loading the training libraries") < log.index("store ")
+    status = json.loads(RunPaths(output).status.read_text(encoding="utf-8"))
+    assert status["command"] == command_line(manifest, Overrides(output=output), RunOptions())
+    with pytest.raises(LockedOrDamaged, match="holds a run already"):
+        expert_cli.train(manifest, output=output)
+
+
+def test_evaluate_and_ask_return_what_the_commands_print(expert: Path) -> None:
+    found = expert_cli.evaluate(expert, max_new_tokens=4, baseline=True, offline=True)
+    printed = document("evaluate", "--adapter", expert, "--max-new-tokens", "4", "--baseline")
+    assert exact(found.as_json()) == exact(printed)
+    assert found.evaluation.share.correct == 6
+    asked = expert_cli.load_expert(expert, max_new_tokens=4)
+    prompts = ["Which number is 3?", "Which number is 5?"]
+    said = [document("chat", "--adapter", expert, "--prompt", prompt, "--max-new-tokens", "4") for prompt in prompts]
+    assert [asked.ask(prompt) for prompt in prompts] == [one["expert"] for one in said] == ["7", "7"]
+    base = "".join(asked.base(prompts[0]))
+    asked.ask(prompts[1])
+    assert "".join(asked.base(prompts[0])) == base, "what was asked is not remembered"
+
+
+SILENT = """
+import sys
+import expert_cli
+manifest, model = sys.argv[1:]
+store = expert_cli.pretokenize(manifest)
+result = expert_cli.train(manifest, offline=True)
+expert_cli.load_expert(result.output, max_new_tokens=2).ask("Add 1 and 1.")
+expert_cli.validate(manifest)
+"""
+
+
+def test_nothing_is_printed_without_a_reporter(tmp_path: Path, model: Path) -> None:
+    command = [sys.executable, "-c", SILENT, str(project(tmp_path, model, max_steps=1)), str(model)]
+    ran = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=600, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

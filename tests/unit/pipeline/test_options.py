@@ -1,0 +1,44 @@
+"""The command line of a run asks for what was asked for."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import typer
+
+from expert_cli.cli import app
+from expert_cli.config.resolve import Overrides
+from expert_cli.pipeline.options import RunOptions, command_line
+
+
+def test_every_setting_is_an_option_with_its_value() -> None:
+    overrides = Overrides(
+        dataset="my rows.jsonl",
+        validation="held.jsonl",
+        base_model="smollm2",
+        output=Path("out"),
+        device="cpu",
+        epochs=0.5,
+        max_steps=3,
+        seed=0,
+        settings=("training.config.rank=4", "training.config.alpha=8"),
+        offline=True,
+    )
+    options = RunOptions(
+        drift=("a", "b"), locked=Path("run.json"), trust_store=True, stage=Path("fast"), max_loss_spike=2.0
+    )
+    program, name, *words = shlex.split(command_line(Path("m.json"), overrides, options))
+    assert (program, name) == ("expert-cli", "train")
+    asked = typer.main.get_command(app).commands["train"].make_context("train", words).params
+    said = {"manifest": Path("m.json"), **vars(overrides), **vars(options)}
+    said |= {"set_": list(said.pop("settings")), "allow_drift": list(said.pop("drift"))}
+    for name in ("resume", "overwrite", "command"):
+        said.pop(name)
+    assert {name: asked[name] for name in said} == said
+
+
+def test_what_is_said_of_an_earlier_run_is_left_out() -> None:
+    options = RunOptions(overwrite=True, resume="runs/a/checkpoints/checkpoint-2", command="x")
+    overrides = Overrides(resume="runs/a/checkpoints/checkpoint-2")
+    assert command_line(Path("m.json"), overrides, options) == "expert-cli train --manifest m.json"
