@@ -68,7 +68,7 @@ def evaluate(
     Raises:
         InputError: No adapter there, cases at fault, or arguments that do not go together.
         EnvironmentProblem: The base model, or what runs the answers, is missing.
-        LockedOrDamaged: The adapter cannot be read.
+        IntegrityError: The adapter is damaged.
     """
     if shots and not baseline:
         raise InputError("--shots goes with --baseline: the base model is shown the examples")
@@ -152,7 +152,7 @@ def load_expert(
         The expert; its base model can be asked beside it. Prompts are written down as in training.
 
     Raises:
-        ExpertError: InputError, EnvironmentProblem or LockedOrDamaged, as `evaluate` does.
+        ExpertError: InputError, EnvironmentProblem, RunLocked or IntegrityError, as `evaluate` does.
     """
     _require_at_least(1, max_new_tokens=max_new_tokens)
     from expert_cli._compat import quiet_imports

@@ -53,7 +53,7 @@ def pretokenize(
         The store, its statistics, and what the run's and other lengths make of it.
 
     Raises:
-        ExpertError: ManifestError, InputError, EnvironmentProblem or LockedOrDamaged, as `train` does.
+        ExpertError: ManifestError, InputError, EnvironmentProblem, RunLocked or IntegrityError, as `train` does.
     """
     from expert_cli.config.resolve import Overrides
     from expert_cli.data.store.prune import prune as remove_others

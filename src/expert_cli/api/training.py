@@ -73,7 +73,7 @@ def train(
         InputError: Settings or data that cannot be used.
         EnvironmentProblem: A model, a package, a GPU, the network or disk space is missing.
         TrainingFailed: A loss that is not finite; out of memory.
-        LockedOrDamaged: The folder holds a run already, or another process owns it.
+        RunLocked: The folder holds a run already, or another process owns it.
         Interrupted: A signal or the file STOP ended the run, after it was saved.
     """
     from expert_cli.config.plan import plan_run
@@ -140,7 +140,7 @@ def estimate_run(
 ) -> RunEstimate:
     """Say what `train` with the same arguments will need and cost: steps, tokens, memory, time. Builds the token store.
 
-    locked: build no token store, raise LockedOrDamaged where there is none. probe: measure a few real steps, in a process of
+    locked: build no token store, raise IntegrityError where there is none. probe: measure a few real steps, in a process of
     their own. price: what an hour of this machine costs, like "2.50/h". Raises what `train` raises before its first step;
     with `probe` also what its steps raise.
     """

@@ -95,10 +95,10 @@ def train(
 
 
 def _show(console: Console, estimate: RunEstimate) -> None:
-    from expert_cli.commands.tables import show_outlook
+    from expert_cli.commands.tables import show_estimate
 
     found = estimate.as_json()
     if console.as_json:
         console.document(found)
     else:
-        show_outlook(console, found, device=estimate.plan.run.compute.device)
+        show_estimate(console, found, device=estimate.plan.run.compute.device)

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from expert_cli.console.layout import grouped
+from expert_cli.console.layout import group_table
 from expert_cli.utils.files import redacted
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
 from expert_cli.utils.text import aligned, clean, count, failure_lines
@@ -61,7 +61,7 @@ class _Stream(rich.console.Console):
         rows = [[clean(cell) for cell in row] for row in rows]
         if self.is_terminal and rows:
             self.words(clean(title))
-            self.print(grouped(columns, rows))
+            self.print(group_table(columns, rows))
         else:
             self.words("\n".join([clean(title), *aligned(columns, rows)]))
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from expert_cli.benchmark.experiment.measurement import RunMeasurement, measure
-from expert_cli.benchmark.monitor.sampler import Sample, Sampler
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, measure_run
+from expert_cli.benchmark.monitor.sampler import MonitorSample, Sampler
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import (
     CTRL_C,
