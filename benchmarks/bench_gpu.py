@@ -177,7 +177,8 @@ def make_model(home: Path, *, on_gpu: bool) -> Path:
         bos_token_id=None,
         eos_token_id=0,
     )
-    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(home / "model")
+    model: Any = Qwen3ForCausalLM(config)  # its `to` is wrapped, and declared without its arguments
+    model.to(torch.bfloat16).save_pretrained(home / "model")
     return home / "model"
 
 

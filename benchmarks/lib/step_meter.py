@@ -26,7 +26,7 @@ def make_meter(steps: int, *, on_gpu: bool) -> Any:
         event.record()
         return event
 
-    class Meter(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    class Meter(TrainerCallback):
         def __init__(self) -> None:
             self.begins: list[Any] = []
             self.ends: list[Any] = []

@@ -1,16 +1,29 @@
-"""Work-arounds for third parties: what is wrong, in which versions, and when the work-around can go."""
+"""What is used of third parties that they do not promise, and work-arounds: why, in which versions, until when.
+
+Overridden private methods stand in their classes: `Trainer._inner_training_loop` (training/training_loop.py, transformers
+5.17 to 5.23; remove when the Trainer's step can be replaced alone) and jinja2's `Environment._parse`
+(utils/jinja_sandbox.py, 3.1; remove when a parsed template can be handed to `compile`). tests/unit/test_compat.py holds
+their signatures, and the behavior of all that stands here.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
-from expert_cli.utils.reporter import Bar
+# Python 3.10 to 3.14: json's reader of one string, the only one in C that says where the string ends. Not documented, and
+# typeshed leaves it out. Remove when json reports places.
+from json.decoder import scanstring as scan_json_string  # type: ignore[attr-defined]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["scan_json_string"]
 
 
 def quiet_imports() -> None:
@@ -46,8 +59,19 @@ def nothing_compiled() -> Iterator[None]:
         torch.compile = compiling
 
 
-def hub_bar(bar: Bar) -> type[Any]:
-    """Return a class for the hub client's `tqdm_class` that draws nothing and tells `bar` the megabytes.
+def plain_help() -> None:
+    """Let typer print its help without escape sequences.
+
+    typer 0.29 (rich_utils.py): without colors it leaves bold in, and on GitHub all of it; its console takes this constant.
+    Remove when typer honors NO_COLOR and pipes altogether.
+    """
+    from typer import rich_utils
+
+    rich_utils.COLOR_SYSTEM = None
+
+
+def hub_bar(update: Callable[[float], None]) -> type[Any]:
+    """Return a class for the hub client's `tqdm_class` that draws nothing and tells `update` the megabytes.
 
     huggingface-hub 1.x (and before) draws its own bars past the console. Two of them count the same bytes, received and
     written; the fullest is told. Remove when the client takes a function to report progress to.
@@ -67,7 +91,7 @@ def hub_bar(bar: Bar) -> type[Any]:
             self.count += n or 0
             if self.counts_bytes and self.count > most:
                 most = self.count
-                bar.update(round(most / 1e6, 1))
+                update(round(most / 1e6, 1))
 
     return CountingBar
 
@@ -98,3 +122,99 @@ def keep_8bit_scales(model: Any) -> None:
 
 def _forget_rebuilt_state(module: Any) -> None:
     module.weight.CB = module.weight.SCB = None
+
+
+def attention_name(config: Any) -> str:
+    """Return the name of the attention that a model uses.
+
+    transformers 5.17 to 5.23 (configuration_utils.py): `set_attn_implementation` sets it, and nothing public reads it.
+    Remove when something does.
+    """
+    name: str = config._attn_implementation
+    return name
+
+
+def takes_attention(model: Any) -> bool:
+    """Whether a model's attention can be one of AttentionInterface.
+
+    transformers 5.17 to 5.23 (modeling_utils.py): its own `set_attn_implementation` asks this. Remove when that is public.
+    """
+    return bool(getattr(model, "_supports_attention_backend", False))
+
+
+def checkpoint_layer(layer: Any, function: Callable[..., Any]) -> None:
+    """Let a decoder layer recompute its activations through `function`.
+
+    transformers 5.17 to 5.23 (modeling_layers.py): GradientCheckpointingLayer reads both; its public switch takes every
+    n-th layer of all (5.23) or all (5.17). Remove when the oldest transformers takes every n-th.
+    """
+    layer.gradient_checkpointing = True
+    layer._gradient_checkpointing_func = function
+
+
+def apply_liger(model: Any) -> None:
+    """Put Liger's fused norms, rotary embeddings and activations on a model that is loaded; the loss stays.
+
+    liger-kernel 0.6 to 0.8: the function that transformers' Trainer calls (integrations/liger.py). Remove when it is public.
+    """
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+    _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
+
+
+def expandable_segments() -> None:
+    """Let CUDA's allocator grow its blocks, which otherwise fragment when batches differ in length. Linux alone.
+
+    torch 2.6 to 2.13: public is only the environment's PYTORCH_ALLOC_CONF, read before torch is imported. Remove when
+    there is a function.
+    """
+    import torch
+
+    torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+
+
+def norms(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Return the 2-norm of every tensor in one launch, [n].
+
+    torch 2.6 to 2.13: torch.nn.utils.get_total_norm uses it, and tells only the norm of all. Remove when that tells each.
+    """
+    import torch
+
+    return torch.stack(torch._foreach_norm(tensors))
+
+
+def scale_(tensors: list[torch.Tensor], factor: torch.Tensor) -> None:
+    """Multiply every tensor by `factor` [] in place, in one launch.
+
+    torch 2.6 to 2.13: torch.nn.utils.clip_grads_with_norm_ does that, with a division by the norm before it that rounds
+    otherwise. Remove when a multiplication is public.
+    """
+    import torch
+
+    torch._foreach_mul_(tensors, factor)
+
+
+def softmax_backward(gradient: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of what a softmax over the last dimension made `chances` of.
+
+    torch 2.6 to 2.13: the kernel of autograd itself; in public operations it takes three passes. Remove when it is public.
+    """
+    import torch
+
+    return torch._softmax_backward_data(gradient, chances, -1, chances.dtype)
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Whether `module.compile()` was called. torch 2.6 to 2.13 keep it here; remove when a public attribute tells."""
+    return module._compiled_call_impl is not None
+
+
+def optimizer_buffer(optimizer: Any, parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Return memory for `value`, a state of `parameter`, as a bitsandbytes optimizer takes it for a new one.
+
+    bitsandbytes 0.48 to 0.50 (optim/): AdEMAMix has two moments in one state, and its function for them is private. Remove
+    when paged states can be restored by `load_state_dict`.
+    """
+    make = optimizer.get_state_buffer if value.shape == parameter.shape else optimizer._get_state_double_buffer
+    buffer: torch.Tensor = make(parameter, dtype=value.dtype)
+    return buffer

@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from expert_cli import __version__
+from expert_cli._compat import plain_help
 from expert_cli.commands.benchmark import benchmark
 from expert_cli.commands.chat import chat
 from expert_cli.commands.doctor import doctor
@@ -63,10 +64,8 @@ class _Root(TyperGroup):
 
 def _tidy_help(options: Iterable[Any]) -> None:
     """Keep "<bool>" behind options without a value out of the help, and escape sequences where none are wanted."""
-    from typer import rich_utils
-
     if not wants_style(sys.stdout):
-        rich_utils.COLOR_SYSTEM = None  # typer's own switch; by itself it leaves bold in, and all of it on GitHub
+        plain_help()
     for option in options:
         if getattr(option, "is_flag", False):
             option.metavar = ""

@@ -1,11 +1,29 @@
-"""Nothing is fetched from a hub, or run from there, because a package happens to be installed."""
+"""What is used of third parties that they do not promise is still there, and still does what it is used for."""
 
 from __future__ import annotations
 
+import inspect
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import bitsandbytes
+import jinja2
+import pytest
+import torch
+import typer
+from huggingface_hub.utils.tqdm import tqdm
+from transformers import Trainer, TrainerState
+from transformers.trainer_callback import CallbackHandler
+from typer import rich_utils
+from typer.testing import CliRunner
+
+from expert_cli import _compat
+from expert_cli.hardware.machine import has_package
+from tests import tiny
 
 FAKE = "import pathlib; pathlib.Path({mark!r}).write_text('imported'); get_kernel = lambda *a, **k: None\n"
 
@@ -14,7 +32,7 @@ def imports(tmp_path: Path, code: str) -> bool:
     """Run `code` with a package `kernels` that leaves a mark when it is imported; return whether it did."""
     mark = tmp_path / "mark"
     (tmp_path / "kernels.py").write_text(FAKE.format(mark=str(mark)), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment, capture_output=True)
     return mark.exists()
 
@@ -26,3 +44,175 @@ def test_the_fake_package_is_found_without_the_guard(tmp_path: Path) -> None:
 def test_bitsandbytes_does_not_reach_the_hub_kernels(tmp_path: Path) -> None:
     guarded = "from expert_cli._compat import quiet_imports; quiet_imports(); import bitsandbytes; import transformers"
     assert not imports(tmp_path, guarded)
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def test_the_loop_that_is_replaced_is_the_one_that_train_calls() -> None:
+    wanted = ["self", "batch_size", "args", "resume_from_checkpoint", "trial", "ignore_keys_for_eval"]
+    assert parameters(Trainer._inner_training_loop) == wanted
+    assert "self._inner_training_loop, self._train_batch_size" in inspect.getsource(Trainer.train)
+
+
+def test_the_events_that_the_loop_calls_take_what_it_hands_them() -> None:
+    plain = ["self", "args", "state", "control", "kwargs"]
+    for event in ("train_begin", "epoch_begin", "step_begin", "substep_end", "pre_optimizer_step", "optimizer_step"):
+        assert parameters(getattr(CallbackHandler, f"on_{event}")) == plain
+    for event in ("step_end", "epoch_end", "save", "prediction_step", "train_end"):
+        assert parameters(getattr(CallbackHandler, f"on_{event}")) == plain
+    assert parameters(CallbackHandler.on_evaluate) == ["self", "args", "state", "control", "metrics", "kwargs"]
+    assert parameters(TrainerState.compute_steps) == ["self", "args", "max_steps"]
+
+
+def test_a_template_is_parsed_by_the_method_that_is_overridden() -> None:
+    assert parameters(jinja2.Environment._parse) == ["self", "source", "name", "filename"]
+    seen: list[str] = []
+
+    class Watched(jinja2.Environment):
+        def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
+            seen.append(source)
+            return super()._parse(source, name, filename)
+
+    Watched().from_string("{{ 1 }}")
+    assert seen == ["{{ 1 }}"]
+
+
+def test_json_says_where_a_string_ends() -> None:
+    text = r'{"a\u00e4b": 1}'
+    assert _compat.scan_json_string(text, 2, True) == ("aäb", 11)
+    with pytest.raises(ValueError, match="Unterminated string"):
+        _compat.scan_json_string('"ab', 1, True)
+    with pytest.raises(ValueError, match="Invalid control character"):
+        _compat.scan_json_string('"a\n"', 1, True)
+
+
+def test_help_is_plain_after_typer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rich_utils, "COLOR_SYSTEM", "truecolor")
+    monkeypatch.setattr(rich_utils, "FORCE_TERMINAL", True)
+    app = typer.Typer(rich_markup_mode="rich")
+    app.command()(lambda name: None)
+    colored = CliRunner().invoke(app, ["--help"], color=True).output
+    _compat.plain_help()
+    plain = CliRunner().invoke(app, ["--help"], color=True).output
+    assert "\x1b[" in colored
+    assert "\x1b[" not in plain
+    assert "Usage" in plain
+
+
+def test_nothing_is_compiled_while_bitsandbytes_is_imported() -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    before = torch.compile
+    with _compat.nothing_compiled():
+        assert torch.compile(double) is double
+        assert torch.compile(dynamic=True)(double) is double
+    assert torch.compile is before
+
+
+def test_the_bar_of_a_download_draws_nothing_and_tells_megabytes() -> None:
+    told: list[float] = []
+    out = io.StringIO()
+    kind = _compat.hub_bar(told.append)
+    assert issubclass(kind, tqdm)
+    received, written = (kind(total=4e6, unit="B", file=out) for _ in range(2))
+    files = kind(total=2, unit="it", file=out)
+    received.update(3_000_000)
+    written.update(1_000_000)
+    files.update(1)
+    received.update(1_000_000)
+    assert (told, out.getvalue()) == ([3.0, 4.0], "")
+
+
+def linear4bit() -> bitsandbytes.nn.Linear4bit:
+    return bitsandbytes.nn.Linear4bit(64, 64, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4").to("cpu")
+
+
+def test_a_4_bit_layer_keeps_its_gradient_after_an_evaluation() -> None:
+    layer = linear4bit()
+    assert hasattr(layer, "support_avx512bf16_for_cpu")
+    _compat.keep_autograd_on_cpu(torch.nn.Sequential(layer))
+    assert not layer.support_avx512bf16_for_cpu
+    with torch.no_grad():
+        layer.eval()(torch.ones(1, 64, dtype=torch.bfloat16))
+    asked = torch.ones(1, 64, dtype=torch.bfloat16, requires_grad=True)
+    layer.train()(asked).sum().backward()
+    assert asked.grad is not None
+    assert asked.grad.abs().sum() > 0
+
+
+def test_an_8_bit_layer_keeps_its_scales_where_the_forward_pass_reads_them() -> None:
+    layer = bitsandbytes.nn.Linear8bitLt(64, 64, bias=False, has_fp16_weights=False).to("cpu")
+    assert layer.weight.CB is not None
+    _compat.keep_8bit_scales(torch.nn.Sequential(layer))
+    scales = layer.state.SCB
+    layer.weight.CB = layer.weight.SCB = torch.zeros(1)  # as a rebuilt weight has them
+    layer.init_8bit_state()
+    assert layer.state.SCB is scales
+    assert layer.weight.SCB is None
+
+
+def test_the_name_of_the_attention_follows_what_is_set() -> None:
+    model: Any = tiny.tiny_model()
+    assert _compat.takes_attention(model)
+    for name in ("eager", "sdpa"):
+        model.set_attn_implementation(name)
+        assert _compat.attention_name(model.config) == name
+    assert not _compat.takes_attention(torch.nn.Linear(1, 1))
+
+
+def test_a_layer_recomputes_through_the_function_that_it_was_given() -> None:
+    model: Any = tiny.tiny_model()
+    calls: list[int] = []
+
+    def function(forward: Any, *args: Any) -> Any:
+        calls.append(1)
+        return forward(*args)
+
+    _compat.checkpoint_layer(model.model.layers[1], function)
+    model.train()(input_ids=torch.arange(4)[None])
+    assert len(calls) == 1
+    model.eval()(input_ids=torch.arange(4)[None])
+    assert len(calls) == 1
+
+
+@pytest.mark.skipif(not has_package("liger_kernel"), reason="liger-kernel is for Linux with a GPU")
+def test_liger_takes_a_model_that_is_loaded() -> None:
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+    assert parameters(_apply_liger_kernel_to_instance)[0] == "model"
+
+
+def test_the_allocator_can_be_set_by_a_function() -> None:
+    assert parameters(torch.cuda.memory._set_allocator_settings) == ["env"]
+
+
+def test_norms_and_scaling_in_one_launch() -> None:
+    tensors = [torch.tensor([3.0, 4.0]), torch.zeros(2, 2), torch.tensor(2.0)]
+    assert _compat.norms(tensors).tolist() == [5.0, 0.0, 2.0]
+    _compat.scale_(tensors, torch.tensor(0.5))
+    assert [tensor.tolist() for tensor in tensors] == [[1.5, 2.0], [[0.0, 0.0], [0.0, 0.0]], 1.0]
+
+
+def test_the_backward_pass_of_a_softmax_is_that_of_autograd() -> None:
+    scores = torch.randn(2, 3, 5, requires_grad=True)
+    gradient = torch.randn(2, 3, 5)
+    chances = scores.softmax(-1)
+    chances.backward(gradient)
+    assert torch.equal(_compat.softmax_backward(gradient, chances.detach()), scores.grad)  # type: ignore[arg-type]
+
+
+def test_a_compiled_module_is_told_from_one_that_is_not() -> None:
+    module = torch.nn.Linear(1, 1)
+    assert not _compat.is_compiled(module)
+    module.compile()
+    assert _compat.is_compiled(module)
+
+
+def test_an_optimizer_makes_memory_for_one_moment_and_for_two() -> None:
+    parameter = torch.zeros(4, 2)
+    optimizer = bitsandbytes.optim.AdEMAMix([torch.nn.Parameter(parameter)])
+    assert _compat.optimizer_buffer(optimizer, parameter, torch.ones(4, 2)).shape == (4, 2)
+    assert _compat.optimizer_buffer(optimizer, parameter, torch.ones(2, 4, 2)).shape == (2, 4, 2)

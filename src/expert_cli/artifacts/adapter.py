@@ -26,7 +26,7 @@ def save_adapter(
     """
     beside = paths.adapter.with_name(".adapter.tmp")
     remove(beside)  # of a run that was killed here
-    model.save_pretrained(beside, safe_serialization=True)
+    model.save_pretrained(str(beside), safe_serialization=True)
     write_base(beside, plan.run, source, renderer.template.fingerprint)
     renderer.tokenizer.hf.chat_template = renderer.template.chat_template
     renderer.tokenizer.hf.save_pretrained(beside)

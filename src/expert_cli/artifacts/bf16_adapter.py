@@ -49,7 +49,7 @@ def fit_to_bf16(trained: TrainedAdapter, folder: Path, report: Reporter, *, step
     torch.manual_seed(run.seed)
     with report.progress("fitting to bf16", steps, "steps") as bar:
         _train(model, rows, steps, RATE * run.optim.learning_rate, bar.update)
-    model.save_pretrained(folder, safe_serialization=True)
+    model.save_pretrained(str(folder), safe_serialization=True)
     if (trained.origin.adapter / "README.md").is_file():
         shutil.copyfile(trained.origin.adapter / "README.md", folder / "README.md")
     return TrainedAdapter(replace(trained.plan, run=held), replace(trained.origin, adapter=folder))

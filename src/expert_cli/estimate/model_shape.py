@@ -98,7 +98,7 @@ def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, atte
 
 def shape_of(model: PeftModel) -> Shape:
     """Return the shapes of a model with adapter."""
-    base = model.get_base_model()
+    base: Any = model.get_base_model()
     config = base.config.get_text_config()
     head = base.get_output_embeddings()
     linear = [m for m in base.modules() if isinstance(m, torch.nn.Linear) and m is not head and _is_frozen(m)]
@@ -162,7 +162,7 @@ def _layer(layer: Any, config: Any, *, first: bool) -> Layer:
 
 
 def _part(modules: list[Any], norms: list[Norm], hidden: int, inner: int = 0) -> Part:
-    adapted = [module for module in modules if isinstance(module, BaseTunerLayer)]
+    adapted: list[Any] = [module for module in modules if isinstance(module, BaseTunerLayer)]
     layers = [module.get_base_layer() for module in adapted]
     # q, k and v share an input, gate and up another; the projection back into the residual stream has its own.
     returns = layers[-1:] if len(layers) == 1 or (layers and layers[-1].out_features == hidden) else []

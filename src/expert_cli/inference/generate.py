@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 from transformers.generation import (
+    LogitsProcessor,
     LogitsProcessorList,
     MinPLogitsWarper,
     TemperatureLogitsWarper,
@@ -38,7 +39,7 @@ class Sampling:
 
     def warpers(self) -> LogitsProcessorList:
         """Return what reshapes the scores before the draw."""
-        chosen = [TemperatureLogitsWarper(self.temperature)]
+        chosen: list[LogitsProcessor] = [TemperatureLogitsWarper(self.temperature)]
         chosen += [TopKLogitsWarper(self.top_k)] if self.top_k else []
         chosen += [TopPLogitsWarper(self.top_p)] if self.top_p < 1 else []
         chosen += [MinPLogitsWarper(self.min_p)] if self.min_p else []
@@ -151,11 +152,12 @@ def _chooser(sampling: Sampling, rows: Sequence[int]) -> Callable[[torch.Tensor,
     if not sampling.temperature:
         return lambda scores, _: scores.argmax(-1)
     warpers = sampling.warpers()
+    unread: Any = torch.empty(0, dtype=torch.int64)  # the ids so far, which no warper reads
     # one generator a row: what is drawn for a prompt does not depend on its neighbors
     generators = {row: torch.Generator().manual_seed(sampling.seed * 1_000_003 + row) for row in rows}
 
     def draw(scores: torch.Tensor, alive: Sequence[int]) -> torch.Tensor:
-        shares = warpers(None, scores).softmax(-1).cpu()
+        shares = warpers(unread, scores).softmax(-1).cpu()
         drawn = [torch.multinomial(shares[n], 1, generator=generators[row]) for n, row in enumerate(alive)]
         return torch.cat(drawn).to(scores.device)
 

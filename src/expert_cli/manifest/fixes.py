@@ -9,10 +9,10 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed leaves it out
 from pathlib import Path
 from typing import Any
 
+from expert_cli._compat import scan_json_string
 from expert_cli.errors import EnvironmentProblem, ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_
 from expert_cli.manifest.schema import Dataset
@@ -66,7 +66,7 @@ def find_fixes(raw: str, text: JsonText, faults: Sequence[ManifestIssue]) -> tup
             continue
         present.add(new)
         start = lines[place[0] - 1] + place[1] - 1 + (place[0] == 1 and raw.startswith("\ufeff"))
-        fixes.append(Fix(*place, key, new, start, scanstring(raw, start + 1, True)[1]))
+        fixes.append(Fix(*place, key, new, start, scan_json_string(raw, start + 1, True)[1]))
     return fixes, remarks
 
 

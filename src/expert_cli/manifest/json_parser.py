@@ -13,10 +13,10 @@ import re
 import stat
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed leaves it out
 from pathlib import Path
 from typing import Any
 
+from expert_cli._compat import scan_json_string
 from expert_cli.errors import ManifestError, ManifestIssue
 
 MAX_BYTES = 4_000_000
@@ -168,7 +168,7 @@ class _Parser:
         start = self.at
         try:
             value: str
-            value, self.at = scanstring(self.text, start + 1, True)
+            value, self.at = scan_json_string(self.text, start + 1, True)
         except json.JSONDecodeError as error:
             self.fail(f"broken string: {error.msg.lower()}", 'close it with ", write \\\\ for a backslash', error.pos)
         if _HALF.search(value):

@@ -9,6 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from expert_cli._compat import checkpoint_layer
 from expert_cli.config.run_config import Checkpointing
 
 
@@ -29,8 +30,7 @@ def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing,
         if what == "attention_only":
             layer.self_attn.forward = partial(_recomputed, function, layer.self_attn.forward)
         else:
-            layer.gradient_checkpointing = True
-            layer._gradient_checkpointing_func = function
+            checkpoint_layer(layer, function)
     if reentrant:
         # it passes gradients on only where an input asks for them, and the embeddings are frozen
         model.enable_input_require_grads()

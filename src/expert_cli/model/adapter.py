@@ -65,14 +65,15 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
 
 
 def _config(adapter: AdapterConfig, targets: list[str]) -> PeftConfig:
+    alpha: Any = adapter.alpha  # peft computes with any number, and declares int
     common: dict[str, Any] = {"task_type": TaskType.CAUSAL_LM, "target_modules": targets}
     if adapter.type == "ia3":
         return IA3Config(feedforward_modules=_feedforward(adapter, targets), **common)
     if adapter.type == "lokr":
-        return LoKrConfig(r=adapter.rank, alpha=adapter.alpha, rank_dropout=adapter.dropout, **common)
+        return LoKrConfig(r=adapter.rank, alpha=alpha, rank_dropout=adapter.dropout, **common)
     return LoraConfig(
         r=adapter.rank,
-        lora_alpha=adapter.alpha,
+        lora_alpha=alpha,
         lora_dropout=adapter.dropout,
         use_dora=adapter.type == "dora",
         use_rslora=adapter.type == "rslora",

@@ -28,10 +28,7 @@ def training_arguments(run: RunConfig, checkpoints: Path) -> TrainingArguments:
         report_to=[name for name in run.watch.report_to if name != "tensorboard"] or "none",
         seed=run.seed,
         data_seed=run.seed,
-        # Logging, evaluation and checkpoints are the trainer's own.
-        save_strategy="no",
-        eval_strategy="no",
-        logging_strategy="no",
+        **_flow(run),
         remove_unused_columns=False,
         ddp_find_unused_parameters=False,  # every adapter takes part in every step
         disable_tqdm=True,
@@ -56,6 +53,26 @@ def _steps(run: RunConfig) -> dict[str, Any]:
         # transformers knows the paged one by its width alone
         "optim": "paged_adamw_32bit" if optim.optim == "paged_adamw" else optim.optim,
         "neftune_noise_alpha": optim.neftune_noise_alpha,
+    }
+
+
+def _flow(run: RunConfig) -> dict[str, Any]:
+    """What callbacks read of logging, evaluation and saving. What is due when is `FlowCallback`'s.
+
+    Not load_best_model_at_end: `fit` does that, with strategies of evaluation and saving that the Trainer would refuse.
+    """
+    watch = run.watch
+    return {
+        "logging_strategy": "steps",
+        "logging_steps": watch.logging_steps,
+        "logging_first_step": True,
+        "eval_strategy": watch.eval_strategy,
+        "eval_steps": watch.eval_steps,
+        "save_strategy": watch.save_strategy,
+        "save_steps": watch.save_steps,
+        "save_total_limit": watch.save_total_limit,
+        "metric_for_best_model": watch.metric_for_best_model,
+        "greater_is_better": watch.greater_is_better,
     }
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from peft import PeftModel
-from transformers import DefaultFlowCallback, PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
-from expert_cli.config.run_config import EXECUTION_ACCURACY, RunConfig
+from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import Collator, Order, PackedBatchSampler
 from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.order import epoch_order, grouped_order
@@ -140,21 +140,22 @@ def _trainer(
     model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, paths: RunPaths
 ) -> ExpertTrainer:
     arguments = training_arguments(run, paths.checkpoints)
+    if data.validation is None:
+        arguments.eval_strategy = "no"  # the Trainer refuses another
     schedule = schedule_of(run, data.train, arguments.world_size)
     longest = run.data.max_seq_length if kernels.fixed_shape else 0
     trainer = ExpertTrainer(
         optim_config=run.optim,
         watch=run.watch,
         batches=PackedBatchSampler(schedule, orders_of(run, data.train), rank=arguments.process_index),
-        evaluation=data.validation,
         model=CausalLoss(model, full_logits=kernels.full_logits),
         args=arguments,
         train_dataset=data.train,
+        eval_dataset=data.validation,
         data_collator=Collator(data.pad_id, kernels.layout, longest * run.optim.batch_size, longest),
         callbacks=_callbacks(run, paths),
     )
-    for unwanted in (PrinterCallback, DefaultFlowCallback):
-        trainer.remove_callback(unwanted)
+    trainer.remove_callback(PrinterCallback)
     return trainer
 
 
@@ -223,12 +224,12 @@ def _watched(
         metrics_callback.warning = report.warning
         trainer.add_callback(metrics_callback)
         trainer.measure = metrics_callback.measure
-        trainer.stop_asked = stop.asked
+        trainer.flow.stop_asked = stop.asked
         try:
             _train(trainer, paths, resume_context)
         finally:
             resume_context.status.step = trainer.progress.step
-    if stop.exit_code and trainer.progress.step < steps:
+    if stop.exit_code and trainer.progress.schedule_step < steps:
         step = trainer.progress.step
         done = f"stopped by {stop.reason} after step {step} of {steps}; checkpoint-{step} is written"
         raise Interrupted(done, f"go on: {resume_context.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
@@ -274,7 +275,7 @@ def _result(
     progress, here = trainer.progress, metrics_callback.done_here()
     return FitResult(
         steps=progress.step,
-        epochs=trainer.batches.schedule.epoch_of(progress.step),
+        epochs=trainer.batches.schedule.epoch_of(progress.schedule_step),
         losses=tuple(progress.losses),
         eval_loss=progress.evaluations[-1][1] if progress.evaluations else None,
         real_tokens=progress.real,
@@ -286,17 +287,6 @@ def _result(
         peak=peak[1] if peak else "",
         step_time_shares=trainer.timer.shares(),
         adjusted=tuple(adjusted),
-        stop_reason=_stop_reason(trainer),
+        stop_reason=trainer.flow.stop_reason,
         used=used,
-    )
-
-
-def _stop_reason(trainer: ExpertTrainer) -> str:
-    progress, watch, steps = trainer.progress, trainer.watch, trainer.batches.schedule.steps
-    if progress.step == steps:
-        return f"all {steps} steps of the schedule are done"
-    metric = EXECUTION_ACCURACY if watch.metric_for_best_model == EXECUTION_ACCURACY else "eval_loss"
-    return (
-        f"early stopping after step {progress.step} of {steps}: {metric} was best at step {progress.best_step} "
-        f"({progress.best:.4g}), and early_stopping_patience is {watch.early_stopping_patience}"
     )

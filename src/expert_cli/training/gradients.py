@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from expert_cli._compat import norms, scale_
+
 WATCHED_STEPS = 3
 
 
@@ -24,13 +26,13 @@ class Gradients:
     def clip(self, largest: float) -> torch.Tensor:
         """Scale all gradients so that their common norm is at most `largest` (0: leave them); return the norm, fp32 []."""
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
-        norms = torch.stack(torch._foreach_norm(gradients))
-        moved = norms != 0
+        each = norms(gradients)
+        moved = each != 0
         self._moved = moved if self._moved is None else self._moved | moved
         self._steps += 1
-        total: torch.Tensor = torch.linalg.vector_norm(norms)
+        total: torch.Tensor = torch.linalg.vector_norm(each)
         if largest > 0:
-            torch._foreach_mul_(gradients, torch.clamp(largest / (total + 1e-6), max=1.0))
+            scale_(gradients, torch.clamp(largest / (total + 1e-6), max=1.0))
         return total
 
     def zero_grad(self) -> None:

@@ -27,7 +27,7 @@ def give_back_free_pages() -> None:
         trim(0)
 
 
-class HeapKeeper(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+class HeapKeeper(TrainerCallback):
     """Gives free pages back whenever the process has grown by 40 % over what a step on a tidy heap needs."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ def memory_mb(*, on_gpu: bool) -> float:
     return torch.cuda.memory_allocated() / 2**20 if on_gpu else resident_mb()
 
 
-class MetricsCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+class MetricsCallback(TrainerCallback):
     """Writes one line of metrics.jsonl a logged step and moves the progress bar.
 
     flops and peak_flops (of all processes' GPUs; None: not known) give the share of the peak that a run reaches.

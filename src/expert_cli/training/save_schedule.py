@@ -1,4 +1,4 @@
-"""When a checkpoint is due, by the clock or by steps."""
+"""When a checkpoint is due by the clock."""
 
 from __future__ import annotations
 
@@ -32,8 +32,3 @@ class SaveSchedule:
         self.written += 1
         self._since = time.monotonic()
         self._last_s = self._since - started
-
-
-def is_due(strategy: str, step: int, steps: int, *, epoch_ends: bool) -> bool:
-    """Whether a step is one after which to evaluate or save, by a strategy of the manifest."""
-    return epoch_ends if strategy == "epoch" else strategy == "steps" and step % steps == 0

@@ -12,7 +12,8 @@ class TrainingState:
     """Optimizer steps done, the loss of each (mean per trained token), tokens and evaluations so far.
 
     evaluations: losses of the validation rows, by step. best: the best evaluation, at `best_step` (0: none yet); `stale`:
-    evaluations since then. seconds: time of the loop.
+    evaluations since then. seconds: time of the loop. skipped: steps of the schedule that were left out, because a callback
+    ended their epoch.
     """
 
     step: int = 0
@@ -25,6 +26,12 @@ class TrainingState:
     best_step: int = 0
     stale: int = 0
     seconds: float = 0.0
+    skipped: int = 0
+
+    @property
+    def schedule_step(self) -> int:
+        """The step of the schedule (from 0) that comes next."""
+        return self.step + self.skipped
 
     def judge(self, value: float, *, greater_is_better: bool) -> bool:
         """Take what the best model is chosen by in, at the present step; return whether it is the best so far."""

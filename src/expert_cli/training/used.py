@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from peft import PeftModel
 
+from expert_cli._compat import is_compiled
 from expert_cli.model.activation_checkpointing import decoder_layers
 from expert_cli.training.trainer import ExpertTrainer
 
@@ -97,22 +98,23 @@ def what_was_used(trainer: ExpertTrainer, model: PeftModel) -> Used:
         accumulation=schedule.accumulation,
         max_steps=schedule.max_steps,
         steps=progress.step,
-        epochs=schedule.epoch_of(progress.step),
+        epochs=schedule.epoch_of(progress.schedule_step),
         evaluations=len(progress.evaluations),
         answered=trainer.answered,
-        checkpoints=trainer.saves.written,
+        checkpoints=trainer.flow.saves.written,
         best_step=progress.best_step,
-        stopped_early=progress.step < schedule.steps,
+        stopped_early=progress.schedule_step < schedule.steps,
         reports=tuple(sorted(_reports(trainer))),
     )
 
 
 def _adapter(model: PeftModel) -> UsedAdapter:
-    config = model.peft_config["default"]
+    config: Any = model.peft_config["default"]
+    tuner: Any = model.base_model
     kind = config.peft_type.value.lower()
     if kind == "lora":
         kind = "dora" if config.use_dora else "rslora" if config.use_rslora else "lora"
-    modules = {name.rsplit(".", 1)[-1] for name in model.base_model.targeted_module_names}
+    modules = {name.rsplit(".", 1)[-1] for name in tuner.targeted_module_names}
     return UsedAdapter(
         kind=kind,
         rank=getattr(config, "r", 0),
@@ -132,7 +134,7 @@ def _compute(trainer: ExpertTrainer, model: PeftModel) -> UsedCompute:
         layers=len(layers),
         recomputed=sum(bool(layer.gradient_checkpointing) for layer in layers),
         recomputed_attention=sum(isinstance(layer.self_attn.forward, partial) for layer in layers),
-        compiled=sum(layer._compiled_call_impl is not None for layer in layers),
+        compiled=sum(is_compiled(layer) for layer in layers),
     )
 
 

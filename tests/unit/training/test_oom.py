@@ -49,7 +49,6 @@ def trainer(folder: Path, room: list[int]) -> ExpertTrainer:
         batches=PackedBatchSampler(
             Schedule(data.packs.count, 6, 1, 1, 1.0, -1), lambda epoch: epoch_order(12, 1, epoch)
         ),
-        evaluation=None,
         model=CausalLoss(get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"]))),
         args=TrainingArguments(output_dir=str(folder / "out"), use_cpu=True, report_to="none", save_strategy="no"),
         train_dataset=data,

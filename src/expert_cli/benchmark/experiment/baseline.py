@@ -235,7 +235,7 @@ class TokenizeAndPad:
         return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
-class _Steps(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+class _Steps(TrainerCallback):
     """Tells forward, backward and optimizer apart, and counts tokens; it must come before the `MetricsCallback`.
 
     The Trainer makes batches ahead of their step, so a step's tokens are found by its number.
@@ -277,8 +277,8 @@ class _Steps(TrainerCallback):  # type: ignore[misc]  # transformers is not type
 def _fit(model: Any, rows: TextDataset, collator: TokenizeAndPad, run: RunConfig, paths: RunPaths) -> MetricsCallback:
     """Let the Trainer train; every step is logged as the tool logs it."""
     arguments = training_arguments(run, paths.checkpoints)
-    arguments.logging_strategy = "steps"
     arguments.logging_steps = 1
+    arguments.eval_strategy = arguments.save_strategy = "no"
     arguments.logging_nan_inf_filter = False  # a loss that is not finite would be logged as 0.0
     arguments.train_sampling_strategy = "sequential"
     arguments.gradient_checkpointing = True

@@ -93,7 +93,9 @@ def _fetched(repo_id: str, names: Sequence[str], bar: Bar) -> Path:
 
     # The branch, not its commit, is named: only then the client notes the commit for later runs without a network.
     patterns = [glob.escape(name) for name in names]
-    return Path(snapshot_download(repo_id, repo_type="dataset", allow_patterns=patterns, tqdm_class=hub_bar(bar)))
+    return Path(
+        snapshot_download(repo_id, repo_type="dataset", allow_patterns=patterns, tqdm_class=hub_bar(bar.update))
+    )
 
 
 def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Path], reporter: Reporter) -> HubFiles:

@@ -22,6 +22,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 
+from expert_cli._compat import attention_name, takes_attention
 from expert_cli.errors import ExpertError
 from expert_cli.model.kernels import cpu_attention
 
@@ -38,7 +39,7 @@ def varlen_kwargs(starts: torch.Tensor, longest: int) -> dict[str, Any]:
 
 def unsupported_reason(model: PreTrainedModel) -> str:
     """Return why our back ends cannot serve this model, or ""."""
-    if not getattr(model, "_supports_attention_backend", False):
+    if not takes_attention(model):
         return f"{type(model).__name__} does not take its attention from outside"
     config = model.config.get_text_config()
     if getattr(config, "attn_logit_softcapping", None):
@@ -56,7 +57,7 @@ def use(model: PreTrainedModel, name: str) -> None:
 @contextmanager
 def plain_attention(model: PreTrainedModel, name: str = "sdpa") -> Iterator[None]:
     """Let the model attend in transformers' own way meanwhile: for generation, which has a cache and padded rows."""
-    before = model.config._attn_implementation
+    before = attention_name(model.config)
     changes = before in NAMES.values()
     if changes:
         model.set_attn_implementation(name)

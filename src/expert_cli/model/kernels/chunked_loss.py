@@ -69,7 +69,7 @@ class CausalLoss(torch.nn.Module):
 
 def can_skip_logits(model: PeftModel) -> str:
     """Return why the loss needs the model's own logits, or "" where head and cross-entropy are all there is to them."""
-    base = model.get_base_model()
+    base: Any = model.get_base_model()
     head = base.get_output_embeddings()
     config = base.config.get_text_config()
     if type(head) is not torch.nn.Linear or any(p.requires_grad for p in head.parameters()):

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from expert_cli._compat import softmax_backward
+
 LONGEST = 512
 """Tokens of a document up to which this is faster than a fused call of its own; beyond, scores do not fit into caches."""
 FILL = 0.75
@@ -119,7 +121,7 @@ class _Attention(torch.autograd.Function):
         for query, key, value, change, to_q, to_k, to_v, chances in zip(*parts, probabilities, strict=True):
             torch.bmm(chances.transpose(1, 2), change, out=to_v)
             of_chances = torch.bmm(change, value.transpose(1, 2))
-            scores = torch._softmax_backward_data(of_chances, chances, -1, chances.dtype).mul_(ctx.scaling)
+            scores = softmax_backward(of_chances, chances).mul_(ctx.scaling)
             torch.bmm(scores, key, out=to_q)
             torch.bmm(scores.transpose(1, 2), query, out=to_k)
         tokens, d = outputs[0].shape[1], padded.shape[1]

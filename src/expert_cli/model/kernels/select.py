@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from expert_cli._compat import apply_liger, attention_name, expandable_segments
 from expert_cli.config.run_config import ComputeConfig, Layout, ModelConfig
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.model.kernels import attention
@@ -86,9 +87,7 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> Kerne
     if plan.dequantized:
         dequantize_linears(model, DTYPES[compute.dtype])
     if plan.fused:
-        from liger_kernel.transformers import _apply_liger_kernel_to_instance
-
-        _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
+        apply_liger(model)
         plan = with_liger(plan, model)
     settled = _with_attention(plan, model)
     if settled.attention == plan.attention:
@@ -121,7 +120,7 @@ def set_torch_flags(compute: ComputeConfig) -> None:
     """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator that can grow its blocks."""
     if compute.device == "cuda":
         if sys.platform == "linux":  # elsewhere it does not exist; fixed blocks fragment when batches differ in length
-            torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+            expandable_segments()
         torch.backends.cuda.matmul.allow_tf32 = compute.tf32
         torch.backends.cudnn.allow_tf32 = compute.tf32
 
@@ -179,7 +178,7 @@ def _with_attention(plan: KernelPlan, model: Any) -> KernelPlan:
     reason = attention.unsupported_reason(model) if plan.attention in attention.NAMES else ""
     if not reason:
         return plan
-    own = model.config._attn_implementation
+    own = attention_name(model.config)
     return plan.with_line("attention", own, f"{reason}; a mask keeps documents apart", attention=own, layout="padded")
 
 

@@ -88,7 +88,7 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
     try:
         # The loader of older architectures draws a bar of its own, whatever it is told.
         with quiet(), redirect_stderr(io.StringIO()):
-            model, info = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 file.parent,
                 gguf_file=file.name,
                 quantization_config=GgufConfig(dequantize=True),
@@ -96,6 +96,7 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
                 trust_remote_code=False,
                 output_loading_info=True,
             )
+            model, info = loaded
     except (ValueError, KeyError, NotImplementedError) as error:
         architecture = metadata.get("general.architecture")
         raise InputError(

@@ -62,7 +62,9 @@ def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> Pr
     rule = metadata.get("tokenizer.ggml.pre", "default")
     splitter = pre_tokenizer(rule) if metadata.get("tokenizer.ggml.model") == "gpt2" else None
     if splitter is not None:
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=_byte_level(metadata, tokens, splitter), **special)
+        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast(
+            tokenizer_object=_byte_level(metadata, tokens, splitter), **special
+        )
     else:
         report.warning(
             f'{file.name}: its tokenizer (rule "{rule}") is read by transformers and may split text otherwise'

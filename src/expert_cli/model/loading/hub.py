@@ -33,7 +33,7 @@ def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
                 allow_patterns=_WANTED,
                 ignore_patterns=_UNWANTED,
                 local_files_only=bool(forbidden),
-                tqdm_class=hub_bar(bar),
+                tqdm_class=hub_bar(bar.update),
             )
     except (OSError, ValueError, RuntimeError, _http_error()) as error:
         raise _problem(model_id, error, forbidden) from error

@@ -65,7 +65,7 @@ def save(
     """Write a checkpoint of the step just done and remove those that are not kept."""
     progress, schedule = trainer.progress, trainer.batches.schedule
     tensors, config = adapter_parts(model)
-    epoch, within = schedule.position(progress.step)
+    epoch, within = schedule.position(progress.schedule_step)
     values = progress.as_json()
     losses = values.pop("losses")
     parts = CheckpointState(

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from expert_cli._compat import optimizer_buffer
+
 Tensors = dict[str, torch.Tensor]
 
 
@@ -135,9 +137,7 @@ def _flat(state: Mapping[str, Any]) -> Tensors:
 
 def _paged(optimizer: Any, parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Return the value in memory as bitsandbytes gives it to a new state (AdEMAMix has two moments in one)."""
-    make = optimizer.get_state_buffer if value.shape == parameter.shape else optimizer._get_state_double_buffer
-    buffer: torch.Tensor = make(parameter, dtype=value.dtype)
-    return buffer.copy_(value)
+    return optimizer_buffer(optimizer, parameter, value).copy_(value)
 
 
 def capture_rng() -> dict[str, Any]:
