@@ -199,7 +199,7 @@ def _sources(*, on_gpu: bool) -> list[Path]:
 
 
 def _peak(name: str) -> float | None:
-    from expert_cli.training.flops import peak_flops
+    from expert_cli.model.flops import peak_flops
 
     found = peak_flops(name)
     return found[0] if found else None

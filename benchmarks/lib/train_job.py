@@ -90,7 +90,7 @@ def _documents(pack: dict[str, Any]) -> list[dict[str, list[int]]]:
 
 def flops_of(job: Job, model: Any, part: slice) -> float:
     """Return the operations of a measured step, on average, by the formula that expert-cli reports."""
-    from expert_cli.training.flops import flops
+    from expert_cli.model.flops import flops
 
     cost = flops(model.get_base_model(), job.data.train.document_lengths, recomputed=False)
     total: float = cost.of(sum(job.tokens()[part]), sum(job.trained()[part]))

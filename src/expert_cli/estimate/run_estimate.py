@@ -26,10 +26,10 @@ from expert_cli.estimate.probe import ProbeResult, probe
 from expert_cli.estimate.throughput import ERROR_PCT, Throughput, by_formula, earlier_runs
 from expert_cli.estimate.workload import Workload, work_of
 from expert_cli.hardware.machine import Gpu, Machine
+from expert_cli.model.flops import flops
 from expert_cli.model.kernels.select import KernelPlan, kernel_plan, predict_kernels
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
-from expert_cli.training.flops import flops
 from expert_cli.utils.reporter import Reporter
 
 MEMORY_ERROR_PCT = {"cpu": 30, "cuda": 25}

@@ -14,10 +14,10 @@ import torch
 from expert_cli.config import recorded
 from expert_cli.config.run_config import RunConfig
 from expert_cli.hardware.machine import Machine
+from expert_cli.model.flops import Flops
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.runs.metrics import number, part, read_json
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.flops import Flops
 
 EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "cuda": 0.3}
 """Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (benchmarks/check_plan);

@@ -21,6 +21,7 @@ from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.model.adapter import magnitudes
+from expert_cli.model.flops import Flops, flops, peak_flops
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.runs.paths import RunPaths
@@ -34,7 +35,6 @@ from expert_cli.training.checkpointing.resume import (
     save,
     truncate_metrics,
 )
-from expert_cli.training.flops import Flops, flops, peak_flops
 from expert_cli.training.heap import HeapKeeper
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.oom import fit_memory, largest_batch_fits, recompute_all

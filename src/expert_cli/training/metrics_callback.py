@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from expert_cli.config.run_config import EXECUTION_ACCURACY
 from expert_cli.hardware import nvml
-from expert_cli.training.flops import Flops
+from expert_cli.model.flops import Flops
 from expert_cli.training.heap import resident_mb
 from expert_cli.training.result import Done
 from expert_cli.training.state import TrainingState

@@ -7,6 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass(frozen=True)
+class Position:
+    """Where in the data a run stands: epochs begun, optimizer steps done, micro-steps done in this epoch."""
+
+    epoch: int
+    step: int
+    micro_step: int
+
+
 @dataclass
 class TrainingState:
     """Optimizer steps done, the loss of each (mean per trained token), tokens and evaluations so far.

@@ -12,7 +12,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from expert_cli.errors import TrainingFailed
-from expert_cli.training.flops import flops, peak_flops
+from expert_cli.model.flops import flops, peak_flops
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.save_schedule import SaveSchedule

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from expert_cli.training.flops import Flops
+from expert_cli.model.flops import Flops
 from expert_cli.training.heap import resident_mb
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.result import Done

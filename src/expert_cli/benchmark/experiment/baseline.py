@@ -49,13 +49,13 @@ from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware import machine
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.flops import flops
 from expert_cli.model.kernels.select import set_torch_flags
 from expert_cli.model.loading.quantize import DTYPES, load_base
 from expert_cli.pipeline.pretokenize import DataInputs, describe, resolve_inputs, store_for
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.fit import orders_of, schedule_of
-from expert_cli.training.flops import flops
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.state import TrainingState
 from expert_cli.training.step_timer import Phase, StepTimer
@@ -71,9 +71,8 @@ def train_baseline(manifest: Path, overrides: Overrides) -> None:
     facts = machine.inspect()
     run = make_plan(manifest, facts, overrides).run
     if run.optim.scheduler == "one_cycle":
-        raise InputError(
-            "lr_scheduler one_cycle: the stock Trainer has none", "--set training.config.lr_scheduler=linear"
-        )
+        hint = "--set training.config.lr_scheduler=linear"
+        raise InputError("lr_scheduler one_cycle: the stock Trainer has none", hint)
     paths = RunPaths(run.output)
     paths.output.mkdir(parents=True, exist_ok=True)
     inputs = resolve_inputs(run, NullReporter())

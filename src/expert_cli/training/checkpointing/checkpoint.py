@@ -36,6 +36,7 @@ from safetensors.torch import load_file, save_file
 
 from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.training.checkpointing.serialization import Tensors, deserialize, own_memory, serialize
+from expert_cli.training.state import Position
 from expert_cli.utils.files import (
     CANNOT_WRITE,
     parse_json,
@@ -61,15 +62,6 @@ _FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, STATE_TENSORS}
 _NAME = re.compile(r"(?:checkpoint|\.replaced)-[0-9]+")
 _LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where in the data a run stands: epochs begun, optimizer steps done, micro-steps done in this epoch."""
-
-    epoch: int
-    step: int
-    micro_step: int
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing import checkpoint
 from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
-from expert_cli.training.checkpointing.checkpoint import CheckpointState, Position
+from expert_cli.training.checkpointing.checkpoint import CheckpointState
 from expert_cli.training.checkpointing.resume_compatibility import require_goes_on, require_keys
 from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, restore_rng
-from expert_cli.training.state import TrainingState
+from expert_cli.training.state import Position, TrainingState
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.files import parse_json
 from expert_cli.utils.reporter import Reporter

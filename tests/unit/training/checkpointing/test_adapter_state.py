@@ -14,8 +14,9 @@ from transformers import Trainer, TrainingArguments, get_scheduler
 
 from expert_cli.manifest.training_config import OPTIMIZERS
 from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
-from expert_cli.training.checkpointing.checkpoint import CheckpointState, Position, read, write
+from expert_cli.training.checkpointing.checkpoint import CheckpointState, read, write
 from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, restore_rng, serialize
+from expert_cli.training.state import Position
 from tests.tiny import tiny_model
 
 # bitsandbytes says so for every parameter; on a CPU a paged optimizer is an ordinary one.

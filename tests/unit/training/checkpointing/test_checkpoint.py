@@ -18,8 +18,9 @@ import pytest
 import torch
 
 from expert_cli.errors import EnvironmentProblem, IntegrityError
-from expert_cli.training.checkpointing.checkpoint import CheckpointState, Position, latest_valid, read, rotate, write
+from expert_cli.training.checkpointing.checkpoint import CheckpointState, latest_valid, read, rotate, write
 from expert_cli.training.checkpointing.serialization import capture_rng
+from expert_cli.training.state import Position
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks its writers")
 
