@@ -12,7 +12,7 @@ import pytest
 
 import expert_cli
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import LockedOrDamaged
+from expert_cli.errors import RunLocked
 from expert_cli.pipeline.options import RunOptions, command_line
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
@@ -75,7 +75,7 @@ def test_a_reporter_is_told_and_the_run_keeps_what_came_before_it(tmp_path: Path
     assert log.index("effects of the manifest: ") < log.index("loading the training libraries") < log.index("store ")
     status = json.loads(RunPaths(output).status.read_text(encoding="utf-8"))
     assert status["command"] == command_line(manifest, Overrides(output=output), RunOptions())
-    with pytest.raises(LockedOrDamaged, match="holds a run already"):
+    with pytest.raises(RunLocked, match="holds a run already"):
         expert_cli.train(manifest, output=output)
 
 

@@ -61,7 +61,7 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
     """Make a plan, say what will happen, and prepare for the training libraries.
 
     keeps: a run in the output folder does not stand in the way. Raises what `make_plan` raises, InputError for data that is not
-    there, LockedOrDamaged for an output folder that holds a run.
+    there, RunLocked for an output folder that holds a run.
     """
     if machine.first_words:
         report.warning(machine.first_words)

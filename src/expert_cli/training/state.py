@@ -66,6 +66,7 @@ class TrainingState:
             "best_step": self.best_step,
             "stale": self.stale,
             "seconds": self.seconds,
+            "skipped": self.skipped,
         }
 
     @classmethod
@@ -82,4 +83,5 @@ class TrainingState:
             best_step=values["best_step"],
             stale=values["stale"],
             seconds=values["seconds"],
+            skipped=values.get("skipped", 0),  # checkpoints of earlier versions have none
         )

@@ -29,7 +29,7 @@ def test_the_attention_of_training_keeps_documents_apart_here() -> None:
 
     assert attention_probes.try_documents().state == "ok"
     tried = {probe.name.removeprefix("attention, ") for probe in probes.PROBES if "attention" in probe.name}
-    assert {name.replace("flash-attn", "flash_attention_2") for name in tried} == set(select.FLAT)
+    assert {name.replace("flash-attn", "flash_attention_2") for name in tried} == set(select.PACKED)
 
 
 @pytest.mark.parametrize("leaks", attention_probes.PACKS, ids=str)
