@@ -43,6 +43,8 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "a base model that is not listed": ((*TRAIN, "--base-model", "gpt-9"), 3, "gpt-9"),
     "resume from nothing": ((*TRAIN, "--resume", "no/such"), 2, "no/such"),
     "resume and start anew": ((*TRAIN, "--resume", "auto", "--overwrite"), 2, "--overwrite"),
+    "a plan to resume and start anew": ((*TRAIN, "--plan", "--resume", "auto", "--overwrite"), 2, "--overwrite"),
+    "a plan with drift, not resumed": ((*TRAIN, "--plan", "--allow-drift", "rank"), 2, "--resume"),
     "drift without going on": ((*TRAIN, "--allow-drift", "data"), 2, "--resume"),
     "locked to nothing": ((*TRAIN, "--locked", "no.json"), 2, "no.json"),
     "locked to words": ((*TRAIN, "--locked", "notes.txt"), 2, "notes.txt"),

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from expert_cli.pipeline.result import RunResult
 
 
+def require_consistent(resume: str, allow_drift: Collection[str], *, overwrite: bool) -> None:
+    """Raise InputError for arguments of `train` that go with others or against them, also where a run is only planned."""
+    if allow_drift and not resume:
+        raise InputError("--allow-drift goes with --resume")
+    if overwrite and resume:
+        raise InputError("--overwrite moves aside the run that --resume goes on with: give one of them")
+
+
 @expert_errors()
 def train(
     manifest: FilePath,
@@ -82,32 +90,29 @@ def train(
     from expert_cli.pipeline.options import RunOptions, command_line
     from expert_cli.runs.log import Logged, RunLog
 
-    if allow_drift and not resume:
-        raise InputError("--allow-drift goes with --resume")
-    if overwrite and resume:
-        raise InputError("--overwrite moves aside the run that --resume goes on with: give one of them")
+    require_consistent(resume, allow_drift, overwrite=overwrite)
     overrides = Overrides(
-        dataset,
-        validation,
-        base_model,
-        optional_path(output),
-        device,
-        epochs,
-        max_steps,
-        seed,
-        tuple(settings),
-        offline,
-        resume,
+        dataset=dataset,
+        validation=validation,
+        base_model=base_model,
+        output=optional_path(output),
+        device=device,
+        epochs=epochs,
+        max_steps=max_steps,
+        seed=seed,
+        settings=tuple(settings),
+        offline=offline,
+        resume=resume,
     )
     options = RunOptions(
-        overwrite,
-        resume,
-        tuple(allow_drift),
-        optional_path(locked),
-        trust_store,
-        optional_path(stage),
-        "",
-        max_loss_spike,
+        overwrite=overwrite,
+        resume=resume,
+        drift=tuple(allow_drift),
+        locked=optional_path(locked),
+        trust_store=trust_store,
+        stage=optional_path(stage),
+        command="",
+        max_loss_spike=max_loss_spike,
     )
     options = replace(options, command=command_line(Path(manifest), overrides, options))
     facts, log = machine.inspect(), RunLog()
@@ -151,17 +156,17 @@ def estimate_run(
 
     hourly = parse_price(price) if price else None
     overrides = Overrides(
-        dataset,
-        validation,
-        base_model,
-        optional_path(output),
-        device,
-        epochs,
-        max_steps,
-        seed,
-        tuple(settings),
-        offline,
-        resume,
+        dataset=dataset,
+        validation=validation,
+        base_model=base_model,
+        output=optional_path(output),
+        device=device,
+        epochs=epochs,
+        max_steps=max_steps,
+        seed=seed,
+        settings=tuple(settings),
+        offline=offline,
+        resume=resume,
     )
     facts = machine.inspect()
     plan = plan_run(Path(manifest), facts, overrides, reporter, keeps=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from expert_cli import api
+from expert_cli.api.training import require_consistent
 from expert_cli.commands.options import train as ask
 from expert_cli.commands.options.common import BaseModel, Debug, Json, ManifestPath, Offline, Quiet
 from expert_cli.console.terminal import Console
@@ -59,6 +60,7 @@ def train(
     console = Console("train", as_json=as_json, quiet=quiet)
     if (probe or price) and not plan_only:
         raise typer.BadParameter(f"{'--probe' if probe else '--price'} goes with --plan")
+    require_consistent(resume or "", allow_drift or (), overwrite=overwrite)
     settings: dict[str, Any] = {
         "output": output,
         "dataset": dataset,
