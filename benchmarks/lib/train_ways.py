@@ -61,27 +61,21 @@ def child(way: str, project: Path, warm: int, measured: int, cap_gb: float = 0.0
 
 def ours(job: Job) -> tuple[list[float], Any]:
     """Train as `expert-cli train` does."""
-    from expert_cli.runs.paths import RunPaths
     from expert_cli.runs.status import RunStatus
     from expert_cli.training import fit
     from expert_cli.utils.reporter import NullReporter
 
     model, kernels = our_model(job)
     job.run.output.mkdir(parents=True, exist_ok=True)
-    callbacks = fit._callbacks
-    fit._callbacks = lambda run, paths: [job.meter]  # noqa: ARG005  nothing but the meter is added
-    try:
-        done = fit.fit(
-            model,
-            job.data,
-            run=job.run,
-            kernels=kernels,
-            paths=RunPaths(job.run.output),
-            resume_context=fit.ResumeContext({}, None, RunStatus()),
-            report=NullReporter(),
-        )
-    finally:
-        fit._callbacks = callbacks
+    done = fit.fit(
+        model,
+        job.data,
+        run=job.run,
+        kernels=kernels,
+        resume_context=fit.ResumeContext({}, None, RunStatus()),
+        report=NullReporter(),
+        callbacks=[job.meter],
+    )
     shares = dict(done.step_time_shares)
     job.meter.found |= {"shares": shares, "adjusted": done.adjusted, "loop_s": done.here.seconds}
     return job.means(list(done.losses)), model

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
 
 import expert_cli
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import RunLocked
+from expert_cli.errors import Interrupted, RunLocked
 from expert_cli.pipeline.options import RunOptions, command_line
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
@@ -77,6 +80,43 @@ def test_a_reporter_is_told_and_the_run_keeps_what_came_before_it(tmp_path: Path
     assert status["command"] == command_line(manifest, Overrides(output=output), RunOptions())
     with pytest.raises(RunLocked, match="holds a run already"):
         expert_cli.train(manifest, output=output)
+
+
+class StepCounter(TrainerCallback, ExportableState):
+    """Counts steps, and presses Ctrl-C after one of them."""
+
+    def __init__(self, ctrl_c: int = 0) -> None:
+        self.ctrl_c, self.steps, self.logs = ctrl_c, 0, list[dict[str, float]]()
+
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.begun = True
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.steps += 1
+        if self.steps == self.ctrl_c:
+            signal.raise_signal(signal.SIGINT)
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float], **_: Any
+    ) -> None:
+        self.logs.append(dict(logs))
+
+    def state(self) -> dict[str, Any]:
+        return {"args": {}, "attributes": {"steps": self.steps}}
+
+
+def test_callbacks_of_ones_own_are_called_and_go_on_where_the_run_does(tmp_path: Path, model: Path) -> None:
+    manifest, output = project(tmp_path, model, max_steps=5), tmp_path / "run"
+    stopped, unbroken, resumed = StepCounter(ctrl_c=2), StepCounter(), StepCounter()
+    with pytest.raises(Interrupted, match="stopped by SIGINT after step 3 of 5"):
+        expert_cli.train(manifest, output=output, callbacks=[stopped])
+    expert_cli.train(manifest, output=output, callbacks=[resumed], resume="auto")
+    expert_cli.train(manifest, output=tmp_path / "other", callbacks=[unbroken])
+    assert (stopped.steps, resumed.steps, unbroken.steps) == (3, 5, 5)
+    assert resumed.begun
+    first = unbroken.logs[0]
+    assert {"loss", "learning_rate", "tokens_real", "tokens_per_s", "step_time_shares/forward"} <= set(first)
+    assert resumed.logs[-2]["loss"] == unbroken.logs[-2]["loss"]
 
 
 def test_evaluate_and_ask_return_what_the_commands_print(expert: Path) -> None:

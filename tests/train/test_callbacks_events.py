@@ -143,7 +143,9 @@ def stock(folder: Path, recorder: Recorder, watch: LogSaveEvalConfig = WATCH) ->
     return trainer
 
 
-def prepared(folder: Path, recorder: Recorder, watch: LogSaveEvalConfig = WATCH, packs: int = PACKS) -> ExpertTrainer:
+def prepared(
+    folder: Path, recorder: Recorder, watch: LogSaveEvalConfig = WATCH, packs: int = PACKS, **settings: Any
+) -> ExpertTrainer:
     adapted = model()
     attention.use(adapted.get_base_model(), "documents")
     data = packed(folder / "train", *[(4, 4)] * packs, packing="off")
@@ -159,6 +161,7 @@ def prepared(folder: Path, recorder: Recorder, watch: LogSaveEvalConfig = WATCH,
         eval_dataset=packed(folder / "eval", *[(4, 4)] * EVAL_PACKS, packing="off"),
         data_collator=Collator(0),
         callbacks=[recorder],
+        **settings,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.prepare()
@@ -273,11 +276,12 @@ def test_a_stop_within_a_step_waits_until_it_is_whole(tmp_path: Path, event: str
 
 def test_an_epoch_that_was_ended_early_is_over_in_a_checkpoint(tmp_path: Path) -> None:
     mine = Recorder(at("on_step_end", 2, should_epoch_stop=True, should_save=True))
-    trainer = prepared(tmp_path, mine)
     saved: list[tuple[int, tuple[int, int]]] = []
-    trainer.save = lambda: saved.append(
-        (trainer.progress.step, trainer.batches.schedule.position(trainer.progress.schedule_step))
-    )
+
+    def save(trainer: ExpertTrainer) -> None:
+        saved.append((trainer.progress.step, trainer.batches.schedule.position(trainer.progress.schedule_step)))
+
+    trainer = prepared(tmp_path, mine, save=save)
     trainer.train()
     assert saved == [(2, (1, 0)), (4, (1, 2)), (8, (2, 0))]
     assert trainer.flow.stop_reason == "all epochs are done in 8 of 12 steps: a callback ended epochs early"
@@ -303,9 +307,8 @@ def test_a_trainer_that_was_stopped_within_a_step_leaves_nothing_behind(tmp_path
 
 def test_without_validation_rows_an_evaluation_that_is_asked_for_runs_answers(tmp_path: Path) -> None:
     mine = Recorder(at("on_step_end", 3, should_evaluate=True))
-    trainer = prepared(tmp_path, mine, replace(WATCH, eval_strategy="no"))
+    trainer = prepared(tmp_path, mine, replace(WATCH, eval_strategy="no"), run_answers=lambda: 0.5)
     trainer.eval_dataset = None
-    trainer.extra_evaluation = lambda: 0.5
     trainer.train()
     assert mine.steps("on_evaluate") == [3]
     assert mine.handed["on_evaluate"]["metrics"]["execution_accuracy"] == 0.5

@@ -72,7 +72,7 @@ UNEQUAL = """
 import sys
 from pathlib import Path
 from accelerate import Accelerator
-from expert_cli.training.fit import broadcast_rank0
+from expert_cli.training.training_loop import broadcast_rank0
 
 accelerator = Accelerator(cpu=True)
 rank = accelerator.process_index

@@ -12,6 +12,8 @@ from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
     from expert_cli.estimate.run_estimate import RunEstimate
     from expert_cli.pipeline.result import RunResult
 
@@ -45,6 +47,7 @@ def train(
     trust_store: bool = False,
     stage: FilePath | None = None,
     offline: bool = False,
+    callbacks: Collection[TrainerCallback] = (),
     reporter: Reporter = NullReporter(),
 ) -> RunResult:
     """Train an expert from its manifest, and leave its run directory.
@@ -71,6 +74,8 @@ def train(
         trust_store: Use a tokenized data set that another program saved where the token store should be.
         stage: Copy the token store to this folder (a faster disk) first.
         offline: Forbid every network call.
+        callbacks: Called as transformers' Trainer calls them. The state of those that export it (`ExportableState`) is kept in
+            checkpoints, and comes back with `resume`.
         reporter: Is told what happens.
 
     Returns:
@@ -113,6 +118,7 @@ def train(
         stage=optional_path(stage),
         command="",
         max_loss_spike=max_loss_spike,
+        callbacks=tuple(callbacks),
     )
     options = replace(options, command=command_line(Path(manifest), overrides, options))
     facts, log = machine.inspect(), RunLog()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from expert_cli.config.resolve import Overrides
 
-_LEFT_OUT = ("resume", "overwrite", "command")
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
+_LEFT_OUT = ("resume", "overwrite", "command", "callbacks")
 _OPTIONS = {"settings": "set", "drift": "allow-drift"}
 """Fields whose option has another name."""
 
@@ -22,7 +26,7 @@ class RunOptions:
     this run must agree with in data, rows, masks, tokenizer, base model, settings and code. trust_store: use a data set that
     another program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied
     to, and read from. command: what starts the run from a shell, --resume and --overwrite left out.
-    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never.
+    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. callbacks: people's own, of Python alone.
     """
 
     overwrite: bool = False
@@ -33,6 +37,7 @@ class RunOptions:
     stage: Path | None = None
     command: str = "expert-cli train"
     max_loss_spike: float = 0.0
+    callbacks: tuple[TrainerCallback, ...] = ()
 
 
 def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> str:

@@ -130,10 +130,10 @@ def _train(
         replace(data, run_answers=accuracy_of(model, renderer, cases, report, plan) if cases else None),
         run=run,
         kernels=kernels,
-        paths=paths,
         resume_context=resume_context,
         report=report,
         max_loss_spike=options.max_loss_spike,
+        callbacks=options.callbacks,
     )
     if not job.is_main_process:
         return RunResult(run.output, {})

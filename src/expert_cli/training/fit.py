@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 from peft import PeftModel
 from transformers import PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
@@ -79,46 +78,44 @@ def fit(
     *,
     run: RunConfig,
     kernels: KernelPlan,
-    paths: RunPaths,
     resume_context: ResumeContext,
     report: Reporter,
     max_loss_spike: float = 0.0,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> FitResult:
     """Train the adapter in place. max_loss_spike: warn of a loss so many times the median of the last 20; 0: never.
+
+    callbacks: people's own, called behind the tool's.
 
     Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
     after a checkpoint was written.
     """
-    trainer = _trainer(model, data, run, kernels, paths)
-    trainer.health.spike, trainer.health.warning = max_loss_spike, report.warning
-    if data.run_answers is not None:
-        trainer.extra_evaluation = partial(broadcast_rank0, trainer.accelerator, data.run_answers)
-    trainer.prepare()
+    paths = RunPaths(run.output)
+    stop = StopRequest(paths.output)
+    trainer = _trainer(
+        model,
+        data,
+        run,
+        kernels,
+        paths,
+        callbacks=[*_callbacks(run, paths), *callbacks],
+        save=partial(_save, model=model, paths=paths, resume_context=resume_context),
+        stop_asked=stop.asked,
+        max_loss_spike=max_loss_spike,
+        warning=report.warning,
+    )
     before = magnitudes(model)
     adjusted = _start(trainer, model, run, paths, resume_context, report)
-    cost = flops(
-        model.get_base_model(),
-        data.train.document_lengths,
-        recomputed=run.compute.checkpointing == "all" or trainer.recomputes,
-    )
+    recomputed = run.compute.checkpointing == "all" or trainer.recomputes
+    cost = flops(model.get_base_model(), data.train.document_lengths, recomputed=recomputed)
     cards = trainer.batches.schedule.processes
     peak = peak_flops(torch.cuda.get_device_name(), cards) if trainer.timer.on_gpu else None
-    metrics_callback = _watched(trainer, paths, resume_context, report, cost, peak[0] if peak else None)
+    metrics_callback = _watched(trainer, stop, paths, resume_context, report, cost, peak[0] if peak else None)
     if trainer.progress.step > trainer.args.get_warmup_steps(trainer.batches.schedule.steps) + 1:
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
         load_best(trainer, model, paths.checkpoints)
     return _result(trainer, metrics_callback, cost, peak, adjusted, what_was_used(trainer, model))
-
-
-def broadcast_rank0(accelerator: Accelerator, measure: Callable[[], float]) -> float:
-    """Measure in every process, and return what the first one found.
-
-    Under load an answer may run out of time in one process and not in another; all must save and stop at the same step.
-    """
-    found = measure()
-    mine = torch.tensor(found if accelerator.is_main_process else 0.0, dtype=torch.float64, device=accelerator.device)
-    return float(accelerator.reduce(mine, "sum"))
 
 
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int) -> Schedule:
@@ -137,8 +134,9 @@ def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
 
 
 def _trainer(
-    model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, paths: RunPaths
+    model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, paths: RunPaths, **plugged: Any
 ) -> ExpertTrainer:
+    """Return a trainer that is ready. plugged: what is called while it trains."""
     arguments = training_arguments(run, paths.checkpoints)
     if data.validation is None:
         arguments.eval_strategy = "no"  # the Trainer refuses another
@@ -153,9 +151,11 @@ def _trainer(
         train_dataset=data.train,
         eval_dataset=data.validation,
         data_collator=Collator(data.pad_id, kernels.layout, longest * run.optim.batch_size, longest),
-        callbacks=_callbacks(run, paths),
+        run_answers=data.run_answers,
+        **plugged,
     )
     trainer.remove_callback(PrinterCallback)
+    trainer.prepare()
     return trainer
 
 
@@ -188,12 +188,11 @@ def _start(
         saves = trainer.batches.schedule.steps // run.watch.save_steps + 1 if run.watch.save_strategy == "steps" else 2
         paths.checkpoints.mkdir(exist_ok=True)
         check_disk_space(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
-        trainer.save = partial(_save, trainer, model, paths, resume_context)
     resume_context.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
     return adjusted
 
 
-def _save(trainer: ExpertTrainer, model: PeftModel, paths: RunPaths, resume_context: ResumeContext) -> None:
+def _save(trainer: ExpertTrainer, *, model: PeftModel, paths: RunPaths, resume_context: ResumeContext) -> None:
     save(trainer, model, paths.checkpoints, resume_context.identity)
     resume_context.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
 
@@ -209,6 +208,7 @@ def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
 
 def _watched(
     trainer: ExpertTrainer,
+    stop: StopRequest,
     paths: RunPaths,
     resume_context: ResumeContext,
     report: Reporter,
@@ -217,14 +217,17 @@ def _watched(
 ) -> MetricsCallback:
     """Train behind a bar and return who watched. Raises Interrupted: asked to stop, after a checkpoint was written."""
     steps = trainer.batches.schedule.steps
-    with StopRequest(paths.output) as stop, report.progress("training", steps, "steps") as bar:
+    with stop, report.progress("training", steps, "steps") as bar:
         metrics_callback = MetricsCallback(
-            trainer.progress, trainer.timer, paths.metrics, bar, flops=cost, peak_flops=peak
+            trainer.progress,
+            trainer.timer,
+            paths.metrics,
+            bar,
+            flops=cost,
+            peak_flops=peak,
+            warning=report.warning,
         )
-        metrics_callback.warning = report.warning
-        trainer.add_callback(metrics_callback)
-        trainer.measure = metrics_callback.measure
-        trainer.flow.stop_asked = stop.asked
+        trainer.callback_handler.callbacks.insert(1, metrics_callback)  # those behind it find its figures in their logs
         try:
             _train(trainer, paths, resume_context)
         finally:

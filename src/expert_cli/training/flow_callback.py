@@ -31,12 +31,13 @@ class FlowCallback(DefaultFlowCallback):
         progress: TrainingState,
         batches: PackedBatchSampler,
         accelerator: Accelerator,
+        stop_asked: Callable[[], bool],
         *,
         evaluates: bool,
     ) -> None:
         """Take what is asked for, how far the run is, its schedule, and how its processes agree.
 
-        evaluates: there are validation rows.
+        stop_asked: whether the run shall stop. evaluates: there are validation rows.
         """
         self.eval_strategy = watch.eval_strategy if evaluates else "no"
         self.watch = watch
@@ -44,7 +45,7 @@ class FlowCallback(DefaultFlowCallback):
         self.batches = batches
         self.accelerator = accelerator
         self.saves = SaveSchedule(watch.save_every_s)
-        self.stop_asked: Callable[[], bool] = lambda: False
+        self.stop_asked = stop_asked
         self.answers_due = False
         self._epoch_evaluates = self._save_waits = self._answers_wait = self._interrupted = False
 

@@ -22,14 +22,21 @@ class TrainingHealth:
     """
 
     def __init__(
-        self, progress: TrainingState, gradients: Gradients, documents: Callable[[int], str], *, scaled: bool
+        self,
+        progress: TrainingState,
+        gradients: Gradients,
+        documents: Callable[[int], str],
+        *,
+        scaled: bool,
+        spike: float = 0.0,
+        warning: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps.
 
         spike > 0: `warning` of a loss that is this many times the median of the last 20.
         """
-        self.spike = 0.0
-        self.warning: Callable[[str], None] = lambda _: None
+        self.spike = spike
+        self.warning = warning
         self.progress = progress
         self.gradients = gradients
         self.documents = documents

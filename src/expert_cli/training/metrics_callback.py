@@ -29,9 +29,9 @@ def memory_mb(*, on_gpu: bool) -> float:
 
 
 class MetricsCallback(TrainerCallback):
-    """Writes one line of metrics.jsonl a logged step and moves the progress bar.
+    """Writes one line of metrics.jsonl a logged step, adds what it measures to `logs`, and moves the progress bar.
 
-    flops and peak_flops (of all processes' GPUs; None: not known) give the share of the peak that a run reaches.
+    Callbacks that come after it find in `logs` the tokens, the memory, and where the time went.
     """
 
     def __init__(
@@ -43,23 +43,28 @@ class MetricsCallback(TrainerCallback):
         *,
         flops: Flops,
         peak_flops: float | None,
+        warning: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take what the trainer counts, the file to append to, and the bar to move."""
+        """Take what the trainer counts, the file to append to, and the bar to move.
+
+        flops and peak_flops (of all processes' GPUs; None: not known) give the share of the peak that a run reaches.
+        warning: is told, once, of GPU memory that lies in the host's.
+        """
         self.progress = progress
         self.timer = timer
         self.metrics = metrics
         self.bar = bar
         self.flops = flops
         self.peak_flops = peak_flops
+        self.warning = warning
         self.started = time.monotonic()
         self._peak_mb = 0.0
         self._before = self._first = (progress.real, progress.trained)
         self._seconds_before = progress.seconds
         self._learning_rate = 0.0
         self._measured: dict[str, Any] = {}
-        self._told = self._fresh = False
+        self._told = False
         self._card = _card_in_use() if timer.on_gpu else None
-        self.warning: Callable[[str], None] = lambda _: None
 
     @property
     def seconds(self) -> float:
@@ -97,12 +102,16 @@ class MetricsCallback(TrainerCallback):
         args: TrainingArguments,  # noqa: ARG002
         state: TrainerState,
         control: TrainerControl,  # noqa: ARG002
-        logs: Mapping[str, float] | None = None,
+        logs: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
         """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
         self.progress.seconds = self.seconds
-        logged = {name: value for name, value in (logs or {}).items() if name in LOGGED}
+        logs = {} if logs is None else logs
+        logged = {name: value for name, value in logs.items() if name in LOGGED}
+        if "loss" in logged:
+            self._measured = self._measure()
+            logs |= _flat(self._measured)
         if not {"loss", "eval_loss", EXECUTION_ACCURACY} & set(logged) or not state.is_world_process_zero:
             return
         line: dict[str, Any] = {
@@ -112,17 +121,14 @@ class MetricsCallback(TrainerCallback):
         }
         line |= logged
         if "loss" in logged:
-            if not self._fresh:  # a Trainer that does not ask by itself
-                self.measure()
-            self._fresh = False
             line |= self._measured
             self._learning_rate = logged["learning_rate"]
             self.bar.update(state.global_step, self._note())
         with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(line) + "\n")
 
-    def measure(self) -> dict[str, float]:
-        """Measure what happened since the last time; return it flat, as TensorBoard and its like take it."""
+    def _measure(self) -> dict[str, Any]:
+        """Return what happened since the last time."""
         wall, shares = self.timer.lap()
         progress = self.progress
         real, trained = progress.real - self._before[0], progress.trained - self._before[1]
@@ -135,7 +141,7 @@ class MetricsCallback(TrainerCallback):
                 f"{spilled:,.0f} MB of GPU memory lie in the host's memory, where every step waits for them: lower "
                 "batch_size, or set gradient_checkpointing: true"
             )
-        self._measured = {
+        return {
             "tokens_per_s": round(real / wall, 1),
             "tokens_real": progress.real,
             "tokens_trained": progress.trained,
@@ -146,8 +152,6 @@ class MetricsCallback(TrainerCallback):
             "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
             "gpu": None if self._card is None else _gpu(self._card),
         }
-        self._fresh = True
-        return _flat(self._measured)
 
     def _note(self) -> str:
         losses = self.progress.losses
@@ -165,7 +169,7 @@ def spilled_mb() -> float:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return numbers of a nest by path; what is not known is left out."""
+    """Return numbers of a nest by path, as TensorBoard and its like take them; what is not known is left out."""
     flat: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

@@ -26,21 +26,35 @@ from expert_cli.training.training_loop import TrainingLoop
 
 
 class ExpertTrainer(TrainingLoop):
-    """Trains a `CausalLoss` on packs; every step's loss is kept, and nothing is written but through `save`."""
+    """Trains a `CausalLoss` on packs; every step's loss is kept, and nothing is written but by `save`."""
 
     optimizer: Any
     lr_scheduler: Any
 
-    def __init__(self, *, optim_config: OptimConfig, **kwargs: Any) -> None:
-        """Take what makes the optimizer's schedule; the rest is `TrainingLoop`'s and the Trainer's own."""
+    def __init__(
+        self,
+        *,
+        optim_config: OptimConfig,
+        max_loss_spike: float = 0.0,
+        warning: Callable[[str], None] = lambda _: None,
+        **kwargs: Any,
+    ) -> None:
+        """Take what makes the optimizer's schedule; the rest is `TrainingLoop`'s and the Trainer's own.
+
+        max_loss_spike: `warning` of a loss so many times the median of the last 20; 0: never.
+        """
         super().__init__(**kwargs)
         self.optim_config = optim_config
         self.gradients = Gradients(self.model.named_parameters())
         self.health = TrainingHealth(
-            self.progress, self.gradients, self._documents, scaled=self.accelerator.scaler is not None
+            self.progress,
+            self.gradients,
+            self._documents,
+            scaled=self.accelerator.scaler is not None,
+            spike=max_loss_spike,
+            warning=warning,
         )
         self.learning_rate, self.recomputes = 0.0, False
-        self.measure: Callable[[], dict[str, float]] = dict
         self._prepared: Any = None
 
     def prepare(self) -> None:
@@ -180,7 +194,6 @@ class ExpertTrainer(TrainingLoop):
                 "loss": sum(recent) / len(recent),
                 "grad_norm": self.health.grad_norm,
                 "learning_rate": self.learning_rate,
-                **self.measure(),
             }
         )
 

@@ -16,9 +16,12 @@ switch on in `control` is done. `FlowCallback` stands in for DefaultFlowCallback
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+from accelerate import Accelerator
 from torch.utils.data import DataLoader, Dataset
 from transformers import DefaultFlowCallback, Trainer, TrainerState
 from transformers.trainer_callback import ExportableState
@@ -32,7 +35,7 @@ from expert_cli.training.state import TrainingState
 from expert_cli.training.step_timer import StepTimer
 
 
-class TrainingLoop(Trainer):
+class TrainingLoop(Trainer, ABC):
     """Walks the epochs and steps of a schedule, calls the callbacks, and does what they ask for."""
 
     model: Any
@@ -40,34 +43,48 @@ class TrainingLoop(Trainer):
     eval_dataset: Any
     health: TrainingHealth
 
-    def __init__(self, *, watch: LogSaveEvalConfig, batches: PackedBatchSampler, **kwargs: Any) -> None:
-        """Take what the Trainer's own arguments have no place for; `batches` yields the packs of every micro-step."""
+    def __init__(
+        self,
+        *,
+        watch: LogSaveEvalConfig,
+        batches: PackedBatchSampler,
+        save: Callable[[Any], None] = lambda _: None,
+        stop_asked: Callable[[], bool] = lambda: False,
+        run_answers: Callable[[], float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Take what the Trainer's own arguments have no place for; the rest is theirs.
+
+        batches: yields the packs of every micro-step. save: writes a checkpoint of the trainer that it is given; called in the
+        first process alone. stop_asked: whether the run shall stop, asked after every step. run_answers: lets the model as it
+        is answer cases, and returns the share that is right; None: not asked for.
+        """
         super().__init__(**kwargs)
         self.watch = watch
         self.batches = batches
         self.progress = TrainingState()
         self.timer = StepTimer(on_gpu=self.args.device.type == "cuda")
-        self.extra_evaluation: Callable[[], float] | None = None
+        self.run_answers = run_answers
         self.answered = 0
-        self.save: Callable[[], Any] = lambda: None
+        self._write_checkpoint = save
         self.flow = FlowCallback(
-            watch, self.progress, batches, self.accelerator, evaluates=self.eval_dataset is not None
+            watch, self.progress, batches, self.accelerator, stop_asked, evaluates=self.eval_dataset is not None
         )
         self.remove_callback(DefaultFlowCallback)
         self.callback_handler.callbacks.insert(0, self.flow)
         self._last_logged = 0
 
+    @abstractmethod
     def loader(self, dataset: Dataset[Any], batches: Any) -> DataLoader[Batch]:
         """Return a loader with the manifest's settings."""
-        raise NotImplementedError
 
+    @abstractmethod
     def train_step(self, batches: Iterator[Batch]) -> None:
         """Do one optimizer step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log_steps(self) -> None:
         """Log the steps since the last time."""
-        raise NotImplementedError
 
     def _inner_training_loop(self, *_: Any, **__: Any) -> TrainOutput:
         """Train from the schedule's next step on to its end, or until `control` says so."""
@@ -153,14 +170,15 @@ class TrainingLoop(Trainer):
         if evaluates and self.eval_dataset is not None:
             with self.timer.phase("eval"):
                 self.evaluate()
-        if self.extra_evaluation is not None and (answers or (evaluates and self.eval_dataset is None)):
+        if self.run_answers is not None and (answers or (evaluates and self.eval_dataset is None)):
             with self.timer.phase("eval"):
-                self.log_evaluation({EXECUTION_ACCURACY: self.extra_evaluation()})
+                self.log_evaluation({EXECUTION_ACCURACY: broadcast_rank0(self.accelerator, self.run_answers)})
                 self.answered += 1
         if self.control.should_save:
             self.health.flush()
             with self.timer.phase("checkpoint"), self.flow.saves.measured():
-                self.save()
+                if self.args.process_index == 0:
+                    self._write_checkpoint(self)
             if self.watch.load_best_model_at_end and self.progress.best_step:
                 self.state.best_model_checkpoint = f"{self.args.output_dir}/checkpoint-{self.progress.best_step}"
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
@@ -175,3 +193,13 @@ class TrainingLoop(Trainer):
         # Not before: EarlyStoppingCallback compares with the best of the evaluations before.
         self.state.best_metric, self.state.best_global_step = self.progress.best, self.progress.best_step or None
         return metrics
+
+
+def broadcast_rank0(accelerator: Accelerator, measure: Callable[[], float]) -> float:
+    """Measure in every process, and return what the first one found.
+
+    Under load an answer may run out of time in one process and not in another; all must save and stop at the same step.
+    """
+    found = measure()
+    mine = torch.tensor(found if accelerator.is_main_process else 0.0, dtype=torch.float64, device=accelerator.device)
+    return float(accelerator.reduce(mine, "sum"))

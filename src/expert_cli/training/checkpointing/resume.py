@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from peft import PeftModel
+from transformers.trainer_callback import ExportableState
 
 from expert_cli.config.run_config import AUTO
 from expert_cli.errors import EnvironmentProblem, InputError
@@ -81,6 +82,7 @@ def save(
             "gradients": trainer.gradients.state(),
             "batch": [schedule.batch_size, schedule.accumulation],
             "recomputes": trainer.recomputes,
+            "callbacks": {type(one).__name__: one.state() for one in _exportable(trainer)},
         },
         identity=identity,
         losses=torch.tensor(losses, dtype=torch.float64),
@@ -107,6 +109,9 @@ def restore(trainer: ExpertTrainer, model: PeftModel, parts: CheckpointState) ->
     values = {**parts.trainer["progress"], "losses": parts.losses.tolist()}
     for name, value in vars(TrainingState.from_json(values)).items():
         setattr(trainer.progress, name, value)
+    states = parts.trainer.get("callbacks", {})  # checkpoints of earlier versions have none
+    for callback in _exportable(trainer):
+        vars(callback).update(states.get(type(callback).__name__, {}).get("attributes", {}))
     restore_rng(parts.rng)
 
 
@@ -143,6 +148,11 @@ def check_disk_space(model: PeftModel, folder: Path, optimizer: str, limit: int 
             f"{folder}: {free / 1e9:.2f} GB are free, {kept} checkpoints of {one / 1e9:.2f} GB need {one * kept / 1e9:.2f} GB",
             "make room, give another folder with --output, or lower save_total_limit",
         )
+
+
+def _exportable(trainer: ExpertTrainer) -> list[Any]:
+    """Return the callbacks that have a state to keep."""
+    return [one for one in trainer.callback_handler.callbacks if isinstance(one, ExportableState)]
 
 
 def _scaler(trainer: ExpertTrainer) -> Mapping[str, Any]:
