@@ -131,6 +131,25 @@ def test_evaluate_and_ask_return_what_the_commands_print(expert: Path) -> None:
     assert asked._said == [], "what is asked is not remembered"
 
 
+LAZY = """
+import sys
+from transformers import TrainerCallback
+import expert_cli
+class Modules(TrainerCallback):
+    def on_train_end(self, args, state, control, **_):
+        late = ("expert_cli.evaluation", "expert_cli.artifacts.report", "expert_cli.estimate", "expert_cli.benchmark")
+        print(sorted(name for name in sys.modules if name.startswith(late)))
+expert_cli.train(sys.argv[1], offline=True, callbacks=[Modules()])
+print("expert_cli.artifacts.report" in sys.modules)
+"""
+
+
+def test_train_imports_no_evaluation_and_no_report_before_it_needs_them(tmp_path: Path, model: Path) -> None:
+    command = [sys.executable, "-c", LAZY, str(project(tmp_path, model, max_steps=1))]
+    ran = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=600, check=True)
+    assert ran.stdout == "[]\nTrue\n"
+
+
 SILENT = """
 import sys
 import expert_cli

@@ -16,9 +16,10 @@ from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.errors import ExpertError, InputError, ThresholdNotMet
 from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
-from expert_cli.evaluation.result import Evaluated, is_whole
+from expert_cli.evaluation.result import Evaluated
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
+from expert_cli.pipeline.publish import is_whole
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.train.projects import expert_of_seven, with_stops

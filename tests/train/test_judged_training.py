@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError, ManifestError
-from expert_cli.evaluation.evaluate import BATCH, accuracy_of, sample_cases
+from expert_cli.evaluation.evaluate import BATCH, accuracy_of, cases_of
 from expert_cli.hardware import machine
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.pipeline.pretokenize import resolve_inputs
@@ -133,7 +133,7 @@ def test_a_sample_is_answered_in_batches(tmp_path: Path, model: Path) -> None:
     base = AutoModelForCausalLM.from_pretrained(model)
     widths: list[int] = []
     base.register_forward_pre_hook(lambda _, __, given: widths.append(len(given["input_ids"])), with_kwargs=True)
-    cases = 3 * sample_cases(plan)
+    cases = 3 * cases_of(plan, None, plan.run.watch.execution_eval_sample)
     accuracy_of(base, PromptRenderer(inputs.tokenizer, inputs.template), cases, NullReporter(), plan)()
     assert (len(cases), max(widths)) == (24, BATCH["cpu"])
 

@@ -78,8 +78,8 @@ def evaluate(
     from expert_cli._compat import quiet_imports
     from expert_cli.config.plan import trained_adapter
     from expert_cli.evaluation.evaluate import BATCH, cases_of, evaluate_adapter
-    from expert_cli.evaluation.result import leave, own_cases
     from expert_cli.inference.generation_config import generation_config
+    from expert_cli.pipeline.publish import leave
 
     trained = trained_adapter(Path(adapter), optional_path(manifest), base_model, offline=offline)
     batch_size = batch_size or BATCH[trained.plan.run.compute.device]
@@ -90,7 +90,7 @@ def evaluate(
     found = evaluate_adapter(
         trained, asked, settings, reporter, case_timeout_s=case_timeout_s, baseline=baseline, shots=shots
     )
-    file = own_cases(trained.plan) if cases is None else Path(cases)
+    file = trained.plan.own_cases if cases is None else Path(cases)
     found = _compared(replace(found, cases_file=file, limit=limit, threshold=threshold), against, max_drop)
     leave(found, trained, optional_path(output), reporter)
     return found
@@ -118,7 +118,7 @@ def grade_answers(
     _require_at_least(1, limit=limit)
     _require_company(against, max_drop)
     from expert_cli.evaluation.evaluate import grade_kept
-    from expert_cli.evaluation.result import leave
+    from expert_cli.pipeline.publish import leave
 
     found = grade_kept(Path(answers), optional_path(cases), limit, case_timeout_s, reporter)
     found = _compared(replace(found, threshold=threshold), against, max_drop)

@@ -146,9 +146,8 @@ def _questions(found: TrainedAdapter, limit: int | None, console: Console) -> tu
 def _prompts(found: TrainedAdapter) -> list[tuple[str, str]]:
     """Return prompts of the expert's cases, drawn by seed; none where there are no cases."""
     from expert_cli.evaluation.cases import read_cases
-    from expert_cli.evaluation.result import own_cases
 
-    path = own_cases(found.plan)
+    path = found.plan.own_cases
     cases = read_cases(path) if path.is_file() else []
     drawn = random.Random(found.plan.run.seed).sample(cases, min(PROMPTS, len(cases)))  # noqa: S311
     return [(case.prompt, case.input) for case in drawn]

@@ -32,6 +32,11 @@ class Plan:
     decided: Decided
     warnings: tuple[ManifestIssue, ...]
 
+    @property
+    def own_cases(self) -> Path:
+        """The file of the expert's own cases; it need not exist."""
+        return self.run.manifest.parent / "tests" / "cases.jsonl"
+
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
         """What became of every key, as planned."""

@@ -22,7 +22,6 @@ from expert_cli.evaluation.evaluate import (
 )
 from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.paired import pair_passed
-from expert_cli.evaluation.result import own_cases
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter
@@ -89,7 +88,7 @@ def questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> t
     settings = generation_config(
         trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[trained.plan.run.compute.device]
     )
-    if own_cases(trained.plan).is_file():
+    if trained.plan.own_cases.is_file():
         cases = cases_of(trained.plan, None, limit)
         check_gradable(cases, report)
 

@@ -24,7 +24,7 @@ from expert_cli.evaluation.cases import (
 from expert_cli.evaluation.few_shot import NO_SHOTS, drawn_shots
 from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.regrade import generation, read_kept
-from expert_cli.evaluation.result import Evaluated, own_cases
+from expert_cli.evaluation.result import Evaluated
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.runs.metrics import part
 from expert_cli.utils.files import sha256_of
@@ -42,7 +42,7 @@ DUMMY = "x"
 
 def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[EvalCase]:
     """Return the cases in a file, default the expert's own, or `limit` of them. Raises InputError where there are none."""
-    path = cases or own_cases(plan)
+    path = cases or plan.own_cases
     if not path.is_file():
         raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
     return stratified_sample(read_cases(path), limit)
@@ -119,12 +119,6 @@ def _tell_of_long_answers(
             f"right answers to these cases have up to {need} tokens, an answer may have {settings.max_new_tokens}: "
             f"--max-new-tokens {need + 1}"
         )
-
-
-def sample_cases(plan: Plan) -> list[EvalCase]:
-    """Return the cases that are answered during training; none where not asked for."""
-    watch = plan.run.watch
-    return cases_of(plan, None, watch.execution_eval_sample) if watch.execution_eval_steps else []
 
 
 def check_gradable(

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.config.plan import Plan
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import EvalCase, expected_text, read_cases
-from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, check_gradable
-from expert_cli.evaluation.grade import verdict_on
-from expert_cli.evaluation.result import own_cases
 from expert_cli.inference.generation_config import generation_config
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.result import SampleAnswer
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
+    from expert_cli.evaluation.cases import EvalCase
     from expert_cli.inference.expert import PromptRenderer
 
 CASES = 3
@@ -49,9 +46,12 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
 
     Cases that cannot be judged here (a package is missing, a case is at fault) are told, and not asked: they end no training.
     """
-    file = own_cases(plan)
+    file = plan.own_cases
     if not file.is_file():
         return _row(plan, inputs)
+    from expert_cli.evaluation.cases import expected_text, read_cases
+    from expert_cli.evaluation.evaluate import check_gradable
+
     try:
         cases = read_cases(file)
         drawn = random.Random(plan.run.seed).sample(cases, min(CASES, len(cases)))  # noqa: S311
@@ -110,5 +110,8 @@ def _row(plan: Plan, inputs: DataInputs) -> list[Question]:
 def _is_right(question: Question, text: str) -> bool | None:
     if question.case is None:
         return None
+    from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S
+    from expert_cli.evaluation.grade import verdict_on
+
     verdict = verdict_on(question.case.answered(text), CASE_TIMEOUT_S)
     return None if verdict.kind == "parsed_only" else verdict.passed

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
 
 from expert_cli.artifacts.adapter import save_adapter
-from expert_cli.artifacts.report import write_report
 from expert_cli.config.plan import Plan, require_free
 from expert_cli.config.run_config import AUTO, EXECUTION_ACCURACY, RunConfig
 from expert_cli.data.packing.dataset import PackedDataset, plan_packs
@@ -21,8 +22,6 @@ from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import EvalCase
-from expert_cli.evaluation.evaluate import accuracy_of, check_gradable, sample_cases
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of, require_positions
 from expert_cli.inference.expert import PromptRenderer
@@ -55,6 +54,9 @@ from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
 from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.reporter import NullReporter, Reporter
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.cases import EvalCase
 
 
 def train(
@@ -127,7 +129,7 @@ def _train(
     set_seed(run.seed)
     done = fit(
         model,
-        replace(data, run_answers=accuracy_of(model, renderer, cases, report, plan) if cases else None),
+        replace(data, run_answers=_run_answers(model, renderer, cases, plan, report)),
         run=run,
         kernels=kernels,
         resume_context=resume_context,
@@ -145,6 +147,8 @@ def _train(
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
     write_json(paths.report_json, found)
     status.complete(done.stop_reason)
+    from expert_cli.artifacts.report import write_report
+
     write_report([run.output], paths.report_html)
     write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
     return RunResult(run.output, found)
@@ -187,10 +191,24 @@ def _resume_context(
 
 
 def _cases(plan: Plan, report: Reporter) -> list[EvalCase]:
-    """Return the cases that are answered during training, each of which can be judged here."""
-    cases = sample_cases(plan)
+    """Return the cases that are answered during training, each of which can be judged here; none where not asked for."""
+    if not plan.run.watch.execution_eval_steps:
+        return []
+    from expert_cli.evaluation.evaluate import cases_of, check_gradable
+
+    cases = cases_of(plan, None, plan.run.watch.execution_eval_sample)
     check_gradable(cases, report, decides=plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY)
     return cases
+
+
+def _run_answers(
+    model: PeftModel, renderer: PromptRenderer, cases: list[EvalCase], plan: Plan, report: Reporter
+) -> Callable[[], float] | None:
+    if not cases:
+        return None
+    from expert_cli.evaluation.evaluate import accuracy_of
+
+    return accuracy_of(model, renderer, cases, report, plan)
 
 
 def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
