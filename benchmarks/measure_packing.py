@@ -20,6 +20,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from expert_cli.utils.statistics import mean_of
+
 ROOT = Path(__file__).parents[1]
 EXPERTS = ("json", "typescript", "neo4j", "sql")
 PACKINGS = ("best_fit", "random")
@@ -148,9 +150,10 @@ def measure(name: str, packing: str, seed: int, options: argparse.Namespace) -> 
 
 
 def interval(values: list[float]) -> str:
-    """Return mean and 95 % interval of paired differences (normal: there are hundreds)."""
-    half = 1.96 * statistics.stdev(values) / math.sqrt(len(values))
-    return f"{statistics.mean(values):+.3f} ({statistics.mean(values) - half:+.3f} to {statistics.mean(values) + half:+.3f})"
+    """Return mean and 95 % interval of at least two paired differences."""
+    found = mean_of(values)
+    low, high = found.ci95 or (math.nan, math.nan)
+    return f"{found.mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
 def table(rows: list[dict[str, Any]]) -> None:

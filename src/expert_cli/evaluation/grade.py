@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers import json_schema, typescript
 from expert_cli.utils.reporter import Bar, Reporter
+from expert_cli.utils.statistics import wilson
 
 EXAMPLES = 3
 QUIET_S = 2.0
-Z_95 = 1.959964
 
 
 @dataclass(frozen=True)
@@ -146,12 +145,3 @@ def _verdict(row: CaseAnswer, answer: str, timeout_s: float) -> Grade:
 
 def _share(answers: Sequence[GradedAnswer]) -> Accuracy:
     return Accuracy(len(answers), sum(one.verdict.passed for one in answers))
-
-
-def wilson(correct: int, cases: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share (JASA 22, 1927, 209-212)."""
-    share = correct / cases
-    spread = Z_95**2 / cases
-    middle = (share + spread / 2) / (1 + spread)
-    half = Z_95 / (1 + spread) * math.sqrt(share * (1 - share) / cases + spread / (4 * cases))
-    return max(0.0, middle - half), min(1.0, middle + half)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from expert_cli.evaluation.grade import Z_95, Evaluation
+from expert_cli.evaluation.grade import Evaluation
+from expert_cli.utils.statistics import paired_difference
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,8 @@ class Paired:
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """The 95 % interval of the drop, which holds for few pairs too, and where none or all of them differ.
-
-        Source: Bonett and Price, Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on
-        Paired Data, Journal of Educational and Behavioral Statistics 37 (2012).
-        """
-        lost, gained = (self.lost + 1) / (self.cases + 2), (self.gained + 1) / (self.cases + 2)
-        middle = lost - gained
-        half = Z_95 * math.sqrt((lost + gained - middle**2) / (self.cases + 2))
-        return max(-1.0, middle - half), min(1.0, middle + half)
+        """The 95 % interval of the drop."""
+        return paired_difference(self.cases, self.lost, self.gained)
 
     @property
     def reversed(self) -> Paired:

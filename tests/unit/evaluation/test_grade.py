@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers
-from expert_cli.evaluation.grade import Evaluation, grade, wilson
+from expert_cli.evaluation.grade import Evaluation, grade
 from expert_cli.evaluation.paired import Paired
 from expert_cli.evaluation.regression import Drop, compare_with
 from expert_cli.evaluation.verdict import Grade
@@ -26,19 +26,6 @@ def judged(tmp_path: Path, *answers: str, **more: Any) -> Evaluation:
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return grade(read_answers(path), NullReporter(), 2)
-
-
-@pytest.mark.parametrize(
-    ("correct", "cases", "low", "high"),
-    [
-        pytest.param(0, 10, 0.0, 0.27753, id="none"),
-        pytest.param(10, 10, 0.72247, 1.0, id="all"),
-        pytest.param(5, 10, 0.23659, 0.76341, id="half"),
-        pytest.param(57, 60, 0.86301, 0.98286, id="most"),
-    ],
-)
-def test_wilson(correct: int, cases: int, low: float, high: float) -> None:
-    assert wilson(correct, cases) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_the_figures(tmp_path: Path) -> None:
@@ -90,22 +77,6 @@ def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, dro
 def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
     assert against(tmp_path, ["1", "1", "1"], ["1"]).alone == (0, 2)
     assert against(tmp_path, ["1"], ["1", "1"]).alone == (1, 0)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "interval"),
-    [
-        # 3/22 ± 1.96 * sqrt((7/22 - (3/22)**2) / 22)
-        pytest.param(Paired(20, 4, 1), (-0.0923532, 0.3650805), id="some differ"),
-        # ± 1.96 * sqrt(2) / 152
-        pytest.param(Paired(150, 0, 0), (-0.0182357, 0.0182357), id="none differs"),
-        pytest.param(Paired(144, 0, 144), (-1.0, -0.9595447), id="all are gained"),
-        pytest.param(Paired(144, 144, 0), (0.9595447, 1.0), id="all are lost"),
-        pytest.param(Paired(1, 1, 0), (-0.7335359, 1.0), id="one pair"),
-    ],
-)
-def test_the_interval_of_a_drop(pairs: Paired, interval: tuple[float, float]) -> None:
-    assert pairs.ci95 == pytest.approx(interval, abs=1e-6)
 
 
 def test_a_rise_is_the_drop_of_the_reversed_pairs() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from expert_cli.benchmark.experiment.stats import Curve, Parity, parity, unpaired_ratio
+from expert_cli.benchmark.experiment.parity import Curve, Parity, parity
 from expert_cli.errors import InputError
 from expert_cli.runs.metrics import part, read_json
+from expert_cli.utils.statistics import unpaired_ratio
 
 METHOD = (
     "measured at different times: ratio of A's speed over B's from the means of the logs, 95 % interval by Welch's t; "

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from expert_cli.benchmark.experiment.stats import Curve
+from expert_cli.benchmark.experiment.parity import Curve
 from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu
 from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.errors import ExpertError

@@ -21,7 +21,7 @@ from typing import Any
 
 from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
 from expert_cli.benchmark.experiment.measurement import RunMeasurement, setting_differences
-from expert_cli.benchmark.experiment.stats import Estimate, Parity, mean_of, paired_ratio, parity
+from expert_cli.benchmark.experiment.parity import Parity, parity
 from expert_cli.benchmark.experiment.subprocess_run import StepCounts, TerminationRequest, Variant, run_once
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, require_data
@@ -30,6 +30,7 @@ from expert_cli.errors import CTRL_C, TERMINATED, InputError, Interrupted
 from expert_cli.hardware.machine import Machine
 from expert_cli.runs.metrics import SHARES
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.statistics import Estimate, mean_of, paired_ratio
 
 UNOPTIMIZED = "unoptimized"
 METHOD = (

@@ -17,7 +17,7 @@ from expert_cli.benchmark.experiment import subprocess_run
 from expert_cli.benchmark.experiment.compare import compare_experiments
 from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
 from expert_cli.benchmark.experiment.paired_runs import ExperimentResult, ExperimentSpec, experiment, make_job, order
-from expert_cli.benchmark.experiment.stats import Curve
+from expert_cli.benchmark.experiment.parity import Curve
 from expert_cli.benchmark.experiment.subprocess_run import StepCounts, TerminationRequest, Variant
 from expert_cli.benchmark.experiment.tables import text_of
 from expert_cli.config.resolve import Overrides

@@ -1,0 +1,82 @@
+"""Intervals and ratios, on numbers whose answers are known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from expert_cli.utils.statistics import mean_of, paired_difference, paired_ratio, t_quantile, unpaired_ratio, wilson
+
+
+@pytest.mark.parametrize(
+    ("degrees", "quantile"),
+    # the usual tables of Student's t
+    [(1, 12.706), (1.9, 12.706), (2, 4.303), (4.7, 2.776), (10, 2.228), (30, 2.042), (31, 2.0395), (40, 2.0211),
+     (60, 2.0003), (120, 1.9799), (1e9, 1.95996)],
+)  # fmt: skip
+def test_quantiles_of_t(degrees: float, quantile: float) -> None:
+    assert t_quantile(degrees) == pytest.approx(quantile, abs=5e-4)
+
+
+def test_a_mean_and_its_interval() -> None:
+    found = mean_of([1.0, 2.0, 3.0])
+    assert found.mean == 2.0
+    assert found.ci95 == pytest.approx((2 - 4.3027 / math.sqrt(3), 2 + 4.3027 / math.sqrt(3)))
+    assert mean_of([5.0]).as_json() == {"mean": 5.0, "ci95": None}
+
+
+def test_a_ratio_of_pairs_does_not_see_what_slows_both() -> None:
+    found = paired_ratio([200.0, 20.0, 2.0], [100.0, 10.0, 1.0])
+    assert found.mean == pytest.approx(2.0)
+    assert found.ci95 == pytest.approx((2.0, 2.0))
+
+
+def test_a_ratio_of_pairs() -> None:
+    found = paired_ratio([math.e, math.e**3], [1.0, 1.0])
+    assert found.mean == pytest.approx(math.e**2)
+    # logs 1 and 3: sd sqrt(2), standard error 1
+    assert found.ci95 == pytest.approx((math.exp(2 - 12.7062), math.exp(2 + 12.7062)))
+    assert paired_ratio([3.0], [2.0]).as_json() == {"mean": pytest.approx(1.5), "ci95": None}
+
+
+def test_a_ratio_of_what_was_not_measured_in_pairs() -> None:
+    # logs 1, 3 and 0, 0, 0: Welch's degrees of freedom are 1, the standard error 1
+    found = unpaired_ratio([math.e, math.e**3], [1.0, 1.0, 1.0])
+    assert found.mean == pytest.approx(math.e**2)
+    assert found.ci95 == pytest.approx((math.exp(2 - 12.7062), math.exp(2 + 12.7062)))
+    # logs 1, 3 and 0, 2: 2 degrees of freedom, standard error sqrt(2)
+    found = unpaired_ratio([math.e, math.e**3], [1.0, math.e**2])
+    half = 4.3027 * math.sqrt(2)
+    assert found.ci95 == pytest.approx((math.exp(1 - half), math.exp(1 + half)), rel=1e-4)
+    assert unpaired_ratio([2.0, 2.0], [1.0, 1.0]).ci95 == pytest.approx((2.0, 2.0))
+    assert unpaired_ratio([2.0], [1.0, 1.0]).ci95 is None
+
+
+@pytest.mark.parametrize(
+    ("correct", "cases", "low", "high"),
+    [
+        pytest.param(0, 10, 0.0, 0.27753, id="none"),
+        pytest.param(10, 10, 0.72247, 1.0, id="all"),
+        pytest.param(5, 10, 0.23659, 0.76341, id="half"),
+        pytest.param(57, 60, 0.86301, 0.98286, id="most"),
+    ],
+)
+def test_wilson(correct: int, cases: int, low: float, high: float) -> None:
+    assert wilson(correct, cases) == pytest.approx((low, high), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("cases", "lost", "gained", "interval"),
+    [
+        # 3/22 ± 1.96 * sqrt((7/22 - (3/22)**2) / 22)
+        pytest.param(20, 4, 1, (-0.0923532, 0.3650805), id="some differ"),
+        # ± 1.96 * sqrt(2) / 152
+        pytest.param(150, 0, 0, (-0.0182357, 0.0182357), id="none differs"),
+        pytest.param(144, 0, 144, (-1.0, -0.9595447), id="all are gained"),
+        pytest.param(144, 144, 0, (0.9595447, 1.0), id="all are lost"),
+        pytest.param(1, 1, 0, (-0.7335359, 1.0), id="one pair"),
+    ],
+)
+def test_the_interval_of_a_paired_difference(cases: int, lost: int, gained: int, interval: tuple[float, float]) -> None:
+    assert paired_difference(cases, lost, gained) == pytest.approx(interval, abs=1e-6)
