@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import queue
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from expert_cli.doctor.check_result import CheckResult
 from expert_cli.doctor.probes import PROBES, Probe
-from expert_cli.utils.subprocesses import end_family, how_it_ended, last_words
+from expert_cli.utils.subprocesses import LineProcess, how_it_ended, last_words
 
 _ENTRY = "from expert_cli.doctor.probes import main; main()"
 
@@ -37,26 +34,21 @@ def _one_child(probes: Sequence[Probe], entry: str, folder: Path) -> Iterator[li
     log = folder / "stderr.txt"
     command = [sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", entry, *(probe.name for probe in probes)]
     with log.open("wb") as stderr:
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=stderr, cwd=folder, env=_environment(folder), encoding="utf-8"
-        )
-    answers: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_pass_on, args=(child, answers), daemon=True).start()
+        child = LineProcess(command, cwd=folder, env=_environment(folder), stderr=stderr)
     try:
         for probe in probes:
             try:
-                answer = answers.get(timeout=probe.limit_s)
-            except queue.Empty:
+                answer = child.receive(probe.limit_s)
+            except TimeoutError:
                 yield [CheckResult(probe.name, probe.severity, f"no answer within {probe.limit_s:.0f} s", probe.fix)]
                 return
             if not answer:
-                said = last_words(log)
-                found = how_it_ended(child.wait()) + (f": {said}" if said else "")
-                yield [CheckResult(probe.name, probe.severity, found, probe.fix)]
+                found, said = how_it_ended(child.exit_code()), last_words(log)
+                yield [CheckResult(probe.name, probe.severity, f"{found}: {said}" if said else found, probe.fix)]
                 return
             yield [CheckResult(**line) for line in json.loads(answer)]
     finally:
-        end_family(child)
+        child.kill()
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -70,11 +62,3 @@ def _environment(folder: Path) -> dict[str, str]:
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
-
-
-def _pass_on(child: subprocess.Popen[str], answers: queue.Queue[str]) -> None:
-    """Hand every line on, and "" once there is no more."""
-    if child.stdout is not None:
-        for line in child.stdout:
-            answers.put(line)
-    answers.put("")

@@ -1,12 +1,25 @@
-"""Processes of our own that do a piece of work: how one ended, what it said last, and ending it with all it started."""
+"""Processes of our own that do a piece of work: spoken to in lines, watched, and ended with all that they started."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import queue
 import signal
 import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 import psutil
+
+_POLL_S = 0.1
+_EXIT_S = 60.0
 
 
 def how_it_ended(code: int) -> str:
@@ -25,17 +38,153 @@ def last_words(log: Path) -> str:
     return next((line for line in lines if line.startswith("Fatal Python error")), lines[-1] if lines else "")[:300]
 
 
-def end_family(child: subprocess.Popen[str]) -> None:
+def end_family(child: subprocess.Popen[Any]) -> None:
     """End our own child and what it started."""
-    try:
-        family = [*psutil.Process(child.pid).children(recursive=True), child]
-    except psutil.Error:
-        family = [child]
-    for process in family:
-        try:
+    for process in (*_descendants(child), child):
+        with contextlib.suppress(psutil.Error, OSError):
             process.kill()
-        except (psutil.Error, OSError):
-            continue
     child.wait()
-    if child.stdout is not None:
-        child.stdout.close()
+
+
+def _descendants(child: subprocess.Popen[Any]) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return list(psutil.Process(child.pid).children(recursive=True)) if child.poll() is None else []
+    return []
+
+
+class _Reader(threading.Thread):
+    """Hands on the lines of a stream, b"" for its end; no more than `left` bytes are read."""
+
+    def __init__(self, stream: IO[bytes], max_bytes: int) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self.left = max_bytes
+        self.lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, ValueError), self._stream as stream:
+            while self.left > 0 and (line := stream.readline(self.left)):
+                self.left -= len(line)
+                self.lines.put(line)
+        self.lines.put(b"")
+
+
+class LineProcess:
+    """A process that is spoken to in lines; it and all that it started end with `kill`, at the latest with this object."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: str | Path,
+        env: Mapping[str, str] | None = None,
+        stderr: int | IO[bytes] = subprocess.DEVNULL,
+        own_session: bool = False,
+        max_bytes: int = sys.maxsize,
+    ) -> None:
+        """Start `command` in the folder `cwd`.
+
+        env: None is ours. own_session: it is out of reach of the terminal, and ends with all of its group (POSIX).
+        max_bytes: of what it writes no more is read between two lines sent.
+        """
+        own_session = own_session and os.name == "posix"
+        self._process = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=own_session,
+        )
+        assert self._process.stdout is not None  # noqa: S101  a pipe, see above
+        self._max_bytes = max_bytes
+        self._reader = _Reader(self._process.stdout, max_bytes)
+        self._reader.start()
+        self._end = weakref.finalize(self, _end, self._process, own_session)
+
+    def send(self, line: str, *, last: bool = False) -> None:
+        """Write a line; `last` closes the way in. A process that is gone is noticed by `receive`."""
+        stream = self._process.stdin
+        self._reader.left = self._max_bytes
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                stream.write(line.encode() + b"\n")
+                stream.flush()
+                if last:
+                    stream.close()
+
+    def receive(self, limit_s: float, max_memory_bytes: int | None = None) -> bytes:
+        """Return the next line, b"" at the end. Raises TimeoutError, MemoryError (it and its children hold more than that)."""
+        end = time.monotonic() + limit_s
+        while True:
+            try:
+                return self._reader.lines.get(timeout=max(0.0, min(_POLL_S, end - time.monotonic())))
+            except queue.Empty:
+                if max_memory_bytes is not None and self._memory() > max_memory_bytes:
+                    raise MemoryError from None
+                if time.monotonic() >= end:
+                    raise TimeoutError from None
+
+    def _memory(self) -> int:
+        total = 0
+        with contextlib.suppress(psutil.Error):
+            for process in (psutil.Process(self._process.pid), *_descendants(self._process)):
+                with contextlib.suppress(psutil.Error):
+                    total += process.memory_info().rss
+        return total
+
+    def exit_code(self) -> int:
+        """Return the exit status of a process that has written its last line (negative: the signal)."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(_EXIT_S)
+        return self.kill()
+
+    def kill(self) -> int:
+        """End the process and all that it started; return its exit status (negative: the signal)."""
+        self._end()
+        return self._process.wait()
+
+
+def _end(child: subprocess.Popen[bytes], own_session: bool) -> None:
+    if own_session:
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+    else:
+        end_family(child)
+    child.wait()
+    if child.stdin is not None:
+        with contextlib.suppress(OSError):
+            child.stdin.close()
+
+
+class JsonLinesWorker:
+    """Answers a line of JSON with a line of JSON, in a process that starts when first asked, and again after it was ended."""
+
+    def __init__(self, start: Callable[[], LineProcess]) -> None:
+        """Start nothing yet. start: returns a process that is ready to be asked."""
+        self._start = start
+        self._lock = threading.Lock()
+        self._process: LineProcess | None = None
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """Return the answer. Raises TimeoutError, and EOFError with the exit status of a process that ended instead."""
+        with self._lock:
+            process, self._process = self._process or self._start(), None
+            try:
+                process.send(json.dumps(request))
+                line = process.receive(limit_s)
+            except BaseException:  # Ctrl-C too: what it answers late would be taken for the next answer
+                process.kill()
+                raise
+            if not line.endswith(b"\n"):
+                raise EOFError(process.exit_code())
+            self._process = process
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the process; another question starts a new one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None

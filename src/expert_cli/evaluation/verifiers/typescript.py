@@ -6,12 +6,10 @@ The compiler runs with the options `tsc` has by itself (not strict): of MBXP's 8
 
 from __future__ import annotations
 
-import atexit
 import json
 import secrets
 import tempfile
-import threading
-from functools import cache
+from functools import cache, partial
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -21,12 +19,12 @@ from expert_cli.evaluation.verifiers.requirements import require_packages
 from expert_cli.evaluation.verifiers.sandbox.node import (
     MEMORY_BYTES,
     Node,
-    NodeProcess,
     find_node,
     find_typescript,
     start_checker,
     start_runner,
 )
+from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 500
@@ -75,10 +73,10 @@ def check(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float)
         return Grade("parsed_only", NO_NODE if node is None else TOO_OLD)
     code, remark = f"{prefix}{answer}\n{tests or ''}", "" if package else NO_COMPILER
     if package is not None:
-        reply = _checker(node).ask({"prefix": prefix, "answer": answer, "tests": tests or ""})
-        if isinstance(reply, Grade):
-            return reply
-        code = reply["code"]
+        compiled = _compiled(node, {"prefix": prefix, "answer": answer, "tests": tests or ""})
+        if isinstance(compiled, Grade):
+            return compiled
+        code = compiled
     verdict = _run(node, {"code": code, "typescript": package is None, "allowed": MODULES}, timeout_s)
     return Grade("correct", remark) if verdict.passed else verdict
 
@@ -136,55 +134,36 @@ def _parser() -> Any:
     return Parser(Language(tree_sitter_typescript.language_typescript()))
 
 
-class _Checker:
-    """The one compiler process, started when first asked and again after it had to be ended."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._lock = threading.Lock()
-        self._child: NodeProcess | None = None
-        atexit.register(self.stop)
-
-    def ask(self, request: dict[str, str]) -> Grade | dict[str, Any]:
-        """The reply with the program as JavaScript, or the verdict of an answer that does not get so far."""
-        with self._lock:
-            try:
-                child = self._child = self._child or self._start()
-                child.send(json.dumps(request))
-                line = child.receive(TYPE_CHECK_S)
-            except TimeoutError:
-                self.stop()
-                return Grade("timeout", f"the type check took more than {TYPE_CHECK_S:.0f} s")
-            if not line.endswith(b"\n"):
-                self.stop()
-                return Grade("too_large", "the type check ran out of memory")
-        reply: dict[str, Any] = json.loads(line)
-        return reply if reply["kind"] == "ok" else Grade(reply["kind"], reply["why"])
-
-    def _start(self) -> NodeProcess:
-        package = find_typescript()
-        with as_file(files(__package__) / "typescript_check.cjs") as script:
-            child = start_checker(self._node, script, [str(package), ",".join(MODULES)], tempfile.gettempdir())
-            try:
-                ready = child.receive(START_S)
-            except TimeoutError:
-                ready = b""
-        if ready != b"ready\n":
-            child.kill()
-            hint = f"{self._node.typescript_command}, or take the folder away: answers are then not type-checked"
-            raise EnvironmentProblem(f"the TypeScript compiler in {package} does not start", hint)
-        return child
-
-    def stop(self) -> None:
-        """End the process if there is one."""
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
-
-
 @cache
-def _checker(node: Node) -> _Checker:
-    return _Checker(node)
+def _checker(node: Node) -> JsonLinesWorker:
+    """The one compiler process."""
+    return JsonLinesWorker(partial(_start_checker, node))
+
+
+def _start_checker(node: Node) -> LineProcess:
+    package = find_typescript()
+    with as_file(files(__package__) / "typescript_check.cjs") as script:
+        child = start_checker(node, script, [str(package), ",".join(MODULES)], tempfile.gettempdir())
+        try:
+            ready = child.receive(START_S)
+        except TimeoutError:
+            ready = b""
+    if ready != b"ready\n":
+        child.kill()
+        hint = f"{node.typescript_command}, or take the folder away: answers are then not type-checked"
+        raise EnvironmentProblem(f"the TypeScript compiler in {package} does not start", hint)
+    return child
+
+
+def _compiled(node: Node, request: dict[str, str]) -> str | Grade:
+    """The program as JavaScript, or the verdict of an answer that does not get so far."""
+    try:
+        reply = _checker(node).ask(request, TYPE_CHECK_S)
+    except TimeoutError:
+        return Grade("timeout", f"the type check took more than {TYPE_CHECK_S:.0f} s")
+    except EOFError:
+        return Grade("too_large", "the type check ran out of memory")
+    return str(reply["code"]) if reply["kind"] == "ok" else Grade(reply["kind"], reply["why"])
 
 
 @cache

@@ -115,7 +115,7 @@ def test_without_tests_an_answer_must_compile_and_end() -> None:
 def test_the_compiler_comes_back_after_it_was_ended() -> None:
     found = find_node()
     assert found is not None
-    typescript._checker(found).stop()
+    typescript._checker(found).close()
     assert check(GOOD, TESTS, timeout_s=5).passed
 
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
 import os
-import queue
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from expert_cli.utils.paths import cache_folder
+from expert_cli.utils.subprocesses import LineProcess
 
 MEMORY_BYTES = 1_000_000_000
 HEAP_MB = 256
@@ -29,7 +23,6 @@ CHECKER_HEAP_MB = 1_024
 MAX_RESULT_BYTES = 65_536
 MAX_OUTPUT_BYTES = 16_000_000
 OLDEST = (20, 0)
-POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -138,85 +131,7 @@ def _limits(cpu_s: int) -> tuple[str, ...]:
     return ("/bin/sh", "-c", f'{lines}; exec "$@"', "sh")
 
 
-class NodeProcess:
-    """A node process that is spoken to in lines; it and all it started end with `kill`."""
-
-    def __init__(self, command: Sequence[str], folder: str, *, max_output_bytes: int) -> None:
-        """Start `command` in `folder`; of what it writes no more is read than `max_output_bytes` between two lines sent."""
-        kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
-        self._process = subprocess.Popen(
-            list(command),
-            cwd=folder,
-            env={name: os.environ[name] for name in kept if name in os.environ},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=os.name == "posix",
-        )
-        self._max = self._left = max_output_bytes
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        """Hand on the lines; b"" stands for the end."""
-        stream = self._process.stdout
-        with contextlib.suppress(OSError, ValueError):
-            while stream and self._left > 0 and (line := stream.readline(self._left)):
-                self._left -= len(line)
-                self._lines.put(line)
-        self._lines.put(b"")
-
-    def send(self, line: str, *, last: bool = False) -> None:
-        """Write a line; `last` closes the way in. A child that is gone is noticed by `receive`."""
-        stream = self._process.stdin
-        self._left = self._max
-        if stream is not None:
-            with contextlib.suppress(OSError, ValueError):
-                stream.write(line.encode() + b"\n")
-                stream.flush()
-                if last:
-                    stream.close()
-
-    def receive(self, limit_s: float, max_bytes: int | None = None) -> bytes:
-        """Return the next line, b"" at the end. Raises TimeoutError, MemoryError (over `max_bytes` of memory)."""
-        end = time.monotonic() + limit_s
-        while True:
-            try:
-                return self._lines.get(timeout=max(0.0, min(POLL_S, end - time.monotonic())))
-            except queue.Empty:
-                if max_bytes is not None and self._memory() > max_bytes:
-                    raise MemoryError from None
-                if time.monotonic() >= end:
-                    raise TimeoutError from None
-
-    def _memory(self) -> int:
-        total = 0
-        with contextlib.suppress(psutil.Error):
-            top = psutil.Process(self._process.pid)
-            for process in (top, *top.children(recursive=True)):
-                with contextlib.suppress(psutil.Error):
-                    total += process.memory_info().rss
-        return total
-
-    def kill(self) -> int:
-        """End the whole group and return the exit status of its first process (negative: the signal)."""
-        status = self._process.poll()
-        with contextlib.suppress(OSError):
-            if os.name == "posix":
-                os.killpg(self._process.pid, signal.SIGKILL)
-            else:
-                self._process.kill()
-        self._process.wait()
-        self._reader.join(timeout=5)
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        return self._process.returncode if status is None else status
-
-
-def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> NodeProcess:
+def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> LineProcess:
     """Start node on a program text, shut off from network, files, other processes and much memory."""
     flags = [
         "--no-warnings",
@@ -226,10 +141,17 @@ def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> NodeProce
         *node.permission_flags,
     ]
     command = [*_limits(cpu_s), *namespace_isolation(), node.path, *flags, "-e", program]
-    return NodeProcess(command, folder, max_output_bytes=MAX_RESULT_BYTES)
+    return _start(command, folder, MAX_RESULT_BYTES)
 
 
-def start_checker(node: Node, script: Path, arguments: Sequence[str], folder: str) -> NodeProcess:
+def start_checker(node: Node, script: Path, arguments: Sequence[str], folder: str) -> LineProcess:
     """Start node on a script of this package that reads programs and never runs them."""
     command = [node.path, f"--max-old-space-size={CHECKER_HEAP_MB}", str(script), *arguments]
-    return NodeProcess(command, folder, max_output_bytes=MAX_OUTPUT_BYTES)
+    return _start(command, folder, MAX_OUTPUT_BYTES)
+
+
+def _start(command: Sequence[str], folder: str, max_bytes: int) -> LineProcess:
+    """Start a process that gets nothing of our environment but what it needs to start."""
+    kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
+    env = {name: os.environ[name] for name in kept if name in os.environ}
+    return LineProcess(command, cwd=folder, env=env, own_session=True, max_bytes=max_bytes)
