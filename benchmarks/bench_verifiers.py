@@ -9,13 +9,15 @@ import argparse
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers import cypher, json_schema, sql
+from expert_cli.evaluation.cases import read_case
+from expert_cli.evaluation.verifiers.case import Case
 
 ROWS = 200
+TIMEOUT_S = 2.0
 QUERIES = (
     "SELECT name FROM people WHERE age > 30 ORDER BY name",
     "SELECT city, count(*), avg(age) FROM people GROUP BY city",
@@ -47,12 +49,12 @@ def make_script(path: Path) -> None:
     path.write_text(f"CREATE {', '.join(nodes + links)};\n", encoding="utf-8")
 
 
-def rate(check: Callable[[int], Grade], seconds: float) -> tuple[float, int]:
-    """Return checks a second, and how many there were."""
-    check(0)
+def rate(case: Case, file: Path | None, answers: Sequence[str], seconds: float) -> tuple[float, int]:
+    """Return checks a second, the answers in turn, and how many there were."""
+    case.grade(answers[0], file, TIMEOUT_S)
     started, done = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
-        check(done)
+        case.grade(answers[done % len(answers)], file, TIMEOUT_S)
         done += 1
     return done / (time.perf_counter() - started), done
 
@@ -66,18 +68,17 @@ def main() -> None:
         database, script = Path(folder, "people.sqlite"), Path(folder, "people.cypher")
         make_database(database)
         make_script(script)
-        checks: dict[str, Callable[[int], Grade]] = {
-            "sql": lambda i: sql.check(QUERIES[i % len(QUERIES)], database, QUERIES[0]),
-            "sql, postgresql": lambda i: sql.check(
-                QUERIES[i % len(QUERIES)], database, QUERIES[0], dialect="postgresql"
-            ),
-            "cypher": lambda i: cypher.check(CYPHER_QUERIES[i % len(CYPHER_QUERIES)], script, CYPHER_QUERIES[0]),
-            "json": lambda _: json_schema.check(
-                '{"name": "Ada", "tags": [1, 2.0]}', {"tags": [1, 2], "name": "Ada"}, schema=None, rule="exact"
-            ),
+        sql = {"verifier": "sql", "database": database.name, "expected": QUERIES[0]}
+        graph = {"verifier": "cypher", "script": script.name, "expected": CYPHER_QUERIES[0]}
+        value = {"verifier": "json", "schema": None, "expected": {"tags": [1, 2], "name": "Ada"}, "rule": "exact"}
+        asked: dict[str, tuple[dict[str, Any], Path | None, tuple[str, ...]]] = {
+            "sql": (sql, database, QUERIES),
+            "sql, postgresql": ({**sql, "dialect": "postgresql"}, database, QUERIES),
+            "cypher": (graph, script, CYPHER_QUERIES),
+            "json": (value, None, ('{"name": "Ada", "tags": [1, 2.0]}',)),
         }
-        for name, check in checks.items():
-            per_second, done = rate(check, seconds)
+        for name, (row, file, answers) in asked.items():
+            per_second, done = rate(read_case(name, row), file, answers, seconds)
             print(f"{name:16} {per_second:10,.0f} checks/s  ({done:,} checks)")
 
 

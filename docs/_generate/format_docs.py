@@ -17,6 +17,7 @@ from expert_cli.config.resolve import resolve
 from expert_cli.data.rows.columns import USUAL_NAMES
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.errors import ManifestError
+from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.json_parser import MAX_BYTES, MAX_DEPTH
 from expert_cli.manifest.reader import load_manifest
@@ -92,6 +93,8 @@ def expert_format() -> str:
         without_effect="| key | why |\n|---|---|\n" + _rows((f"`{key}`", why) for key, why in without_effect()),
         suffixes=", ".join(f"`{suffix}`" for suffix in DATA_SUFFIXES),
         columns=_rows((role, ", ".join(f"`{name}`" for name in names)) for role, names in USUAL_NAMES.items()),
+        verifiers=_rows((f"`{name}`", _in_a_line(case.__doc__)) for name, case in VERIFIERS.items()),
+        cases="\n".join(json.dumps({"verifier": name, **case.example.row}) for name, case in VERIFIERS.items()),
         adapters=_adapters(),
         schedulers=_schedulers(),
         templates=_templates(),
@@ -148,6 +151,10 @@ def _block(block: dict[str, Any]) -> str:
         else "Other keys are kept as information."
     )
     return "| key | value | meaning |\n|---|---|---|\n" + _rows(rows) + f"\n{closed}\n"
+
+
+def _in_a_line(docstring: str | None) -> str:
+    return " ".join((docstring or "").split()).rstrip(".")
 
 
 def _rows(rows: Iterable[Sequence[str]]) -> str:

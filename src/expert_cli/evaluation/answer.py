@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.data.rows.columnar import Message
-from expert_cli.evaluation.cases import CaseAnswer, EvalCase, expected_text
+from expert_cli.evaluation.cases import CaseAnswer, EvalCase
 from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
 from expert_cli.utils.reporter import Reporter
 
@@ -38,7 +38,7 @@ class Generations:
 
 def longest_right_answer(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
     """Return how many tokens the longest right answer to a case has; of programs, which have tests alone, 0."""
-    return max((renderer.tokens(expected_text(case.case)) for case in cases), default=0)
+    return max((renderer.tokens(case.case.expected_text) for case in cases), default=0)
 
 
 def write_answers(

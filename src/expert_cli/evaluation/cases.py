@@ -4,99 +4,52 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers import json_schema
+from expert_cli.evaluation.verifiers.case import Case
+from expert_cli.evaluation.verifiers.registry import VERIFIERS
 
-UNCATEGORIZED = "uncategorised"
 MAX_LINE_BYTES = 16 << 20
 Stop = Literal["end", "length", "sequence"]
 """An end token was written; the longest length was reached; a stop sequence was."""
 
 
-class _Case(BaseModel):
-    """What all cases may say."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")
-    category: str = Field(default=UNCATEGORIZED, min_length=1, description="Accuracy is also reported by category.")
-
-
-class SqlCase(_Case):
-    """A query whose rows must be those of the expected one."""
-
-    verifier: Literal["sql"]
-    database: str = Field(min_length=1, description="An SQLite database, relative to the file of the row.")
-    expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
-    dialect: Literal["sqlite", "postgresql"] = "sqlite"
-
-
-class CypherCase(_Case):
-    """A query over the graph that a script makes."""
-
-    verifier: Literal["cypher"]
-    script: str = Field(min_length=1, description="A Cypher script, relative to the file of the row.")
-    expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
-
-
-class JsonCase(_Case):
-    """A JSON value."""
-
-    verifier: Literal["json"]
-    json_schema: dict[str, Any] | None = Field(alias="schema", description="A JSON Schema that the answer must match.")
-    expected: Any = Field(description="The value, part of it, or the accepted alternatives, as `rule` says.")
-    rule: Literal["exact", "subset", "accepted"]
-
-
-class TypescriptCase(_Case):
-    """A program: prefix, answer, tests."""
-
-    verifier: Literal["typescript"]
-    tests: str | None = Field(description="Code that throws if the answer is wrong; null: the answer must compile.")
-    prefix: str = Field(default="", description="Code that the answer continues.")
-
-
-Case = SqlCase | CypherCase | JsonCase | TypescriptCase
-_ANY_CASE: TypeAdapter[Case] = TypeAdapter(Annotated[Case, Field(discriminator="verifier")])
-
-
 @dataclass(frozen=True)
-class CaseAnswer:
-    """A case with an answer to judge. `where`: "file:line". `digest`: of the case, whatever the answer; `prompt`: of what was
-    asked, "" where nothing tells. `stop`: why the answer ends, "" where nothing tells. `raw`: what was written, where a stop
-    sequence cut the answer out of it.
-    """
+class _CaseRow:
+    """A case of a file. `where`: "file:line". `digest`: of the case, whatever the answer."""
 
     case: Case
-    answer: str
     where: str
     id: str
     digest: str
     file: Path | None
-    """The database or script, found."""
+    """What the case names, found: a database, a script."""
+
+
+@dataclass(frozen=True)
+class CaseAnswer(_CaseRow):
+    """A case with an answer to judge. `prompt`: a hash of what was asked, "" where nothing tells. `stop`: why the answer
+    ends, "" where nothing tells. `raw`: what was written, where a stop sequence cut the answer out of it.
+    """
+
+    answer: str
     prompt: str = ""
     stop: Stop | Literal[""] = ""
     raw: str = ""
 
 
 @dataclass(frozen=True)
-class EvalCase:
-    """A case with its prompt, not answered yet; the rest as in `CaseAnswer`."""
+class EvalCase(_CaseRow):
+    """A case with its prompt, not answered yet."""
 
-    case: Case
     prompt: str
     input: str
-    where: str
-    id: str
-    digest: str
-    file: Path | None
 
     @property
     def prompt_digest(self) -> str:
@@ -105,7 +58,8 @@ class EvalCase:
 
     def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> CaseAnswer:
         """Return the case with an answer."""
-        return CaseAnswer(self.case, text, self.where, self.id, self.digest, self.file, self.prompt_digest, stop, raw)
+        row = (self.case, self.where, self.id, self.digest, self.file)
+        return CaseAnswer(*row, text, self.prompt_digest, stop, raw)
 
 
 _Row = TypeVar("_Row", CaseAnswer, EvalCase)
@@ -122,46 +76,34 @@ def stratified_sample(rows: Sequence[_Row], count: int | None) -> list[_Row]:
 
 def read_answers(path: Path) -> list[CaseAnswer]:
     """Read rows of cases with answers. Raises InputError with file and line of the first fault."""
-    return [
-        CaseAnswer(case, texts["answer"], where, identity, digest, file)
-        for case, texts, where, identity, digest, file in _rows(path, ("answer",))
-    ]
+    return [CaseAnswer(*row, texts["answer"]) for row, texts in _rows(path, ("answer",))]
 
 
 def read_cases(path: Path) -> list[EvalCase]:
     """Read rows of cases with prompts. Raises InputError with file and line of the first fault."""
-    return [
-        EvalCase(case, texts["prompt"], texts["input"], where, identity, digest, file)
-        for case, texts, where, identity, digest, file in _rows(path, ("prompt", "input"), optional="input")
-    ]
+    rows = _rows(path, ("prompt", "input"), optional="input")
+    return [EvalCase(*row, texts["prompt"], texts["input"]) for row, texts in rows]
 
 
 def _rows(
     path: Path, keys: Sequence[str], optional: str = ""
-) -> Iterator[tuple[Case, dict[str, str], str, str, str, Path | None]]:
-    """Yield (case, texts under `keys`, file:line, id, digest of the case, its file) of every row; there is at least one."""
+) -> Iterator[tuple[tuple[Case, str, str, str, Path | None], dict[str, str]]]:
+    """Yield what a `_CaseRow` holds, and the texts under `keys`, of every row; there is at least one."""
     seen: dict[str, str] = {}
     for where, line, row in _objects(path):
         texts = {key: row.pop(key, "" if key == optional else None) for key in keys}
         for key, text in texts.items():
             if not isinstance(text, str):
                 raise InputError(f"{where}: {key}: a text is needed, not {_named(text)}", f"one {key} a row")
-        case = _case(where, row)
+        case = read_case(where, row)
         identity = case.id or str(line)
         if identity in seen:
             raise InputError(f"{where}: id {identity!r} is that of {seen[identity]}", "give every case its own id")
         seen[identity] = where
         asked = {key: text for key, text in texts.items() if key != "answer"}
-        yield case, texts, where, identity, _digest(row | asked), _file(where, path, case)
+        yield (case, where, identity, _digest(row | asked), _file(where, path, case)), texts
     if not seen:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")
-
-
-def expected_text(case: Case) -> str:
-    """Return the right answer of a case as text, all of several; "" for a program, which only has tests."""
-    if isinstance(case, JsonCase):
-        return json.dumps(case.expected, ensure_ascii=False)
-    return "" if isinstance(case, TypescriptCase) else case.expected
 
 
 def _digest(row: dict[str, Any]) -> str:
@@ -203,29 +145,34 @@ def _no_number(word: str) -> None:
     raise ValueError(f"{word} is no JSON number")
 
 
-def _case(where: str, row: dict[str, Any]) -> Case:
+def read_case(where: str, row: Mapping[str, Any]) -> Case:
+    """Return the case that a row's keys make. where: what errors call it. Raises InputError."""
+    name = row.get("verifier")
+    verifier = VERIFIERS.get(name) if isinstance(name, str) else None
+    if verifier is None:
+        fault = f"there is no {name!r}" if name else "is missing"
+        raise InputError(f"{where}: verifier: {fault}", f"verifiers: {', '.join(VERIFIERS)}")
     try:
-        case = _ANY_CASE.validate_python(row)
-        if isinstance(case, JsonCase):
-            json_schema.check_case(case.expected, schema=case.json_schema, rule=case.rule)
+        case = verifier.model_validate(row)
+        case.require_sound()
     except InputError as error:
         raise InputError(f"{where}: {error.message}", error.hint) from error
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in fault["loc"][1:]) or "verifier"
-        hint = "verifiers: sql, cypher, json, typescript" if key == "verifier" else "see expert-cli evaluate --help"
-        raise InputError(f"{where}: {key}: {fault['msg']}", hint) from error
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{where}: {key}: {first['msg']}", "see expert-cli evaluate --help") from error
     return case
 
 
 def _file(where: str, path: Path, case: Case) -> Path | None:
-    """Return the absolute path of the database or script. Raises InputError where it is missing."""
-    named = case.database if isinstance(case, SqlCase) else case.script if isinstance(case, CypherCase) else ""
-    if not named:
+    """Return the absolute path of the file that a case names. Raises InputError where it is missing."""
+    if not case.file_name:
         return None
-    found = (path.resolve().parent / named).resolve()
+    found = (path.resolve().parent / case.file_name).resolve()
     if not found.is_file():
-        raise InputError(f"{where}: {named}: no such file ({found})", "paths are relative to the file of the row")
+        raise InputError(
+            f"{where}: {case.file_name}: no such file ({found})", "paths are relative to the file of the row"
+        )
     return found
 
 

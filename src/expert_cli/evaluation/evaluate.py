@@ -16,7 +16,6 @@ from expert_cli.evaluation.baseline import ask_base
 from expert_cli.evaluation.cases import (
     CaseAnswer,
     EvalCase,
-    TypescriptCase,
     read_answers,
     read_cases,
     stratified_sample,
@@ -129,14 +128,13 @@ def check_gradable(
     Raises InputError: a case is at fault; EnvironmentProblem: an engine is missing, or, where the share of right answers
     `decides`, no answer can be right because answers can only be parsed on this machine.
     """
-    dummies, programs = list[CaseAnswer](), list[CaseAnswer]()
-    for row in (case.answered(DUMMY) for case in cases):
-        if isinstance(row.case, TypescriptCase):  # whole: what a prefix leaves open would be a fault of its own
-            programs.append(replace(row, case=row.case.model_copy(update={"prefix": ""})))
-        else:
-            dummies.append(row)
-    # A program has no query beside it that could fail: one tells what this machine can do with all of them.
-    found = grade([*dummies, *programs[:1]], report, case_timeout_s).examples("parsed_only")
+    dummies, seen = list[CaseAnswer](), set[str]()
+    for row in cases:
+        case = row.case.for_dummy(first=row.case.verifier not in seen)
+        seen.add(row.case.verifier)
+        if case is not None:
+            dummies.append(replace(row, case=case).answered(DUMMY))
+    found = grade(dummies, report, case_timeout_s).examples("parsed_only")
     if not found:
         return
     told = f"{found[0].row.where}: no answer can be right on this machine: {found[0].verdict.detail}"

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 RULE = (
     "What a model writes ends at the first stop sequence of its manifest (training.decoding.stop_sequences); thinking "
     "(<think>...</think>) is left out, the text ends at the first end token, and of fenced blocks the last one marked "
     "with the language counts, else the last one with no mark; without a fence the whole text is the answer."
 )
-
-# Other names that people and models write behind a fence.
-NAMES = {
-    "sql": {"sql", "sqlite", "sqlite3", "postgres", "postgresql", "mysql"},
-    "cypher": {"cypher", "neo4j", "opencypher"},
-    "json": {"json", "json5", "jsonc"},
-    "typescript": {"typescript", "ts", "javascript", "js"},
-}
 
 # The first kind stands in no program; `</s>` is also HTML, so that it ends the text only at the end of a line.
 _END = re.compile(
@@ -32,22 +25,21 @@ _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)")
 _ONE_LINE = re.compile(r"```([^`\n]+)```")
 
 
-def extract(text: str, language: str) -> str:
-    """Return the answer in `text` by `RULE`; `language` is one of `NAMES`, any other is its own only name.
+def extract(text: str, fences: Collection[str]) -> str:
+    """Return the answer in `text` by `RULE`; `fences`: the marks of a block in its language.
 
     `inference/generate.py`, which knows the manifest, has cut the text at its stop sequences.
     The last block, because a model that corrects itself does so below its first try; a marked one before a bare one,
     because bare blocks often show output. A block that is not closed (the length limit came first) goes to the end.
     """
     text = _until_end(_without_thoughts(text))
-    names = NAMES.get(language, {language})
     single = _ONE_LINE.fullmatch(text.strip())
     if single:
         first, _, rest = single[1].partition(" ")
-        return (rest if first.lower() in names else single[1]).strip()
+        return (rest if first.lower() in fences else single[1]).strip()
     marked, bare = None, None
     for mark, block in _blocks(text):
-        if mark in names:
+        if mark in fences:
             marked = block
         elif not mark:
             bare = block

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,8 @@ from typing import NamedTuple
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import EvalCase, JsonCase, expected_text
+from expert_cli.evaluation.cases import EvalCase
+from expert_cli.evaluation.verifiers.case import plain
 from expert_cli.utils.reporter import Reporter
 
 _TURNS = ("user", "assistant")
@@ -87,19 +87,6 @@ def _example(rows: Rows, row: int) -> Example | None:
 
 def _is_of(row: Example, asked: EvalCase) -> bool:
     """Whether a row is a case's own: it asks the same, or gives the right answer to the same input in other words."""
-    if _plain(row.input) != _plain(asked.input):
+    if plain(row.input) != plain(asked.input):
         return False
-    return _plain(row.prompt) == _plain(asked.prompt) or bool(row.input.strip() and _is_right(row.answer, asked))
-
-
-def _is_right(answer: str, asked: EvalCase) -> bool:
-    if isinstance(asked.case, JsonCase):
-        try:
-            return bool(json.loads(answer) == asked.case.expected)
-        except (ValueError, RecursionError):
-            return False
-    return _plain(answer).rstrip("; ") == _plain(expected_text(asked.case)).rstrip("; ")
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())
+    return plain(row.prompt) == plain(asked.prompt) or bool(row.input.strip() and asked.case.is_expected(row.answer))

@@ -9,11 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from expert_cli.errors import ExpertError, InputError
-from expert_cli.evaluation.cases import CaseAnswer, CypherCase, JsonCase, SqlCase
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import CaseAnswer
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.evaluation.verifiers import json_schema, typescript
 from expert_cli.utils.reporter import Bar, Reporter
 from expert_cli.utils.statistics import wilson
 
@@ -121,26 +120,9 @@ def grade(rows: Sequence[CaseAnswer], report: Reporter, case_timeout_s: float) -
 def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
     """Take the answer out of its text, and run it."""
     try:
-        return _verdict(row, extract(row.answer, row.case.verifier), timeout_s)
+        return row.case.grade(extract(row.answer, row.case.fences), row.file, timeout_s)
     except InputError as error:
         raise InputError(f"{row.where}: {error.message}", error.hint) from error
-
-
-def _verdict(row: CaseAnswer, answer: str, timeout_s: float) -> Grade:
-    case = row.case
-    if isinstance(case, JsonCase):
-        return json_schema.check(answer, case.expected, schema=case.json_schema, rule=case.rule)
-    if isinstance(case, SqlCase | CypherCase):
-        if row.file is None:
-            raise ExpertError(f"{row.where}: a case without its file")
-        if isinstance(case, CypherCase):
-            from expert_cli.evaluation.verifiers import cypher
-
-            return cypher.check(answer, row.file, case.expected, timeout_s=timeout_s)
-        from expert_cli.evaluation.verifiers import sql
-
-        return sql.check(answer, row.file, case.expected, timeout_s=timeout_s, dialect=case.dialect)
-    return typescript.check(answer, case.tests, prefix=case.prefix, timeout_s=timeout_s)
 
 
 def _share(answers: Sequence[GradedAnswer]) -> Accuracy:

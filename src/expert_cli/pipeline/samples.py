@@ -49,7 +49,7 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
     file = plan.own_cases
     if not file.is_file():
         return _row(plan, inputs)
-    from expert_cli.evaluation.cases import expected_text, read_cases
+    from expert_cli.evaluation.cases import read_cases
     from expert_cli.evaluation.evaluate import check_gradable
 
     try:
@@ -59,7 +59,7 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
     except (InputError, EnvironmentProblem) as error:
         report.warning(f"no case is asked after training: {error.message}; {error.hint}")
         return _row(plan, inputs)
-    return [Question(case.prompt, case.input, expected_text(case.case) or "its tests pass", case) for case in drawn]
+    return [Question(case.prompt, case.input, case.case.expected_text or "its tests pass", case) for case in drawn]
 
 
 def ask(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.query import QueryEngine, Source, state_of
+from pydantic import Field
+
+from expert_cli.evaluation.verifiers.case import Example
+from expert_cli.evaluation.verifiers.query import QueryCase, Source
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_CYPHER_BYTES, Stopped
@@ -17,38 +18,42 @@ _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DR
 _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
 
 
-def check(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -> Grade:
-    """Run `answer` on the graph that `script` makes and compare its rows with those of the expected queries.
+class CypherCase(QueryCase):
+    """`script`, which makes a graph, and `expected`: the results are compared."""
 
-    Rows are compared in order where the expected query orders them, lists unless it collects them unordered. The graph is
-    graphqlite's, in a process of its own; with NEO4J_URI set it is the one on that server, asked in a transaction that
-    can only read: the script must have been loaded there.
+    fences = frozenset({"cypher", "neo4j", "opencypher"})
+    example = Example(
+        {
+            "prompt": "Who knows Ada?",
+            "script": "people.cypher",
+            "expected": "MATCH (p:Person)-[:KNOWS]->(:Person {name: 'Ada'}) RETURN p.name;",
+        },
+        right="MATCH (:Person {name: 'Ada'})<-[:KNOWS]-(p) RETURN p.name",
+        wrong="MATCH (p:Person) RETURN p.name",
+    )
 
-    Raises InputError where the script or an expected query fails, EnvironmentProblem where the engine is missing.
-    """
-    source = _source(script, *state_of(script), os.environ.get("NEO4J_URI", ""))
-    return source.check(answer, expected, timeout_s=timeout_s, max_bytes=MAX_CYPHER_BYTES)
+    script: str = Field(min_length=1, description="A Cypher script, relative to the file of the row.")
 
+    @property
+    def file_name(self) -> str:
+        """The script."""
+        return self.script
 
-class _Reading:
-    """An engine that is not shown what writes, or reads files or the network: LOAD CSV, and the APOC library."""
+    def source(self, file: Path, size: int, mtime_ns: int) -> Source:
+        """Return the graph that the script makes, in graphqlite; lists are compared in order unless a query collects them
+        unordered.
 
-    def __init__(self, engine: QueryEngine) -> None:
-        self._engine = engine
-
-    def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
-        """Return the rows of one query. Raises `Stopped`."""
-        _refuse(query)
-        return self._engine.run(query, timeout_s=timeout_s)
-
-    def prepare(self, query: str, *, timeout_s: float) -> None:
-        """Find out whether a statement is allowed. Raises `Stopped`."""
-        _refuse(query)
-        self._engine.prepare(query, timeout_s=timeout_s)
+        With NEO4J_URI set it is the one on that server, asked in a transaction that can only read: the script must have
+        been loaded there.
+        """
+        return _source(file, size, mtime_ns, os.environ.get("NEO4J_URI", ""))
 
 
 def _refuse(statement: str) -> None:
-    """Refuse by words: graphqlite passes over some writes in silence, and its LOAD CSV opens files."""
+    """Refuse by words what writes, or reads files or the network: LOAD CSV, and the APOC library.
+
+    graphqlite passes over some writes in silence, and its LOAD CSV opens files.
+    """
     code = ["", *(word for word, _ in code_words(statement, "cypher")), ""]
     for before, word, after in zip(code, code[1:], code[2:], strict=False):
         is_name = before in _BEFORE_NAMES or after == ":"
@@ -61,5 +66,5 @@ def _source(script: Path, size: int, mtime_ns: int, uri: str) -> Source:  # noqa
     if uri:
         from expert_cli.evaluation.verifiers.sandbox.neo4j_engine import Neo4jEngine
 
-        return Source(uri, _Reading(Neo4jEngine(uri)), "cypher")
-    return Source(str(script), _Reading(EngineProcess("graphqlite", script)), "cypher")
+        return Source(uri, Neo4jEngine(uri), "cypher", MAX_CYPHER_BYTES, _refuse)
+    return Source(str(script), EngineProcess("graphqlite", script), "cypher", MAX_CYPHER_BYTES, _refuse)

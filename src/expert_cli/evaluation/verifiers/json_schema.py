@@ -6,11 +6,16 @@ import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, NoReturn
+
+from pydantic import Field
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.requirements import require_packages
+from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
 
 Rule = Literal["exact", "subset", "accepted"]
 
@@ -22,70 +27,82 @@ _BRACKET = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
 _TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
 
 
-class _Refusal(Exception):
-    """A verdict found deep inside the parser."""
+class JsonCase(Case):
+    """`schema`, a JSON Schema or null, `expected`, and `rule`: `exact`, `subset` or `accepted`."""
 
-    def __init__(self, verdict: Grade) -> None:
-        super().__init__(verdict.detail)
-        self.verdict = verdict
+    fences = frozenset({"json", "json5", "jsonc"})
+    example = Example(
+        {"prompt": "As JSON: a is 1.", "schema": {"type": "object"}, "expected": {"a": 1}, "rule": "exact"},
+        right='{"a": 1.0}',
+        wrong='{"a": 1, "b": 2}',
+    )
 
+    json_schema: dict[str, Any] | None = Field(alias="schema", description="A JSON Schema that the answer must match.")
+    expected: Any = Field(description="The value, part of it, or the accepted alternatives, as `rule` says.")
+    rule: Rule
 
-def check(answer: str, expected: Any, *, schema: dict[str, Any] | None, rule: Rule) -> Grade:
-    """Judge one answer.
+    @property
+    def expected_text(self) -> str:
+        """The value as JSON."""
+        return json.dumps(self.expected, ensure_ascii=False)
 
-    exact: the same value; the order of an object's members is free, 1 equals 1.0, true is not 1.
-    subset: an object may have further members, at every depth; a list must have the same length, and its elements are
-    held to the expected ones in order, because a list with one element more is another list.
-    accepted: calls as in the Berkeley function-calling leaderboard, see `_accepted`.
-    A value that breaks the schema is invalid, as a program that breaks its types is.
+    def require_sound(self) -> None:
+        """Raise InputError where the schema is none, or `expected` has not the rule's form."""
+        if self.json_schema is not None:
+            _validator(_key(self.json_schema))
+        if self.rule == "accepted":
+            _require_accepted_form(self.expected)
 
-    Raises InputError (the case's schema or `expected` is at fault), EnvironmentProblem (jsonschema-rs is missing).
-    """
-    check_case(expected, schema=schema, rule=rule)
-    try:
-        value = _parse(answer)
-    except _Refusal as refusal:
-        return refusal.verdict
-    if schema is not None:
-        fault = _fault(schema, value)
+    def is_expected(self, answer: str) -> bool:
+        """Whether a text is the value, however it is laid out."""
+        try:
+            return bool(json.loads(answer) == self.expected)
+        except (ValueError, RecursionError):
+            return False
+
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
+        """Compare values, by the rule.
+
+        exact: the same value; the order of an object's members is free, 1 equals 1.0, true is not 1.
+        subset: an object may have further members, at every depth; a list must have the same length, and its elements are
+        held to the expected ones in order, because a list with one element more is another list.
+        accepted: calls as in the Berkeley function-calling leaderboard, see `_accepted`.
+        A value that breaks the schema is invalid, as a program that breaks its types is.
+        """
+        try:
+            value = _parse(answer)
+        except Stopped as stopped:
+            return stopped.verdict
+        fault = _fault(self.json_schema, value) if self.json_schema is not None else ""
         if fault:
             return Grade("invalid", f"does not fit the schema: {fault}")
-    difference = RULES[rule](value, expected)
-    return Grade("wrong", difference) if difference else Grade("correct")
+        difference = RULES[self.rule](value, self.expected)
+        return Grade("wrong", difference) if difference else Grade("correct")
 
 
-def check_case(expected: Any, *, schema: dict[str, Any] | None, rule: Rule) -> None:
-    """Raise InputError where the case itself cannot be used: its schema is none, or `expected` has not the rule's form."""
-    if schema is not None:
-        _validator(_key(schema))
-    if rule not in RULES:
-        raise InputError(f'rule is "{rule}"', f"use one of {', '.join(RULES)}")
-    if rule == "accepted":
-        for call in expected if isinstance(expected, list) and expected else [None]:
-            arguments = next(iter(call.values())) if isinstance(call, dict) and len(call) == 1 else None
-            if not isinstance(arguments, dict) or not all(isinstance(item, list) for item in arguments.values()):
-                raise InputError(
-                    "expected is not in the form of accepted calls",
-                    '[{"function": {"argument": [value, another accepted value]}}]',
-                )
+def _require_accepted_form(expected: Any) -> None:
+    for call in expected if isinstance(expected, list) and expected else [None]:
+        arguments = next(iter(call.values())) if isinstance(call, dict) and len(call) == 1 else None
+        if not isinstance(arguments, dict) or not all(isinstance(item, list) for item in arguments.values()):
+            raise InputError(
+                "expected is not in the form of accepted calls",
+                '[{"function": {"argument": [value, another accepted value]}}]',
+            )
 
 
 def _parse(answer: str) -> Any:
     """The value, read strictly: no NaN, no key twice, no number or nesting that a program would choke on."""
-    if not answer.strip():
-        raise _Refusal(Grade("empty", "no answer"))
-    if len(answer) > MAX_BYTES or len(answer.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise _Refusal(Grade("too_large", f"the answer has more than {MAX_BYTES:,} bytes"))
+    readable(answer, MAX_BYTES)
     if answer.count("[") + answer.count("{") > MAX_DEPTH and _deeper(answer, MAX_DEPTH):
-        raise _Refusal(Grade("too_large", f"brackets nested more than {MAX_DEPTH} deep"))
+        raise Stopped("too_large", f"brackets nested more than {MAX_DEPTH} deep")
     try:
         value = _DECODER.decode(answer)
         if "\\u" in answer or not answer.isascii():
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise _Refusal(Grade("invalid", f"line {error.lineno}, column {error.colno}: {error.msg}")) from error
+        raise Stopped("invalid", f"line {error.lineno}, column {error.colno}: {error.msg}") from error
     except UnicodeEncodeError as error:
-        raise _Refusal(Grade("invalid", "half a surrogate pair is no character")) from error
+        raise Stopped("invalid", "half a surrogate pair is no character") from error
     return value
 
 
@@ -104,27 +121,27 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         seen = set[str]()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise _Refusal(Grade("invalid", f'the key "{twice}" stands twice'))
+        raise Stopped("invalid", f'the key "{twice}" stands twice')
     return members
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise _Refusal(Grade("too_large", f"a number of {len(digits):,} digits"))
+        raise Stopped("too_large", f"a number of {len(digits):,} digits")
     return int(digits)
 
 
 def _fraction(digits: str) -> float:
     if len(digits) > MAX_DIGITS:
-        raise _Refusal(Grade("too_large", f"a number of {len(digits):,} digits"))
+        raise Stopped("too_large", f"a number of {len(digits):,} digits")
     number = float(digits)
     if number in (float("inf"), float("-inf")):
-        raise _Refusal(Grade("too_large", f"the number {digits[:40]} is beyond every double"))
+        raise Stopped("too_large", f"the number {digits[:40]} is beyond every double")
     return number
 
 
 def _constant(name: str) -> NoReturn:
-    raise _Refusal(Grade("invalid", f"{name} is no JSON value"))
+    raise Stopped("invalid", f"{name} is no JSON value")
 
 
 _DECODER = json.JSONDecoder(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from expert_cli.errors import InputError
+from pydantic import Field
+
+from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.compare_rows import Result, judge_rows
 from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, orders_rows, split
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, Stopped, readable
@@ -25,31 +30,47 @@ class QueryEngine(Protocol):
 class Source:
     """A database or graph, opened once for many answers; expected queries run once."""
 
-    def __init__(self, where: str, engine: QueryEngine, dialect: Dialect) -> None:
-        """Name the source as messages should."""
+    def __init__(
+        self,
+        where: str,
+        engine: QueryEngine,
+        dialect: Dialect,
+        max_bytes: int,
+        refuse: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Name the source as messages should. refuse: raises `Stopped` for a statement that the engine must not see."""
         self._where = where
         self._engine = engine
         self._dialect: Dialect = dialect
+        self._max_bytes = max_bytes
+        self._refuse = refuse
         self._known: dict[str, tuple[Result, ...]] = {}
 
-    def check(self, answer: str, expected: str, *, timeout_s: float, max_bytes: int) -> Grade:
+    def check(self, answer: str, expected: str, *, timeout_s: float) -> Grade:
         """Judge one answer. Raises InputError where an expected query fails."""
         accepted = self._accepted(expected)
         try:
-            readable(answer, max_bytes)
+            readable(answer, self._max_bytes)
             return judge_rows(self._answer(answer, timeout_s), accepted)
         except Stopped as stopped:
             return stopped.verdict
 
     def _answer(self, answer: str, timeout_s: float) -> list[tuple[Any, ...]]:
+        if "\0" in answer:
+            raise Stopped("invalid", "the answer holds characters that are not text")
         statements = split(answer, self._dialect)
         if not statements:
             raise Stopped("empty", "no query")
         if len(statements) > 1:
             for statement in statements[:MAX_LOOKS]:
+                self._refuse(statement)
                 self._engine.prepare(statement, timeout_s=timeout_s)
             raise Stopped("invalid", f"{len(statements)} statements, one query expected")
-        return self._engine.run(statements[0], timeout_s=timeout_s)
+        return self._run(statements[0], timeout_s)
+
+    def _run(self, statement: str, timeout_s: float) -> list[tuple[Any, ...]]:
+        self._refuse(statement)
+        return self._engine.run(statement, timeout_s=timeout_s)
 
     def _accepted(self, expected: str) -> tuple[Result, ...]:
         if expected not in self._known:
@@ -67,7 +88,7 @@ class Source:
 
     def _gold(self, query: str) -> list[tuple[Any, ...]]:
         try:
-            return self._engine.run(query, timeout_s=GOLD_TIMEOUT_S)
+            return self._run(query, GOLD_TIMEOUT_S)
         except Stopped as stopped:
             message = f"the expected query fails on {self._where}: {stopped.verdict.detail}"
             raise InputError(message, f"correct the case's query: {query[:200]}") from stopped
@@ -76,10 +97,33 @@ class Source:
 MAX_LOOKS = 10
 
 
-def state_of(path: Path) -> tuple[int, int]:
-    """Return what changes when the file does. Raises InputError where it is missing."""
-    try:
-        facts = path.stat()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", "give the path of a file that is there") from error
-    return facts.st_size, facts.st_mtime_ns
+class QueryCase(Case):
+    """A query whose rows must be those of the expected one."""
+
+    expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
+
+    @property
+    def expected_text(self) -> str:
+        """The accepted queries."""
+        return self.expected
+
+    @abstractmethod
+    def source(self, file: Path, size: int, mtime_ns: int) -> Source:
+        """Return what is asked: the one of before, where the file, its size and its time are the same."""
+
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
+        """Compare the rows of the answer with those of the accepted queries.
+
+        Where the expected query orders them, rows are compared in order, also where several orders would satisfy it. The
+        engine has a process of its own, kept for the next answer; the file is read once, and never written.
+
+        Raises InputError where the file cannot be read or an expected query fails, EnvironmentProblem without the engine.
+        """
+        if file is None:
+            raise ExpertError("a case without its file")
+        try:
+            facts = file.stat()
+        except OSError as error:
+            raise InputError(f"{file}: {error.strerror}", "give the path of a file that is there") from error
+        source = self.source(file, facts.st_size, facts.st_mtime_ns)
+        return source.check(answer, self.expected, timeout_s=timeout_s)

@@ -6,29 +6,42 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.query import Source, state_of
+from pydantic import Field
+
+from expert_cli.evaluation.verifiers.case import Example
+from expert_cli.evaluation.verifiers.query import QueryCase, Source
 from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES
 
 SqlDialect = Literal["sqlite", "postgresql"]
 
 
-def check(
-    answer: str, database: Path, expected: str, *, timeout_s: float = 2.0, dialect: SqlDialect = "sqlite"
-) -> Grade:
-    """Run `answer` on a copy of `database` (an SQLite file) and compare its rows with those of the expected queries.
-
-    `expected` may hold several accepted queries; where one has an outer ORDER BY, its rows are compared in order, also
-    where several orders would satisfy it. With dialect "postgresql" both run in DuckDB, on the same tables. The engine
-    has a process of its own, kept for the next answer; the file is read once, and never written.
-
-    Raises InputError where the database cannot be read or an expected query fails, EnvironmentProblem without the engine.
+class SqlCase(QueryCase):
+    """`database`, an SQLite file, and `expected`, one or more accepted queries: the results are compared; `"dialect":
+    "postgresql"` asks DuckDB.
     """
-    source = _source(database, *state_of(database), dialect)
-    return source.check(answer, expected, timeout_s=timeout_s, max_bytes=MAX_SQL_BYTES)
+
+    fences = frozenset({"sql", "sqlite", "sqlite3", "postgres", "postgresql", "mysql"})
+    example = Example(
+        {"prompt": "How many customers?", "database": "shop.sqlite", "expected": "SELECT count(*) FROM customers;"},
+        right="SELECT count(id) FROM customers",
+        wrong="SELECT max(id) FROM customers",
+    )
+
+    database: str = Field(min_length=1, description="An SQLite database, relative to the file of the row.")
+    dialect: SqlDialect = "sqlite"
+
+    @property
+    def file_name(self) -> str:
+        """The database."""
+        return self.database
+
+    def source(self, file: Path, size: int, mtime_ns: int) -> Source:
+        """Return a copy of the database: in SQLite, or with dialect "postgresql" the same tables in DuckDB."""
+        return _source(file, size, mtime_ns, self.dialect)
 
 
 @lru_cache(maxsize=16)
 def _source(database: Path, size: int, mtime_ns: int, dialect: SqlDialect) -> Source:  # noqa: ARG001  the file's state
-    return Source(str(database), EngineProcess("duckdb" if dialect == "postgresql" else "sqlite", database), dialect)
+    engine = EngineProcess("duckdb" if dialect == "postgresql" else "sqlite", database)
+    return Source(str(database), engine, dialect, MAX_SQL_BYTES)

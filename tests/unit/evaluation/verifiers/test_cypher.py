@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.verifiers import cypher
 from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from tests import graders
 
 SCRIPT = """
 // A small world; a semicolon here; is none.
@@ -87,7 +87,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ],
 )
 def test_results_are_compared(world: Path, answer: str, expected: str, kind: str) -> None:
-    verdict = cypher.check(answer, world, expected)
+    verdict = graders.cypher(answer, world, expected)
     assert (verdict.kind, verdict.passed) == (kind, kind == "correct"), verdict.detail
 
 
@@ -163,14 +163,14 @@ HARMFUL = {
 def test_harm_is_refused(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
     started = time.monotonic()
-    verdict = cypher.check(answer, world, BY_NAME, timeout_s=0.5 if "timeout" in kind else 5)
+    verdict = graders.cypher(answer, world, BY_NAME, timeout_s=0.5 if "timeout" in kind else 5)
     assert verdict.kind in kind.split("|"), verdict
     assert time.monotonic() - started < 10
     assert verdict.detail.isprintable()
     assert list(tmp_path.iterdir()) == []
     whole = "MATCH (n) RETURN count(n), sum(n.born); MATCH (n) RETURN 5, 5765"
-    assert cypher.check("RETURN 5, 5765", world, whole).passed
-    assert cypher.check("MATCH (n) RETURN count(n), sum(n.born)", world, "RETURN 5, 5765").passed
+    assert graders.cypher("RETURN 5, 5765", world, whole).passed
+    assert graders.cypher("MATCH (n) RETURN count(n), sum(n.born)", world, "RETURN 5, 5765").passed
 
 
 def test_there_are_forty_harmful_answers() -> None:
@@ -205,7 +205,7 @@ def test_a_case_at_fault_is_named(tmp_path: Path, script: str, expected: str, ma
     path = tmp_path / "world.cypher"
     path.write_text(script, encoding="utf-8")
     with pytest.raises(InputError, match=match):
-        cypher.check("RETURN 1", path, expected)
+        graders.cypher("RETURN 1", path, expected)
 
 
 class ServerError(Exception):
@@ -283,7 +283,7 @@ def test_a_server_is_asked_to_read(world: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setitem(sys.modules, "neo4j", double)
     monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.neo4j_engine.has_package", lambda _: True)
     monkeypatch.setenv("NEO4J_URI", f"bolt://double-{kind}-{len(answer)}")
-    assert cypher.check(answer, world, "RETURN 1", timeout_s=3).kind == kind
+    assert graders.cypher(answer, world, "RETURN 1", timeout_s=3).kind == kind
     assert ("session", "READ") in double.asked
     assert ("rollback", None) in double.asked
 
@@ -293,4 +293,4 @@ def test_a_server_that_has_gone_is_a_problem_of_the_machine(world: Path, monkeyp
     monkeypatch.setattr("expert_cli.evaluation.verifiers.sandbox.neo4j_engine.has_package", lambda _: True)
     monkeypatch.setenv("NEO4J_URI", "bolt://gone")
     with pytest.raises(EnvironmentProblem, match="bolt://gone: no route"):
-        cypher.check("RETURN 1", world, "RETURN 1")
+        graders.cypher("RETURN 1", world, "RETURN 1")

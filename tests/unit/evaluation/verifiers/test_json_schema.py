@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.json_schema import MAX_BYTES, MAX_DEPTH, check, check_case
+from expert_cli.evaluation.verifiers.json_schema import MAX_BYTES, MAX_DEPTH
+from tests.graders import json_value as check
 
 BOX = {
     "type": "object",
@@ -234,7 +235,7 @@ def test_no_reference_is_fetched(key: str, asked: tuple[str, list[str]], tmp_pat
     (tmp_path / "any.json").write_text("{}", encoding="utf-8")
     for target in (f"{address}/{key}.json", (tmp_path / "any.json").as_uri()):
         with pytest.raises(InputError, match="schema: "):
-            check_case(1, schema={key: target}, rule="exact")
+            check("1", 1, schema={key: target}, rule="exact")
     assert paths == []
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers import sql
+from tests import graders
 
 SHOP = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, city TEXT, balance REAL, joined DATE);
@@ -73,7 +73,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ],
 )
 def test_results_are_compared(shop: Path, answer: str, expected: str, kind: str) -> None:
-    verdict = sql.check(answer, shop, expected)
+    verdict = graders.sql(answer, shop, expected)
     assert (verdict.kind, verdict.passed) == (kind, kind == "correct")
     assert (verdict.detail == "") is (kind == "correct")
 
@@ -172,13 +172,13 @@ HARMFUL = {
 def test_harm_is_refused(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
     started = time.monotonic()
-    verdict = sql.check(answer, shop, NAMES, timeout_s=0.5 if "timeout" in kind else 5)
+    verdict = graders.sql(answer, shop, NAMES, timeout_s=0.5 if "timeout" in kind else 5)
     assert verdict.kind in kind.split("|"), verdict.detail
     assert time.monotonic() - started < 10
     assert len(verdict.detail) <= 200
     assert verdict.detail.isprintable()
     assert list(tmp_path.iterdir()) == []
-    assert sql.check(NAMES, shop, "SELECT 'Ada' UNION SELECT 'Bob' UNION SELECT 'Cid' UNION SELECT 'Dee'").passed
+    assert graders.sql(NAMES, shop, "SELECT 'Ada' UNION SELECT 'Bob' UNION SELECT 'Cid' UNION SELECT 'Dee'").passed
 
 
 def test_there_are_forty_harmful_answers() -> None:
@@ -190,11 +190,11 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE t(a)")
     connection.commit()
-    assert sql.check("SELECT count(*) FROM t", path, "SELECT 0").passed
+    assert graders.sql("SELECT count(*) FROM t", path, "SELECT 0").passed
     connection.execute("INSERT INTO t VALUES (?)", ("x" * 100_000,))
     connection.commit()
     connection.close()
-    assert sql.check("SELECT count(*) FROM t", path, "SELECT 1").passed
+    assert graders.sql("SELECT count(*) FROM t", path, "SELECT 1").passed
 
 
 def test_a_database_in_wal_mode_is_read_without_files_beside_it(tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_a_database_in_wal_mode_is_read_without_files_beside_it(tmp_path: Path) 
     connection.execute("CREATE TABLE t(a)")
     connection.commit()
     with pytest.raises(InputError, match="not yet written"):
-        sql.check("SELECT * FROM t", path, "SELECT * FROM t")
+        graders.sql("SELECT * FROM t", path, "SELECT * FROM t")
     connection.close()
-    assert sql.check("SELECT * FROM t", path, "SELECT * FROM t").passed
+    assert graders.sql("SELECT * FROM t", path, "SELECT * FROM t").passed
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -220,7 +220,7 @@ def test_a_database_in_wal_mode_is_read_without_files_beside_it(tmp_path: Path) 
 )
 def test_a_case_at_fault_is_named(shop: Path, expected: str, match: str) -> None:
     with pytest.raises(InputError, match=match):
-        sql.check("SELECT 1", shop, expected)
+        graders.sql("SELECT 1", shop, expected)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + b"x" * 5000])
@@ -228,9 +228,9 @@ def test_what_is_no_database_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "no.sqlite"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"no\.sqlite"):
-        sql.check("SELECT 1", path, "SELECT 1")
+        graders.sql("SELECT 1", path, "SELECT 1")
 
 
 def test_a_missing_database_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.sqlite"):
-        sql.check("SELECT 1", tmp_path / "none.sqlite", "SELECT 1")
+        graders.sql("SELECT 1", tmp_path / "none.sqlite", "SELECT 1")

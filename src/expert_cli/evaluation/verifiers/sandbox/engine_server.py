@@ -9,11 +9,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from expert_cli.errors import ExpertError
-from expert_cli.evaluation.verifiers.query import QueryEngine
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.verifiers.query import QueryEngine  # its module takes longer to load than this process
 
 ADDRESS_SPACE_BYTES = 3 << 30
 

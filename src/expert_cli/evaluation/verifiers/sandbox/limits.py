@@ -36,9 +36,10 @@ def readable(answer: str, max_bytes: int) -> None:
     """Raise `Stopped` for an answer that no engine should see: none, too long, or with what is not text."""
     if not answer.strip():
         raise Stopped("empty", "no answer")
-    if "\0" in answer or any("\ud800" <= character <= "\udfff" for character in answer):
-        raise Stopped("invalid", "the answer holds characters that are not text")
-    size = len(answer.encode())
+    try:
+        size = len(answer.encode())
+    except UnicodeEncodeError as error:
+        raise Stopped("invalid", "half a surrogate pair is no character") from error
     if size > max_bytes:
         raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
 

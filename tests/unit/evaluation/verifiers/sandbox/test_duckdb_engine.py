@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.evaluation.verifiers import sql
+from tests import graders
 
 TABLE = """
 CREATE TABLE people (id INTEGER PRIMARY KEY, name VARCHAR(20), born DATE, pay DECIMAL(8,2), active BOOLEAN, "odd ""name" x);
@@ -82,7 +82,7 @@ def test_answers(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     limit = 0.3 if "timeout" in kind else 5
-    verdict = sql.check(answer, people, expected, timeout_s=limit, dialect="postgresql")
+    verdict = graders.sql(answer, people, expected, timeout_s=limit, dialect="postgresql")
     assert verdict.kind in kind.split("|"), verdict
     assert list(tmp_path.iterdir()) == []
-    assert sql.check("SELECT count(*) FROM people", people, "SELECT 2", dialect="postgresql").passed
+    assert graders.sql("SELECT count(*) FROM people", people, "SELECT 2", dialect="postgresql").passed

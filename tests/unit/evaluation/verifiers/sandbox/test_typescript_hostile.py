@@ -15,7 +15,8 @@ from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers import typescript
 from expert_cli.evaluation.verifiers.sandbox import node
 from expert_cli.evaluation.verifiers.sandbox.node import find_node
-from expert_cli.evaluation.verifiers.typescript import MAX_BYTES, check
+from expert_cli.evaluation.verifiers.typescript import MAX_BYTES
+from tests.graders import typescript as check
 
 TESTS = 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqual(f(2), 4);\ndeepStrictEqual(f(3), 6);'
 GOOD = "const f = (n: number): number => 2 * n;"

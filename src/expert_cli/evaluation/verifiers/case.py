@@ -1,0 +1,71 @@
+"""What every verifier says of itself: a case class, which `registry.py` lists. Its fields are the keys of a case's row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from expert_cli.evaluation.verdict import Grade
+
+UNCATEGORIZED = "uncategorised"
+
+
+class Example(NamedTuple):
+    """A case as its row says it, but for the verifier's name; an answer that is right, and one that is not."""
+
+    row: dict[str, Any]
+    right: str
+    wrong: str
+
+
+class Case(BaseModel, ABC):
+    """What decides whether an answer is right. The docstring of a subclass is its line in the documents."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    fences: ClassVar[frozenset[str]]
+    """What people and models write behind a fence, in lower case."""
+    example: ClassVar[Example]
+
+    verifier: str
+    id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")
+    category: str = Field(default=UNCATEGORIZED, min_length=1, description="Accuracy is also reported by category.")
+
+    @property
+    @abstractmethod
+    def expected_text(self) -> str:
+        """The right answer as text, all of several; "" for a program, which only has tests."""
+
+    @abstractmethod
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
+        """Judge an answer that is taken out of its text. file: what `file_name` names, found.
+
+        Raises InputError (the case is at fault), EnvironmentProblem (an engine is missing).
+        """
+
+    @property
+    def file_name(self) -> str:
+        """The file that the case names, relative to that of its row; "" for none."""
+        return ""
+
+    def require_sound(self) -> None:
+        """Raise InputError where no answer could be right, as far as the case alone tells."""
+
+    def is_expected(self, answer: str) -> bool:
+        """Whether a text says the same as the right answer, without running it."""
+        return plain(answer).rstrip("; ") == plain(self.expected_text).rstrip("; ")
+
+    def for_dummy(self, *, first: bool) -> Case | None:  # noqa: ARG002
+        """Return what a dummy answer is graded by, to find out what cannot be graded here; None: another case told.
+
+        first: no case of this verifier came before.
+        """
+        return self
+
+
+def plain(text: str) -> str:
+    """Return a text with one blank in place of any."""
+    return " ".join(text.split())

@@ -1,0 +1,35 @@
+"""Answers graded by a case of one verifier, without a file of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from expert_cli.evaluation.cases import read_case
+from expert_cli.evaluation.verdict import Grade
+
+
+def graded(verifier: str, answer: str, file: Path | None, timeout_s: float, row: dict[str, Any]) -> Grade:
+    """Grade an answer as `evaluate` does with a row of these keys."""
+    return read_case("here", {"verifier": verifier, **row}).grade(answer, file, timeout_s)
+
+
+def sql(answer: str, database: Path, expected: str, *, timeout_s: float = 2.0, dialect: str = "sqlite") -> Grade:
+    """Grade a query by those whose rows are right."""
+    row = {"database": database.name, "expected": expected, "dialect": dialect}
+    return graded("sql", answer, database, timeout_s, row)
+
+
+def cypher(answer: str, script: Path, expected: str, *, timeout_s: float = 2.0) -> Grade:
+    """Grade a query by those whose rows are right."""
+    return graded("cypher", answer, script, timeout_s, {"script": script.name, "expected": expected})
+
+
+def json_value(answer: str, expected: Any, *, schema: Any, rule: str) -> Grade:
+    """Grade JSON text by a value."""
+    return graded("json", answer, None, 2.0, {"schema": schema, "expected": expected, "rule": rule})
+
+
+def typescript(answer: str, tests: str | None, *, prefix: str = "", timeout_s: float) -> Grade:
+    """Grade a program by its tests."""
+    return graded("typescript", answer, None, timeout_s, {"tests": tests, "prefix": prefix})
