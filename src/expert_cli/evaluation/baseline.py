@@ -14,10 +14,10 @@ from expert_cli.evaluation.answer import longest_right_answer, write_answers
 from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.few_shot import Shots
 from expert_cli.evaluation.grade import Evaluation, grade
-from expert_cli.evaluation.paired import Paired, pair
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.runs.metrics import base_title
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.statistics import Paired
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import Expert, PromptRenderer
@@ -73,4 +73,4 @@ def ask_base(
         "template": renderer.template.name,
         "generation": {**settings.as_json(), **written.as_json()},
     }
-    return BaselineComparison(found, pair(found, of_expert), asked)
+    return BaselineComparison(found, Paired.of(found.passed, of_expert.passed), asked)

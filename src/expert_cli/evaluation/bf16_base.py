@@ -21,10 +21,10 @@ from expert_cli.evaluation.evaluate import (
     check_gradable,
 )
 from expert_cli.evaluation.grade import grade
-from expert_cli.evaluation.paired import pair_passed
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.statistics import Paired
 
 if TYPE_CHECKING:
     from expert_cli.data.store.opened import Turn
@@ -69,11 +69,11 @@ class OnBases:
         return [first, f"Fitted to bf16, the adapter answers {self._compared(self.fitted)} rightly there."]
 
     def _entry(self, other: tuple[bool, ...]) -> dict[str, Any]:
-        told = pair_passed(self.trained, other).as_json()
+        told = Paired.of(self.trained, other).as_json()
         return {"correct": sum(other), **{name: told[name] for name in ("lost", "gained", "drop", "ci95")}}
 
     def _compared(self, other: tuple[bool, ...]) -> str:
-        pairs = pair_passed(self.trained, other)
+        pairs = Paired.of(self.trained, other)
         low, high = (f"{100 * share:+.1f}" for share in pairs.reversed.ci95)
         return f"{sum(other)} ({pairs.lost} lost, {pairs.gained} gained; 95 % interval {low} to {high} points)"
 
@@ -94,7 +94,7 @@ def questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> t
 
         def run(expert: Expert, title: str) -> list[bool]:
             written = write_answers(expert.model, expert.renderer, cases, settings, report, title)
-            return [one.verdict.passed for one in grade(written.answers, report, CASE_TIMEOUT_S).answers]
+            return grade(written.answers, report, CASE_TIMEOUT_S).passed
 
         return "cases", run
     count = min(limit or TRAINING_PROMPTS, TRAINING_PROMPTS)

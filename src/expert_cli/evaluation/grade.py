@@ -70,6 +70,11 @@ class Evaluation:
     answers: tuple[GradedAnswer, ...]
 
     @property
+    def passed(self) -> list[bool]:
+        """Whether each answer is right."""
+        return [one.verdict.passed for one in self.answers]
+
+    @property
     def share(self) -> Accuracy:
         """All cases."""
         return _share(self.answers)

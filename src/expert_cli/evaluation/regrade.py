@@ -16,9 +16,9 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.baseline import BaselineComparison
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, Stop, read_cases, stratified_sample
 from expert_cli.evaluation.grade import Evaluation, grade
-from expert_cli.evaluation.paired import pair
 from expert_cli.runs.metrics import BASES, items, number, part
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.statistics import Paired
 
 _ASKED = ("shots", "examples", "template")
 _WRITTEN = ("max_new_tokens", "tokens", "seconds", "tokens_per_s", "cut_off")
@@ -47,7 +47,7 @@ class KeptAnswers:
             if told:
                 again = grade(stratified_sample(self._answered(told, cases), limit), report, case_timeout_s)
                 asked = {key: told[key] for key in _ASKED if key in told} | {"generation": generation(told)}
-                bases[name] = BaselineComparison(again, pair(again, expert), asked)
+                bases[name] = BaselineComparison(again, Paired.of(again.passed, expert.passed), asked)
         return expert, bases
 
     def limit(self, asked: int | None) -> int | None:

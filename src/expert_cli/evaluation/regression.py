@@ -9,7 +9,7 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.grade import Evaluation
-from expert_cli.evaluation.paired import Paired
+from expert_cli.utils.statistics import Paired
 
 
 @dataclass(frozen=True)

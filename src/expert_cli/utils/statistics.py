@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
@@ -81,12 +81,42 @@ def wilson(correct: int, cases: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def paired_difference(cases: int, lost: int, gained: int) -> tuple[float, float]:
-    """Return the 95 % interval of (lost - gained) / cases, which holds for few pairs too, and where none or all of them differ.
+@dataclass(frozen=True)
+class Paired:
+    """What passed in two trials of the same cases. `lost`: in the first, not the second; `gained`: the reverse."""
 
-    Source: Bonett and Price, Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on
-    Paired Data, Journal of Educational and Behavioral Statistics 37 (2012).
-    """
-    down, up = (lost + 1) / (cases + 2), (gained + 1) / (cases + 2)
-    half = Z_95 * math.sqrt((down + up - (down - up) ** 2) / (cases + 2))
-    return max(-1.0, down - up - half), min(1.0, down - up + half)
+    cases: int
+    lost: int
+    gained: int
+
+    @classmethod
+    def of(cls, first: Iterable[bool], second: Iterable[bool]) -> Paired:
+        """Pair what passed and what did not, case by case; there is at least one."""
+        passed = list(zip(first, second, strict=True))
+        return cls(len(passed), passed.count((True, False)), passed.count((False, True)))
+
+    @property
+    def drop(self) -> float:
+        """How much the share that passed fell; negative where it rose."""
+        return (self.lost - self.gained) / self.cases
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """The 95 % interval of the drop, which holds for few pairs too, and where none or all of them differ.
+
+        Source: Bonett and Price, Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on
+        Paired Data, Journal of Educational and Behavioral Statistics 37 (2012).
+        """
+        lost, gained = (self.lost + 1) / (self.cases + 2), (self.gained + 1) / (self.cases + 2)
+        middle = lost - gained
+        half = Z_95 * math.sqrt((lost + gained - middle**2) / (self.cases + 2))
+        return max(-1.0, middle - half), min(1.0, middle + half)
+
+    @property
+    def reversed(self) -> Paired:
+        """The same pairs with the second trial as the first: its drop is how much the share rose."""
+        return Paired(self.cases, self.gained, self.lost)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return counts, drop and interval."""
+        return {**asdict(self), "drop": self.drop, "ci95": list(self.ci95)}

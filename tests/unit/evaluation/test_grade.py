@@ -11,7 +11,6 @@ import pytest
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers
 from expert_cli.evaluation.grade import Evaluation, grade
-from expert_cli.evaluation.paired import Paired
 from expert_cli.evaluation.regression import Drop, compare_with
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.utils.reporter import NullReporter
@@ -77,13 +76,6 @@ def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, dro
 def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
     assert against(tmp_path, ["1", "1", "1"], ["1"]).alone == (0, 2)
     assert against(tmp_path, ["1"], ["1", "1"]).alone == (1, 0)
-
-
-def test_a_rise_is_the_drop_of_the_reversed_pairs() -> None:
-    rise = Paired(20, 1, 4).reversed
-    assert (rise.lost, rise.gained, rise.drop) == (4, 1, 0.15)
-    assert rise.ci95 == Paired(20, 4, 1).ci95
-    assert f"{Paired(20, 2, 2).reversed.drop:+.1%}" == "+0.0%"
 
 
 def test_a_changed_case_is_refused(tmp_path: Path) -> None:

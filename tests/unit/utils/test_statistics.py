@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from expert_cli.utils.statistics import mean_of, paired_difference, paired_ratio, t_quantile, unpaired_ratio, wilson
+from expert_cli.utils.statistics import Paired, mean_of, paired_ratio, t_quantile, unpaired_ratio, wilson
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,16 @@ def test_wilson(correct: int, cases: int, low: float, high: float) -> None:
         pytest.param(1, 1, 0, (-0.7335359, 1.0), id="one pair"),
     ],
 )
-def test_the_interval_of_a_paired_difference(cases: int, lost: int, gained: int, interval: tuple[float, float]) -> None:
-    assert paired_difference(cases, lost, gained) == pytest.approx(interval, abs=1e-6)
+def test_the_interval_of_a_drop(cases: int, lost: int, gained: int, interval: tuple[float, float]) -> None:
+    assert Paired(cases, lost, gained).ci95 == pytest.approx(interval, abs=1e-6)
+
+
+def test_a_rise_is_the_drop_of_the_reversed_pairs() -> None:
+    rise = Paired(20, 1, 4).reversed
+    assert (rise.lost, rise.gained, rise.drop) == (4, 1, 0.15)
+    assert rise.ci95 == Paired(20, 4, 1).ci95
+    assert f"{Paired(20, 2, 2).reversed.drop:+.1%}" == "+0.0%"
+
+
+def test_trials_are_paired_case_by_case() -> None:
+    assert Paired.of([True, True, False, False, True], [True, False, True, False, False]) == Paired(5, 2, 1)

@@ -24,12 +24,12 @@ class CypherCase(QueryCase):
     fences = frozenset({"cypher", "neo4j", "opencypher"})
     example = Example(
         {
-            "prompt": "Who knows Ada?",
+            "prompt": "Who knows whom?",
             "script": "people.cypher",
-            "expected": "MATCH (p:Person)-[:KNOWS]->(:Person {name: 'Ada'}) RETURN p.name;",
+            "expected": "MATCH (p)-[:KNOWS]->(q) RETURN p.name, q.name;",
         },
-        right="MATCH (:Person {name: 'Ada'})<-[:KNOWS]-(p) RETURN p.name",
-        wrong="MATCH (p:Person) RETURN p.name",
+        right="MATCH (q)<-[:KNOWS]-(p) RETURN p.name, q.name",
+        wrong="MATCH (p)-[:KNOWS]->(q) RETURN q.name, p.name",
     )
 
     script: str = Field(min_length=1, description="A Cypher script, relative to the file of the row.")

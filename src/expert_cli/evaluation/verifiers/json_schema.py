@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -49,7 +51,7 @@ class JsonCase(Case):
     def require_sound(self) -> None:
         """Raise InputError where the schema is none, or `expected` has not the rule's form."""
         if self.json_schema is not None:
-            _validator(_key(self.json_schema))
+            _validator(json.dumps(self.json_schema))
         if self.rule == "accepted":
             _require_accepted_form(self.expected)
 
@@ -119,25 +121,26 @@ def _deeper(text: str, limit: int) -> bool:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        seen = set[str]()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise Stopped("invalid", f'the key "{twice}" stands twice')
     return members
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
-        raise Stopped("too_large", f"a number of {len(digits):,} digits")
-    return int(digits)
+    return int(_bounded(digits))
 
 
 def _fraction(digits: str) -> float:
-    if len(digits) > MAX_DIGITS:
-        raise Stopped("too_large", f"a number of {len(digits):,} digits")
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
+    number = float(_bounded(digits))
+    if math.isinf(number):
         raise Stopped("too_large", f"the number {digits[:40]} is beyond every double")
     return number
+
+
+def _bounded(digits: str) -> str:
+    if len(digits) > MAX_DIGITS:
+        raise Stopped("too_large", f"a number of {len(digits):,} digits")
+    return digits
 
 
 def _constant(name: str) -> NoReturn:
@@ -147,10 +150,6 @@ def _constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
-
-
-def _key(schema: dict[str, Any]) -> str:
-    return json.dumps(schema)
 
 
 @lru_cache(maxsize=4096)
@@ -171,7 +170,7 @@ def _retrieve(uri: str) -> NoReturn:
 
 
 def _fault(schema: dict[str, Any], value: Any) -> str:
-    validator = _validator(_key(schema))
+    validator = _validator(json.dumps(schema))
     if validator.is_valid(value):
         return ""
     error = next(iter(validator.iter_errors(value)))
@@ -179,47 +178,33 @@ def _fault(schema: dict[str, Any], value: Any) -> str:
     return f"{place}: {error.message}" if place else str(error.message)
 
 
-def _exact(value: Any, expected: Any, place: str = "") -> str:
-    """How `value` differs from `expected`, or ""."""
+def _differences(value: Any, expected: Any, place: str = "", *, subset: bool = False) -> Iterator[str]:
+    """Yield what of a value is not as expected, with its place. subset: objects may have further members."""
     if isinstance(expected, dict) and isinstance(value, dict):
-        for key in value:
-            if key not in expected:
-                return f"{place}/{key} is not expected"
-        return _members(value, expected, place, _exact)
-    return _element(value, expected, place, _exact)
-
-
-def _subset(value: Any, expected: Any, place: str = "") -> str:
-    """What of `expected` is not in `value`, or ""."""
-    if isinstance(expected, dict) and isinstance(value, dict):
-        return _members(value, expected, place, _subset)
-    return _element(value, expected, place, _subset)
-
-
-def _members(value: dict[str, Any], expected: dict[str, Any], place: str, differs: Callable[..., str]) -> str:
-    for key, item in expected.items():
-        if key not in value:
-            return f"{place}/{key} is missing"
-        difference = differs(value[key], item, f"{place}/{key}")
-        if difference:
-            return difference
-    return ""
-
-
-def _element(value: Any, expected: Any, place: str, differs: Callable[..., str]) -> str:
-    if isinstance(expected, list) and isinstance(value, list):
+        if not subset:
+            yield from (f"{place}/{key} is not expected" for key in value if key not in expected)
+        for key, item in expected.items():
+            if key in value:
+                yield from _differences(value[key], item, f"{place}/{key}", subset=subset)
+            else:
+                yield f"{place}/{key} is missing"
+    elif isinstance(expected, list) and isinstance(value, list):
         if len(value) != len(expected):
-            return f"{place or '/'} has {len(value)} elements, not {len(expected)}"
-        found = (differs(*pair, f"{place}/{index}") for index, pair in enumerate(zip(value, expected, strict=True)))
-        return next((difference for difference in found if difference), "")
-    if _same_type(value, expected) and value == expected:
-        return ""
-    return f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
+            yield f"{place or '/'} has {len(value)} elements, not {len(expected)}"
+        for index, pair in enumerate(zip(value, expected, strict=False)):
+            yield from _differences(*pair, f"{place}/{index}", subset=subset)
+    elif (
+        isinstance(value, bool) != isinstance(expected, bool) or value != expected
+    ):  # Python's True == 1 is none of JSON's
+        yield f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
 
 
-def _same_type(value: Any, expected: Any) -> bool:
-    """Whether two scalars may be equal: Python's True == 1 is none of JSON's."""
-    return isinstance(value, bool) == isinstance(expected, bool)
+def _exact(value: Any, expected: Any) -> str:
+    return next(_differences(value, expected), "")
+
+
+def _subset(value: Any, expected: Any) -> str:
+    return next(_differences(value, expected, subset=True), "")
 
 
 def _shown(value: Any) -> str:

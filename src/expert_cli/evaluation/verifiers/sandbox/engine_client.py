@@ -19,11 +19,12 @@ from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 Engine = Literal["sqlite", "graphqlite", "duckdb"]
 
-_PACKAGES: dict[Engine, tuple[str, ...]] = {
-    "sqlite": ("apsw",),
-    "graphqlite": ("apsw", "graphqlite"),
-    "duckdb": ("apsw", "duckdb", "pytz"),
+_ENGINES: dict[Engine, tuple[str, tuple[str, ...]]] = {
+    "sqlite": ("sqlite_engine:SqliteEngine", ("apsw",)),
+    "graphqlite": ("graphqlite_engine:GraphQLiteEngine", ("apsw", "graphqlite")),
+    "duckdb": ("duckdb_engine:DuckDBEngine", ("apsw", "duckdb", "pytz")),
 }
+"""The class of each, and the packages that it needs."""
 START_S = 120.0
 GRACE_S = 1.0
 """An engine that keeps its own time limit answers within this; what does not is ended."""
@@ -34,7 +35,7 @@ class EngineProcess:
 
     def __init__(self, engine: Engine, source: Path) -> None:
         """Start nothing yet. Raises EnvironmentProblem where the engine is not installed."""
-        require_packages(*_PACKAGES[engine])
+        require_packages(*_ENGINES[engine][1])
         self._worker = JsonLinesWorker(partial(_start, engine, source))
 
     def run(self, statement: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
@@ -63,9 +64,9 @@ class EngineProcess:
 
 def _start(engine: Engine, source: Path) -> LineProcess:
     """Start an engine. Raises InputError where it cannot open the source, EnvironmentProblem where it does not start."""
-    server = "expert_cli.evaluation.verifiers.sandbox.engine_server"
+    server, entry = f"{__package__}.engine_server", f"{__package__}.{_ENGINES[engine][0]}"
     # -m looks in the working folder first, and must find this very package
-    process = LineProcess([sys.executable, "-m", server, engine, str(source.resolve())], cwd=Path(__file__).parents[4])
+    process = LineProcess([sys.executable, "-m", server, entry, str(source.resolve())], cwd=Path(__file__).parents[4])
     try:
         line = process.receive(START_S)
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""The side of `engine_client` that runs in a process of its own, `engine_server sqlite|graphqlite|duckdb SOURCE`.
+"""The side of `engine_client` that runs in a process of its own, `engine_server MODULE:ENGINE SOURCE`.
 
 Before the first query the process gives up what a query does not need: opening files, writing files, more memory.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -25,9 +26,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)  # an engine that prints must not be taken for a reply
-    name, source = sys.argv[1], Path(sys.argv[2])
     try:
-        engine = _open(name, source)
+        engine: QueryEngine = pkgutil.resolve_name(sys.argv[1])(Path(sys.argv[2]))
     except (ExpertError, Stopped) as error:
         return _reply(replies, {"detail": str(error)})
     set_rlimits()
@@ -64,20 +64,6 @@ def set_rlimits() -> None:
         hard = resource.getrlimit(limit)[1]
         if hard == resource.RLIM_INFINITY or value <= hard:
             resource.setrlimit(limit, (value, value))
-
-
-def _open(name: str, source: Path) -> QueryEngine:
-    if name == "graphqlite":
-        from expert_cli.evaluation.verifiers.sandbox.graphqlite_engine import GraphQLiteEngine
-
-        return GraphQLiteEngine(source)
-    if name == "sqlite":
-        from expert_cli.evaluation.verifiers.sandbox.sqlite_engine import SqliteEngine
-
-        return SqliteEngine(source)
-    from expert_cli.evaluation.verifiers.sandbox.duckdb_engine import DuckDBEngine
-
-    return DuckDBEngine(source)
 
 
 def _reply(replies: IO[str], value: dict[str, Any]) -> None:
