@@ -182,15 +182,15 @@ def untried(device: str) -> list[CheckResult]:
 
 
 def main() -> None:
-    """Run the probes that the arguments name; print one line of JSON each. What libraries print goes to stderr."""
+    """Run the probes that lines of JSON name; answer each with one. What libraries print goes to stderr."""
     from expert_cli._compat import quiet_imports
 
     quiet_imports()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     by_name = {probe.name: probe for probe in PROBES}
-    for name in sys.argv[1:]:
-        print(json.dumps([asdict(attempt(by_name[name]))]), file=answers, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(asdict(attempt(by_name[json.loads(line)["probe"]]))), file=answers, flush=True)
 
 
 def attempt(probe: Probe) -> CheckResult:

@@ -14,14 +14,15 @@ from expert_cli.utils.subprocesses import how_it_ended
 
 TRIALS = """
 import json, os, signal, sys, time
-for name in sys.argv[1:]:
+for line in sys.stdin:
+    name = json.loads(line)["probe"]
     if name == "crash":
         import ctypes; ctypes.string_at(0)
     if name == "hang":
         time.sleep(60)
     if name == "leave":
         print("ImportError: libx.so: no such file", file=sys.stderr); sys.exit(3)
-    print(json.dumps([{"name": name, "state": "ok", "found": str(os.getpid()), "fix": ""}]), flush=True)
+    print(json.dumps({"name": name, "state": "ok", "found": str(os.getpid()), "fix": ""}), flush=True)
 """
 
 
