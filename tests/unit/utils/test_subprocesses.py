@@ -21,7 +21,9 @@ for line in sys.stdin:
     if "sleep" in asked:
         time.sleep(asked["sleep"])
     if "exit" in asked:
-        sys.exit(asked["exit"])
+        os.close(1)  # the end of its lines comes before its own
+        time.sleep(0.5)
+        os._exit(asked["exit"])
     print(json.dumps({"pid": os.getpid(), **asked}), flush=True)
 """
 PARENT = """
