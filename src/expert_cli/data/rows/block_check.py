@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from expert_cli.data.formats.blocks import Block
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns
-from expert_cli.data.rows.validation import NOT_TRAINED, validate_row
+from expert_cli.data.rows.validation import NOT_TRAINED, WeightValues, validate_row
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Checked:
         return Checked(self.rows.without(reasons), numbers, self.bad + bad, self.untrained)
 
 
-def check_block(block: Block, columns: Columns, start: int, stop: int) -> Checked:
-    """Return the rows start <= number < stop of a block as text, the bad ones apart."""
+def check_block(block: Block, columns: Columns, start: int, stop: int, weights: WeightValues | None = None) -> Checked:
+    """Return the rows start <= number < stop of a block as text, the bad ones apart; weights: what they say is added to it."""
     rows = _all_good(block, columns, start, stop)
     if rows is not None:
         return Checked(rows, np.arange(start, stop), [])
@@ -44,6 +44,8 @@ def check_block(block: Block, columns: Columns, start: int, stop: int) -> Checke
     bad: list[tuple[str, str]] = []
     untrained = 0
     for number, row in enumerate(islice(block.raw(), start, stop), start):
+        if weights is not None and columns.weight:
+            weights.add(row.fields.get(columns.weight), row.where)
         fault = row.fault or validate_row(rows, row.fields, columns, row.where)
         if fault == NOT_TRAINED:
             untrained += 1

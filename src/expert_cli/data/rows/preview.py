@@ -13,8 +13,8 @@ from expert_cli.data.formats.registry import read_file
 from expert_cli.data.located import Located
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
-from expert_cli.data.rows.scan import BAD_SHARE, Refused
-from expert_cli.data.rows.validation import validate_row
+from expert_cli.data.rows.scan import Refused
+from expert_cli.data.rows.validation import BAD_SHARE, WeightValues, validate_row
 from expert_cli.errors import InputError
 
 
@@ -63,10 +63,14 @@ def _most_good(
             told.append(choose_columns(known, data.mapping, where))
     if not told:
         choose_columns(names, data.mapping, where)
-    return max((_good(raw, columns, refused) for columns in told), key=len)
+    return max((_good(raw, columns, where, refused) for columns in told), key=len)
 
 
-def _good(raw: Sequence[RawRow], columns: Columns, refused: Refused | None) -> Rows:
+def _good(raw: Sequence[RawRow], columns: Columns, where: str, refused: Refused | None) -> Rows:
+    weights = WeightValues()
+    for row in raw:
+        weights.add(row.fields.get(columns.weight), row.where)
+    columns = weights.columns(columns, where)
     rows = Rows(columns.kind)
     for row in raw:
         validate_row(rows, row.fields, columns, row.where)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from expert_cli.data.rows.columnar import Message, Rows
 from expert_cli.data.rows.columns import Columns
+from expert_cli.errors import InputError
+
+BAD_SHARE = 0.01
+"""The share of bad rows in a source above which it is refused."""
 
 _ROLES = {
     "system": "system",
@@ -44,6 +49,7 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 )
 
 
+_SHOWN = 5
 NOT_TRAINED = "not to be trained"
 """What becomes of a good row whose weight is 0 or whose train is false."""
 _FLAG_TEXTS = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1, "": 1}
@@ -52,6 +58,49 @@ _FLAG_TEXTS = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1, "": 1}
 
 class _BadRow(Exception):
     """The reason why a row cannot be used, in the same words for every row with this fault."""
+
+
+@dataclass
+class WeightValues:
+    """What the rows of a source have in a column called weight: flags, or something else (a factor of the loss, kilograms).
+
+    zero: the first value that says that its row is not trained, with its place. others: the first ones that are no flags, with
+    theirs. Which of them there are decides, over all rows of the source, whether the column is read.
+    """
+
+    zero: tuple[str, str] | None = None
+    others: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, value: object, where: str) -> None:
+        """Note the value of one row; None says nothing."""
+        try:
+            trained = value is None or _flag_of_row(value, "")
+        except _BadRow:
+            if len(self.others) < _SHOWN:
+                self.others.append((f"{value!r:.40}", where))
+            return
+        if not (trained or self.zero):
+            self.zero = (f"{value!r:.40}", where)
+
+    def columns(self, columns: Columns, source: str) -> Columns:
+        """Return the columns that are read: without the weight where no row says 0 and some value is no flag.
+
+        Raises InputError: some row says 0, and in others the value is no flag.
+        """
+        if not self.others:
+            return columns
+        if self.zero:
+            others = "; ".join(f"{value} at {where}" for value, where in self.others)
+            raise InputError(
+                f'{source}: "{columns.weight}" is {self.zero[0]} at {self.zero[1]}, which leaves that row out, and in other '
+                f"rows it is neither 0, false, 1 nor true: {others}",
+                "Write 0 or 1 there, or rename the column if it says something else than whether a row is trained.",
+            )
+        return replace(columns, weight="")
+
+    def unread(self, name: str) -> str:
+        """Return how a report names the column where it is not read."""
+        return f"{name} ({self.others[0][0]} is no flag)"
 
 
 def validate_row(rows: Rows, fields: Mapping[str, object], columns: Columns, where: str) -> str:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.rows.scan import BAD_SHARE
 from expert_cli.data.rows.selection import RowBatch, RowSelection, Split, batches
+from expert_cli.data.rows.validation import BAD_SHARE
 from expert_cli.data.templates.loss_mask import PieceColumn
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template

@@ -22,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.rows.columnar import RowKind, Rows
 from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES, Columns, choose_columns
-from expert_cli.data.rows.validation import validate_row
+from expert_cli.data.rows.validation import WeightValues, validate_row
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import MASKING_RULES, Template
@@ -41,6 +41,7 @@ NAMES = (
     *("tools", "system", "weight", "Train"),
 )
 """One column of every role at least, and two where the order of a role's names decides."""
+WEIGHTS = ((), (None,), (1, 0), (True, False), ("1", "0.0", ""), (72.5,), (1, 0.5), ("72.5",), (0, 72.5), (2, "false"))
 STYLED = sorted({token for style in STYLES.values() for token in style.control})
 SPECIAL = ("<unk>", "<s>", "</s>", *STYLED, "<|eom_id|>", "<|python_tag|>")
 EOS = "</s>"
@@ -206,7 +207,24 @@ def choices() -> dict[str, Any]:
             found[", ".join(names)] = str(choose_columns(names, ColumnMapping(), "x"))
         except InputError:
             found[", ".join(names)] = "refused"
-    return {"rule": COLUMN_RULE, "names": {role: list(names) for role, names in USUAL_NAMES.items()}, "choices": found}
+    names = {role: list(names) for role, names in USUAL_NAMES.items()}
+    return {
+        "rule": COLUMN_RULE,
+        "names": names,
+        "choices": found,
+        "weights": {str(said): of_weights(said) for said in WEIGHTS},
+    }
+
+
+def of_weights(said: tuple[object, ...]) -> str:
+    """Return what becomes of a column of weights with these values."""
+    weights = WeightValues()
+    for row, value in enumerate(said):
+        weights.add(value, f"x:{row + 1}")
+    try:
+        return str(weights.columns(Columns(text="t", weight="w"), "x"))
+    except InputError:
+        return "refused"
 
 
 def unruled(kept: dict[str, Any], now: dict[str, Any]) -> bool:
