@@ -12,7 +12,8 @@ from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
 from expert_cli.data.formats.registry import read_file
 from expert_cli.data.located import Located
 from expert_cli.data.rows.columnar import Rows
-from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.rows.columns import Columns, names_of_interest
+from expert_cli.data.rows.kinds import PairRows, choose_columns, kind_of
 from expert_cli.data.rows.scan import Refused
 from expert_cli.data.rows.validation import BAD_SHARE, WeightValues, validate_row
 from expert_cli.errors import InputError
@@ -28,7 +29,7 @@ def first_rows(
     """
     names = ColumnFilter(names_of_interest(data.mapping))
     raw = chain.from_iterable(read_file(path, names) for path in sources[0].files)
-    found = Rows("pair")
+    found: Rows = PairRows()
     unclear: InputError | None = None
     read = faults = 0
     while some := list(islice(raw, count)):
@@ -71,7 +72,7 @@ def _good(raw: Sequence[RawRow], columns: Columns, where: str, refused: Refused 
     for row in raw:
         weights.add(row.fields.get(columns.weight), row.where)
     columns = weights.columns(columns, where)
-    rows = Rows(columns.kind)
+    rows = kind_of(columns)()
     for row in raw:
         validate_row(rows, row.fields, columns, row.where)
     return rows.without(refused(rows)) if refused else rows

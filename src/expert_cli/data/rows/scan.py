@@ -25,7 +25,8 @@ from expert_cli.data.located import Located
 from expert_cli.data.rows.block_check import Checked, check_block
 from expert_cli.data.rows.cache import RowCache
 from expert_cli.data.rows.columnar import RowReport, Rows
-from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.rows.columns import Columns, names_of_interest
+from expert_cli.data.rows.kinds import choose_columns, kind_of
 from expert_cli.data.rows.sampling import content_rank
 from expert_cli.data.rows.validation import BAD_SHARE, NOT_TRAINED, WeightValues
 from expert_cli.errors import InputError
@@ -179,7 +180,8 @@ class _Judge:
             return None
         if columns:
             scan.columns, scan.report.mapping, scan.report.input_column = columns, str(columns), columns.input
-            fields = [f"{columns.messages}[].{name}" for name in sorted(scan.fields)]
+            within = getattr(columns, kind_of(columns).answer_role)
+            fields = [f"{within}[].{name}" for name in sorted(scan.fields)]
             scan.report.ignored = [*(self.unread.get(name, name) for name in columns.ignored(names.seen)), *fields]
         return scan
 

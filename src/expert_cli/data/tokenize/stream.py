@@ -116,10 +116,10 @@ class DocumentStream:
         for chunk, batch, ends in _cut(batches(self.selection.sources(split), self.data), chunk_rows):
             rows = batch.rows
             if chunk >= skip:
-                columns = self.template.pair_columns(rows) if rows.kind == "pair" else []
+                columns = rows.piece_columns(self.template)
                 documents = [] if columns else self.template.documents(rows, forms=self.forms)
                 yield _Piece(chunk, batch, ends, columns, documents)
-            elif rows.kind == "text":
+            elif rows.is_whole_text:
                 self.template.documents(rows, forms=self.forms)  # their forms count
 
     def _refuse_foreign(self, rows: int) -> None:

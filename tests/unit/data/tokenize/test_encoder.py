@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.rows.kinds import PairRows, TextRows
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.templates.template import Template
@@ -38,7 +39,7 @@ ENCODER = Encoder(BACKEND)
 
 
 def pair(instruction: str, input_: str, response: str) -> Rows:
-    return Rows("pair", [instruction], [input_], [response], origins=["rows.jsonl:1"])
+    return PairRows([instruction], [input_], [response], origins=["rows.jsonl:1"])
 
 
 def test_only_the_answer_and_its_end_token_are_trained() -> None:
@@ -88,7 +89,7 @@ def test_no_merge_crosses_the_border() -> None:
 
 
 def test_a_whole_text_is_trusted() -> None:
-    rows = Rows("text", text=[OWN([{"role": "user", "content": "q"}], True) + "a<|im_end|>"], origins=["x:1"])
+    rows = TextRows(text=[OWN([{"role": "user", "content": "q"}], True) + "a<|im_end|>"], origins=["x:1"])
     encoded = encode(TEMPLATE.documents(rows), BACKEND)
     assert encoded.ids.tolist() == BACKEND.encode(rows.text[0], add_special_tokens=False).ids
     assert BACKEND.decode(encoded.ids[encoded.trained], skip_special_tokens=False) == "a<|im_end|>"
@@ -204,7 +205,7 @@ def test_word_prefixes_are_those_of_the_whole_text(tokenizer: Tokenizer, name: s
 @pytest.mark.parametrize("tokenizer", PREFIXING.values(), ids=PREFIXING.keys())
 def test_a_whole_text_keeps_its_prefixes(tokenizer: Tokenizer) -> None:
     text = "### Response:\nfour\n### Instruction:\nmany<|im_start|> x <|im_end|>How\n### Response:\nThere are"
-    document = by_name(tokenizer, "alpaca").documents(Rows("text", text=[text], origins=["x:1"]))[0]
+    document = by_name(tokenizer, "alpaca").documents(TextRows(text=[text], origins=["x:1"]))[0]
     whole = tokenizer.encode(f"<s>{text}</s>", add_special_tokens=False).ids
     assert Encoder(tokenizer).ids(document) == whole
 
