@@ -199,7 +199,7 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
             raise BadRow(f'a message\'s "{name}" is {type_name(more[name])}')
     thoughts = [name for name in _REASONING if more.get(name)]
     if any(more[name] != more[thoughts[0]] for name in thoughts):
-        raise BadRow(f"a message has {' and '.join(map(_quoted, thoughts))}, which differ")
+        raise BadRow(f"a message has {' and '.join(map(json.dumps, thoughts))}, which differ")
     calls = more.get("tool_calls") or []
     if isinstance(calls, list) and not all(map(_has_name, calls)):
         raise BadRow('a message\'s "tool_calls" is not a list of calls with names')
@@ -216,10 +216,6 @@ def _is_trained(more: Mapping[str, object], role: str) -> bool:
         if trained and role != "assistant":
             raise BadRow(f'a message of the role "{role}" has "{name}": {more[name]!r}, but only answers are trained')
     return all(said.values())
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'
 
 
 def _parsed(text: str, key: str) -> object:

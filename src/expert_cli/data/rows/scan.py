@@ -77,7 +77,7 @@ def scan_source(
     """
     names = ColumnFilter(names_of_interest(data.mapping))
     start, stop = _slice(located, names)
-    judge = _Judge(located, data, seen, ranked=ranked, room=room, refused=refused)
+    judge = _Judge(located, data, seen, ranked, room, refused)
     try:
         scan = judge.scan(names, start, stop)
     except InputError as error:
@@ -130,18 +130,18 @@ def _slice(located: Located, names: ColumnFilter) -> tuple[int, int | None]:
     return rows.start, rows.stop
 
 
+@dataclass
 class _Judge:
-    def __init__(
-        self, located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool, room: int, refused: Refused | None
-    ) -> None:
-        self.located = located
-        self.data = data
-        self.seen = seen
-        self.ranked = ranked
-        self.room = room
-        self.refused = refused
-        self.rare: frozenset[str] = frozenset()
-        self.unread: dict[str, str] = {}
+    """Judges one source. rare: columns that are not read, as hardly any row has them; unread: names, as reports give them."""
+
+    located: Located
+    data: DataConfig
+    seen: set[bytes]
+    ranked: bool
+    room: int
+    refused: Refused | None
+    rare: frozenset[str] = frozenset()
+    unread: dict[str, str] = field(default_factory=dict)
 
     def scan(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan:
         """Judge the rows of the slice. Raises InputError; see `scan_source`."""
@@ -277,7 +277,7 @@ def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
 def _refuse_useless(located: Located, scan: SourceScan) -> None:
     report = scan.report
     if not report.read:
-        raise InputError(f"{located}: there are no rows", "SourceScan at the file, and at the slice if there is one.")
+        raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
     _refuse_bad(located, report)
     if not any(kept.any() for kept in scan.kept):
         good = report.read - sum(report.dropped.values())

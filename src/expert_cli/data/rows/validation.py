@@ -35,39 +35,34 @@ class BadRow(Exception):
 class WeightValues:
     """What the rows of a source have in a column called weight: flags, or something else (a factor of the loss, kilograms).
 
-    zero: the first value that says that its row is not trained, with its place. others: the first ones that are no flags, with
-    theirs. Which of them there are decides, over all rows of the source, whether the column is read.
+    zeros: (value, place) of rows that say that they are not trained; others: of those whose value is no flag; the first ones.
     """
 
-    zero: tuple[str, str] | None = None
+    zeros: list[tuple[str, str]] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, value: object, where: str) -> None:
         """Note the value of one row; None says nothing."""
         try:
-            trained = value is None or _flag_of_row(value, "")
+            noted = self.zeros if value is not None and not _flag_of_row(value, "") else None
         except BadRow:
-            if len(self.others) < _SHOWN:
-                self.others.append((f"{value!r:.40}", where))
-            return
-        if not (trained or self.zero):
-            self.zero = (f"{value!r:.40}", where)
+            noted = self.others
+        if noted is not None and len(noted) < _SHOWN:
+            noted.append((f"{value!r:.40}", where))
 
     def columns(self, columns: Columns, source: str) -> Columns:
         """Return the columns that are read: without the weight where no row says 0 and some value is no flag.
 
         Raises InputError: some row says 0, and in others the value is no flag.
         """
-        if not self.others:
-            return columns
-        if self.zero:
-            others = "; ".join(f"{value} at {where}" for value, where in self.others)
+        if self.zeros and self.others:
+            zero, *others = (f"{value} at {where}" for value, where in (self.zeros[0], *self.others))
             raise InputError(
-                f'{source}: "{columns.weight}" is {self.zero[0]} at {self.zero[1]}, which leaves that row out, and in other '
-                f"rows it is neither 0, false, 1 nor true: {others}",
+                f'{source}: "{columns.weight}" is {zero}, which leaves that row out, and in other rows it is neither 0, false, '
+                f"1 nor true: {'; '.join(others)}",
                 "Write 0 or 1 there, or rename the column if it says something else than whether a row is trained.",
             )
-        return replace(columns, weight="")
+        return replace(columns, weight="") if self.others else columns
 
     def unread(self, name: str) -> str:
         """Return how a report names the column where it is not read."""

@@ -25,7 +25,7 @@ from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.whole_text import describe_forms, foreign_texts
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
-from expert_cli.data.tokenize.encoder import Encoder, no_documents
+from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
 
 CHUNK_ROWS = 20_000
@@ -89,7 +89,10 @@ class DocumentStream:
             self._refuse_foreign(sum(map(len, sources)))
             yield chunk
         if not some:
-            raise no_documents(sum(map(len, sources)))
+            raise InputError(
+                f"none of the {sum(map(len, sources))} documents has a trained token",
+                "Check that the response column is mapped and not empty.",
+            )
 
     def _put_together(self, split: Split, skip: int, chunk_rows: int) -> Iterator[EncodedChunk]:
         """Encode, and put the pieces of each chunk together while the next ones are encoded."""
@@ -116,7 +119,7 @@ class DocumentStream:
         for chunk, batch, ends in _cut(batches(self.selection.sources(split), self.data), chunk_rows):
             rows = batch.rows
             if chunk >= skip:
-                columns = rows.piece_columns(self.template)
+                columns = [] if self.encoder.places_matter else rows.piece_columns(self.template)
                 documents = [] if columns else self.template.documents(rows, forms=self.forms)
                 yield _Piece(chunk, batch, ends, columns, documents)
             elif rows.is_whole_text:

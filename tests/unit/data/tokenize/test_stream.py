@@ -29,7 +29,7 @@ from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns, names_of_interest
 from expert_cli.data.rows.kinds import PairRows, choose_columns, kind_of
 from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.rows.sampling import held_out, repeat_counts
+from expert_cli.data.rows.sampling import repeat_counts
 from expert_cli.data.rows.selection import Split, select_rows
 from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.sources.data_rows import locate_data, read_training_rows
@@ -45,6 +45,7 @@ from expert_cli.data.tokenize.stream import DocumentStream, EncodedChunk
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter
 from tests.chat_templates import FORGETTING, QWEN3
+from tests.splits import held_out
 from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
 
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
