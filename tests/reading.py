@@ -7,6 +7,7 @@ from pathlib import Path
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.sources.data_rows import DataRows, read_training_rows
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.reporter import NullReporter
@@ -71,8 +72,6 @@ def _of_reading(slow: SlowRead, read: DataRows, warned: str) -> list[str]:
 
 
 def _texts(rows: Rows) -> list[Row]:
-    if rows.kind == "messages":
+    if isinstance(rows, MessageRows):
         return [tuple(part for turn in turns for part in (turn.role, turn.content)) for turns in rows.messages]
-    if rows.kind == "text":
-        return [(text,) for text in rows.text]
-    return list(zip(rows.instruction, rows.input, rows.response, strict=True))
+    return list(zip(*rows.columns(), strict=True))

@@ -6,25 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
 
 from expert_cli.config.plan import TrainedAdapter
-from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.rows.columnar import Example
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.verifiers.case import plain
 from expert_cli.utils.reporter import Reporter
-
-_TURNS = ("user", "assistant")
-
-
-class Example(NamedTuple):
-    """A training row: what is asked, what stands below it, and the right answer."""
-
-    prompt: str
-    input: str
-    answer: str
-    where: str
 
 
 @dataclass(frozen=True)
@@ -70,19 +58,10 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
         raise InputError(
             f"--shots: the rows of training cannot be read: {error.message}", "put them there, or leave --shots out"
         ) from error
-    if rows.kind == "text":
+    if rows.is_whole_text:
         raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
     order = random.Random(trained.plan.run.seed).sample(range(len(rows)), len(rows))  # noqa: S311
-    return Shots(count, tuple(filter(None, (_example(rows, row) for row in order))))
-
-
-def _example(rows: Rows, row: int) -> Example | None:
-    if rows.kind == "pair":
-        return Example(rows.instruction[row], rows.input[row], rows.response[row], rows.origins[row])
-    turns = [turn for turn in rows.messages[row] if turn.role != "system"]
-    if tuple(turn.role for turn in turns[:2]) != _TURNS or any(turn.fields for turn in turns[:2]):
-        return None
-    return Example(turns[0].content, "", turns[1].content, rows.origins[row])
+    return Shots(count, tuple(filter(None, map(rows.shot, order))))
 
 
 def _is_of(row: Example, asked: EvalCase) -> bool:

@@ -51,13 +51,15 @@ def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
     located = locate_data(run.data, report, alternatives=(local,) if local.is_file() else ())
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
-    kind = first_rows(run.data, located.train).kind
-    if kind == "text" and run.model.system_prompt is not None:
+    rows = first_rows(run.data, located.train)
+    if rows.is_whole_text and run.model.system_prompt is not None:
         report.warning(
             "system_prompt: rows of whole documents are trained as they are; it stands in later prompts alone"
         )
-    inputs = DataInputs(located, tokenizer, prompt_template(run, tokenizer, ""), kind, file_hashes(run.store), source)
-    return _headed(inputs, run) if inputs.template.heads_input and kind == "pair" else inputs
+    inputs = DataInputs(
+        located, tokenizer, prompt_template(run, tokenizer, ""), rows.kind, file_hashes(run.store), source
+    )
+    return _headed(inputs, run) if inputs.template.heads_input and "input" in rows.roles else inputs
 
 
 def _headed(inputs: DataInputs, run: RunConfig) -> DataInputs:

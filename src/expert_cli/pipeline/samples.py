@@ -101,10 +101,10 @@ def samples(questions: Sequence[Question], before: Sequence[Reply], after: Seque
 
 def _row(plan: Plan, inputs: DataInputs) -> list[Question]:
     rows = first_rows(plan.run.data, inputs.located.validation or inputs.located.train)
-    if rows.kind != "pair" or not len(rows):
+    if "response" not in rows.roles or not len(rows):
         return []
-    row = min(range(len(rows)), key=rows.characters)
-    return [Question(rows.instruction[row], rows.input[row], rows.response[row], None)]
+    shot = rows.shot(min(range(len(rows)), key=rows.characters))
+    return [Question(shot.prompt, shot.input, shot.answer, None)] if shot else []
 
 
 def _is_right(question: Question, text: str) -> bool | None:

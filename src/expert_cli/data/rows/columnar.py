@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from sys import getsizeof
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-RowKind = Literal["pair", "messages", "text"]
-_TURN_BYTES = 200
-"""What a turn takes in memory beside its text."""
+if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
+    from expert_cli.data.formats.blocks import Texts
+    from expert_cli.data.rows.columns import ColumnNames, Columns
+    from expert_cli.data.templates.loss_mask import PieceColumn
+    from expert_cli.data.templates.segment import Document
+    from expert_cli.data.templates.template import Template
 
 
 @dataclass(frozen=True)
@@ -28,88 +32,120 @@ class Message:
     fields: str = ""
 
 
-@dataclass
-class Rows:
-    """Rows of one kind, column by column; all lists of a kind have the same length.
+class Example(NamedTuple):
+    """A row as a question: what is asked, what stands below it, the right answer, and where the row stands."""
 
-    pair: instruction, input ("" where there is none), response. messages: one tuple of messages a row, ending with an
-    assistant turn. text: whole documents. `origins` has one "file:line" (or "file:row N") a row, for error messages.
-    `ignored`: fields of messages that were not read; `trailing`: of each conversation, how many turns after its last answer.
+    prompt: str
+    input: str
+    answer: str
+    where: str
+
+
+@dataclass
+class Rows(ABC):
+    """Rows of one kind, column by column; all columns are of the same length. A subclass is all that is known of its kind.
+
+    kind: its name. roles: the columns that it reads, as `Columns` calls them; answer_role: the one that every row has.
+    is_whole_text: whether a row is written in a template already. example_row: one as a file holds it.
+    masking_rule: which tokens of a row are trained, and what stands around it; rendered_rule: the same for a template that
+    looks into rows, opens answers otherwise than the first rule took it, or whose tokenizer has markers that the first rule
+    knew only as special tokens. Part of a store's key: raise both whenever a row becomes other tokens or another mask.
+    tests/unit/data/templates/test_golden.py fails until they are.
+
+    `origins` has one "file:line" (or "file:row N") a row, for error messages. `ignored`: fields within the column of
+    `answer_role` that were not read; `trailing`: of each conversation, how many turns after its last answer.
     """
 
-    kind: RowKind
-    instruction: list[str] = field(default_factory=list)
-    input: list[str] = field(default_factory=list)
-    response: list[str] = field(default_factory=list)
-    messages: list[tuple[Message, ...]] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    origins: list[str] = field(default_factory=list)
-    ignored: set[str] = field(default_factory=set)
-    trailing: list[int] = field(default_factory=list)
+    kind: ClassVar[str]
+    roles: ClassVar[tuple[str, ...]]
+    answer_role: ClassVar[str]
+    is_whole_text: ClassVar[bool]
+    example_row: ClassVar[Mapping[str, object]]
+    masking_rule: ClassVar[str]
+    rendered_rule: ClassVar[str]
+
+    origins: list[str] = field(default_factory=list, kw_only=True)
+    ignored: set[str] = field(default_factory=set, kw_only=True)
+    trailing: list[int] = field(default_factory=list, kw_only=True)
+
+    @classmethod
+    @abstractmethod
+    def choose(cls, names: ColumnNames) -> Columns | None:
+        """Return the columns of such rows, None if these are others. Raises InputError: a mapped one is absent."""
+
+    @abstractmethod
+    def append(self, fields: Mapping[str, object], columns: Columns) -> None:
+        """Append one row, but for its origin. Raises BadRow, and appends nothing then."""
+
+    @abstractmethod
+    def conversations(self, template: Template) -> Iterable[tuple[Message, ...]]:
+        """Yield each row as the conversation that the template may refuse; nothing where it can refuse none."""
+
+    @abstractmethod
+    def documents(self, template: Template, forms: dict[str, int]) -> list[Document]:
+        """Return one document a row. forms: how many whole texts are of which form is added to it.
+
+        Raises InputError if the template refuses a row, or does not show all of it.
+        """
+
+    @abstractmethod
+    def shot(self, row: int) -> Example | None:
+        """Return one row as an example before a question, None where it cannot be one."""
+
+    @classmethod
+    def of_texts(cls, texts: Texts, columns: Columns, start: int, stop: int) -> Rows | None:  # noqa: ARG003
+        """Return the rows start <= number < stop of texts, without origins, if `append` takes them all and this is faster."""
+        return None
+
+    def piece_columns(self, template: Template) -> list[PieceColumn]:  # noqa: ARG002
+        """Return the documents piece by piece where this is faster, else none."""
+        return []
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.origins)
 
     def columns(self) -> list[list[str]]:
-        """Return the columns of text that this kind fills, in reading order; none for messages."""
-        if self.kind == "pair":
-            return [self.instruction, self.input, self.response]
-        return [self.text] if self.kind == "text" else []
+        """Return the columns of text, in reading order. A kind that holds others overrides what is made of them below."""
+        return [getattr(self, role) for role in self.roles]
 
     def content(self, row: int) -> tuple[str, ...]:
         """Return all text of one row, roles included: two rows are repeats when this is equal."""
-        if self.kind == "messages":
-            turns = self.messages[row]
-            plain = tuple(part for turn in turns for part in (turn.role, turn.content))
-            more = (turn.fields for turn in turns if turn.fields)
-            return (
-                *plain,
-                *more,
-                *(f"{number} is not trained" for number, turn in enumerate(turns) if not turn.trained),
-            )
         return tuple(column[row] for column in self.columns())
 
     def answer(self, row: int) -> str:
         """Return what one row trains: its response, the last turn of its conversation with its calls, or its whole text."""
-        if self.kind == "messages":
-            return self.messages[row][-1].content + self.messages[row][-1].fields
-        return (self.response if self.kind == "pair" else self.text)[row]
+        return str(getattr(self, self.answer_role)[row])
 
     def characters(self, row: int) -> int:
         """Return the length of a row's text, prompt and answer together."""
-        if self.kind == "messages":
-            return sum(len(turn.content) + len(turn.fields) for turn in self.messages[row])
         return sum(len(column[row]) for column in self.columns())
 
     def lengths(self) -> list[int]:
         """Return the length of every row's text."""
-        if self.kind == "messages":
-            return [self.characters(row) for row in range(len(self))]
         return [sum(lengths) for lengths in zip(*(map(len, column) for column in self.columns()), strict=True)]
 
     def memory(self) -> int:
         """Return about how many bytes the rows take in memory."""
-        turns = [turn for row in self.messages for turn in row]
-        texts = chain(self.origins, (text for turn in turns for text in (turn.content, turn.fields)), *self.columns())
-        return sum(map(getsizeof, texts)) + _TURN_BYTES * len(turns)
+        return sum(map(getsizeof, chain(self.origins, *self.columns())))
 
     def extend(self, other: Rows, rows: Iterable[int]) -> None:
         """Append the numbered rows of `other`, which is of the same kind, in the order given."""
         numbers = list(rows)
-        for mine, theirs in zip(self.columns(), other.columns(), strict=True):
-            mine.extend(theirs[row] for row in numbers)
-        if self.kind == "messages":
-            self.messages.extend(other.messages[row] for row in numbers)
-            self.trailing.extend(other.trailing[row] for row in numbers)
-        self.origins.extend(other.origins[row] for row in numbers)
+        for name, theirs in vars(other).items():
+            if theirs and isinstance(theirs, list):
+                getattr(self, name).extend(theirs[row] for row in numbers)
         self.ignored |= other.ignored
+
+    def take(self, rows: Iterable[int]) -> Rows:
+        """Return the numbered rows, in the order given."""
+        taken = type(self)()
+        taken.extend(self, rows)
+        return taken
 
     def without(self, rows: Container[int]) -> Rows:
         """Return the rows but for the numbered ones."""
-        kept = Rows(self.kind)
-        kept.extend(self, (row for row in range(len(self)) if row not in rows))
-        return kept
+        return self.take(row for row in range(len(self)) if row not in rows)
 
 
 @dataclass

@@ -1,17 +1,17 @@
 """Which column is the question, which the answer: decided from the names of all columns, never from a row.
 
 A name is met exactly, or else without regard to case if only one column fits. Where the manifest names instruction and
-response, nothing is recognized beside them; a mapping that names less is completed by the usual names.
+response, nothing is recognized beside them; a mapping that names less is completed by the usual names. Each kind of rows
+(`kinds.py`) chooses with what stands here.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from expert_cli.config.run_config import ColumnMapping
-from expert_cli.data.rows.columnar import RowKind
 from expert_cli.errors import InputError
 from expert_cli.manifest.spelling import typo_of
 
@@ -28,16 +28,16 @@ USUAL_NAMES = {
 }
 """The names by which columns are recognized, the preferred one first; two that could be the response are an error."""
 FIRST_COLUMN_RULE = "1"
-COLUMN_RULE = "1"
-"""Which columns are read of those there are. Part of a store's key: raise it whenever the same names give another choice.
-`tests/unit/data/templates/test_golden.py` fails until it is."""
-_FLAGS = ("weight", "train")
+COLUMN_RULE = "2"
+"""Which columns are read of those there are. Part of a store's key: raise it whenever the same names, or weights, give another
+choice. `tests/unit/data/templates/test_golden.py` fails until it is."""
+FLAGS = ("weight", "train")
 """What says of a whole row whether it is trained, whatever else is read and whatever the manifest names."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, by role; "" = there is none. The roles that are set make the kind.
+    """The columns that are read, by role; "" = there is none. The roles that are set make the kind of the rows.
 
     tools, system: what a conversation has beside its messages, the tools that may be called and its system message.
     weight, train: whether a row is trained, which rows of every kind may say.
@@ -52,13 +52,6 @@ class Columns:
     system: str = ""
     weight: str = ""
     train: str = ""
-
-    @property
-    def kind(self) -> RowKind:
-        """Return what rows of these columns are."""
-        if self.messages:
-            return "messages"
-        return "text" if self.text else "pair"
 
     def __str__(self) -> str:
         """Return the choice as one line: "instruction <- question, response <- answer"."""
@@ -86,107 +79,26 @@ def names_of_interest(mapping: ColumnMapping) -> frozenset[str]:
     return frozenset((usual | named) - {""})
 
 
-def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
-    """Return the columns to read out of `names`, all columns that the rows at `where` have.
-
-    Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous.
-    """
-    chosen = _choice(names, mapping, where)
-    taken = chosen.read()
-    found = {role: _usual(role, [name for name in names if name not in taken]) for role in _FLAGS}
-    return replace(chosen, **found)
-
-
 def left_unread(ignored: Iterable[str]) -> list[str]:
     """Return which of some columns say whether a row is trained."""
-    return [name for name in ignored if name.casefold() in _FLAGS]
-
-
-def _choice(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
-    if mapping.text or mapping.messages:
-        return _whole_rows(names, mapping, where)
-    instruction = _mapped("instruction", names, mapping, where)
-    response = _mapped("response", names, mapping, where)
-    if instruction and response:
-        return Columns(instruction, _mapped("input", names, mapping, where), response)
-    if mapping.is_empty():
-        whole = _recognized_whole_rows(names, where)
-        if whole is not None:
-            return whole
-    response = response or _only_response(names, instruction, where)
-    instruction = instruction or _usual("instruction", names, other_than=response)
-    if not instruction:
-        raise _unclear(f'no column is recognized as the instruction beside "{response}"', names, "", response, where)
-    return Columns(instruction, _mapped("input", names, mapping, where) or _usual("input", names), response)
+    return [name for name in ignored if name.casefold() in FLAGS]
 
 
 def absent(names: Sequence[str], mapping: ColumnMapping) -> dict[str, str]:
     """Return why a column that the manifest names is not there, by its role, for those that are none of `names`."""
     wanted = {role.name: getattr(mapping, role.name) for role in fields(mapping)}
-    reason = f"names no column of the first rows; these have: {_listed(names)}"
-    return {role: reason for role, column in wanted.items() if column and not _find(column, names)}
+    reason = f"names no column of the first rows; these have: {listed(names)}"
+    return {role: reason for role, column in wanted.items() if column and not find(column, names)}
 
 
-def _whole_rows(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
-    """The columns where the manifest names `text` or `messages`, which hold the answer already."""
-    named = [role.name for role in fields(mapping) if getattr(mapping, role.name)]
-    if len(named) > 1:
-        raise InputError(
-            f'"field_mapping" names {" and ".join(named)}, but a text or messages column is a whole row',
-            'Keep one of "text", "messages", or "instruction" with "response".',
-        )
-    column = _mapped(named[0], names, mapping, where)
-    return Columns(text=column) if mapping.text else _conversations(column, names)
-
-
-def _conversations(column: str, names: Sequence[str]) -> Columns:
-    return Columns(messages=column, tools=_usual("tools", names), system=_usual("system", names))
-
-
-def _recognized_whole_rows(names: Sequence[str], where: str) -> Columns | None:
-    """The messages or text column, where there is no question with an answer; both is an error."""
-    messages = _usual("messages", names)
-    answers = [name for name in USUAL_NAMES["response"] if _find(name, names)]
-    instruction = _usual("instruction", names)
-    if messages and answers and instruction:
-        found = _find(answers[0], names)
-        raise InputError(
-            f'{where}: rows hold both a conversation ("{messages}") and a pair ("{instruction}", "{found}")',
-            f'Write "field_mapping": {json.dumps({"messages": messages})} or {_mapping_text(instruction, found)}.',
-        )
-    if messages:
-        return _conversations(messages, names)
-    # "text" stands last among the instruction names: met there, no better instruction exists.
-    if not answers and instruction and instruction == _usual("text", names) and not _usual("input", names):
-        return Columns(text=instruction)
-    return None
-
-
-def _only_response(names: Sequence[str], instruction: str, where: str) -> str:
-    found = [column for name in USUAL_NAMES["response"] if (column := _find(name, names)) and column != instruction]
-    instruction = instruction or _usual("instruction", names)
-    if len(found) > 1:
-        listed = ", ".join(f'"{name}"' for name in found)
-        raise _unclear(f"{len(found)} columns could be the response ({listed})", names, instruction, found[0], where)
-    if not found:
-        raise _unclear("no column is recognized as the response", names, instruction, "", where)
-    return found[0]
-
-
-def _unclear(what: str, names: Sequence[str], instruction: str, response: str, where: str) -> InputError:
-    return InputError(
-        f"{where}: {what}; columns: {_listed(names)}",
-        f'Write in "training.dataset": "field_mapping": {_mapping_text(instruction, response)}.',
-    )
-
-
-def _listed(names: Sequence[str], at_most: int = 20) -> str:
-    """The names as a message shows them: a name with half of a surrogate pair could not be printed."""
+def listed(names: Sequence[str], at_most: int = 20) -> str:
+    """Return the names as a message shows them: a name with half of a surrogate pair could not be printed."""
     shown = ", ".join(names[:at_most]).encode("utf-8", "replace").decode("utf-8")
     return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown or "none"
 
 
-def _mapping_text(instruction: str, response: str) -> str:
+def mapping_text(instruction: str, response: str) -> str:
+    """Return the "field_mapping" of pairs as an error tells to write it."""
     written = {
         "instruction": instruction or "<column of the question>",
         "response": response or "<column of the answer>",
@@ -194,30 +106,47 @@ def _mapping_text(instruction: str, response: str) -> str:
     return json.dumps(written, ensure_ascii=False)
 
 
-def _mapped(role: str, names: Sequence[str], mapping: ColumnMapping, where: str) -> str:
-    """The column that the manifest names for a role; "" where it names none."""
-    wanted = getattr(mapping, role)
-    if not wanted:
-        return ""
-    found = _find(wanted, names)
-    if found:
-        return found
-    alike = [name for name in names if name.casefold() == wanted.casefold()]
-    near = " or ".join(f'"{name}"' for name in alike) or (typo_of(wanted, names) and f'"{typo_of(wanted, names)}"')
-    raise InputError(
-        f'{where}: the column "{wanted}" of "field_mapping.{role}" is not there; columns: {_listed(names)}',
-        f"Did you mean {near}?" if near else f'Write one of these columns as "field_mapping.{role}".',
-    )
+@dataclass(frozen=True)
+class ColumnNames:
+    """All columns that the rows at `where` have, among which a kind of rows chooses its own, and what the manifest names."""
+
+    names: Sequence[str]
+    mapping: ColumnMapping
+    where: str
+
+    def mapped(self, role: str) -> str:
+        """Return the column that the manifest names for a role; "" where it names none. Raises InputError: it is absent."""
+        wanted = getattr(self.mapping, role)
+        if not wanted:
+            return ""
+        found = find(wanted, self.names)
+        if found:
+            return found
+        alike = [name for name in self.names if name.casefold() == wanted.casefold()] or [typo_of(wanted, self.names)]
+        near = " or ".join(f'"{name}"' for name in alike if name)
+        raise InputError(
+            f'{self.where}: the column "{wanted}" of "field_mapping.{role}" is not there; columns: {listed(self.names)}',
+            f"Did you mean {near}?" if near else f'Write one of these columns as "field_mapping.{role}".',
+        )
+
+    def usual(self, role: str, *, other_than: str = "") -> str:
+        """Return the first column with one of a role's usual names, or ""."""
+        return next((column for column in self.all_usual(role) if column != other_than), "")
+
+    def all_usual(self, role: str) -> list[str]:
+        """Return the columns with a role's usual names, the preferred one first."""
+        return [column for name in USUAL_NAMES[role] if (column := find(name, self.names))]
+
+    def unclear(self, what: str, instruction: str, response: str) -> InputError:
+        """Return the error that a question and an answer cannot be told, of which these are known."""
+        return InputError(
+            f"{self.where}: {what}; columns: {listed(self.names)}",
+            f'Write in "training.dataset": "field_mapping": {mapping_text(instruction, response)}.',
+        )
 
 
-def _usual(role: str, names: Sequence[str], *, other_than: str = "") -> str:
-    """The first column with one of a role's usual names, or ""."""
-    candidates = (_find(name, names) for name in USUAL_NAMES[role])
-    return next((column for column in candidates if column and column != other_than), "")
-
-
-def _find(wanted: str, names: Sequence[str]) -> str:
-    """The column of that name: exact, else the only one that differs in case alone; "" if there is none."""
+def find(wanted: str, names: Sequence[str]) -> str:
+    """Return the column of that name: exact, else the only one that differs in case alone; "" if there is none."""
     if wanted in names:
         return wanted
     alike = [name for name in names if name.casefold() == wanted.casefold()]

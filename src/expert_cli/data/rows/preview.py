@@ -12,9 +12,10 @@ from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
 from expert_cli.data.formats.registry import read_file
 from expert_cli.data.located import Located
 from expert_cli.data.rows.columnar import Rows
-from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
-from expert_cli.data.rows.scan import BAD_SHARE, Refused
-from expert_cli.data.rows.validation import validate_row
+from expert_cli.data.rows.columns import Columns, names_of_interest
+from expert_cli.data.rows.kinds import PairRows, choose_columns, kind_of
+from expert_cli.data.rows.scan import Refused
+from expert_cli.data.rows.validation import BAD_SHARE, WeightValues, validate_row
 from expert_cli.errors import InputError
 
 
@@ -28,7 +29,7 @@ def first_rows(
     """
     names = ColumnFilter(names_of_interest(data.mapping))
     raw = chain.from_iterable(read_file(path, names) for path in sources[0].files)
-    found = Rows("pair")
+    found: Rows = PairRows()
     unclear: InputError | None = None
     read = faults = 0
     while some := list(islice(raw, count)):
@@ -63,11 +64,15 @@ def _most_good(
             told.append(choose_columns(known, data.mapping, where))
     if not told:
         choose_columns(names, data.mapping, where)
-    return max((_good(raw, columns, refused) for columns in told), key=len)
+    return max((_good(raw, columns, where, refused) for columns in told), key=len)
 
 
-def _good(raw: Sequence[RawRow], columns: Columns, refused: Refused | None) -> Rows:
-    rows = Rows(columns.kind)
+def _good(raw: Sequence[RawRow], columns: Columns, where: str, refused: Refused | None) -> Rows:
+    weights = WeightValues()
+    for row in raw:
+        weights.add(row.fields.get(columns.weight), row.where)
+    columns = weights.columns(columns, where)
+    rows = kind_of(columns)()
     for row in raw:
         validate_row(rows, row.fields, columns, row.where)
     return rows.without(refused(rows)) if refused else rows

@@ -6,7 +6,6 @@ Where chance decides, rows are ordered by a keyed hash, never by a random genera
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +26,6 @@ def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> list[int]:
     for row in sorted(range(rows), key=lambda row: _rank(seed, f"{salt}:{row}"))[:extra] if extra else ():
         copies[row] += 1
     return copies
-
-
-def held_out(contents: Sequence[tuple[str, ...]], share: float, seed: int) -> set[int]:
-    """Return the rows that evaluate: `validation_split` of their contents."""
-    ranks = b"".join(content_rank(content, seed) for content in contents)
-    return {int(row) for row in validation_split(ranks, share)}
 
 
 def content_rank(content: tuple[str, ...], seed: int) -> bytes:

@@ -1,7 +1,8 @@
 """A first look at one source: every row is judged.
 
 Columns are chosen by the names of all columns, and a name may turn up in the last row. The rows are judged by the names
-known so far; if a later one changes the choice, they are all judged again, by all names.
+known so far; if a later one changes the choice, they are all judged again, by all names. So they are where a column called
+weight turns out to hold no flags.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import collections
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -24,13 +25,11 @@ from expert_cli.data.located import Located
 from expert_cli.data.rows.block_check import Checked, check_block
 from expert_cli.data.rows.cache import RowCache
 from expert_cli.data.rows.columnar import RowReport, Rows
-from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.rows.columns import Columns, names_of_interest
+from expert_cli.data.rows.kinds import choose_columns, kind_of
 from expert_cli.data.rows.sampling import content_rank
-from expert_cli.data.rows.validation import NOT_TRAINED
+from expert_cli.data.rows.validation import BAD_SHARE, NOT_TRAINED, WeightValues
 from expert_cli.errors import InputError
-
-BAD_SHARE = 0.01
-"""The share of bad rows in a source above which it is refused."""
 
 
 @dataclass
@@ -39,7 +38,7 @@ class SourceScan:
 
     start: the number of the first row of its slice. rows: those that were read, while they fit. kept: for every row of the
     slice, block by block, whether it is good and passes the filters. ranks: 16 bytes for each of these, where asked for.
-    digests: theirs, where repeats are left out. fields: of messages, that nothing reads.
+    digests: theirs, where repeats are left out. fields: of messages, that nothing reads. weights: what the rows have there.
     """
 
     start: int
@@ -50,6 +49,7 @@ class SourceScan:
     ranks: bytearray = field(default_factory=bytearray)
     digests: set[bytes] = field(default_factory=set)
     fields: set[str] = field(default_factory=set)
+    weights: WeightValues = field(default_factory=WeightValues)
 
 
 class _TooManyBad(InputError):
@@ -77,7 +77,7 @@ def scan_source(
     """
     names = ColumnFilter(names_of_interest(data.mapping))
     start, stop = _slice(located, names)
-    judge = _Judge(located, data, seen, ranked=ranked, room=room, refused=refused)
+    judge = _Judge(located, data, seen, ranked, room, refused)
     try:
         scan = judge.scan(names, start, stop)
     except InputError as error:
@@ -130,17 +130,18 @@ def _slice(located: Located, names: ColumnFilter) -> tuple[int, int | None]:
     return rows.start, rows.stop
 
 
+@dataclass
 class _Judge:
-    def __init__(
-        self, located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool, room: int, refused: Refused | None
-    ) -> None:
-        self.located = located
-        self.data = data
-        self.seen = seen
-        self.ranked = ranked
-        self.room = room
-        self.refused = refused
-        self.rare: frozenset[str] = frozenset()
+    """Judges one source. rare: columns that are not read, as hardly any row has them; unread: names, as reports give them."""
+
+    located: Located
+    data: DataConfig
+    seen: set[bytes]
+    ranked: bool
+    room: int
+    refused: Refused | None
+    rare: frozenset[str] = frozenset()
+    unread: dict[str, str] = field(default_factory=dict)
 
     def scan(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan:
         """Judge the rows of the slice. Raises InputError; see `scan_source`."""
@@ -151,7 +152,7 @@ class _Judge:
         return scan
 
     def all_rows(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan | None:
-        """Judge the rows of the slice; None if a name that turned up late changed what was decided for earlier rows."""
+        """Judge the rows of the slice; None if what turned up late changed what was decided for earlier rows."""
         scan = SourceScan(start, RowCache(self.located.files, self.room))
         columns: Columns | None = None
         known = undecided = 0
@@ -174,10 +175,14 @@ class _Judge:
         if undecided:
             _refuse_bad(self.located, scan.report)  # names that tell nothing may be those of rows that cannot be read
             columns = self._choose(names)
+        if columns and columns != scan.weights.columns(columns, str(self.located)):
+            self.unread[columns.weight] = scan.weights.unread(columns.weight)
+            return None
         if columns:
             scan.columns, scan.report.mapping, scan.report.input_column = columns, str(columns), columns.input
-            fields = [f"{columns.messages}[].{name}" for name in sorted(scan.fields)]
-            scan.report.ignored = [*columns.ignored(names.seen), *fields]
+            within = getattr(columns, kind_of(columns).answer_role)
+            fields = [f"{within}[].{name}" for name in sorted(scan.fields)]
+            scan.report.ignored = [*(self.unread.get(name, name) for name in columns.ignored(names.seen)), *fields]
         return scan
 
     def _choice(self, names: ColumnFilter) -> Columns | None:
@@ -189,11 +194,12 @@ class _Judge:
 
     def _choose(self, names: ColumnFilter) -> Columns:
         known = [name for name in names.seen if name not in self.rare]
-        return choose_columns(known, self.data.mapping, str(self.located))
+        columns = choose_columns(known, self.data.mapping, str(self.located))
+        return replace(columns, weight="") if columns.weight in self.unread else columns
 
     def _judge(self, block: Block, first: int, low: int, columns: Columns, scan: SourceScan) -> NDArray[np.bool_]:
         """Judge the rows of a block, whose own first row is number `first`, from number `low` on."""
-        checked = check_block(block, columns, low, block.count)
+        checked = check_block(block, columns, low, block.count, scan.weights)
         if self.refused and (reasons := self.refused(checked.rows)):
             checked = checked.without(reasons)
         if self.rare:
@@ -271,7 +277,7 @@ def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
 def _refuse_useless(located: Located, scan: SourceScan) -> None:
     report = scan.report
     if not report.read:
-        raise InputError(f"{located}: there are no rows", "SourceScan at the file, and at the slice if there is one.")
+        raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
     _refuse_bad(located, report)
     if not any(kept.any() for kept in scan.kept):
         good = report.read - sum(report.dropped.values())

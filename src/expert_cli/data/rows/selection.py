@@ -22,6 +22,7 @@ from expert_cli.data.rows.block_check import Checked, check_block
 from expert_cli.data.rows.cache import ROOM_BYTES, RowCache
 from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import Columns, names_of_interest
+from expert_cli.data.rows.kinds import KINDS, kind_of
 from expert_cli.data.rows.sampling import repeat_counts, validation_split
 from expert_cli.data.rows.scan import Refused, scan_source, source_blocks
 from expert_cli.errors import InputError
@@ -78,9 +79,7 @@ class RowBatch:
         """Return the rows start <= number < stop."""
         if (start, stop) == (0, len(self.rows)):
             return self
-        rows = Rows(self.rows.kind)
-        rows.extend(self.rows, range(start, stop))
-        return RowBatch(self.source, rows, self.numbers[start:stop])
+        return RowBatch(self.source, self.rows.take(range(start, stop)), self.numbers[start:stop])
 
 
 def select_rows(
@@ -124,10 +123,7 @@ def _turn(number: int, source: SelectedSource, taken: NDArray[np.bool_], data: D
         wanted = taken[checked.numbers + (first - source.start)]
         if not wanted.any():
             continue
-        rows = checked.rows
-        if not wanted.all():
-            rows = Rows(rows.kind)
-            rows.extend(checked.rows, np.flatnonzero(wanted).tolist())
+        rows = checked.rows if wanted.all() else checked.rows.take(np.flatnonzero(wanted).tolist())
         yield RowBatch(number, rows, checked.numbers[wanted] + first)
 
 
@@ -174,11 +170,12 @@ def _select_from(
     for number, located in enumerate(sources):
         scan = scan_source(located, data, seen, ranked=ranked, room=room, refused=refused)
         room -= scan.rows.size
-        if selected and scan.columns.kind != selected[0].columns.kind:
+        kind = kind_of(scan.columns).kind
+        first = kind_of(selected[0].columns).kind if selected else kind
+        if kind != first:
             raise InputError(
-                f"{located}: rows are {scan.columns.kind} ({scan.report.mapping}), those of {sources[0]} are "
-                f"{selected[0].columns.kind}",
-                "Train on rows of one kind: question and answer, messages, or text.",
+                f"{located}: rows are {kind} ({scan.report.mapping}), those of {sources[0]} are {first}",
+                f"Train on rows of one kind: {', '.join(KINDS)}.",
             )
         kept = np.concatenate(scan.kept)
         copies = np.zeros(len(kept), np.int32)

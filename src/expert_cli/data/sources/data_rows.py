@@ -22,7 +22,8 @@ from expert_cli.data.formats.raw_row import ColumnFilter
 from expert_cli.data.formats.registry import read_file
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.columnar import RowReport, Rows
-from expert_cli.data.rows.columns import absent, choose_columns, names_of_interest
+from expert_cli.data.rows.columns import absent, names_of_interest
+from expert_cli.data.rows.kinds import choose_columns, kind_of
 from expert_cli.data.rows.scan import source_blocks
 from expert_cli.data.rows.selection import SelectedSource, batches, select_rows
 from expert_cli.data.sources.folder import folder_files
@@ -145,7 +146,7 @@ def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
                 continue
             if columns.input:
                 return columns.input
-            if columns.kind != "pair" or (data.mapping.instruction and data.mapping.response):
+            if "input" not in kind_of(columns).roles or (data.mapping.instruction and data.mapping.response):
                 break
     return ""
 
@@ -156,7 +157,7 @@ def _path_hint(alternatives: Sequence[Path]) -> str:
 
 
 def _taken(sources: Sequence[SelectedSource], data: DataConfig) -> Rows:
-    taken = Rows(sources[0].columns.kind)
+    taken = kind_of(sources[0].columns)()
     for batch in batches(sources, data):
         taken.extend(batch.rows, range(len(batch.rows)))
     return taken

@@ -18,7 +18,6 @@ from tokenizers import Tokenizer
 from expert_cli.config import recorded
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.rows.columnar import RowKind
 from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
 from expert_cli.data.sources.hub import refuse_damaged
 from expert_cli.data.store.files import FileHashCache
@@ -116,7 +115,7 @@ class StoreInputs:
     located: LocatedData
     tokenizer: HashedTokenizer
     template: Template
-    kind: RowKind
+    kind: str
     hashes: FileHashCache
 
     def key(self, data: DataConfig) -> StoreKey:

@@ -8,28 +8,22 @@ A row of ChatML, as it leaves here (C = the template's, control tokens count; U 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 
-from expert_cli.data.rows.columnar import Message, RowKind, Rows
+from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.rows.kinds import kind_named
 from expert_cli.data.templates.builtin import ALPACA, STYLES, BuiltinTemplate
 from expert_cli.data.templates.chat_template import AS_ANSWERED, ChatTemplate, as_trained
 from expert_cli.data.templates.conversation import THINKING, asking, needs_template, whole_document
-from expert_cli.data.templates.loss_mask import PieceColumn, TemplateCompiler
+from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.text_forms import LATER_MARKERS
 from expert_cli.data.templates.whole_text import TextReader
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import DATE, render_safely
 
-MASKING_RULES: Mapping[RowKind, str] = MappingProxyType({"pair": "1", "messages": "5", "text": "3"})
-"""Which tokens of a row are trained, and what stands around it, by its kind. Part of a store's key: raise a kind's rule
-whenever a row of that kind becomes other tokens or another mask. tests/unit/data/templates/test_golden.py fails until it is."""
-_RENDERED_RULE = "3"
-"""The rule of pairs whose template looks into them, or opens answers otherwise than the first rule took it; and of those
-whose tokenizer has markers that the first rule knew only as special tokens."""
 OWN = "the tokenizer's own chat template"
 """The name of a template that the base model brings along."""
 _PAIR = ("user", "assistant")
@@ -69,7 +63,7 @@ class Template:
         """Whether the input of a pair gets a heading, which depends on what its column is called."""
         return self.name == "alpaca"
 
-    def masking(self, kind: RowKind) -> str:
+    def masking(self, kind: str) -> str:
         """Return the rule by which rows of a kind are written and masked: part of the key of their store."""
         changed = (
             AS_ANSWERED in self.chat_template
@@ -77,7 +71,7 @@ class Template:
             or bool(self.compiler.watched)
             or not self.compiler.control_tokens.isdisjoint(LATER_MARKERS)
         )
-        rule = _RENDERED_RULE if kind == "pair" and changed else MASKING_RULES[kind]
+        rule = kind_named(kind).rendered_rule if changed else kind_named(kind).masking_rule
         return f"{rule}, date {DATE}" if "strftime_now" in self.chat_template else rule
 
     def documents(self, rows: Rows, *, forms: dict[str, int] | None = None) -> list[Document]:
@@ -88,18 +82,13 @@ class Template:
         everything; how many rows have which form ("chatml", ..., "plain") is added to `forms`. Without `completion_only`
         everything is trained. Raises InputError if the template refuses a row, or does not show all of it.
         """
-        if rows.kind == "text":
-            return [self._texts.document(text, {} if forms is None else forms) for text in rows.text]
-        if rows.kind == "messages":
-            return [self._conversation(turns, at) for turns, at in zip(rows.messages, rows.origins, strict=True)]
-        columns = zip(rows.instruction, rows.input, rows.response, rows.origins, strict=True)
-        return [self._pair(self.user_turn(a, b), answer, at) for a, b, answer, at in columns]
+        return rows.documents(self, {} if forms is None else forms)
 
     def refused(self, rows: Rows) -> dict[int, str]:
         """Return which rows cannot be written down, and why. Roles alone decide where the template looks into no text."""
         found: dict[int, str] = {}
         reasons: dict[tuple[tuple[str, bool], ...], str] = {}
-        for number, turns in enumerate(self._shown(rows)):
+        for number, turns in enumerate(rows.conversations(self)):
             if self._goes_through_template(turns):
                 reason = self._refusal(turns)
             else:
@@ -110,13 +99,6 @@ class Template:
             if reason:
                 found[number] = reason
         return found
-
-    def pair_columns(self, rows: Rows) -> list[PieceColumn]:
-        """Return the documents of rows of pairs, piece by piece; none where the template looks into one of them."""
-        turns = [self.user_turn(a, b) for a, b in zip(rows.instruction, rows.input, strict=True)]
-        if self.compiler.watched.occurs(turns) or self.compiler.watched.occurs(rows.response):
-            return []
-        return self.compiler.compiled(_PAIR).fill_columns((turns, rows.response))
 
     def prompt(self, instruction: str, input: str = "") -> Document:  # noqa: A002  the row's own word for it
         """Return what generation starts from: the document of such a row up to its answer."""
@@ -134,33 +116,29 @@ class Template:
         return f"{instruction}{self.input_separator}{input_}" if input_ else instruction
 
     @cached_property
-    def _texts(self) -> TextReader:
+    def texts(self) -> TextReader:
+        """Reads whole documents."""
         compiler = self.compiler
         return TextReader(
             compiler.control_tokens, self.end_token, compiler.eos_token, compiler.bos_token, compiler.completion_only
         )
 
-    def _pair(self, asked: str, answer: str, origin: str) -> Document:
+    def pair(self, asked: str, answer: str, origin: str) -> Document:
+        """Return the document of a user turn and its answer. Raises InputError; see `documents`."""
         if self.compiler.watched.occurs((asked, answer)):
-            return self._conversation((Message("user", asked), Message("assistant", answer)), origin)
+            return self.conversation((Message("user", asked), Message("assistant", answer)), origin)
         return self.compiler.compiled(_PAIR).fill((asked, answer), with_answer=True)
-
-    def _shown(self, rows: Rows) -> Iterable[tuple[Message, ...]]:
-        """The conversations that a template could refuse; pairs only where it looks into their texts."""
-        if rows.kind == "pair" and self.compiler.watched:
-            for asked, more, answer in zip(rows.instruction, rows.input, rows.response, strict=True):
-                yield Message("user", self.user_turn(asked, more)), Message("assistant", answer)
-        yield from rows.messages
 
     def _refusal(self, turns: tuple[Message, ...]) -> str:
         """Why a conversation cannot be written down, "" if it can."""
         try:
-            self._conversation(turns, "")
+            self.conversation(turns, "")
         except InputError as error:
             return error.message.removeprefix(": ")
         return ""
 
-    def _conversation(self, messages: tuple[Message, ...], origin: str) -> Document:
+    def conversation(self, messages: tuple[Message, ...], origin: str) -> Document:
+        """Return the document of a conversation. Raises InputError; see `documents`."""
         roles = tuple(m.role for m in messages)
         if roles[-1:] != ("assistant",):
             raise InputError(

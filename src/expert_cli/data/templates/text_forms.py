@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from expert_cli.data.templates.builtin import STYLES
 
@@ -36,25 +37,17 @@ class Form:
     """
 
     hint: str
-    assistant: re.Pattern[str]
+    assistant: str
     role: str
-    user: str
-    control: tuple[str, ...]
-    ends: frozenset[str]
-    goes_on: str
+    user: str = ""
+    control: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    goes_on: str = ""
 
-
-def _form(
-    hint: str,
-    assistant: str,
-    role: str,
-    *,
-    user: str = "",
-    control: tuple[str, ...] = (),
-    ends: tuple[str, ...] = (),
-    goes_on: str = "",
-) -> Form:
-    return Form(hint, re.compile(assistant, re.MULTILINE), role, user, control, frozenset(ends), goes_on)
+    @cached_property
+    def answers(self) -> re.Pattern[str]:
+        """Finds what answers follow."""
+        return re.compile(self.assistant, re.MULTILINE)
 
 
 _PIPES = r"<\|(?:system|developer|user|assistant|tool|tool_response|observation)\|>"
@@ -64,14 +57,14 @@ _TURN_TOKENS = ("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|USER_TOKE
 
 # In the order in which a text is held against them: words last, since any text may hold them.
 FORMS = {
-    "chatml": _form(
+    "chatml": Form(
         "<|im_start|>",
         r"<\|im_start\|>assistant(?:<\|im_sep\|>)?\n*",  # Phi-4 has a token where the others have a line break
         r"<\|im_start\|>",
         user="<|im_start|>user",
         control=(*STYLES["chatml"].control, "<|im_sep|>"),
     ),
-    "kimi": _form(
+    "kimi": Form(
         "<|im_middle|>",
         r"<\|im_assistant\|>[^<]*<\|im_middle\|>",
         r"<\|im_(?:system|user|assistant)\|>",
@@ -80,7 +73,7 @@ FORMS = {
     ),
     # What an answer thinks, says and calls are messages of their own, all written by the model; "<|start|>assistant"
     # between them is so too.
-    "harmony": _form(
+    "harmony": Form(
         "<|start|>",
         r"<\|start\|>assistant",
         r"<\|start\|>(?!assistant)",
@@ -88,23 +81,23 @@ FORMS = {
         control=("<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>", "<|call|>"),
         goes_on=r"<\|start\|>assistant",
     ),
-    "granite": _form(
+    "granite": Form(
         "<|start_of_role|>",
         r"<\|start_of_role\|>assistant[^<]*<\|end_of_role\|>",
         r"<\|start_of_role\|>",
         user="<|start_of_role|>user",
         control=("<|start_of_role|>", "<|end_of_role|>"),
     ),
-    "command-r": _form(
+    "command-r": Form(
         "<|START_OF_TURN_TOKEN|>",
         r"<\|START_OF_TURN_TOKEN\|><\|CHATBOT_TOKEN\|>",
         r"<\|START_OF_TURN_TOKEN\|>",
         user="<|USER_TOKEN|>",
         control=_TURN_TOKENS,
     ),
-    "phi": _form("<|end|>", r"<\|assistant\|>\n*", _PIPES, user="<|user|>", control=STYLES["phi"].control),
+    "phi": Form("<|end|>", r"<\|assistant\|>\n*", _PIPES, user="<|user|>", control=STYLES["phi"].control),
     # The next role's marker is what the model ends an answer with; the line break before it writes an answer is its own.
-    "glm": _form(
+    "glm": Form(
         "[gMASK]",
         r"<\|assistant\|>",
         r"<\|assistant\|>",
@@ -112,29 +105,29 @@ FORMS = {
         control=("<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"),
         ends=("<|system|>", "<|user|>", "<|observation|>"),
     ),
-    "zephyr": _form("<|assistant|>", r"<\|assistant\|>\n*", _PIPES),
-    "llama": _form(
+    "zephyr": Form("<|assistant|>", r"<\|assistant\|>\n*", _PIPES),
+    "llama": Form(
         "<|start_header_id|>",
         r"<\|start_header_id\|>assistant<\|end_header_id\|>\n*",
         r"<\|start_header_id\|>",
         user="<|start_header_id|>user",
         control=STYLES["llama"].control,
     ),
-    "llama 4": _form(
+    "llama 4": Form(
         "<|header_start|>",
         r"<\|header_start\|>assistant<\|header_end\|>\n*",
         r"<\|header_start\|>",
         user="<|header_start|>user",
         control=("<|header_start|>", "<|header_end|>", "<|eot|>"),
     ),
-    "gemma": _form(
+    "gemma": Form(
         "<start_of_turn>",
         r"<start_of_turn>model\n*",
         r"<start_of_turn>",
         user="<start_of_turn>user",
         control=STYLES["gemma"].control,
     ),
-    "gemma 4": _form(
+    "gemma 4": Form(
         "<|turn>",
         r"<\|turn>model\n*|<tool_response\|>(?!<\|tool_response>)",
         r"<\|turn>",
@@ -142,30 +135,30 @@ FORMS = {
         control=("<|turn>", "<turn|>", "<|tool_response>", "<tool_response|>"),
         ends=("<|tool_response>",),  # which a call ends with, in the middle of the turn
     ),
-    "deepseek": _form(
+    "deepseek": Form(
         "<｜",
         r"<｜(?:Assistant|tool▁outputs▁end|tool▁output▁end)｜>\n*",
         rf"<｜(?:User|Assistant|{_OUTPUTS})｜>",
         user="<｜User｜>",
         control=STYLES["deepseek"].control,
     ),
-    "internlm": _form("<|Bot|>:", r"<\|Bot\|>:", r"<\|(?:System|User|Bot)\|>:", control=("<eoh>", "<eoa>")),
-    "openchat": _form(
+    "internlm": Form("<|Bot|>:", r"<\|Bot\|>:", r"<\|(?:System|User|Bot)\|>:", control=("<eoh>", "<eoa>")),
+    "openchat": Form(
         "GPT4 Correct Assistant:",
         "GPT4 Correct Assistant:",
         "GPT4 Correct (?:System|User|Assistant):",
         control=("<|end_of_turn|>",),
     ),
-    "mistral": _form(
+    "mistral": Form(
         "[/INST]",
         r"\[/(?:INST|TOOL_RESULTS)\]\n*",
         r"\[(?:INST|TOOL_RESULTS|AVAILABLE_TOOLS|SYSTEM_PROMPT)\]",
     ),
-    "alpaca": _form("### Response:", r"^### Response:[ \t]*\n?", f"^{_HEADINGS}"),
-    "guanaco": _form("### Assistant:", r"### Assistant:\n?", _HEADINGS),
-    "vicuna": _form("USER:", r"(?<![^\s>])ASSISTANT:", r"(?<![^\s>])(?:USER|ASSISTANT):"),
-    "user and assistant": _form("User:", r"^Assistant:", r"^(?:System|User|Assistant):"),
-    "human and assistant": _form("Human:", r"^Assistant:", r"^(?:Human|Assistant):"),
+    "alpaca": Form("### Response:", r"^### Response:[ \t]*\n?", f"^{_HEADINGS}"),
+    "guanaco": Form("### Assistant:", r"### Assistant:\n?", _HEADINGS),
+    "vicuna": Form("USER:", r"(?<![^\s>])ASSISTANT:", r"(?<![^\s>])(?:USER|ASSISTANT):"),
+    "user and assistant": Form("User:", r"^Assistant:", r"^(?:System|User|Assistant):"),
+    "human and assistant": Form("Human:", r"^Assistant:", r"^(?:Human|Assistant):"),
 }
 
 MARKERS = frozenset(token for form in FORMS.values() for token in form.control)

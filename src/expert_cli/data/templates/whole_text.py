@@ -55,7 +55,7 @@ class TextReader:
         if not turns:
             return (*pieces, Segment(text, True, False))
         bare = pieces[-1].text.rstrip()
-        ended = bare.endswith(tuple(self._ends | FORMS[form].ends if form in FORMS else self._ends))
+        ended = bare.endswith(tuple(self._ends.union(FORMS[form].ends) if form in FORMS else self._ends))
         if ended or not plain:
             pieces[-1] = pieces[-1]._replace(text=bare)
         if not ended:
@@ -88,7 +88,7 @@ class TextReader:
 
     def _turns(self, text: str, form: Form, stops: re.Pattern[str]) -> Iterator[tuple[int, int]]:
         at = 0
-        while marker := form.assistant.search(text, at):
+        while marker := form.answers.search(text, at):
             start = at = marker.end()
             found = stops.search(text, start)
             if found is None:
@@ -123,7 +123,7 @@ class TextReader:
         return {name: self._stop(form) for name, form in FORMS.items()}
 
     def _stop(self, form: Form) -> re.Pattern[str]:
-        ends = _any_of(self._ends | form.ends | TURN_ENDS.intersection(form.control)).pattern
+        ends = _any_of(self._ends.union(form.ends, TURN_ENDS.intersection(form.control))).pattern
         going_on = f"(?!{form.goes_on})" if form.goes_on else ""
         return re.compile(f"(?P<role>{form.role})|(?:{ends}){going_on}", re.MULTILINE)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from itertools import repeat, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -24,34 +24,14 @@ from tokenizers import Tokenizer
 
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.loss_mask import PieceColumn
-from expert_cli.data.templates.segment import Document, Segment
+from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template, make_template
 from expert_cli.data.templates.text_forms import MARKERS
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
 from expert_cli.data.tokenize.backend_check import BackendChoice, BackendSelector
 from expert_cli.data.tokenize.backends import HFTokenizersBackend, Pieces, no_collection
-from expert_cli.errors import InputError
 
 _BATCH = 1000
-
-
-def encode(documents: Sequence[Document], tokenizer: Tokenizer) -> Encoded:
-    """Encode a whole data set; documents without a trained token are left out and counted.
-
-    Raises InputError if no document is left.
-    """
-    encoded = Encoder(tokenizer).encode(documents)
-    if not len(encoded):
-        raise no_documents(len(documents))
-    return encoded
-
-
-def no_documents(count: int) -> InputError:
-    """Return the error that none of `count` documents has a trained token."""
-    return InputError(
-        f"none of the {count} documents has a trained token",
-        "Check that the response column is mapped and not empty.",
-    )
 
 
 def template_for(
@@ -96,8 +76,8 @@ def leading_token(tokenizer: Tokenizer) -> str:
 class Encoder:
     """Encodes documents with its own copies of a tokenizer; for one thread at a time.
 
-    engine: what encodes, and why. It is chosen by the first documents; without a `cache` folder, which remembers how
-    fastokens compares, it stays `tokenizers`.
+    places_matter: whether a piece's ids depend on what stands before it. engine: what encodes, and why. It is chosen by the
+    first documents; without a `cache` folder, which remembers how fastokens compares, it stays `tokenizers`.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, cache: Path | None = None) -> None:
@@ -117,10 +97,10 @@ class Encoder:
             first = variants.index(variant)
             as_given = tokenizer if n == 0 and spec["added_tokens"] == given else None
             self._references.append(self._references[first] if first < n else HFTokenizersBackend(variant, as_given))
-        self._places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
-        folder = None if self._places_matter else cache
+        self.places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
+        folder = None if self.places_matter else cache
         self._chooser = BackendSelector(self._references[0], written, self._control, folder) if folder else None
-        why = "its word prefixes depend on where a piece stands" if self._places_matter else "nothing else was tried"
+        why = "its word prefixes depend on where a piece stands" if self.places_matter else "nothing else was tried"
         self.engine = BackendChoice(self._references[0], why)
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
@@ -132,10 +112,11 @@ class Encoder:
         return [self._encode_batch(documents[start : start + _BATCH]) for start in range(0, len(documents), _BATCH)]
 
     def column_pieces(self, columns: Sequence[PieceColumn]) -> list[Pieced]:
-        """Encode documents given piece by piece, at least one piece with a text a document; the ids are those of `encode`."""
+        """Encode documents given piece by piece, at least one piece with a text a document; the ids are those of `encode`.
+
+        Not for an encoder whose `places_matter`.
+        """
         users = [column.texts for column in columns if isinstance(column.texts, list)]
-        if self._places_matter:
-            return self.pieces(_documents(columns, len(users[0])))
         # The users' texts in the order of the documents, so that their ids are nearly the documents already.
         texts = [""] * (len(users) * len(users[0]))
         for number, column in enumerate(users):
@@ -182,7 +163,7 @@ class Encoder:
         return Pieced(parts, jobs, np.array(flags, np.bool_), counts)
 
     def _encode_texts(self, texts: list[str], *, control: bool, variant: int = 0) -> Pieces:
-        engine = self._references[variant] if self._places_matter else self.engine.engine
+        engine = self._references[variant] if self.places_matter else self.engine.engine
         return engine.encode(texts, control=control)
 
     def _choose(self, sample: Sequence[str]) -> None:
@@ -192,7 +173,7 @@ class Encoder:
 
     def _placed(self, document: Document) -> Iterator[tuple[str, bool, bool, int]]:
         """Yield text, control, trained and variant (0 start, 1 after a control token, 2 after text) of each piece."""
-        if not self._places_matter:
+        if not self.places_matter:
             yield from ((*segment, 0) for segment in document)
             return
         variant, swallow = 0, False
@@ -209,11 +190,6 @@ class Encoder:
             yield kept, control, trained, variant
             swallow = control and kept.rstrip().endswith(self._swallowing)
             variant = 1 if control and (swallow or kept.endswith(self._control)) else 2
-
-
-def _documents(columns: Sequence[PieceColumn], count: int) -> list[Document]:
-    texts = zip(*(repeat(c.texts, count) if isinstance(c.texts, str) else c.texts for c in columns), strict=True)
-    return [tuple(Segment(text, c.control, c.trained) for text, c in zip(row, columns, strict=True)) for row in texts]
 
 
 def _without_prefix(spec: dict[str, Any], *, everywhere: bool) -> dict[str, Any]:

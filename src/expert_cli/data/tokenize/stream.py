@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.rows.scan import BAD_SHARE
 from expert_cli.data.rows.selection import RowBatch, RowSelection, Split, batches
+from expert_cli.data.rows.validation import BAD_SHARE
 from expert_cli.data.templates.loss_mask import PieceColumn
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.whole_text import describe_forms, foreign_texts
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
-from expert_cli.data.tokenize.encoder import Encoder, no_documents
+from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
 
 CHUNK_ROWS = 20_000
@@ -89,7 +89,10 @@ class DocumentStream:
             self._refuse_foreign(sum(map(len, sources)))
             yield chunk
         if not some:
-            raise no_documents(sum(map(len, sources)))
+            raise InputError(
+                f"none of the {sum(map(len, sources))} documents has a trained token",
+                "Check that the response column is mapped and not empty.",
+            )
 
     def _put_together(self, split: Split, skip: int, chunk_rows: int) -> Iterator[EncodedChunk]:
         """Encode, and put the pieces of each chunk together while the next ones are encoded."""
@@ -116,10 +119,10 @@ class DocumentStream:
         for chunk, batch, ends in _cut(batches(self.selection.sources(split), self.data), chunk_rows):
             rows = batch.rows
             if chunk >= skip:
-                columns = self.template.pair_columns(rows) if rows.kind == "pair" else []
+                columns = [] if self.encoder.places_matter else rows.piece_columns(self.template)
                 documents = [] if columns else self.template.documents(rows, forms=self.forms)
                 yield _Piece(chunk, batch, ends, columns, documents)
-            elif rows.kind == "text":
+            elif rows.is_whole_text:
                 self.template.documents(rows, forms=self.forms)  # their forms count
 
     def _refuse_foreign(self, rows: int) -> None:

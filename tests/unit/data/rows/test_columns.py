@@ -7,8 +7,10 @@ import json
 import pytest
 
 from expert_cli.config.run_config import ColumnMapping
-from expert_cli.data.rows.columnar import Message, Rows
-from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.rows.columnar import Message
+from expert_cli.data.rows.columns import Columns, names_of_interest
+from expert_cli.data.rows.kinds import PairRows, choose_columns
+from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.rows.validation import NOT_TRAINED, validate_row
 from expert_cli.errors import InputError
 
@@ -208,7 +210,7 @@ PAIR = Columns("question", "context", "answer")
     ],
 )
 def test_a_pair_is_good_or_bad_for_one_reason(fields: dict[str, object], reason: str) -> None:
-    rows = Rows("pair")
+    rows = PairRows()
     assert validate_row(rows, fields, PAIR, "f:1") == reason
     good = [] if reason else [fields["answer"]]
     assert rows.response == good
@@ -235,7 +237,7 @@ def test_a_pair_is_good_or_bad_for_one_reason(fields: dict[str, object], reason:
     ],
 )
 def test_a_row_says_whether_it_is_trained(said: dict[str, object], reason: str) -> None:
-    rows = Rows("pair")
+    rows = PairRows()
     columns = Columns("question", "", "answer", weight="weight", train="train")
     assert validate_row(rows, {"question": "q", "answer": "a", **said}, columns, "f:1") == reason
     assert rows.response == ([] if reason else ["a"])
@@ -284,7 +286,7 @@ def test_a_row_says_whether_it_is_trained(said: dict[str, object], reason: str) 
     ],
 )
 def test_a_conversation_ends_with_its_last_answer(turns: object, expected: tuple[Message, ...] | str) -> None:
-    rows = Rows("messages")
+    rows = MessageRows()
     reason = validate_row(rows, {"messages": turns}, Columns(messages="messages"), "f:1")
     assert (reason, rows.messages) == ((expected, []) if isinstance(expected, str) else ("", [expected]))
     assert rows.trailing == [len(turns) - len(expected) for _ in rows.messages if isinstance(turns, list)]
@@ -344,7 +346,7 @@ CALLING = json.dumps({"tool_calls": [CALL]})
     ],
 )
 def test_what_an_answer_has_beside_its_content(turn: dict[str, object], expected: Message | str) -> None:
-    rows = Rows("messages")
+    rows = MessageRows()
     turns = [USER, {"role": "assistant", "content": "z"}, USER, {"role": "assistant", **turn}]
     reason = validate_row(rows, {"m": turns}, Columns(messages="m"), "f:1")
     assert (reason or rows.messages[0][-1]) == expected
@@ -386,7 +388,7 @@ def test_what_an_answer_has_beside_its_content(turn: dict[str, object], expected
     ],
 )
 def test_only_answers_are_trained(turn: dict[str, object], reason: str) -> None:
-    rows = Rows("messages")
+    rows = MessageRows()
     found = validate_row(rows, {"m": [turn, USER, {"role": "assistant", "content": "a"}]}, Columns(messages="m"), "f:1")
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
@@ -394,12 +396,12 @@ def test_only_answers_are_trained(turn: dict[str, object], reason: str) -> None:
 
 def test_a_conversation_without_a_trained_answer_is_bad() -> None:
     turns = [USER, {"role": "assistant", "content": "a", "weight": 0}]
-    reason = validate_row(Rows("messages"), {"m": turns}, Columns(messages="m"), "f:1")
+    reason = validate_row(MessageRows(), {"m": turns}, Columns(messages="m"), "f:1")
     assert reason == "no assistant turn is to be trained"
 
 
 def test_fields_that_nothing_reads_are_remembered() -> None:
-    rows = Rows("messages")
+    rows = MessageRows()
     turns = [
         {**USER, "id": 7, "name": "Ada", "note": None, "from": "Ada"},
         {"role": "tool", "content": "1", "name": "f", "loss": 0},
@@ -425,7 +427,7 @@ TOOL = {"type": "function", "function": {"name": "f"}}
     ],
 )
 def test_columns_beside_the_messages(beside: dict[str, object], expected: list[Message] | str) -> None:
-    rows = Rows("messages")
+    rows = MessageRows()
     columns = choose_columns(["messages", *beside], ColumnMapping(), "rows")
     reason = validate_row(rows, {"messages": [USER, {"role": "assistant", "content": "a"}], **beside}, columns, "f:1")
     assert (reason or list(rows.messages[0][:-2])) == expected
@@ -434,7 +436,7 @@ def test_columns_beside_the_messages(beside: dict[str, object], expected: list[M
 def test_two_system_messages_are_one_too_many() -> None:
     turns = [{"role": "system", "content": "s"}, USER, {"role": "assistant", "content": "a"}]
     columns = Columns(messages="m", system="system")
-    reason = validate_row(Rows("messages"), {"m": turns, "system": "t"}, columns, "f:1")
+    reason = validate_row(MessageRows(), {"m": turns, "system": "t"}, columns, "f:1")
     assert reason == '"system" and the first message are both a system message'
 
 
@@ -447,7 +449,7 @@ def test_columns_that_are_not_read() -> None:
 
 
 def test_conversations_that_differ_beside_their_contents_are_no_repeats() -> None:
-    rows = Rows("messages")
+    rows = MessageRows()
     answers = [{}, {"weight": 0}, {"reasoning_content": "R"}, {"tool_calls": [CALL]}, {"weight": 1}]
     for more in answers:
         turns = [

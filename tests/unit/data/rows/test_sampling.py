@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from expert_cli.config.splits import parse_split
-from expert_cli.data.rows.sampling import held_out, repeat_counts
+from expert_cli.data.rows.sampling import repeat_counts
 from expert_cli.errors import InputError
+from tests.splits import held_out
 
 FROZEN_SAMPLE = [3, 6, 7, 8]
 FROZEN_SPLIT = [6, 9, 11, 16]
@@ -86,7 +87,7 @@ def test_samples_differ_by_seed_and_source_and_are_frozen() -> None:
 
 def test_the_hash_seed_of_python_changes_nothing() -> None:
     code = (
-        "from expert_cli.data.rows.sampling import *;"
+        "from expert_cli.data.rows.sampling import repeat_counts; from tests.splits import held_out;"
         "print(repeat_counts(10, 0.4, 7, '0'), sorted(held_out([(str(r),) for r in range(20)], 0.2, 7)))"
     )
     answers = {

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.formats import blocks, jsonl_columns
 from expert_cli.data.rows import selection
 from expert_cli.data.rows.columnar import Message
+from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import DataRows, input_column, locate_data, read_training_rows
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter
@@ -149,15 +151,69 @@ def test_rows_that_are_not_to_be_trained_are_left_out_and_counted(
 
 @pytest.mark.parametrize(
     ("said", "message"),
-    [([0] * 3, r"no row of 3 is left \(not to be trained: 3\)"), ([0.5] * 3, '3 of 3 rows are bad: .*"weight" is 0.5')],
+    [
+        ({"weight": [0] * 3}, r"no row of 3 is left \(not to be trained: 3\)"),
+        ({"train": [0.5] * 3}, '3 of 3 rows are bad: .*"train" is 0.5'),
+        (
+            {"weight": [1, 0, 0.5, None, "no"]},
+            r'"weight" is 0 at \S+:2, which leaves that row out, and in .*: 0.5 at \S+:3; \'no\' at \S+:5$',
+        ),
+        ({"weight": [72.5, *[1] * 98, False]}, r"rows.jsonl: \"weight\" is False at \S+:100, .*: 72.5 at \S+:1$"),
+    ],
 )
-def test_weights_that_leave_no_row_or_are_not_known_are_refused(
-    tmp_path: Path, said: list[object], message: str
+def test_flags_that_leave_no_row_or_are_not_known_are_refused(
+    tmp_path: Path, said: dict[str, list[object]], message: str
 ) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(json.dumps({"text": "t", "weight": weight}) for weight in said), encoding="utf-8")
-    with pytest.raises(InputError, match=message):
+    rows = [{"text": "t", name: value} for name, values in said.items() for value in values]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    with pytest.raises(InputError, match=message) as caught:
         read(config(file_source(path)))
+    assert ("Write 0 or 1 there, or rename the column" in caught.value.hint) == ("neither 0" in caught.value.message)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet", ".json"])
+@pytest.mark.parametrize("small", [False, True], ids=["one block", "many blocks, read twice"])
+@pytest.mark.parametrize("odd", [0, 150, 299], ids=["first", "middle", "last"])
+def test_a_weight_that_is_no_flag_is_not_read_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, small: bool, odd: int
+) -> None:
+    if small:
+        monkeypatch.setattr(selection, "ROOM_BYTES", 0)
+        monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 500)
+        monkeypatch.setattr(blocks, "_ROWS", 7)
+    path = tmp_path / f"rows{suffix}"
+    weights = [72.5 if n == odd else 1.0 if n % 3 else None for n in range(300)]
+    rows = [{"question": "q", "weight": weight, "answer": f"a{n}"} for n, weight in enumerate(weights)]
+    if suffix == ".csv":
+        lines = [",".join("" if value is None else str(value) for value in row.values()) for row in rows]
+        path.write_text("\n".join(["question,weight,answer", *lines]), encoding="utf-8")
+    elif suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=11 if small else 300)
+    else:
+        path.write_text(json.dumps(rows) if suffix == ".json" else "\n".join(map(json.dumps, rows)), encoding="utf-8")
+    reporter = Listening()
+    data = config(file_source(path))
+    result = read_training_rows(data, reporter)
+    unread = "weight ('72.5' is no flag)" if suffix == ".csv" else "weight (72.5 is no flag)"
+    assert result.train.response == [f"a{n}" for n in range(300)]
+    assert result.train_report.ignored == [unread]
+    line = f"{path}: 300 rows; instruction <- question, response <- answer; not read: {unread}"
+    assert (reporter.said, reporter.warned) == ([line], [])
+    assert len(first_rows(data, locate_data(data, NullReporter()).train)) == 64
+
+
+def test_rows_of_a_kind_stay_of_it_beside_a_weight_that_is_no_flag(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    late = {"text": "z", "weight": 80, "source": "s"}
+    rows = [*({"text": f"t{n}", "weight": 80 + n / 4} for n in range(5)), late]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    data = config(file_source(path, "train[2:]"), file_source(path))
+    seen = first_rows(data, locate_data(data, NullReporter()).train)
+    assert (seen.kind, seen.text) == ("text", [*(f"t{n}" for n in range(5)), "z"])
+    result = read(data)
+    assert result.train.text == ["t2", "t3", "t4", "z", *seen.text]
+    assert result.train_report.ignored == ["weight (80.5 is no flag)", "source", "weight (80.0 is no flag)"]
 
 
 def test_a_flag_in_the_last_row_alone_is_read_when_the_files_are_read_again(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.rows.columnar import Message
+from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document
@@ -64,7 +65,7 @@ def test_what_is_left_writes_what_was_trained(jinja: str | None, system_prompt: 
     assert read(template, TALK[0], generate=True) == text(template.prompt("u"))
     messages = [Message(*turn) for turn in TALK[:3]]
     assert read(template, *TALK[:3], generate=True) == text(template.prompt_messages(messages))
-    rows = Rows("messages", messages=[tuple(Message(*turn) for turn in TALK)], origins=["x:1"])
+    rows = MessageRows(messages=[tuple(Message(*turn) for turn in TALK)], origins=["x:1"])
     whole = read(template, *TALK, generate=False)
     trained = text(template.documents(rows)[0])
     assert whole.startswith(trained)
@@ -76,7 +77,7 @@ def test_what_is_left_writes_what_was_trained(jinja: str | None, system_prompt: 
 def test_a_named_template_is_left_to_the_last_character(name: str, system_prompt: str | None) -> None:
     template = made(None, system_prompt, name, BOS)
     assert read(template, TALK[0], generate=True) == text(template.prompt("u"))
-    rows = Rows("messages", messages=[tuple(Message(*turn) for turn in TALK)], origins=["x:1"])
+    rows = MessageRows(messages=[tuple(Message(*turn) for turn in TALK)], origins=["x:1"])
     assert read(template, *TALK, generate=False) == text(template.documents(rows)[0])
     assert text(template.prompt("u")).count(SYSTEM) == (1 if system_prompt else 0)
 

@@ -14,6 +14,8 @@ from tokenizers import Tokenizer
 
 from expert_cli.data.rows.columnar import Message, Rows
 from expert_cli.data.rows.columns import Columns
+from expert_cli.data.rows.kinds import PairRows, TextRows
+from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document
@@ -70,7 +72,7 @@ def made(jinja: str, **options: Any) -> Template:
 
 
 def row(turns: list[dict[str, Any]], **columns: Any) -> Rows:
-    rows = Rows("messages")
+    rows = MessageRows()
     read = Columns(messages="messages", **{name: name for name in columns})
     reason = validate_row(rows, {"messages": turns, **columns}, read, "rows.jsonl:7")
     assert not reason
@@ -170,8 +172,8 @@ def test_what_follows_a_prompt_without_thinking_is_the_answer() -> None:
 
 def test_pairs_that_think_are_conversations_that_think() -> None:
     template = made(QWEN3)
-    rows = Rows("pair", ["q", "r"], ["", ""], [THOUGHT, "B"], origins=["x:1", "x:2"])
-    assert template.pair_columns(rows) == []
+    rows = PairRows(["q", "r"], ["", ""], [THOUGHT, "B"], origins=["x:1", "x:2"])
+    assert rows.piece_columns(template) == []
     assert trained(template.documents(rows)[0]) == [f"{THOUGHT}<|im_end|>"]
     assert trained(template.documents(rows)[1]) == ["B<|im_end|>"]
 
@@ -216,7 +218,7 @@ def test_what_a_template_does_not_show_is_refused(
 def test_rows_that_cannot_be_written_down_are_numbered() -> None:
     """Of plain conversations by their roles; of others by what they hold."""
     template = made("{% if messages[0].role != 'user' %}{{ raise_exception('users first') }}{% endif %}" + FORGETTING)
-    rows = Rows("messages")
+    rows = MessageRows()
     for turns in (
         [user("q"), said("a")],
         [said("a"), user("q"), said("b")],
@@ -229,10 +231,10 @@ def test_rows_that_cannot_be_written_down_are_numbered() -> None:
     assert set(found) == {1, 2, 3, 4}
     assert "users first" in found[1]
     assert all("does not show" in found[number] for number in (2, 3, 4))
-    pairs = Rows("pair", ["q"] * 3, [""] * 3, ["a", "<think>R</think>a", "b"], origins=["x"] * 3)
+    pairs = PairRows(["q"] * 3, [""] * 3, ["a", "<think>R</think>a", "b"], origins=["x"] * 3)
     assert set(template.refused(pairs)) == {1}
-    assert template.refused(Rows("pair", ["q"], [""], ["a"], origins=["x"])) == {}
-    assert template.refused(Rows("text", text=["</think>"], origins=["x"])) == {}
+    assert template.refused(PairRows(["q"], [""], ["a"], origins=["x"])) == {}
+    assert template.refused(TextRows(text=["</think>"], origins=["x"])) == {}
 
 
 def test_arguments_that_would_be_quoted_twice_are_given_as_what_they_spell() -> None:
@@ -275,7 +277,7 @@ def test_the_next_answer_is_asked_as_the_template_writes_what_was_said() -> None
 def test_every_conversation_is_the_templates_or_refused(jinja: str, contents: list[str]) -> None:
     """The text is that of the template but for control tokens, which stay text; every answer ends where it should."""
     turns = [(user if n % 2 == 0 else said)(content) for n, content in enumerate(contents)]
-    rows = Rows("messages")
+    rows = MessageRows()
     if validate_row(rows, {"m": turns}, Columns(messages="m"), "x:1"):
         return
     try:

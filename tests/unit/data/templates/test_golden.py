@@ -1,7 +1,7 @@
 """What rows become, token by token: rows of every kind through every template, held against what is kept.
 
 A store is keyed by what it was made of and by the rule that made it, not by the code: whoever changes ids or masks must
-raise the rule (`MASKING_RULES`), and whoever changes which columns are read the rule of columns
+raise the rule (`masking_rule` of the kind of rows), and whoever changes which columns are read the rule of columns
 (`COLUMN_RULE` in data/rows/columns.py), or stores made before would be taken for what the code now makes. Then
 `python -m tests.unit.data.templates.test_golden` keeps the new ones; it refuses where the rule is the old one.
 """
@@ -14,18 +14,20 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from expert_cli.config.run_config import ColumnMapping
-from expert_cli.data.rows.columnar import RowKind, Rows
-from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES, Columns, choose_columns
-from expert_cli.data.rows.validation import validate_row
+from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.rows.columns import COLUMN_RULE, USUAL_NAMES, Columns
+from expert_cli.data.rows.kinds import KINDS, PairRows, TextRows, choose_columns
+from expert_cli.data.rows.messages import MessageRows
+from expert_cli.data.rows.validation import WeightValues, validate_row
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
-from expert_cli.data.templates.template import MASKING_RULES, Template
+from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.text_forms import MARKERS
 from expert_cli.data.tokenize.encoder import Encoder, template_for
 from expert_cli.errors import InputError
@@ -41,6 +43,7 @@ NAMES = (
     *("tools", "system", "weight", "Train"),
 )
 """One column of every role at least, and two where the order of a role's names decides."""
+WEIGHTS = ((), (None,), (1, 0), (True, False), ("1", "0.0", ""), (72.5,), (1, 0.5), ("72.5",), (0, 72.5), (2, "false"))
 STYLED = sorted({token for style in STYLES.values() for token in style.control})
 SPECIAL = ("<unk>", "<s>", "</s>", *STYLED, "<|eom_id|>", "<|python_tag|>")
 EOS = "</s>"
@@ -141,21 +144,21 @@ def rows(template_name: str) -> Iterator[tuple[str, Rows]]:
     if template_name == MARKED:
         for form, texts in PUBLISHED_TEXTS.items():
             for name, marked in texts.items():
-                yield f"text/{form}, {name}", Rows("text", text=[bare(marked)], origins=["x:1"])
+                yield f"text/{form}, {name}", TextRows(text=[bare(marked)], origins=["x:1"])
         return
     for name, (question, given, answer) in PAIRS.items():
-        yield f"pair/{name}", Rows("pair", [question], [given], [answer], origins=["x:1"])
+        yield f"pair/{name}", PairRows([question], [given], [answer], origins=["x:1"])
     for name, fields in TALKS.items():
         turns = [
             {"role": role, "content": content, **(more[0] if more else {})}
             for role, content, *more in fields["messages"]
         ]
-        found = Rows("messages")
+        found = MessageRows()
         columns = Columns(messages="messages", **{key: key for key in fields if key != "messages"})
         assert not validate_row(found, {**fields, "messages": turns}, columns, "x:1")
         yield f"messages/{name}", found
     for name, text in TEXTS.items():
-        yield f"text/{name}", Rows("text", text=[text], origins=["x:1"])
+        yield f"text/{name}", TextRows(text=[text], origins=["x:1"])
 
 
 def made() -> dict[str, list[str]]:
@@ -166,8 +169,7 @@ def made() -> dict[str, list[str]]:
         for row_name, row in rows(template_name):
             if "system prompt" in template_name and row.kind == "text":
                 continue  # it has no part in them
-            kind: RowKind = row.kind
-            rule = template.masking(kind)
+            rule = template.masking(row.kind)
             try:
                 encoded = encoder.encode(template.documents(row))
                 ids = zip(encoded.ids.tolist(), encoded.trained.tolist(), strict=True)
@@ -187,15 +189,14 @@ def test_whoever_changes_what_rows_become_raises_the_rule() -> None:
     kept, now = json.loads(KEPT.read_text(encoding="utf-8")), made()
     changed = unraised(kept, now)
     assert not changed, (
-        f"{len(changed)} documents changed under their rule, such as {changed[:3]}: raise it in template.py"
+        f"{len(changed)} documents changed under their rule, such as {changed[:3]}: raise it in data/rows"
     )
     assert now == kept, "python -m tests.unit.data.templates.test_golden keeps the new documents"
 
 
 def test_every_kind_of_rows_has_a_rule_and_is_kept() -> None:
-    kinds = set(get_args(RowKind))
-    assert set(MASKING_RULES) == kinds
-    assert {row.kind for _, row in rows("any")} == kinds
+    assert {row.kind for _, row in rows("any")} == set(KINDS)
+    assert all(kind.masking_rule and kind.rendered_rule for kind in KINDS.values())
 
 
 def choices() -> dict[str, Any]:
@@ -206,7 +207,24 @@ def choices() -> dict[str, Any]:
             found[", ".join(names)] = str(choose_columns(names, ColumnMapping(), "x"))
         except InputError:
             found[", ".join(names)] = "refused"
-    return {"rule": COLUMN_RULE, "names": {role: list(names) for role, names in USUAL_NAMES.items()}, "choices": found}
+    names = {role: list(names) for role, names in USUAL_NAMES.items()}
+    return {
+        "rule": COLUMN_RULE,
+        "names": names,
+        "choices": found,
+        "weights": {str(said): of_weights(said) for said in WEIGHTS},
+    }
+
+
+def of_weights(said: tuple[object, ...]) -> str:
+    """Return what becomes of a column of weights with these values."""
+    weights = WeightValues()
+    for row, value in enumerate(said):
+        weights.add(value, f"x:{row + 1}")
+    try:
+        return str(weights.columns(Columns(text="t", weight="w"), "x"))
+    except InputError:
+        return "refused"
 
 
 def unruled(kept: dict[str, Any], now: dict[str, Any]) -> bool:

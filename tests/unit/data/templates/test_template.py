@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.rows.kinds import PairRows, TextRows
+from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Segment
@@ -50,15 +52,15 @@ def own(chat_template: str = CHATML, **options: object) -> Template:
 
 
 def pair(instruction: str, input_: str, response: str) -> Rows:
-    return Rows("pair", [instruction], [input_], [response], origins=["rows.jsonl:1"])
+    return PairRows([instruction], [input_], [response], origins=["rows.jsonl:1"])
 
 
 def chat(*turns: tuple[str, str]) -> Rows:
-    return Rows("messages", messages=[tuple(Message(*turn) for turn in turns)], origins=["rows.jsonl:7"])
+    return MessageRows(messages=[tuple(Message(*turn) for turn in turns)], origins=["rows.jsonl:7"])
 
 
 def texts(*documents: str) -> Rows:
-    return Rows("text", text=list(documents), origins=[f"rows.jsonl:{n}" for n in range(len(documents))])
+    return TextRows(text=list(documents), origins=[f"rows.jsonl:{n}" for n in range(len(documents))])
 
 
 def drawn(document: tuple[Segment, ...]) -> list[str]:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from expert_cli.data.rows.columnar import Message, Rows
+from expert_cli.data.rows.kinds import PairRows, TextRows
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.templates.template import Template
-from expert_cli.data.tokenize.encoder import Encoder, control_tokens, encode, leading_token, template_for
-from expert_cli.errors import InputError
+from expert_cli.data.tokenize.encoder import Encoder, control_tokens, leading_token, template_for
 from tests.tiny import CHATML, CONTROL_TOKENS, tiny_backend, tiny_tokenizer
 
 EOS, SP_EOS, UNK = CONTROL_TOKENS[0], "</s>", "<unk>"
@@ -38,11 +38,11 @@ ENCODER = Encoder(BACKEND)
 
 
 def pair(instruction: str, input_: str, response: str) -> Rows:
-    return Rows("pair", [instruction], [input_], [response], origins=["rows.jsonl:1"])
+    return PairRows([instruction], [input_], [response], origins=["rows.jsonl:1"])
 
 
 def test_only_the_answer_and_its_end_token_are_trained() -> None:
-    encoded = encode(TEMPLATE.documents(pair("q", "", "SELECT 1")), BACKEND)
+    encoded = Encoder(BACKEND).encode(TEMPLATE.documents(pair("q", "", "SELECT 1")))
     assert BACKEND.decode(encoded.ids[encoded.trained], skip_special_tokens=False) == "SELECT 1<|im_end|>"
     assert BACKEND.decode(encoded.ids[~encoded.trained], skip_special_tokens=False) == OWN(
         [{"role": "user", "content": "q"}], True
@@ -82,35 +82,34 @@ def test_no_row_can_write_a_control_token(instruction: str, input_: str, respons
 
 def test_no_merge_crosses_the_border() -> None:
     template = template_for(BACKEND, "alpaca", own=None, eos_token=EOS)
-    encoded = encode(template.documents(pair("q", "", "\nname")), BACKEND)
+    encoded = Encoder(BACKEND).encode(template.documents(pair("q", "", "\nname")))
     prompt = BACKEND.encode("### Instruction:\nq\n\n### Response:\n", add_special_tokens=False).ids
     assert encoded.ids[~encoded.trained].tolist() == prompt
 
 
 def test_a_whole_text_is_trusted() -> None:
-    rows = Rows("text", text=[OWN([{"role": "user", "content": "q"}], True) + "a<|im_end|>"], origins=["x:1"])
-    encoded = encode(TEMPLATE.documents(rows), BACKEND)
+    rows = TextRows(text=[OWN([{"role": "user", "content": "q"}], True) + "a<|im_end|>"], origins=["x:1"])
+    encoded = Encoder(BACKEND).encode(TEMPLATE.documents(rows))
     assert encoded.ids.tolist() == BACKEND.encode(rows.text[0], add_special_tokens=False).ids
     assert BACKEND.decode(encoded.ids[encoded.trained], skip_special_tokens=False) == "a<|im_end|>"
 
 
 def test_documents_without_a_trained_token_are_dropped_and_counted() -> None:
     good, bad = (Segment("a", False, True),), (Segment("prompt", False, False), Segment("", False, True))
-    encoded = encode([bad, good, bad, good + good, bad], BACKEND)
+    encoded = Encoder(BACKEND).encode([bad, good, bad, good + good, bad])
     one = BACKEND.token_to_id("a")
     assert encoded.ids.tolist() == [one] * 3
     assert encoded.offsets.tolist() == [0, 1, 3]
     assert encoded.kept.tolist() == [1, 3]
     assert encoded.trained.all()
     assert (len(encoded), encoded.dropped) == (2, 3)
-    with pytest.raises(InputError, match="none of the 2 documents has a trained token"):
-        encode([bad, bad], BACKEND)
+    assert (len(none := Encoder(BACKEND).encode([bad, bad])), none.dropped) == (0, 2)
 
 
 def test_many_documents_are_those_of_one_at_a_time() -> None:
     rows = [pair(f"question {n}", "x" * (n % 7), f"answer {n}") for n in range(2100)]
     documents = [TEMPLATE.documents(row)[0] for row in rows]
-    encoded = encode(documents, BACKEND)
+    encoded = Encoder(BACKEND).encode(documents)
     assert len(encoded) == 2100
     for n in (0, 999, 1000, 2099):
         assert encoded.ids[encoded.offsets[n] : encoded.offsets[n + 1]].tolist() == ENCODER.ids(documents[n])
@@ -122,7 +121,7 @@ def test_the_tokenizer_is_left_as_it_was_and_its_limits_do_not_count() -> None:
     tokenizer.enable_padding(length=64)
     before = tokenizer.to_str()
     document = TEMPLATE.documents(pair("a long question " * 9, "", "a"))[0]
-    assert encode([document], tokenizer).ids.tolist() == ENCODER.ids(document)
+    assert Encoder(tokenizer).encode([document]).ids.tolist() == ENCODER.ids(document)
     assert tokenizer.to_str() == before
     assert not tokenizer.encode_special_tokens
 
@@ -204,7 +203,7 @@ def test_word_prefixes_are_those_of_the_whole_text(tokenizer: Tokenizer, name: s
 @pytest.mark.parametrize("tokenizer", PREFIXING.values(), ids=PREFIXING.keys())
 def test_a_whole_text_keeps_its_prefixes(tokenizer: Tokenizer) -> None:
     text = "### Response:\nfour\n### Instruction:\nmany<|im_start|> x <|im_end|>How\n### Response:\nThere are"
-    document = by_name(tokenizer, "alpaca").documents(Rows("text", text=[text], origins=["x:1"]))[0]
+    document = by_name(tokenizer, "alpaca").documents(TextRows(text=[text], origins=["x:1"]))[0]
     whole = tokenizer.encode(f"<s>{text}</s>", add_special_tokens=False).ids
     assert Encoder(tokenizer).ids(document) == whole
 

@@ -26,9 +26,10 @@ from expert_cli.data.rows import selection
 from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.cache import ROOM_BYTES
 from expert_cli.data.rows.columnar import Rows
-from expert_cli.data.rows.columns import Columns, choose_columns, names_of_interest
+from expert_cli.data.rows.columns import Columns, names_of_interest
+from expert_cli.data.rows.kinds import PairRows, choose_columns, kind_of
 from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.rows.sampling import held_out, repeat_counts
+from expert_cli.data.rows.sampling import repeat_counts
 from expert_cli.data.rows.selection import Split, select_rows
 from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.sources.data_rows import locate_data, read_training_rows
@@ -44,6 +45,7 @@ from expert_cli.data.tokenize.stream import DocumentStream, EncodedChunk
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter
 from tests.chat_templates import FORGETTING, QWEN3
+from tests.splits import held_out
 from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
 
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
@@ -107,7 +109,7 @@ def plain_rows(data: DataConfig, split: Split) -> Rows:
         rows = kept_rows(spec, data, seen)
         good.append(rows)
         copies.append(repeat_counts(len(rows), spec.weight, data.seed, str(number)))
-    taken = Rows(good[0].kind)
+    taken = type(good[0])()
     if data.validation_share and not data.validation:
         places = [(s, row) for s, rows in enumerate(good) for row in range(len(rows)) if copies[s][row]]
         held = held_out([good[s].content(row) for s, row in places], data.validation_share, data.seed)
@@ -129,11 +131,11 @@ def kept_rows(spec: SourceSpec, data: DataConfig, seen: set[tuple[str, ...]]) ->
     raw = list(read_file(Path(spec.path), names))
     chosen = parse_split(spec.split).rows(len(raw))
     columns = choose_columns(names.seen, data.mapping, spec.path)
-    rows = Rows(columns.kind)
+    rows = kind_of(columns)()
     for row in raw[chosen.start : chosen.stop]:
         if not row.fault:
             validate_row(rows, row.fields, columns, row.where)
-    kept = Rows(columns.kind)
+    kept = kind_of(columns)()
     for number in range(len(rows)):
         longest = data.filters.max_chars or 10**9
         if not data.filters.min_chars <= rows.characters(number) <= longest:
@@ -404,7 +406,7 @@ def test_rows_before_the_first_good_one_do_not_hide_the_columns(tmp_path: Path) 
     assert (rows.instruction[0], rows.input[0], len(rows)) == ("q0", "c", 58)
     assert read_training_rows(config(source(path)), NullReporter()).train.instruction[-1] == "q9999"
     path.write_text("\n".join(odd), encoding="utf-8")
-    assert first_rows(BASE, located) == Rows("pair")
+    assert first_rows(BASE, located) == PairRows()
     with pytest.raises(InputError, match=r"35 of 70 rows are bad: .*:36: not valid JSON"):
         read_training_rows(config(source(path)), NullReporter())
 
@@ -573,7 +575,7 @@ def test_blocks_hold_the_rows_of_the_line_wise_reader(
 
 def line_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
     names = ColumnFilter(frozenset({"q", "i", "a"}))
-    rows, bad, count = Rows("pair"), [], 0
+    rows, bad, count = PairRows(), [], 0
     try:
         raw: list[RawRow] = list(read_file(path, names))
     except InputError as error:
@@ -587,7 +589,7 @@ def line_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
 
 def block_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
     names = ColumnFilter(frozenset({"q", "i", "a"}))
-    rows, bad, count = Rows("pair"), [], 0
+    rows, bad, count = PairRows(), [], 0
     try:
         for block in blocks.read_blocks(path, names, None):
             checked = check_block(block, COLUMNS, 0, block.count)
@@ -595,7 +597,7 @@ def block_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
             bad += checked.bad
             count += block.count
     except InputError as error:
-        return Rows("pair"), [("", error.message)], 0, set()
+        return PairRows(), [("", error.message)], 0, set()
     return rows, bad, count, set(names.seen)
 
 
@@ -679,6 +681,6 @@ def test_pairs_that_a_template_looks_into_are_those_of_one_at_a_time(tmp_path: P
     rows = [{"prompt": f"q{n}", "response": answer} for n, answer in enumerate(answers)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     found = whole(opened(config(source(path)), template).chunks("train"))
-    pairs = [Rows("pair", [f"q{n}"], [""], [answer], origins=["x"]) for n, answer in enumerate(answers)]
+    pairs = [PairRows([f"q{n}"], [""], [answer], origins=["x"]) for n, answer in enumerate(answers)]
     assert_equal(found, ENCODER.encode([document for pair in pairs for document in template.documents(pair)]))
-    assert template.pair_columns(pairs[0]) != []
+    assert pairs[0].piece_columns(template) != []

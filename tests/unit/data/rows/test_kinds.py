@@ -1,0 +1,139 @@
+"""Every kind of rows there is, by one example row: it is recognized, checked, written down, stored, and asked as an example."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import expert_cli
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.rows.columns import ColumnNames, Columns
+from expert_cli.data.rows.kinds import KINDS, choose_columns, kind_named, kind_of
+from expert_cli.data.rows.preview import first_rows
+from expert_cli.data.rows.validation import validate_row
+from expert_cli.data.sources.data_rows import locate_data, read_training_rows
+from expert_cli.data.store.build import tokenize
+from expert_cli.data.store.files import FileHashCache
+from expert_cli.data.store.key import StoreInputs
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.tokenize.encoder import template_for
+from expert_cli.errors import InputError
+from expert_cli.utils.reporter import NullReporter
+from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
+
+EACH = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+TEMPLATE = template_for(tiny_backend(), "", own=ChatTemplate(CHATML), eos_token=CONTROL_TOKENS[0])
+
+
+def texts(value: object) -> list[str]:
+    """Return all text in a row, but for names."""
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in texts(inner)]
+    return [text for inner in value for text in texts(inner)] if isinstance(value, list) else [str(value)]
+
+
+def columns_of(kind: type[Rows]) -> Columns:
+    return choose_columns(list(kind.example_row), ColumnMapping(), "x")
+
+
+@EACH
+def test_the_example_of_a_kind_is_recognized_as_of_it_and_of_no_other(kind: type[Rows]) -> None:
+    columns = columns_of(kind)
+    assert kind_of(columns) is kind
+    assert sorted(columns.read()) == sorted(kind.example_row)
+    assert {role for role in KINDS[kind.kind].roles if getattr(columns, role)} >= {kind.answer_role}
+    others = [other for other in KINDS.values() if other is not kind and "response" not in other.roles]
+    assert [other.choose(ColumnNames(list(kind.example_row), ColumnMapping(), "x")) for other in others] == [
+        None
+    ] * len(others)
+
+
+@EACH
+def test_the_example_of_a_kind_is_good_and_all_of_it_is_held(kind: type[Rows]) -> None:
+    columns, rows = columns_of(kind), kind()
+    assert validate_row(rows, kind.example_row, columns, "x:1") == ""
+    assert validate_row(rows, {**kind.example_row, getattr(columns, kind.answer_role): None}, columns, "x:2") != ""
+    assert validate_row(rows, {}, columns, "x:3") != ""
+    said = texts(kind.example_row)
+    assert (len(rows), rows.origins) == (1, ["x:1"])
+    assert set(rows.content(0)) >= set(said)
+    assert rows.answer(0) in said
+    assert rows.lengths() == [rows.characters(0)]
+    assert rows.characters(0) <= sum(map(len, said))
+    assert rows.memory() > rows.characters(0)
+    twice = rows.take([0, 0])
+    assert twice.content(1) == rows.content(0)
+    assert (len(twice), twice.without({0, 1})) == (2, kind())
+    block = {name: [value, value] for name, value in kind.example_row.items() if isinstance(value, str)}
+    plain = kind.of_texts(block, columns, 1, 2)
+    assert plain is None or (plain.columns(), len(block)) == (rows.columns(), len(kind.example_row))
+
+
+@EACH
+def test_the_example_of_a_kind_becomes_a_document_and_an_example_before_a_question(kind: type[Rows]) -> None:
+    rows = kind()
+    validate_row(rows, kind.example_row, columns_of(kind), "x:1")
+    forms: dict[str, int] = {}
+    (document,) = TEMPLATE.documents(rows, forms=forms)
+    assert sum(forms.values()) == int(kind.is_whole_text)
+    assert TEMPLATE.refused(rows) == {}
+    whole = "".join(piece.text for piece in document)
+    trained = "".join(piece.text for piece in document if piece.trained)
+    assert rows.answer(0) in trained
+    pieces = rows.piece_columns(TEMPLATE)
+    assert (
+        pieces == []
+        or "".join(str(*part.texts) if isinstance(part.texts, list) else part.texts for part in pieces) == whole
+    )
+    shot = rows.shot(0)
+    assert shot is None if kind.is_whole_text else shot and shot.answer == rows.answer(0) and shot.prompt in whole
+
+
+@EACH
+def test_the_example_of_a_kind_is_stored(kind: type[Rows], tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text((json.dumps(kind.example_row) + "\n") * 3, encoding="utf-8")
+    source = SourceSpec("file", str(path))
+    data = DataConfig((source,), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
+    located = locate_data(data, NullReporter())
+    read = read_training_rows(data, NullReporter()).train
+    assert read == first_rows(data, located.train)
+    assert (read.kind, len(read)) == (kind.kind, 3)
+    inputs = StoreInputs(
+        located, TinyTokenizer(tiny_backend()), TEMPLATE, kind.kind, FileHashCache(tmp_path / "memo.json")
+    )
+    assert f'"masking", "{kind.masking_rule}, answers"' in json.dumps(inputs.key(data).parts)
+    documents = tokenize(data, inputs, tmp_path / "store", NullReporter()).training()
+    assert len(documents) == 3
+    ids, trained = documents.document(2)
+    whole = tiny_backend().decode(ids.tolist(), skip_special_tokens=False)
+    answer = tiny_backend().decode(ids[trained].tolist(), skip_special_tokens=False)
+    assert all(text in whole for text in read.content(2))
+    assert read.answer(2) in answer
+
+
+def test_a_kind_that_there_is_not_is_an_error_that_names_those_there_are() -> None:
+    with pytest.raises(InputError, match="no rows of the kind 'preference'") as caught:
+        kind_named("preference")
+    assert caught.value.hint == f"Use one of: {', '.join(KINDS)}."
+    with pytest.raises(InputError, match="names response and text, ") as caught:
+        choose_columns(["text", "answer"], ColumnMapping(text="text", response="answer"), "x")
+    assert caught.value.hint == "Keep one of: text; instruction and input and response."
+
+
+def test_no_code_asks_which_kind_rows_are() -> None:
+    """What differs between kinds stands in their classes: whoever compares with a name forgets the next kind."""
+    classes = "|".join(kind.__name__ for kind in KINDS.values())
+    asks = re.compile(rf"""([!=]=|case) *"({"|".join(KINDS)})"|isinstance\(.*({classes})""")
+    package = Path(expert_cli.__file__).parent
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in package.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if asks.search(line)
+    ]
+    assert found == []
