@@ -19,7 +19,7 @@ from pathlib import Path
 from expert_cli.config.run_config import DataConfig, SourceSpec
 from expert_cli.config.splits import parse_split
 from expert_cli.data.formats.raw_row import ColumnFilter
-from expert_cli.data.formats.registry import read_file
+from expert_cli.data.formats.registry import format_of, read_file
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import absent, choose_columns, names_of_interest
@@ -34,7 +34,7 @@ __all__ = ["DataRows", "Located", "LocatedData", "locate_data", "read_located", 
 
 
 MOST_BYTES_AT_ONCE = 64 << 20
-"""A .json file is read as a whole: a larger one is not, for a look at its first rows."""
+"""Of a file that is read as a whole: a larger one is not, for a look at its first rows."""
 _NO_FILES = (
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISCHR, "a device"),
@@ -108,7 +108,8 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     names = ColumnFilter(names_of_interest(data.mapping))
     with suppress(ExpertError):
         for path in locate_data(here, NullReporter()).files()[:1]:
-            if path.suffix.lower() != ".json" or path.stat().st_size < MOST_BYTES_AT_ONCE:
+            form = format_of(path)
+            if not (form and form.whole and path.stat().st_size >= MOST_BYTES_AT_ONCE):
                 _ = list(islice(read_file(path, names), 64))
     return absent(names.seen, data.mapping) if names.seen else {}
 

@@ -40,7 +40,7 @@ def folder_files(folder: Path, config: str, split: str, reporter: Reporter) -> l
         names, unread = names_below(folder)
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from error
-    unread += rows_inside(folder, untold(names), [name for name in names if name.lower().endswith(".csv")])
+    unread += rows_inside(folder, untold(names), names)
     selection = select_files(names, load_configs(folder / "README.md"), config, split, str(folder), unread)
     if remark := selection.remark():
         reporter.warning(f"{folder}: {remark}")
@@ -55,44 +55,37 @@ def names_below(folder: Path) -> tuple[list[str], list[str]]:
     """
     names: list[str] = []
     unread: list[str] = []
-    seen: set[tuple[int, int]] = set()
-    folders, linked = [""], list[str]()
-    while folders or linked:
-        at = folders.pop() if folders else linked.pop(0)
-        facts = (folder / at).stat()
-        if (facts.st_dev, facts.st_ino) in seen:
-            unread.append(f"{at} (a link to a folder that is read already)")
-            continue
-        seen.add((facts.st_dev, facts.st_ino))
-        for entry in _entries(folder / at):
-            name = at + entry.name
-            if _is_folder(entry):
-                (linked if entry.is_symlink() else folders).append(f"{name}/")
-            else:
-                names.append(name)
-            if entry.is_symlink() and not Path(entry.path).exists() and not Path(name).suffix:
-                unread.append(f"{name} (a link that leads nowhere)")
-        if len(names) > MOST_FILES:
-            raise InputError(f"{folder}: more than {MOST_FILES:,} files", "Name the folder that holds the rows.")
+    seen: set[str] = set()
+    tops = [folder]
+    for top in tops:
+        for where, folders, files in os.walk(top, onerror=_raise_where_rows_may_be):
+            here = Path(where)
+            at = "" if here == folder else f"{here.relative_to(folder).as_posix()}/"
+            if (real := os.path.realpath(here)) in seen:
+                unread.append(f"{at} (a link to a folder that is read already)")
+                folders.clear()
+                continue
+            seen.add(real)
+            folders.sort()
+            # Links come last: what they lead to goes by its own name where that is below the folder too.
+            tops += filter(Path.is_symlink, map(here.joinpath, folders))
+            names += [at + name for name in sorted(files)]
+            nowhere = filter(_leads_nowhere, map(here.joinpath, sorted(files)))
+            unread += [f"{at}{path.name} (a link that leads nowhere)" for path in nowhere]
+            if len(names) > MOST_FILES:
+                raise InputError(f"{folder}: more than {MOST_FILES:,} files", "Name the folder that holds the rows.")
     return names, unread
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder, by name; nothing where it cannot be read and none looks for rows in it."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except PermissionError:
-        if folder.name.startswith(".") or folder.name == "lost+found":
-            return []
-        raise
+def _leads_nowhere(path: Path) -> bool:
+    """Whether a name without an ending, perhaps a folder's, is a link to nothing."""
+    return not path.suffix and path.is_symlink() and not path.exists()
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link in a circle
-        return False
+def _raise_where_rows_may_be(error: OSError) -> None:
+    name = Path(error.filename).name
+    if not (isinstance(error, PermissionError) and (name.startswith(".") or name == "lost+found")):
+        raise error
 
 
 def _refuse_config(folder: Path, config: str) -> None:
