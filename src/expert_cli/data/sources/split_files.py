@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from expert_cli.config.data_sources import DATA_SUFFIXES
 from expert_cli.config.splits import named_split, split_of
@@ -18,6 +18,7 @@ from expert_cli.data.formats.registry import PACKED
 from expert_cli.data.sources.dataset_card import CardConfig
 from expert_cli.data.sources.globs import fitting, is_pattern
 from expert_cli.errors import InputError
+from expert_cli.utils.reporter import Reporter
 
 _NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
 _UNREAD_FORMATS = frozenset(PACKED) | frozenset(
@@ -39,6 +40,12 @@ class Selection:
         """Return what is not read as a line, "" if there is nothing."""
         more = f" and {len(self.unread) - 5} more" if len(self.unread) > 5 else ""
         return f"not read: {', '.join(self.unread[:5])}{more}" if self.unread else ""
+
+    def files_in(self, folder: Path, where: str, reporter: Reporter) -> tuple[Path, ...]:
+        """Return the paths of the files in a folder, and warn of what is not read."""
+        if remark := self.remark():
+            reporter.warning(f"{where}: {remark}")
+        return tuple(folder / name for name in self.files)
 
 
 def untold(names: Iterable[str]) -> list[str]:
@@ -120,22 +127,14 @@ def _why_unread(name: str) -> str:
 
 def _by_name(names: Sequence[str]) -> dict[str, list[str]]:
     """Files by split: by the folders' names if one of them is a split's, else by the files' names, else all train."""
-    for part_of in (_folder_split, _file_split):
+    for parts_of in (lambda path: path.parent.parts, lambda path: (path.stem,)):
         found: dict[str, list[str]] = {}
         for name in names:
-            if split := part_of(PurePosixPath(name)):
+            if split := next(filter(None, map(named_split, parts_of(PurePosixPath(name)))), ""):
                 found.setdefault(split, []).append(name)
         if found:
             return found
     return {"train": list(names)}
-
-
-def _folder_split(path: PurePosixPath) -> str:
-    return next((split for part in path.parent.parts if (split := named_split(part))), "")
-
-
-def _file_split(path: PurePosixPath) -> str:
-    return named_split(path.stem)
 
 
 def _chosen_config(configs: Sequence[CardConfig], wanted: str, where: str) -> CardConfig:
