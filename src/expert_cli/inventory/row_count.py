@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from expert_cli.data.formats.registry import Count, format_of
+from expert_cli.data.formats.registry import CountRows, format_of
 from expert_cli.utils.filesystem import open_unnoticed
 
 MAX_S = 2.0
@@ -43,7 +43,7 @@ def count_rows(files: Sequence[Path], *, max_s: float = MAX_S) -> RowCount:
     return RowCount(total, tuple(damaged))
 
 
-def _rows_of(path: Path, count: Count, end: float) -> int | None:
+def _rows_of(path: Path, count: CountRows, end: float) -> int | None:
     """Rows of one file; -1 if it is damaged, None if it cannot be read or takes too long."""
     import pyarrow as pa
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import mmap
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,7 +23,7 @@ Batches = Callable[[Path, ColumnFilter], Iterator[pa.RecordBatch]]
 
 
 def read_rows(batches: Batches, path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
-    for block in read_blocks(batches, path, columns, 1 << 62):
+    for block in read_blocks(batches, path, columns, sys.maxsize):
         yield from block.raw()
 
 

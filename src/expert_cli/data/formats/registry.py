@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +21,9 @@ from expert_cli.errors import EnvironmentProblem, InputError
 
 _ROWS = 1000
 
-Rows = Callable[[Path, ColumnFilter], Iterator[RawRow]]
-Blocks = Callable[[Path, ColumnFilter, int], Iterator[Block]]
-Count = Callable[[io.FileIO], Iterator[int]]
+ReadRows = Callable[[Path, ColumnFilter], Iterator[RawRow]]
+ReadBlocks = Callable[[Path, ColumnFilter, int], Iterator[Block]]
+CountRows = Callable[[io.FileIO], Iterator[int]]
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class FileFormat:
     """
 
     label: str
-    rows: Rows
-    blocks: Blocks | None = None
-    count: Count | None = None
+    rows: ReadRows
+    blocks: ReadBlocks | None = None
+    count: CountRows | None = None
     begins: Callable[[bytes], object] | None = None
     whole: bool = False
 
@@ -100,7 +101,7 @@ def read_blocks(path: Path, columns: ColumnFilter, limit: int | None) -> Iterato
     What is not plain text in the columns of interest is read row by row, which names what is wrong with it. Raises as
     `read_file` does.
     """
-    at_most = 1 << 62 if limit is None else limit
+    at_most = sys.maxsize if limit is None else limit
     with _file_errors(path):
         form = _known_format(path)
         if form.blocks:

@@ -30,9 +30,6 @@ from expert_cli.data.sources.hub import hub_files
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
 
-__all__ = ["DataRows", "Located", "LocatedData", "locate_data", "read_training_rows"]
-
-
 MOST_BYTES_AT_ONCE = 64 << 20
 """Of a file that is read as a whole: a larger one is not, for a look at its first rows."""
 _NO_FILES = {
