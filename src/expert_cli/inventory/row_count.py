@@ -12,6 +12,7 @@ from expert_cli.utils.filesystem import open_unnoticed
 
 MAX_S = 2.0
 """Longest look at one data set: lines have to be read, and of an Arrow stream each batch's header, which costs a seek."""
+_DAMAGED = -1
 
 
 @dataclass(frozen=True)
@@ -31,23 +32,19 @@ def count_rows(files: Sequence[Path], *, max_s: float = MAX_S) -> RowCount:
     if not files or None in counts:
         return RowCount()
     end = time.monotonic() + max_s
-    total: int | None = 0
-    damaged: list[Path] = []
-    for path, count in zip(files, counts, strict=True):
-        rows = _rows_of(path, count, end) if count else None
-        if rows is not None and rows < 0:
-            damaged.append(path)
-        total = None if total is None or rows is None or rows < 0 else total + rows
-        if time.monotonic() > end:
-            return RowCount(None, tuple(damaged))
-    return RowCount(total, tuple(damaged))
+    rows = [_rows_of(path, count, end) for path, count in zip(files, counts, strict=True) if count]
+    damaged = tuple(path for path, found in zip(files, rows, strict=True) if found == _DAMAGED)
+    known = [found for found in rows if found is not None and found != _DAMAGED]
+    return RowCount(sum(known) if len(known) == len(files) else None, damaged)
 
 
 def _rows_of(path: Path, count: CountRows, end: float) -> int | None:
-    """Rows of one file; -1 if it is damaged, None if it cannot be read or takes too long."""
+    """Rows of one file; _DAMAGED, or None if it cannot be read or it is too late."""
     import pyarrow as pa
 
     rows = 0
+    if time.monotonic() > end:
+        return None
     try:
         with open_unnoticed(path) as file:
             for part in count(file):
@@ -55,8 +52,8 @@ def _rows_of(path: Path, count: CountRows, end: float) -> int | None:
                 if time.monotonic() > end:
                     return None
     except (pa.ArrowException, EOFError, ValueError):
-        return -1
+        return _DAMAGED
     except OSError as error:
         # Arrow reports damaged pages as OSError without a number; one of the system has it.
-        return -1 if error.errno is None else None
+        return _DAMAGED if error.errno is None else None
     return rows

@@ -134,14 +134,9 @@ def _texts(batch: pa.RecordBatch) -> dict[str, list[str | None]] | None:
 def _table_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, EOFError) as error:
-        raise InputError(f"{path}: damaged, or no {path.suffix} file: {_first_line(error)}") from error
-    except OSError as error:
+    except (pa.ArrowException, EOFError, OSError) as error:
         # Arrow reports damaged pages as OSError without a number; one of the system has it.
-        if error.errno is not None:
+        if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise InputError(f"{path}: damaged: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+        why = str(error).partition("\n")[0]
+        raise InputError(f"{path}: damaged, or no {path.suffix} file: {why}") from error

@@ -19,7 +19,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
@@ -30,7 +29,6 @@ from expert_cli.errors import InputError
 _BLOCK_BYTES = 4 << 20
 """Twice as much is no faster, and takes 60 MB more memory from the system, which is slow to give it."""
 _COUNTED_BYTES = 1 << 20
-_LINE_FEED, _CARRIAGE_RETURN, _OPENING, _CLOSING = b"\n\r{}"
 _PARSED_AT_ONCE = 1 << 20
 _DEEPEST = 8
 _LINES_LEARNED = 100
@@ -189,27 +187,22 @@ class _ColumnReader:
 
 def _one_object_a_line(lines: _Lines) -> bool:
     """Whether each line begins with a brace and ends with one; then no object spans lines."""
-    if not (lines.data.startswith(b"{") and lines.data[-4:].rstrip(b"\r\n").endswith(b"}")):
-        return False
-    data = np.frombuffer(lines.data, np.uint8)
-    ends = np.flatnonzero(data[:-1] == _LINE_FEED)
-    before = data[ends - 1]
-    before = np.where(before == _CARRIAGE_RETURN, data[ends - 2], before)
-    return len(ends) == lines.count - 1 and bool(np.all(before == _CLOSING) and np.all(data[ends + 1] == _OPENING))
+    between = lines.data.count(b"}\n{") + lines.data.count(b"}\r\n{")
+    ends = lines.data.startswith(b"{") and lines.data[-4:].rstrip(b"\r\n").endswith(b"}")
+    return ends and between == lines.count - 1
 
 
-def _parsed(data: bytes, types: Mapping[str, pa.DataType]) -> Any:
+def _parsed(data: bytes, types: Mapping[str, pa.DataType], at_once: int = _PARSED_AT_ONCE) -> Any:
     """The table, None if a value does not fit its column's type or a column is new."""
-    schema = pa.schema(list(types.items()))
-    options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-    # A row longer than what is parsed at once is an error; then all is parsed at once.
-    for size in (_PARSED_AT_ONCE, len(data) + 1):
-        try:
-            return pyarrow.json.read_json(pa.BufferReader(data), pyarrow.json.ReadOptions(block_size=size), options)
-        except pa.ArrowException as error:
-            if "straddl" not in str(error):
-                return None
-    return None
+    options = pyarrow.json.ParseOptions(
+        explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="error"
+    )
+    try:
+        return pyarrow.json.read_json(pa.BufferReader(data), pyarrow.json.ReadOptions(block_size=at_once), options)
+    except pa.ArrowException as error:
+        # A row longer than what is parsed at once is an error; then all is parsed at once.
+        is_too_long = "straddl" in str(error) and at_once <= len(data)
+        return _parsed(data, types, len(data) + 1) if is_too_long else None
 
 
 def _types_of(line: bytes) -> dict[str, pa.DataType]:
