@@ -24,7 +24,7 @@ import expert_cli
 from expert_cli.cli import app
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.formats import blocks
+from expert_cli.data.rows import scan
 from expert_cli.data.store.files import read_fingerprint
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import inspect
@@ -368,8 +368,8 @@ def test_a_store_of_alpaca_that_is_there_is_found_without_a_look_at_all_rows(
     manifest = project(tmp_path, bare, rows)
     (built,) = pretokenize("-m", manifest)
     opened: list[Path] = []
-    read_lines = blocks.read_lines
-    monkeypatch.setattr(blocks, "read_lines", lambda path: opened.append(path) or read_lines(path))
+    read_blocks = scan.read_blocks
+    monkeypatch.setattr(scan, "read_blocks", lambda path, *rest: opened.append(path) or read_blocks(path, *rest))
     (found,) = pretokenize("-m", manifest)
     assert (built["status"], found["status"], found["key"], opened) == ("built", "hit", built["key"], [])
 

@@ -15,7 +15,15 @@ from expert_cli.manifest.messages import shortened
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import Dataset, Filters
 
-DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".arrow")
+DATA_SUFFIXES: Mapping[str, str] = {
+    ".jsonl": "JSON lines",
+    ".ndjson": "JSON lines",
+    ".json": "JSON",
+    ".csv": "CSV",
+    ".parquet": "Parquet",
+    ".arrow": "Arrow",
+}
+"""Suffixes of data files in small letters, and the format of each: `FORMATS` in `data/formats/registry.py` has the rest."""
 DEFAULT_SHARE = 0.05
 Sources = tuple[SourceSpec, ...]
 _BRACKETS = re.compile(r"\[[^\]]*\]$")
@@ -104,7 +112,7 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
         raise InputError(
             f'data source "{written}": no such file', f'for a part of its rows write "{what}::train[:1000]"'
         )
-    looks_local = path.lower().endswith(DATA_SUFFIXES) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":"
+    looks_local = path.lower().endswith(tuple(DATA_SUFFIXES)) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":"
     if looks_local or path.count("/") > 1:
         tried = tuple(dict.fromkeys(str(place) for place in places))
         return SourceSpec("file", path, config, split, tried=tried)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,3 +33,11 @@ class LocatedData:
     def files(self) -> list[Path]:
         """Return the files that are read, in order, each once."""
         return list(dict.fromkeys(path for source in self.train + self.validation for path in source.files))
+
+
+def local_hint(alternatives: Sequence[Path], otherwise: str = "") -> str:
+    """Return the remedy where a source is not to be had; `alternatives` are data files of this machine."""
+    there = f" On this machine: {', '.join(map(str, alternatives))}." if alternatives else ""
+    return (
+        f"{otherwise + ', or give' if otherwise else 'Give'} the rows as a local file or folder: --dataset PATH.{there}"
+    )

@@ -13,6 +13,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +30,9 @@ _RECORDS = ".staged"
 
 @dataclass(frozen=True)
 class Staged:
-    """Where the copies are. `bytes` were copied in `seconds` (verification included); `reused` files were there already."""
+    """Where the copies are. `bytes` were copied; `reused` files were there already."""
 
     mapping: dict[Path, Path]
-    seconds: float
     bytes: int
     reused: int
 
@@ -58,49 +58,48 @@ def stage(files: Sequence[Path], target: Path, report: Reporter) -> Staged:
     started = time.monotonic()
     facts = {path: _facts(path) for path in files}
     mapping = {path: path if is_inside(path, target) else staged_path(path, target) for path in files}
-    copies = {copy: _Copy.of(path, copy, target, facts[path]) for path, copy in mapping.items() if copy != path}
+    copies = {copy: _Copy(path, copy, target.absolute(), facts[path]) for path, copy in mapping.items() if copy != path}
     total = sum(copy.size for copy in copies.values())
     with report.progress("staging", total / 1e6, "MB") as bar:
-        done = 0
+        stale = [copy for copy in copies.values() if not copy.is_current(report)]
+        left = needed = sum(copy.size for copy in stale)
+        _require_space(target, needed)
 
         def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            bar.update(done / 1e6)
+            nonlocal left
+            left -= count
+            bar.update((total - left) / 1e6)
 
-        stale = [copy for copy in copies.values() if not copy.is_current(report, advance)]
-        needed = sum(copy.size for copy in stale)
-        _require_space(target, needed)
         for copy in stale:
             copy.make(advance)
     seconds = time.monotonic() - started
-    staged = Staged(mapping, seconds, needed, len(copies) - len(stale))
+    reused = len(copies) - len(stale)
     rate = f", {needed / 1e6 / seconds:,.0f} MB/s with verification" if stale else ""
     report.info(
-        f"staged    {size_text(needed)} to {target} in {seconds:.1f} s{rate}; files copied {len(stale)}, reused {staged.reused}"
+        f"staged    {size_text(needed)} to {target} in {seconds:.1f} s{rate}; files copied {len(stale)}, reused {reused}"
     )
-    return staged
+    return Staged(mapping, needed, reused)
 
 
 @dataclass(frozen=True)
 class _Copy:
-    """One file to be staged; `facts` is what its source must still be for an old copy to count."""
+    """One file to be staged under `top`; `facts` is what its source must still be for an old copy to count."""
 
     source: Path
     path: Path
-    record: Path
-    target: Path
-    size: int
+    top: Path
     facts: dict[str, int]
 
-    @classmethod
-    def of(cls, source: Path, path: Path, target: Path, facts: dict[str, int]) -> _Copy:
-        name = hashlib.sha256(
-            path.relative_to(target.absolute()).as_posix().encode("utf-8", "surrogatepass")
-        ).hexdigest()
-        return cls(source, path, target.absolute() / _RECORDS / f"{name[:32]}.json", target, facts["size"], facts)
+    @property
+    def size(self) -> int:
+        return self.facts["size"]
 
-    def is_current(self, report: Reporter, advance: Callable[[int], None]) -> bool:
+    @property
+    def record(self) -> Path:
+        name = hashlib.sha256(os.fsencode(self.path.relative_to(self.top).as_posix())).hexdigest()
+        return self.top / _RECORDS / f"{name[:32]}.json"
+
+    def is_current(self, report: Reporter) -> bool:
         try:
             noted = parse_json(self.record.read_bytes())
             if noted["source"] != self.facts or self.path.stat().st_size != self.size:
@@ -108,9 +107,7 @@ class _Copy:
             verified = bool(sha256_of(self.path) == noted["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
             return False
-        if verified:
-            advance(self.size)
-        else:
+        if not verified:
             report.warning(f"{self.path}: the copy staged earlier is damaged and is made again")
         return verified
 
@@ -124,26 +121,32 @@ class _Copy:
             if sha256_of(beside) != sha256:
                 raise IntegrityError(
                     f"{self.path}: the staged copy reads back different from what was written",
-                    f"do not trust the disk of {self.target}; stage to another one",
+                    f"do not trust the disk of {self.top}; stage to another one",
                 )
             beside.replace(self.path)
             write_json(self.record, {"file": str(self.source), "source": self.facts, "sha256": sha256})
         except OSError as error:
-            raise self._failed(error) from error
+            if error.errno not in _FULL:
+                message = f"{self.source}: cannot be staged to {self.path}: {error.strerror or error}"
+                raise EnvironmentProblem(message) from error
+            message = f"{self.path}: the disk is full; {size_text(self.size)} were to be written"
+            raise EnvironmentProblem(message, "free some space, or stage to another disk") from error
         finally:
             beside.unlink(missing_ok=True)
-            _remove_empty(self.path.parent, self.target.absolute())
+            folder = self.path.parent
+            with suppress(OSError):  # one that is not empty
+                while folder != self.top:
+                    folder.rmdir()
+                    folder = folder.parent
 
     def _write(self, beside: Path, advance: Callable[[int], None]) -> str:
         """Copy the bytes, and drop them from the page cache, so that reading back asks the disk; return their hash."""
         digest = hashlib.sha256()
-        done = 0
         with self.source.open("rb") as source, beside.open("wb") as copy:
             # A source that grows as fast as it is read would never end.
-            while done <= self.size and (block := source.read(8 * BLOCK)):
+            while copy.tell() <= self.size and (block := source.read(8 * BLOCK)):
                 digest.update(block)
                 copy.write(block)
-                done += len(block)
                 advance(len(block))
             copy.flush()
             os.fsync(copy.fileno())
@@ -153,12 +156,6 @@ class _Copy:
                 f"{self.source}: changed while it was staged", "wait until it is written, then try again"
             )
         return digest.hexdigest()
-
-    def _failed(self, error: OSError) -> EnvironmentProblem:
-        if error.errno in _FULL:
-            hint = "free some space, or stage to another disk"
-            return EnvironmentProblem(f"{self.path}: the disk is full; {size_text(self.size)} were to be written", hint)
-        return EnvironmentProblem(f"{self.source}: cannot be staged to {self.path}: {error.strerror or error}")
 
 
 def _facts(path: Path) -> dict[str, int]:
@@ -183,13 +180,3 @@ def _require_space(target: Path, needed: int) -> None:
     if needed > free:
         message = f"{target}: {needed:,} bytes are to be staged, and {free:,} bytes are free"
         raise EnvironmentProblem(message, "free some space, or stage to another disk")
-
-
-def _remove_empty(folder: Path, top: Path) -> None:
-    """Remove folders left empty, from `folder` up to `top`."""
-    while folder != top:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent

@@ -65,5 +65,5 @@ def real_tokens(schedule: Schedule, packs: PackedDataset, order_of: Callable[[in
     places = np.arange(
         rest * schedule.packs_per_step
     )  # a step less than the epoch at most: no step before the last is short
-    last = int(packs.packs.of(epochs).lengths[order_of(epochs).at(places)].sum()) if rest else 0
+    last = int(packs.packs.of(epochs).lengths[order_of(epochs)[places]].sum()) if rest else 0
     return epochs * int(packs.document_lengths.sum()) + last

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config.run_config import RunConfig
+from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.packing.dataset import plan_packs
 from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.sources.data_rows import Located, LocatedData, input_column, locate_data
+from expert_cli.data.sources.data_rows import input_column, locate_data
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.staging import stage, staged_path
 from expert_cli.data.store.build import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -127,10 +127,15 @@ def schedule_of(run: RunConfig, train: PackedDataset, processes: int) -> Schedul
 
 
 def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
-    """Return the order of the packs of every epoch (from 0)."""
-    if run.loader.group_by_length:
-        return lambda epoch: grouped_order(train.packs.of(epoch).lengths, run.optim.batch_size, run.seed, epoch)
-    return lambda epoch: epoch_order(train.packs.count(epoch), run.seed, epoch)
+    """Return the order of the packs of every epoch (from 0); the latest one is remembered."""
+
+    @lru_cache(1)
+    def order_of(epoch: int) -> Order:
+        if run.loader.group_by_length:
+            return grouped_order(train.packs.of(epoch).lengths, run.optim.batch_size, run.seed, epoch)
+        return epoch_order(train.packs.count(epoch), run.seed, epoch)
+
+    return order_of
 
 
 def _trainer(

@@ -2,116 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import io
+import mmap
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
+import pyarrow as pa
+
+from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
 from expert_cli.errors import InputError
 
 _BATCH_ROWS = 1024
 
-
-def read_rows(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
-    number = 1
-    for batch in read_batches(path, columns):
-        yield from batch_rows(path, batch, number)
-        number += batch.num_rows
+Batches = Callable[[Path, ColumnFilter], Iterator[pa.RecordBatch]]
+"""The record batches of a file in order, at most 1,024 rows each, with the columns of interest."""
 
 
-def batch_rows(path: Path, batch: Any, first: int) -> Iterator[RawRow]:
-    for number, fields in enumerate(_row_fields(batch), first):
-        where = f"{path}:row {number}"
-        yield RawRow(where, {}, "not valid UTF-8") if fields is None else RawRow(where, fields)
+def read_rows(batches: Batches, path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+    for block in read_blocks(batches, path, columns, sys.maxsize):
+        yield from block.raw()
 
 
-def read_batches(path: Path, columns: ColumnFilter) -> Iterator[Any]:
-    """Yield the record batches of a Parquet or Arrow file in order, at most 1,024 rows each."""
+def read_blocks(batches: Batches, path: Path, columns: ColumnFilter, limit: int) -> Iterator[Block]:
+    first = 1
     with _table_errors(path):
-        yield from (
-            _parquet_batches(path, columns) if path.suffix.lower() == ".parquet" else _arrow_batches(path, columns)
-        )
+        for whole in batches(path, columns):
+            batch = whole.slice(0, limit)
+            place = partial(_place, path, first)
+            yield Block(batch.num_rows, _texts(batch), partial(_rows, batch, place), place)
+            first += batch.num_rows
+            limit -= batch.num_rows
+            if not limit:
+                return
 
 
-def _parquet_batches(path: Path, columns: ColumnFilter) -> Iterator[Any]:
+def parquet_batches(path: Path, columns: ColumnFilter) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        wanted = columns.select_once(file.schema_arrow.names, f"{path}: the schema")
-        _require_names(path, file.schema_arrow, wanted)
-        yield from file.iter_batches(_BATCH_ROWS, columns=list(wanted))
+        wanted = _wanted(path, file.schema_arrow, columns)
+        yield from file.iter_batches(_BATCH_ROWS, columns=wanted)
 
 
-def _arrow_batches(path: Path, columns: ColumnFilter) -> Iterator[Any]:
-    """Both Arrow forms: the file format, and the stream format that `datasets` writes."""
-    import pyarrow as pa
-
+def arrow_batches(path: Path, columns: ColumnFilter) -> Iterator[pa.RecordBatch]:
     with pa.OSFile(str(path)) as file:
-        is_file = file.read(6) == b"ARROW1"
-        file.seek(0)
-        if is_file:
-            opened = pa.ipc.open_file(file)
-            batches: Iterable[Any] = (opened.get_batch(number) for number in range(opened.num_record_batches))
-        else:
-            opened = batches = pa.ipc.open_stream(file)
-        wanted = list(columns.select_once(opened.schema.names, f"{path}: the schema"))
-        _require_names(path, opened.schema, wanted)
+        schema, batches = _opened(file)
+        wanted = _wanted(path, schema, columns)
         for batch in batches:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.select(wanted).slice(start, _BATCH_ROWS)
 
 
-def _row_fields(batch: Any) -> Iterable[Mapping[str, object] | None]:
-    """The rows of a batch; None for one whose text is not UTF-8, which Arrow does not check when it reads."""
-    try:
-        rows: list[Mapping[str, object] | None] = batch.to_pylist()
-    except UnicodeDecodeError:
-        return [_one_row(batch.slice(row, 1)) for row in range(batch.num_rows)]
-    return rows
+def count_parquet_rows(file: io.FileIO) -> Iterator[int]:
+    import pyarrow.parquet as pq
+
+    yield pq.read_metadata(file).num_rows
 
 
-def _one_row(batch: Any) -> Mapping[str, object] | None:
-    try:
-        fields: Mapping[str, object] = batch.to_pylist()[0]
-    except UnicodeDecodeError:
-        return None
-    return fields
+def count_arrow_rows(file: io.FileIO) -> Iterator[int]:
+    """The file is mapped: only the headers of the batches are touched."""
+    mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    _, batches = _opened(pa.BufferReader(mapped))
+    for batch in batches:
+        yield batch.num_rows
 
 
-@contextmanager
-def _table_errors(path: Path) -> Iterator[None]:
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, EOFError) as error:
-        raise InputError(f"{path}: damaged, or no {path.suffix} file: {_first_line(error)}") from error
-    except OSError as error:
-        # Arrow reports damaged pages as OSError without a number; one of the system has it.
-        if error.errno is not None:
-            raise
-        raise InputError(f"{path}: damaged: {_first_line(error)}") from error
+def _opened(file: pa.NativeFile) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Schema and batches of both Arrow forms: the file format, and the stream format that `datasets` writes."""
+    is_file = file.read(6) == b"ARROW1"
+    file.seek(0)
+    if not is_file:
+        stream = pa.ipc.open_stream(file)
+        return stream.schema, stream
+    opened = pa.ipc.open_file(file)
+    return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def _require_names(path: Path, schema: Any, columns: Iterable[str]) -> None:
-    """Raise InputError where a column that is read has a struct, at any depth, in which a name stands twice."""
-    for column in columns:
+def _wanted(path: Path, schema: pa.Schema, columns: ColumnFilter) -> list[str]:
+    """The columns of interest. Raises InputError where one stands twice, or a name in a struct in it, at any depth."""
+    wanted = columns.select_once(schema.names, f"{path}: the schema")
+    for column in wanted:
         if twice := _repeated_inside(schema.field(column).type):
             raise InputError(
                 f'{path}: the column "{column}" names "{twice}" more than once', "Keep one of these fields."
             )
+    return list(wanted)
 
 
 def _repeated_inside(kind: Any) -> str:
     """A name that stands twice in a struct, at any depth; "" if none does."""
-    import pyarrow as pa
-
     fields = [kind.field(n) for n in range(kind.num_fields)]
     names = [field.name for field in fields] if pa.types.is_struct(kind) else []
     twice = next((name for name in names if names.count(name) > 1), "")
     return twice or next(filter(None, (_repeated_inside(field.type) for field in fields)), "")
+
+
+def _place(path: Path, first: int, number: int) -> str:
+    return f"{path}:row {first + number}"
+
+
+def _rows(batch: pa.RecordBatch, place: Callable[[int], str]) -> Iterator[RawRow]:
+    for number, fields in enumerate(_fields(batch)):
+        yield RawRow(place(number), {}, "not valid UTF-8") if fields is None else RawRow(place(number), fields)
+
+
+def _fields(batch: pa.RecordBatch) -> Sequence[Mapping[str, object] | None]:
+    """The rows of a batch; None for one whose text is not UTF-8, which Arrow does not check when it reads."""
+    try:
+        rows: list[Mapping[str, object] | None] = batch.to_pylist()
+    except UnicodeDecodeError:
+        single = (batch.slice(row, 1) for row in range(batch.num_rows))
+        return [None] if batch.num_rows == 1 else [_fields(row)[0] for row in single]
+    return rows
+
+
+def _texts(batch: pa.RecordBatch) -> dict[str, list[str | None]] | None:
+    """The columns of a batch if all are text that is Unicode."""
+    if not all(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in batch.schema.types):
+        return None
+    try:
+        return {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    except UnicodeDecodeError:
+        return None
+
+
+@contextmanager
+def _table_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, EOFError, OSError) as error:
+        # Arrow reports damaged pages as OSError without a number; one of the system has it.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        why = str(error).partition("\n")[0]
+        raise InputError(f"{path}: damaged, or no {path.suffix} file: {why}") from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from expert_cli.errors import InputError
@@ -14,6 +15,29 @@ class RawRow(NamedTuple):
     where: str
     fields: Mapping[str, object]
     fault: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows of a file.
+
+    texts: of each column of interest one text (or None) a row, valid Unicode; None where the rows hold anything else. raw:
+    reads the same rows one by one. place: where the row of a number stands, counted from 0 in the block.
+    """
+
+    count: int
+    texts: Mapping[str, list[str | None]] | None
+    raw: Callable[[], Iterable[RawRow]]
+    place: Callable[[int], str]
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[RawRow]) -> Block:
+        """Return rows that were read one by one as a block."""
+        return cls(len(rows), None, lambda: rows, lambda number: rows[number].where)
+
+    def places(self, start: int, stop: int) -> list[str]:
+        """Return where the rows start <= number < stop stand."""
+        return list(map(self.place, range(start, stop)))
 
 
 class ColumnFilter:

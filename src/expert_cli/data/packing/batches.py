@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,13 +26,8 @@ from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, Place
 from expert_cli.data.packing.step_schedule import Schedule
 
 Batch = dict[str, Any]
-
-
-class Order(Protocol):
-    """An order of packs that can be asked place by place."""
-
-    def at(self, places: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """Return the indices at `places`."""
+Order = NDArray[np.int64]
+"""The packs of an epoch in the order in which they are trained, [packs]."""
 
 
 class PackedBatchSampler(Sampler[list[Place]]):
@@ -50,7 +45,7 @@ class PackedBatchSampler(Sampler[list[Place]]):
     def packs_of(self, step: int) -> tuple[int, NDArray[np.int64]]:
         """Return the epoch of one optimizer step and its packs, of all processes together."""
         epoch, places = self.schedule.places(step)
-        return epoch, self.order_of(epoch).at(places)
+        return epoch, self.order_of(epoch)[places]
 
     def __iter__(self) -> Iterator[list[Place]]:
         """Yield the packs of one micro-step after another; `[FILLER]` where nothing is left for this process."""
@@ -60,7 +55,7 @@ class PackedBatchSampler(Sampler[list[Place]]):
             its_epoch, places = schedule.places(step)
             if its_epoch != epoch or order is None:
                 epoch, order = its_epoch, self.order_of(its_epoch)
-            packs = [(epoch, pack) for pack in order.at(places).tolist()]
+            packs = [(epoch, pack) for pack in order[places].tolist()]
             for micro in range(schedule.micro_steps(step)):
                 first = (micro * schedule.processes + self.rank) * schedule.batch_size
                 yield packs[first : first + schedule.batch_size] or [FILLER]

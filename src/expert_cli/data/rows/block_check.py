@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.data.formats.blocks import Block
+from expert_cli.data.formats.raw_row import Block
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.kinds import kind_of

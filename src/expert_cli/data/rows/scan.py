@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig, Deduplicate, RowFilters
 from expert_cli.config.splits import parse_split
-from expert_cli.data.formats.blocks import Block, read_blocks
-from expert_cli.data.formats.raw_row import ColumnFilter
+from expert_cli.data.formats.raw_row import Block, ColumnFilter
+from expert_cli.data.formats.registry import read_blocks
 from expert_cli.data.located import Located
 from expert_cli.data.rows.block_check import Checked, check_block
 from expert_cli.data.rows.cache import RowCache

@@ -19,8 +19,8 @@ from pathlib import Path
 from expert_cli.config.run_config import DataConfig, SourceSpec
 from expert_cli.config.splits import parse_split
 from expert_cli.data.formats.raw_row import ColumnFilter
-from expert_cli.data.formats.registry import read_file
-from expert_cli.data.located import Located, LocatedData
+from expert_cli.data.formats.registry import format_of, read_file
+from expert_cli.data.located import Located, LocatedData, local_hint
 from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import absent, names_of_interest
 from expert_cli.data.rows.kinds import choose_columns, kind_of
@@ -31,18 +31,15 @@ from expert_cli.data.sources.hub import hub_files
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
 
-__all__ = ["DataRows", "Located", "LocatedData", "locate_data", "read_located", "read_training_rows"]
-
-
 MOST_BYTES_AT_ONCE = 64 << 20
-"""A .json file is read as a whole: a larger one is not, for a look at its first rows."""
-_NO_FILES = (
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISDIR, "a folder"),
-)
+"""Of a file that is read as a whole: a larger one is not, for a look at its first rows."""
+_NO_FILES = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,14 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
         split = parse_split(spec.split).name
         if spec.kind == "hub":
             found = hub_files(spec, split, reporter, offline=data.offline, alternatives=alternatives)
-            return Located(spec, _regular(found.files), found.revision)
+            return replace(found, files=_regular(found.files))
         path = Path(spec.path)
         if spec.tried or not path.exists():
             places = ", ".join(spec.tried) or spec.path
-            raise InputError(f"{spec.path}: no such file or folder; looked for at: {places}", _path_hint(alternatives))
+            raise InputError(
+                f"{spec.path}: no such file or folder; looked for at: {places}",
+                local_hint(alternatives, "Correct the path"),
+            )
         files = [path] if spec.kind == "file" else folder_files(path, spec.config, split, reporter)
         return Located(spec, _regular(files))
 
@@ -89,11 +89,6 @@ def read_training_rows(data: DataConfig, reporter: Reporter, *, alternatives: Se
     or no good one, columns that cannot be told, sources of different kinds; EnvironmentProblem: unreachable data.
     """
     located = locate_data(data, reporter, alternatives=alternatives)
-    return read_located(data, located, reporter)
-
-
-def read_located(data: DataConfig, located: LocatedData, reporter: Reporter) -> DataRows:
-    """Return the rows of sources that are located already; see `read_training_rows`."""
     selection = select_rows(data, located, reporter)
     train = _taken(selection.train, data)
     validation = None if selection.validation is None else _taken(selection.validation, data)
@@ -109,7 +104,8 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     names = ColumnFilter(names_of_interest(data.mapping))
     with suppress(ExpertError):
         for path in locate_data(here, NullReporter()).files()[:1]:
-            if path.suffix.lower() != ".json" or path.stat().st_size < MOST_BYTES_AT_ONCE:
+            form = format_of(path)
+            if not (form and form.whole and path.stat().st_size >= MOST_BYTES_AT_ONCE):
                 _ = list(islice(read_file(path, names), 64))
     return absent(names.seen, data.mapping) if names.seen else {}
 
@@ -123,7 +119,7 @@ def _regular(files: Sequence[Path]) -> tuple[Path, ...]:
             what = "a link that leads nowhere" if path.is_symlink() else "cannot be looked at"
             raise InputError(f"{path}: {what}: {error.strerror}", "Mend or remove it.") from error
         if not stat.S_ISREG(mode):
-            what = next((name for test, name in _NO_FILES if test(mode)), "no file")
+            what = _NO_FILES.get(stat.S_IFMT(mode), "no file")
             raise InputError(f"{path}: {what}, not a file of rows", "Write the rows to a file first.")
     return tuple(files)
 
@@ -149,11 +145,6 @@ def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
             if "input" not in kind_of(columns).roles or (data.mapping.instruction and data.mapping.response):
                 break
     return ""
-
-
-def _path_hint(alternatives: Sequence[Path]) -> str:
-    there = f" Data on this machine: {', '.join(map(str, alternatives))}." if alternatives else ""
-    return f"Correct the path, or give the rows with --dataset PATH.{there}"
 
 
 def _taken(sources: Sequence[SelectedSource], data: DataConfig) -> Rows:

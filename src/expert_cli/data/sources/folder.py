@@ -27,24 +27,14 @@ def folder_files(folder: Path, config: str, split: str, reporter: Reporter) -> l
     EnvironmentProblem: cannot be read.
     """
     try:
-        if (folder / "dataset_dict.json").is_file():
-            splits = _listed(folder / "dataset_dict.json", "splits")
-            _refuse_config(folder, config)
-            if split not in splits:
-                raise InputError(f'{folder}: there is no split "{split}"; there is: {", ".join(map(str, splits))}')
-            return _saved_files(folder / split)
-        if (folder / "state.json").is_file():
-            _refuse_config(folder, config)
-            _refuse_other_split(folder, split)
-            return _saved_files(folder)
+        if (saved := _split_of_saved(folder, config, split)) is not None:
+            return _saved_files(saved)
         names, unread = names_below(folder)
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from error
-    unread += rows_inside(folder, untold(names), [name for name in names if name.lower().endswith(".csv")])
+    unread += rows_inside(folder, untold(names), names)
     selection = select_files(names, load_configs(folder / "README.md"), config, split, str(folder), unread)
-    if remark := selection.remark():
-        reporter.warning(f"{folder}: {remark}")
-    return [folder / name for name in selection.files]
+    return list(selection.files_in(folder, str(folder), reporter))
 
 
 def names_below(folder: Path) -> tuple[list[str], list[str]]:
@@ -55,62 +45,61 @@ def names_below(folder: Path) -> tuple[list[str], list[str]]:
     """
     names: list[str] = []
     unread: list[str] = []
-    seen: set[tuple[int, int]] = set()
-    folders, linked = [""], list[str]()
-    while folders or linked:
-        at = folders.pop() if folders else linked.pop(0)
-        facts = (folder / at).stat()
-        if (facts.st_dev, facts.st_ino) in seen:
-            unread.append(f"{at} (a link to a folder that is read already)")
-            continue
-        seen.add((facts.st_dev, facts.st_ino))
-        for entry in _entries(folder / at):
-            name = at + entry.name
-            if _is_folder(entry):
-                (linked if entry.is_symlink() else folders).append(f"{name}/")
-            else:
-                names.append(name)
-            if entry.is_symlink() and not Path(entry.path).exists() and not Path(name).suffix:
-                unread.append(f"{name} (a link that leads nowhere)")
-        if len(names) > MOST_FILES:
-            raise InputError(f"{folder}: more than {MOST_FILES:,} files", "Name the folder that holds the rows.")
+    seen: set[str] = set()
+    tops = [folder]
+    for top in tops:
+        for where, folders, files in os.walk(top, onerror=_raise_where_rows_may_be):
+            here = Path(where)
+            at = "" if here == folder else f"{here.relative_to(folder).as_posix()}/"
+            if (real := os.path.realpath(here)) in seen:
+                unread.append(f"{at} (a link to a folder that is read already)")
+                folders.clear()
+                continue
+            seen.add(real)
+            folders.sort()
+            # Links come last: what they lead to goes by its own name where that is below the folder too.
+            tops += filter(Path.is_symlink, map(here.joinpath, folders))
+            names += [at + name for name in sorted(files)]
+            nowhere = filter(_leads_nowhere, map(here.joinpath, sorted(files)))
+            unread += [f"{at}{path.name} (a link that leads nowhere)" for path in nowhere]
+            if len(names) > MOST_FILES:
+                raise InputError(f"{folder}: more than {MOST_FILES:,} files", "Name the folder that holds the rows.")
     return names, unread
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder, by name; nothing where it cannot be read and none looks for rows in it."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except PermissionError:
-        if folder.name.startswith(".") or folder.name == "lost+found":
-            return []
-        raise
+def _leads_nowhere(path: Path) -> bool:
+    """Whether a name without an ending, perhaps a folder's, is a link to nothing."""
+    return not path.suffix and path.is_symlink() and not path.exists()
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link in a circle
-        return False
+def _raise_where_rows_may_be(error: OSError) -> None:
+    name = Path(error.filename).name
+    if not (isinstance(error, PermissionError) and (name.startswith(".") or name == "lost+found")):
+        raise error
 
 
-def _refuse_config(folder: Path, config: str) -> None:
+def _split_of_saved(folder: Path, config: str, split: str) -> Path | None:
+    """The folder of one split of what `save_to_disk` wrote; None where it did not write this folder."""
+    several, one = folder / "dataset_dict.json", folder / "state.json"
+    if not (several.is_file() or one.is_file()):
+        return None
     if config:
         raise InputError(
             f'{folder}: there is no configuration "{config}": save_to_disk wrote this folder', 'Leave "::config" out.'
         )
-
-
-def _refuse_other_split(folder: Path, split: str) -> None:
-    """A `Dataset` is one split, whose name it may remember."""
-    name = _state(folder).get("_split")
+    if several.is_file():
+        splits = _listed(several, "splits")
+        if split not in splits:
+            raise InputError(f'{folder}: there is no split "{split}"; there is: {", ".join(map(str, splits))}')
+        return folder / split
+    name = _read(one).get("_split")
     if split_of(split) not in ("train", split_of(str(name))):
         remembered = f', "{name}"' if name else ""
         raise InputError(
             f'{folder}: there is no split "{split}": a Dataset was saved here, which is one split{remembered}',
             f'Leave "::{split}" out, or save a DatasetDict.',
         )
+    return folder
 
 
 def require_apart(data: DataConfig, place: Path, option: str) -> None:
@@ -128,16 +117,16 @@ def require_apart(data: DataConfig, place: Path, option: str) -> None:
 
 def _saved_files(folder: Path) -> list[Path]:
     """The Arrow files of one saved `Dataset`, in the order of its state."""
-    state = folder / "state.json"
-    if _state(folder).get("_indices_data_files"):
-        raise InputError(f"{state}: a choice of rows by numbers, which is not read", "Save the data set again.")
-    entries = _listed(state, "_data_files")
-    if not all(isinstance(entry, dict) and isinstance(entry.get("filename"), str) for entry in entries):
-        raise InputError(f"{state}: not every entry of _data_files names a file", "Save the data set again.")
-    files = [folder / entry["filename"] for entry in entries]
+    state, again = folder / "state.json", "Save the data set again."
+    if _read(state).get("_indices_data_files"):
+        raise InputError(f"{state}: a choice of rows by numbers, which is not read", again)
+    try:
+        files = [folder / entry["filename"] for entry in _listed(state, "_data_files")]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{state}: not every entry of _data_files names a file", again) from error
     for path in files:
         if path.parent != folder or not path.is_file():
-            raise InputError(f"{path}: listed in {state}, but it is not there", "Save the data set again.")
+            raise InputError(f"{path}: listed in {state}, but it is not there", again)
     return files
 
 
@@ -146,10 +135,6 @@ def _listed(path: Path, key: str) -> list[Any]:
     if not isinstance(listed, list):
         raise InputError(f'{path}: not written by save_to_disk (no list "{key}")')
     return listed
-
-
-def _state(folder: Path) -> dict[str, Any]:
-    return _read(folder / "state.json")
 
 
 def _read(path: Path) -> dict[str, Any]:

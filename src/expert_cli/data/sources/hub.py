@@ -16,11 +16,11 @@ import glob
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from expert_cli._compat import hub_bar
 from expert_cli.config.run_config import SourceSpec
+from expert_cli.data.located import Located, local_hint
 from expert_cli.data.sources.dataset_card import CardConfig, load_configs
 from expert_cli.data.sources.folder import names_below
 from expert_cli.data.sources.split_files import select_files
@@ -32,17 +32,9 @@ _HUB_TIMEOUT_S = 10.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class HubFiles:
-    """The files of one split in reading order, and the commit they are from."""
-
-    files: tuple[Path, ...]
-    revision: str
-
-
 def hub_files(
     spec: SourceSpec, split: str, reporter: Reporter, *, offline: bool, alternatives: Sequence[Path] = ()
-) -> HubFiles:
+) -> Located:
     """Return the files that hold `split` of a hub data set, downloaded where the network is allowed.
 
     Without a network the cache serves, with a warning if the network was asked for. `alternatives` are local data files that
@@ -55,7 +47,7 @@ def hub_files(
     try:
         validate_repo_id(spec.path)
     except HFValidationError as error:
-        raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _local_hint(())) from error
+        raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', local_hint(())) from error
     if why := forbidden_by(asked=offline):
         return _cached(spec, split, f"the network may not be used ({why})", alternatives, reporter)
     try:
@@ -69,7 +61,7 @@ def hub_files(
     return found
 
 
-def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> HubFiles:
+def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> Located:
     """Download the README first and then only the split's files: other configurations may be a hundred times as big."""
     from huggingface_hub import HfApi
 
@@ -82,9 +74,7 @@ def _downloaded(spec: SourceSpec, split: str, reporter: Reporter) -> HubFiles:
             configs = load_configs(_fetched(spec.path, ["README.md"], bar) / "README.md")
         selection = select_files(names, configs, spec.config, split, spec.path)
         folder = _fetched(spec.path, selection.files, bar)
-    if remark := selection.remark():
-        reporter.warning(f"{spec.path}: {remark}")
-    return HubFiles(tuple(folder / name for name in selection.files), folder.name)
+    return Located(spec, selection.files_in(folder, spec.path, reporter), folder.name)
 
 
 def _fetched(repo_id: str, names: Sequence[str], bar: Bar) -> Path:
@@ -98,37 +88,31 @@ def _fetched(repo_id: str, names: Sequence[str], bar: Bar) -> Path:
     )
 
 
-def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Path], reporter: Reporter) -> HubFiles:
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
+def _cached(spec: SourceSpec, split: str, reason: str, alternatives: Sequence[Path], reporter: Reporter) -> Located:
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
-    cache = Path(constants.HF_HUB_CACHE)
-    repository = cache / repo_folder_name(repo_id=spec.path, repo_type="dataset")
-    reference = repository / "refs" / "main"
-    revision = reference.read_text(encoding="utf-8", errors="replace").strip() if reference.is_file() else ""
-    folder = repository / "snapshots" / revision
-    hint = _local_hint(alternatives)
-    if not revision or not folder.is_dir():
-        raise EnvironmentProblem(f'hub data set "{spec.path}": {reason}, and it is not in the cache {cache}', hint)
-    sizes = _noted_sizes(repository / "trees" / f"{revision}.json")
+    def problem(what: str) -> EnvironmentProblem:
+        return EnvironmentProblem(f'hub data set "{spec.path}": {reason}, and {what}', local_hint(alternatives))
+
+    try:
+        folder = Path(snapshot_download(spec.path, repo_type="dataset", local_files_only=True, allow_patterns=[]))
+    except LocalEntryNotFoundError as error:
+        raise problem(f"it is not in the cache {constants.HF_HUB_CACHE}") from error
+    sizes = _noted_sizes(folder.parents[1] / "trees" / f"{folder.name}.json")
     in_cache, unread = names_below(folder)
     fault = _fault(folder, "README.md", sizes)
     if fault and "README.md" in in_cache:
-        raise EnvironmentProblem(f'hub data set "{spec.path}": {reason}, and in the cache README.md {fault}', hint)
+        raise problem(f"in the cache README.md {fault}")
     configs = load_configs(folder / "README.md")
     selection = select_files({*in_cache, *sizes}, configs, spec.config, split, spec.path, unread)
     faults = [f"{name} {fault}" for name in selection.files if (fault := _fault(folder, name, sizes))]
     if faults:
-        raise EnvironmentProblem(
-            f'hub data set "{spec.path}": {reason}, and {len(faults)} of {len(selection.files)} files of the split "{split}" '
-            f"are not whole in the cache: {faults[0]}{', ...' if len(faults) > 1 else ''}",
-            hint,
-        )
+        files = f'{len(faults)} of {len(selection.files)} files of the split "{split}"'
+        raise problem(f"{files} are not whole in the cache: {faults[0]}{', ...' if len(faults) > 1 else ''}")
     if "README.md" in sizes and "README.md" not in in_cache:
         reporter.warning(f"{spec.path}: its README is not in the cache; the files were chosen by their names")
-    if remark := selection.remark():
-        reporter.warning(f"{spec.path}: {remark}")
-    return HubFiles(tuple(folder / name for name in selection.files), revision)
+    return Located(spec, selection.files_in(folder, spec.path, reporter), folder.name)
 
 
 def _fault(folder: Path, name: str, sizes: Mapping[str, int]) -> str:
@@ -175,8 +159,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS}:
         return f"the hub client's cache cannot be written ({error.strerror})"
     return f"the hub cannot be reached ({type(error).__name__})"
-
-
-def _local_hint(alternatives: Sequence[Path]) -> str:
-    there = f" On this machine: {', '.join(str(path) for path in alternatives)}." if alternatives else ""
-    return f"Give the rows as a local file or folder: --dataset PATH.{there}"

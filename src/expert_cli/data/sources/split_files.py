@@ -10,17 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
+from expert_cli.config.data_sources import DATA_SUFFIXES
 from expert_cli.config.splits import named_split, split_of
-from expert_cli.data.formats.registry import READERS
+from expert_cli.data.formats.registry import PACKED
 from expert_cli.data.sources.dataset_card import CardConfig
 from expert_cli.data.sources.globs import fitting, is_pattern
 from expert_cli.errors import InputError
+from expert_cli.utils.reporter import Reporter
 
 _NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
-_PACKED = frozenset({".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"})
-_UNREAD_FORMATS = _PACKED | frozenset(
+_UNREAD_FORMATS = frozenset(PACKED) | frozenset(
     {".tsv", ".xlsx", ".xls", ".ods", ".feather", ".orc", ".avro", ".pkl", ".npy", ".npz", ".db", ".sqlite", ".sqlite3"}
     | {".h5", ".hdf5", ".msgpack", ".tar", ".tgz", ".7z", ".rar", ".jsonlines", ".jsonl~", ".json5", ".parq", ".pq"}
     | {".ipc", ".tfrecord", ".lance", ".xml", ".dat"}
@@ -39,6 +40,12 @@ class Selection:
         """Return what is not read as a line, "" if there is nothing."""
         more = f" and {len(self.unread) - 5} more" if len(self.unread) > 5 else ""
         return f"not read: {', '.join(self.unread[:5])}{more}" if self.unread else ""
+
+    def files_in(self, folder: Path, where: str, reporter: Reporter) -> tuple[Path, ...]:
+        """Return the paths of the files in a folder, and warn of what is not read."""
+        if remark := self.remark():
+            reporter.warning(f"{where}: {remark}")
+        return tuple(folder / name for name in self.files)
 
 
 def untold(names: Iterable[str]) -> list[str]:
@@ -89,7 +96,7 @@ def select_files(
             "; ".join(
                 filter(None, [f'{where}: no file holds the split "{split}"; there is: {there}', selection.remark()])
             ),
-            f"Name a split that is there (PATH::split), or one file ({', '.join(READERS)}).",
+            f"Name a split that is there (PATH::split), or one file ({', '.join(DATA_SUFFIXES)}).",
         )
     _refuse_packed(selection.files, where)
     _refuse_mixed_formats(selection.files, where)
@@ -100,8 +107,8 @@ def select_files(
 def _holds_rows(name: str) -> bool:
     """Whether a name is that of a file of rows, packed or not."""
     path = PurePosixPath(name)
-    packed = path.suffix.lower() in _PACKED and PurePosixPath(path.stem).suffix.lower() in READERS
-    return (packed or path.suffix.lower() in READERS) and path.name not in _NOT_ROWS
+    packed = path.suffix.lower() in PACKED and PurePosixPath(path.stem).suffix.lower() in DATA_SUFFIXES
+    return (packed or path.suffix.lower() in DATA_SUFFIXES) and path.name not in _NOT_ROWS
 
 
 def _is_hidden(name: str) -> bool:
@@ -114,28 +121,20 @@ def _why_unread(name: str) -> str:
         return 'a name that begins with "." or "_"' if _is_hidden(name) else ""
     path = PurePosixPath(name)
     inner = {suffix.lower() for suffix in path.suffixes[:-1]}
-    looks_like_rows = path.suffix.lower() in _UNREAD_FORMATS or not inner.isdisjoint(READERS)
+    looks_like_rows = path.suffix.lower() in _UNREAD_FORMATS or not inner.isdisjoint(DATA_SUFFIXES)
     return f'"{path.suffix}" is not read' if looks_like_rows and not _is_hidden(name) else ""
 
 
 def _by_name(names: Sequence[str]) -> dict[str, list[str]]:
     """Files by split: by the folders' names if one of them is a split's, else by the files' names, else all train."""
-    for part_of in (_folder_split, _file_split):
+    for parts_of in (lambda path: path.parent.parts, lambda path: (path.stem,)):
         found: dict[str, list[str]] = {}
         for name in names:
-            if split := part_of(PurePosixPath(name)):
+            if split := next(filter(None, map(named_split, parts_of(PurePosixPath(name)))), ""):
                 found.setdefault(split, []).append(name)
         if found:
             return found
     return {"train": list(names)}
-
-
-def _folder_split(path: PurePosixPath) -> str:
-    return next((split for part in path.parent.parts if (split := named_split(part))), "")
-
-
-def _file_split(path: PurePosixPath) -> str:
-    return named_split(path.stem)
 
 
 def _chosen_config(configs: Sequence[CardConfig], wanted: str, where: str) -> CardConfig:
@@ -181,7 +180,7 @@ def _refuse_absent(unfit: Sequence[str], split: str, where: str) -> None:
 
 
 def _refuse_packed(names: Sequence[str], where: str) -> None:
-    packed = next((name for name in names if PurePosixPath(name).suffix.lower() not in READERS), None)
+    packed = next((name for name in names if PurePosixPath(name).suffix.lower() not in DATA_SUFFIXES), None)
     if packed is not None:
         suffix = PurePosixPath(packed).suffix
         raise InputError(

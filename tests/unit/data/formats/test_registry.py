@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from expert_cli.config.data_sources import DATA_SUFFIXES
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
-from expert_cli.data.formats.registry import read_file
+from expert_cli.data.formats.registry import FORMATS, PACKED, format_of, read_blocks, read_file
+from expert_cli.data.sources.sniff import rows_inside
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.inventory.row_count import RowCount, count_rows
 
 WANTED = frozenset({"q", "a"})
 TEXTS = [
@@ -33,6 +37,58 @@ TEXTS = [
     "x" * 200_000,
     *(["\x00"] if sys.version_info >= (3, 11) else []),  # the csv module of 3.10 refuses it
 ]
+
+
+ROWS = [{"q": str(number), "a": f"a{number}"} for number in range(5)]
+
+
+def as_csv(path: Path) -> None:
+    path.write_text("".join(f"{row['q']},{row['a']}\n" for row in [{"q": "q", "a": "a"}, *ROWS]), encoding="utf-8")
+
+
+def as_stream(path: Path) -> None:
+    table = pa.Table.from_pylist(ROWS)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+
+
+AS_FILES: dict[str, Callable[[Path], object]] = {
+    "JSON lines": lambda path: path.write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8"),
+    "JSON": lambda path: path.write_text(json.dumps(ROWS), encoding="utf-8"),
+    "CSV": as_csv,
+    "Parquet": lambda path: pq.write_table(pa.Table.from_pylist(ROWS), path),
+    "Arrow": as_stream,
+}
+"""Writes ROWS, by format."""
+
+
+@pytest.mark.parametrize("suffix", DATA_SUFFIXES)
+def test_a_format_is_read_counted_and_told_as_its_entry_says(tmp_path: Path, suffix: str) -> None:
+    path, strange = tmp_path / f"rows{suffix.upper()}", tmp_path / "rows.txt"
+    for file in (path, strange):
+        AS_FILES[DATA_SUFFIXES[suffix]](file)
+    form = format_of(path)
+    assert form is FORMATS[DATA_SUFFIXES[suffix]]
+    assert [row.fields for row in rows_of(path)] == ROWS
+    for limit in (None, 3, 5, 9):
+        blocks = list(read_blocks(path, ColumnFilter(WANTED), limit))
+        rows = [row for block in blocks for row in block.raw()]
+        assert rows == rows_of(path)[:limit]
+        assert [place for block in blocks for place in block.places(0, block.count)] == [row.where for row in rows]
+        if form.blocks and limit != 3:
+            assert [text for block in blocks for text in (block.texts or {})["a"]] == [row["a"] for row in ROWS]
+    assert count_rows([path]) == (RowCount(5) if form.count else RowCount())
+    assert rows_inside(tmp_path, [strange.name], [path.name]) == [f"rows.txt (begins as {form.label})"]
+    others = [other.label for other in FORMATS.values() if other.begins and other.begins(strange.read_bytes())]
+    assert others == ([form.label] if form.begins else [])
+
+
+def test_every_format_is_tried_and_an_unknown_one_is_told_all(tmp_path: Path) -> None:
+    assert set(AS_FILES) == set(FORMATS) == set(DATA_SUFFIXES.values())
+    assert not set(DATA_SUFFIXES) & set(PACKED)
+    with pytest.raises(InputError) as caught:
+        rows_of(write(tmp_path / "x.rows", "{}"))
+    assert caught.value.hint == f"Give the rows as one of {', '.join(DATA_SUFFIXES)}."
 
 
 def rows_of(path: Path) -> list[RawRow]:

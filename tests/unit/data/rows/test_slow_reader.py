@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.data.formats import blocks, jsonl_columns
+from expert_cli.data.formats import json_lines, registry
 from expert_cli.data.rows import selection
 from tests import reading
 from tests.random_data import make_data
@@ -25,8 +25,8 @@ def test_no_row_is_lost_or_changed_that_is_not_named(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed % 2:
-        monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 700)
-        monkeypatch.setattr(blocks, "_ROWS", 7)
+        monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 700)
+        monkeypatch.setattr(registry, "_ROWS", 7)
     if seed % 3 == 0:
         monkeypatch.setattr(selection, "ROOM_BYTES", 0)  # the files are read twice
     start, stop = SLICES[seed % len(SLICES)]

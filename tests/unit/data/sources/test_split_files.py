@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from expert_cli.config.data_sources import DATA_SUFFIXES
-from expert_cli.data.formats.registry import READERS
 from expert_cli.data.sources.dataset_card import parse_configs
 from expert_cli.data.sources.split_files import select_files
 from expert_cli.errors import InputError
@@ -205,7 +203,3 @@ def test_what_is_not_read_fits_in_a_line() -> None:
     names = ["a.csv", *(f"{number}.tsv" for number in range(9))]
     remark = select_files(names, (), "", "train", "here").remark()
     assert remark.endswith('4.tsv (".tsv" is not read) and 4 more')
-
-
-def test_every_suffix_that_makes_a_path_local_has_a_reader() -> None:
-    assert tuple(READERS) == DATA_SUFFIXES

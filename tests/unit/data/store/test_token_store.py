@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.cache import Unchanged
 from expert_cli.data.rows.columns import COLUMN_RULE
-from expert_cli.data.sources.data_rows import Located, LocatedData
 from expert_cli.data.store import token_store as stores
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache, read_fingerprint

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.config.splits import parse_split
-from expert_cli.data.formats import blocks, jsonl_columns
+from expert_cli.data.formats import json_lines, registry
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
-from expert_cli.data.formats.registry import read_file
+from expert_cli.data.formats.registry import read_blocks, read_file
 from expert_cli.data.rows import selection
 from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.cache import ROOM_BYTES
@@ -224,8 +224,8 @@ def test_the_documents_are_those_of_the_plain_way(
     name: str, split: Split, room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "ROOM_BYTES", room)
-    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 5000)
-    monkeypatch.setattr(blocks, "_ROWS", 37)
+    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(registry, "_ROWS", 37)
     data = CONFIGS[name](files)
     template = TEMPLATES[["chat", "alpaca", "everything"][len(name) % 3] if "messages" not in name else "chat"]
     documents = opened(data, template)
@@ -258,7 +258,7 @@ def test_chunks_say_where_their_documents_are_from_and_depend_on_rows_alone(
     first, last = chunks[0], chunks[-1]
     assert first.numbers.tolist() == [n for n in range(101) if n != 17]
     assert (last.sources.tolist(), last.numbers.tolist()) == ([1] * 81, list(range(9, 90)))
-    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 777)
+    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 777)
     again = list(opened(data).chunks("train", chunk_rows=100))
     for found, expected in zip(again, chunks, strict=True):
         assert_equal(found.encoded, expected.encoded)
@@ -277,7 +277,7 @@ def test_skipped_chunks_change_nothing_of_the_others(skip: int, files: dict[str,
 
 def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 1000)
-    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 3000)
+    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 3000)
     data = config(source(files["pairs"]))
     lengths = plain_rows(data, "train").lengths()
     chunks = list(opened(data).chunks("train"))
@@ -293,7 +293,7 @@ def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: py
 def test_a_late_column_that_changes_the_choice_counts_from_the_first_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 300)
+    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 300)
     path = tmp_path / "rows.jsonl"
     early, late = {"text": "t", "output": "o"}, {"instruction": "i", "text": "t", "output": "o"}
     path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [late] * 3), encoding="utf-8")
@@ -344,7 +344,7 @@ def write_roles(path: Path, *conversations: str) -> Path:
 def test_one_row_of_another_kind_does_not_decide_what_all_are(
     tmp_path: Path, usual: dict[str, object], odd: dict[str, object], at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 3000)
+    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 3000)
     rows = [usual] * 400
     rows.insert(at, odd)
     path = tmp_path / "rows.jsonl"
@@ -454,7 +454,7 @@ def test_rows_are_kept_while_they_fit_and_let_go_together(
     room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "ROOM_BYTES", room)
-    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 5000)
     large, small = opened(config(source(files["pairs"]), source(files["more"]))).selection.train
     assert (large.kept.blocks() is not None, large.kept.size > 70_000) == (room > 70_000, room > 70_000)
     assert 50_000 < files["pairs"].stat().st_size < 70_000
@@ -569,7 +569,7 @@ def test_blocks_hold_the_rows_of_the_line_wise_reader(
     path.write_bytes(end.join(lines) + (end if ended else b""))
     expected = line_wise(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl_columns, "_BLOCK_BYTES", size)
+        patch.setattr(json_lines, "_BLOCK_BYTES", size)
         assert block_wise(path) == expected
 
 
@@ -591,7 +591,7 @@ def block_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
     names = ColumnFilter(frozenset({"q", "i", "a"}))
     rows, bad, count = PairRows(), [], 0
     try:
-        for block in blocks.read_blocks(path, names, None):
+        for block in read_blocks(path, names, None):
             checked = check_block(block, COLUMNS, 0, block.count)
             rows.extend(checked.rows, range(len(checked.rows)))
             bad += checked.bad
@@ -606,7 +606,7 @@ def test_plain_rows_are_read_column_by_column_and_odd_ones_are_not(tmp_path: Pat
         path = tmp_path / "rows.jsonl"
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
         names = ColumnFilter(frozenset({"q", "a"}))
-        return [block.texts is not None for block in blocks.read_blocks(path, names, None)]
+        return [block.texts is not None for block in read_blocks(path, names, None)]
 
     row, other = '{"q": "x", "a": "y"}', '{"q": "x", "a": "y", "n": {"d": [1, 2]}, "f": 0.5, "b": true, "z": null}'
     assert columnar(row, row) == [True]
@@ -632,15 +632,15 @@ def test_plain_rows_are_read_column_by_column_and_odd_ones_are_not(tmp_path: Pat
 def test_nothing_behind_a_limit_is_read(
     name: str, limit: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl_columns, "_BLOCK_BYTES", 1000)
-    monkeypatch.setattr(blocks, "_ROWS", 10)
+    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(registry, "_ROWS", 10)
     names = ColumnFilter(names_of_interest(ColumnMapping()))
-    found = [row for block in blocks.read_blocks(files[name], names, limit) for row in block.raw()]
+    found = [row for block in read_blocks(files[name], names, limit) for row in block.raw()]
     assert found == list(read_file(files[name], names))[:limit]
     path = files["pairs"].with_name("late.jsonl")
     path.write_text('{"q": 1}\n' * 5 + '{"prompt": 1}\n', encoding="utf-8")
     names = ColumnFilter(names_of_interest(ColumnMapping()))
-    assert sum(block.count for block in blocks.read_blocks(path, names, 5)) == 5
+    assert sum(block.count for block in read_blocks(path, names, 5)) == 5
     assert names.seen == ["q"]
 
 
