@@ -24,57 +24,54 @@ NF4_TABLES = 4 * (16 + 256 + 1)
 
 
 @dataclass(frozen=True)
-class Norm:
-    """A normalization of so many numbers a token; `chained`: a gradient passes through it."""
+class Adapted:
+    """A linear layer with an adapter. scales_input: IA3 scales its input in place of its output."""
 
-    width: int
-    chained: bool = True
+    inputs: int
+    outputs: int
+    scales_input: bool = False
 
 
 @dataclass(frozen=True)
 class Part:
     """An attention block or the rest of a decoder layer: what decides how much of a token it keeps.
 
-    inputs, outputs: widths of the adapted linear layers; shared: of their inputs, each named once. scaled_inputs: widths of
-    the inputs that IA3 scales in place of an output. weights: of the adapted layers; trained: of the adapter. norms: as they
-    stand. inner: width of a gated product (0: none).
+    adapted: its layers with an adapter; trained: numbers of the adapter. norms: widths of those that a gradient passes
+    through. inner: width of a gated product (0: none).
     """
 
-    inputs: tuple[int, ...]
-    shared: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scaled_inputs: tuple[int, ...]
-    weights: int
+    adapted: tuple[Adapted, ...]
     trained: int
-    norms: tuple[Norm, ...]
-    inner: int
+    norms: tuple[int, ...]
+    inner: int = 0
 
+    def read(self, hidden: int) -> list[int]:
+        """Return the widths of the inputs, each once; hidden: width of the residual stream.
 
-@dataclass(frozen=True)
-class Layer:
-    """One decoder layer. heads and key_heads: widths of all query heads and of all key heads together."""
-
-    attention: Part
-    rest: Part
-    heads: int
-    key_heads: int
-    head_count: int
+        q, k and v share an input, gate and up another; the projection back into the residual stream has its own.
+        """
+        widths = [layer.inputs for layer in self.adapted]
+        returns = len(widths) == 1 or (widths and self.adapted[-1].outputs == hidden)
+        return [*dict.fromkeys(widths[:-1]), widths[-1]] if returns else list(dict.fromkeys(widths))
 
 
 @dataclass(frozen=True)
 class Shape:
     """A model in numbers of weights. linear: (outputs, inputs) of the layers that quantization takes; other: the rest.
 
-    adapter: the adapter's tensors on the meta device, fp32.
+    adapter: the adapter's tensors on the meta device, fp32. layers: attention and rest of every decoder layer. heads,
+    key_heads: widths of all query heads and of all key heads together.
     """
 
     linear: tuple[tuple[int, int], ...]
     other: int
     adapter: tuple[torch.Tensor, ...]
-
-    layers: tuple[Layer, ...]
+    layers: tuple[tuple[Part, Part], ...]
     hidden: int
     vocabulary: int
+    heads: int
+    key_heads: int
+    head_count: int
 
     @property
     def adapter_parameters(self) -> int:
@@ -100,16 +97,24 @@ def shape_of(model: PeftModel) -> Shape:
     """Return the shapes of a model with adapter."""
     base: Any = model.get_base_model()
     config = base.config.get_text_config()
-    head = base.get_output_embeddings()
+    head, hidden, count = base.get_output_embeddings(), config.hidden_size, config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or hidden // count
+    heads, key_heads = count * head_dim, (getattr(config, "num_key_value_heads", None) or count) * head_dim
     linear = [m for m in base.modules() if isinstance(m, torch.nn.Linear) and m is not head and _is_frozen(m)]
     quantized = {id(layer.weight) for layer in linear}
     return Shape(
         linear=tuple((layer.out_features, layer.in_features) for layer in linear),
         other=sum(p.numel() for p in base.parameters() if not p.requires_grad and id(p) not in quantized),
         adapter=tuple(p for p in base.parameters() if p.requires_grad),
-        layers=tuple(_layer(layer, config, first=n == 0) for n, layer in enumerate(decoder_layers(base))),
-        hidden=config.hidden_size,
+        layers=tuple(
+            (_attention(layer, heads, key_heads), _rest(layer, hidden, is_first=n == 0))
+            for n, layer in enumerate(decoder_layers(base))
+        ),
+        hidden=hidden,
         vocabulary=config.vocab_size,
+        heads=heads,
+        key_heads=key_heads,
+        head_count=count,
     )
 
 
@@ -140,42 +145,28 @@ def _is_frozen(module: torch.nn.Module) -> bool:
     return not any(p.requires_grad for p in module.parameters())
 
 
-def _layer(layer: Any, config: Any, *, first: bool) -> Layer:
-    """Return the shapes of a decoder layer; nothing trained comes before the first one's norm."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    key_count = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    heads, key_heads = config.num_attention_heads * head_dim, key_count * head_dim
-    block = getattr(layer, "self_attn", None)
-    within = list(block.modules()) if block is not None else []
-    ours = {id(module) for module in within}
-    outside = [module for module in layer.modules() if id(module) not in ours]
-    outer_norms = [Norm(config.hidden_size, not (first and n == 0)) for n in range(sum(map(_is_norm, outside)))]
-    inner = max((m.in_features for m in outside if _is_down(m, config.hidden_size)), default=0)
-    inner_norms = [
-        Norm(key_heads if name.startswith("k") else heads)
-        for name, module in (block.named_modules() if block is not None else ())
-        if _is_norm(module)
-    ]
-    hidden = config.hidden_size
-    attention, rest = _part(within, inner_norms, hidden), _part(outside, outer_norms, hidden, inner)
-    return Layer(attention, rest, heads, key_heads, config.num_attention_heads)
+def _attention(layer: Any, heads: int, key_heads: int) -> Part:
+    """Return a decoder layer's attention; its norms are those of all query heads or of all key heads."""
+    within = dict(layer.self_attn.named_modules()) if hasattr(layer, "self_attn") else {}
+    norms = tuple(key_heads if name.startswith("k") else heads for name, module in within.items() if _is_norm(module))
+    return _part(list(within.values()), norms)
 
 
-def _part(modules: list[Any], norms: list[Norm], hidden: int, inner: int = 0) -> Part:
-    adapted: list[Any] = [module for module in modules if isinstance(module, BaseTunerLayer)]
-    layers = [module.get_base_layer() for module in adapted]
-    # q, k and v share an input, gate and up another; the projection back into the residual stream has its own.
-    returns = layers[-1:] if len(layers) == 1 or (layers and layers[-1].out_features == hidden) else []
-    sharing = layers[:-1] if returns else layers
-    scales_input = [getattr(module, "is_feedforward", False) for module in adapted]
+def _rest(layer: Any, hidden: int, *, is_first: bool) -> Part:
+    """Return what is not attention in a decoder layer; nothing trained comes before the first one's norm."""
+    within = set(layer.self_attn.modules()) if hasattr(layer, "self_attn") else set()
+    outside = [module for module in layer.modules() if module not in within]
+    norms = (hidden,) * (sum(map(_is_norm, outside)) - is_first)
+    return _part(outside, norms, max((m.in_features for m in outside if _is_down(m, hidden)), default=0))
+
+
+def _part(modules: list[Any], norms: tuple[int, ...], inner: int = 0) -> Part:
+    tuned: list[Any] = [module for module in modules if isinstance(module, BaseTunerLayer)]
+    bases = [(module.get_base_layer(), bool(getattr(module, "is_feedforward", False))) for module in tuned]
     return Part(
-        inputs=tuple(layer.in_features for layer in layers),
-        shared=(*dict.fromkeys(layer.in_features for layer in sharing), *(layer.in_features for layer in returns)),
-        outputs=tuple(layer.out_features for layer, own in zip(layers, scales_input, strict=True) if not own),
-        scaled_inputs=tuple(layer.in_features for layer, own in zip(layers, scales_input, strict=True) if own),
-        weights=sum(layer.in_features * layer.out_features for layer in layers),
-        trained=sum(p.numel() for module in adapted for p in module.parameters() if p.requires_grad),
-        norms=tuple(norms),
+        adapted=tuple(Adapted(layer.in_features, layer.out_features, is_scaled) for layer, is_scaled in bases),
+        trained=sum(p.numel() for module in tuned for p in module.parameters() if p.requires_grad),
+        norms=norms,
         inner=inner,
     )
 

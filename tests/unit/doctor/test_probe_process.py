@@ -25,7 +25,7 @@ for name in sys.argv[1:]:
 """
 
 
-def never() -> CheckResult:
+def never() -> str:
     raise AssertionError
 
 
@@ -66,7 +66,7 @@ def test_how_a_process_ended() -> None:
 
 
 def test_what_a_probe_raises_is_its_answer() -> None:
-    def broken() -> CheckResult:
+    def broken() -> str:
         raise OSError("libbitsandbytes_cuda130.so: cannot open\nmore")
 
     line = attempt(Probe("bitsandbytes", broken, "fail", "reinstall", 1.0))

@@ -1,0 +1,187 @@
+"""The attention back ends, one entry each, in order of preference: what each needs, and all in which they differ.
+
+A new one is an entry in `BACKENDS` and, where transformers has no such attention, a function in `attention.py`. Loads no
+torch, so that `doctor` can name them before it tries them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from expert_cli.config.run_config import Attention, DeviceName, Layout
+from expert_cli.errors import InputError
+from expert_cli.hardware.machine import Machine, has_package
+from expert_cli.manifest.types import Dtype
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """What the memory of an attention block depends on.
+
+    heads, key_heads: widths of all query heads and of all key heads together. longest: tokens of the longest row or document.
+    """
+
+    device: DeviceName
+    dtype: torch.dtype
+    heads: int
+    key_heads: int
+    head_count: int
+    longest: int
+
+
+def _fused_bytes(of: AttentionShape) -> int:
+    """q, the result, k and v, and the sums of the softmax in fp32."""
+    return of.dtype.itemsize * 2 * (of.heads + of.key_heads) + 4 * of.head_count
+
+
+def _repeated_bytes(of: AttentionShape) -> int:
+    """As fused, with keys and values once for every query head."""
+    return _fused_bytes(replace(of, key_heads=of.heads))
+
+
+def _quadratic_bytes(of: AttentionShape) -> int:
+    """As repeated, and every score: in fp32, and rounded."""
+    return _repeated_bytes(of) + of.head_count * of.longest * (4 + of.dtype.itemsize)
+
+
+def _per_document_bytes(of: AttentionShape) -> int:
+    """As fused; of short documents on a CPU q, k, v and the probabilities."""
+    from expert_cli.model.kernels import cpu_attention
+
+    if not cpu_attention.is_supported(of.device, of.dtype, of.longest):
+        return _fused_bytes(of)
+    return of.dtype.itemsize * (of.heads + 2 * of.key_heads + of.head_count * of.longest)
+
+
+def _nothing(device: DeviceName, dtype: Dtype, machine: Machine) -> str:  # noqa: ARG001  every entry is asked alike
+    return ""
+
+
+def _flash_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:  # noqa: ARG001
+    if device == "cpu":
+        return "flash-attn needs a GPU"
+    if not has_package("flash_attn"):
+        return "flash-attn is not installed"
+    return "flash-attn has no fp32" if dtype == "fp32" else ""
+
+
+def _varlen_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
+    if device == "cpu":
+        return "varlen needs a GPU"
+    if dtype == "fp32":
+        return "varlen has no fp32"
+    if not importlib.util.find_spec("torch.nn.attention.varlen"):
+        return "this torch is older than 2.10"
+    return "" if machine.gpus[0].has_bf16 else "this GPU is older than Ampere"
+
+
+@dataclass(frozen=True)
+class AttentionBackend:
+    """One way to attend.
+
+    name: as plans and messages say it. asked_by: the setting that it answers to. layout: "packed" takes documents end to
+    end in one row, "padded" one row a pack and a mask. reason: in the kernel plan; on_cpu goes on there. function: ours, by
+    its name in `attention.py`; "": transformers has it under `name`. lacks: why a machine cannot run it, or "". kept: bytes
+    of a token that the forward pass leaves for the backward pass.
+
+    For `doctor`, which tries what is packed: title, remedy where it does not work, required: nothing takes its place.
+    """
+
+    name: str
+    asked_by: Attention
+    layout: Layout
+    reason: str
+    kept: Callable[[AttentionShape], int]
+    lacks: Callable[[DeviceName, Dtype, Machine], str] = _nothing
+    function: str = ""
+    on_cpu: str = ""
+    title: str = ""
+    remedy: str = "training uses another back end here; reinstall torch to have this one too"
+    required: bool = False
+
+    @property
+    def registered(self) -> str:
+        """The name by which transformers knows it."""
+        return f"expert_{self.name}" if self.function else self.name
+
+
+BACKENDS = (
+    AttentionBackend(
+        name="flash_attention_2",
+        asked_by="flash",
+        layout="packed",
+        reason="as asked; documents are told apart by their borders",
+        kept=_fused_bytes,
+        lacks=_flash_lacks,
+        title="flash-attn",
+        remedy="pip uninstall flash-attn, or build it again for this torch",
+    ),
+    AttentionBackend(
+        name="varlen",
+        asked_by="fused",
+        layout="packed",
+        reason="FlashAttention inside PyTorch; memory grows with the tokens, not their square",
+        kept=_repeated_bytes,
+        lacks=_varlen_lacks,
+        function="varlen_attention",
+    ),
+    AttentionBackend(
+        name="documents",
+        asked_by="fused",
+        layout="packed",
+        reason="each document by itself, no mask of the row",
+        on_cpu="; short ones by batched matrix products",
+        kept=_per_document_bytes,
+        function="per_document_sdpa",
+        remedy="reinstall torch",
+        required=True,
+    ),
+    AttentionBackend(
+        name="sdpa",
+        asked_by="fused",
+        layout="padded",
+        reason="a mask keeps documents apart",
+        kept=_fused_bytes,
+    ),
+    AttentionBackend(
+        name="eager",
+        asked_by="eager",
+        layout="padded",
+        reason="as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square",
+        kept=_quadratic_bytes,
+    ),
+)
+"""The first one that answers to the setting and that the machine can run is used."""
+
+
+def attention_backend(name: str) -> AttentionBackend:
+    """Return a back end by its name. Raises InputError naming those there are."""
+    for backend in BACKENDS:
+        if backend.name == name:
+            return backend
+    there = ", ".join(backend.name for backend in BACKENDS)
+    raise InputError(f'there is no attention back end "{name}"', f"take one of {there}")
+
+
+def choose_attention(
+    asked: Attention, device: DeviceName, dtype: Dtype, machine: Machine
+) -> tuple[AttentionBackend, str]:
+    """Return the back end for a setting on a machine, and the reason: why not a better one, and what this one is."""
+    passed_over: list[str] = []
+    for backend in BACKENDS:
+        # where flash-attn cannot be had, what stands in for it is fused too
+        if backend.asked_by != asked and (backend.asked_by, asked) != ("fused", "flash"):
+            continue
+        lack = backend.lacks(device, dtype, machine)
+        if not lack:
+            words = backend.reason + (backend.on_cpu if device == "cpu" else "")
+            return backend, "; ".join((*passed_over, words))
+        if device == "cuda" or backend.asked_by != "fused":  # nobody on a CPU waits for a GPU's kernels
+            passed_over.append(lack)
+    raise InputError(f'no attention back end answers to "{asked}" on this machine')
