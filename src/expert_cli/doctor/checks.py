@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from expert_cli.doctor import disks, node, packages, system
+from expert_cli.doctor import disks, packages, system
 from expert_cli.doctor.check_result import CheckResult
 from expert_cli.doctor.probe_process import run_probes
 from expert_cli.doctor.probes import PROBES, QUICK, Probe, untried
@@ -78,7 +78,7 @@ def _about_the_surroundings(here: Path) -> list[tuple[str, Check]]:
     return [
         ("packages", lambda: packages.versions(needs, packages.tested())),
         ("extras", lambda: packages.extras(needs)),
-        (node.NAME, lambda: node.typescript(find_node(), find_typescript())),
+        (packages.TYPESCRIPT, lambda: packages.typescript(find_node(), find_typescript())),
         ("disks", lambda: disks.disks(disks.places(here, cache))),
         ("HF cache", lambda: disks.hf_cache(cache)),
         ("hub", lambda: disks.hub_state(forbidden_by(asked=False), constants.ENDPOINT)),

