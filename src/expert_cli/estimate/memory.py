@@ -8,7 +8,8 @@ backward pass. What a decoder layer keeps until then, per token (w: bytes of a n
     DoRA              2 w x outputs more      and the weight once
     LoKr              w x inputs              and the weight once
     IA3               w x outputs, or 4 x inputs in the feed-forward block
-    attention         as its back end says (`AttentionBackend.kept`)
+    attention         w x (2 heads + 2 key heads) + 4 a head      q, k, v, the result, the sums of the softmax;
+                      short documents on a CPU: w x (heads + 2 key heads), w x longest a head, the probabilities
     gated product     w x 3 inner       gate, its activation, up
 
 A recomputed layer keeps its input, and one such layer at a time everything above.
@@ -27,8 +28,9 @@ from expert_cli.estimate.model_shape import Part, Shape, linear_weights, stored_
 from expert_cli.estimate.workload import Workload
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.types import Dtype
-from expert_cli.model.kernels.attention_backends import AttentionShape, attention_backend
+from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES
+from expert_cli.model.kernels.cpu_attention import is_supported
 from expert_cli.model.kernels.select import KernelPlan, kernel_plan, predict_kernels
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
@@ -181,9 +183,15 @@ def _has_heap(setting: StepSettings) -> bool:
 
 def attention_bytes(shape: Shape, part: Part, setting: StepSettings) -> int:
     """Return what one attention block keeps."""
-    compute, sizes = setting.run.compute, (shape.heads, shape.key_heads, shape.head_count)
-    block = AttentionShape(compute.device, DTYPES[compute.dtype], *sizes, setting.longest)
-    kept = attention_backend(setting.kernels.attention).kept(block)
+    backend = attention_backend(setting.kernels.attention)
+    element, scores = setting.element, shape.head_count * setting.longest
+    keys = shape.heads if backend.repeats_keys else shape.key_heads
+    kept = element * 2 * (shape.heads + keys) + 4 * shape.head_count
+    compute = setting.run.compute
+    if backend.keeps_scores:
+        kept += scores * (4 + element)
+    elif backend.batches_on_cpu and is_supported(compute.device, DTYPES[compute.dtype], setting.longest):
+        kept = element * (shape.heads + 2 * keys + scores)
     return setting.tokens * kept + part_bytes(part, setting, shape.hidden)
 
 

@@ -16,6 +16,7 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.types import Quantization
 from expert_cli.model.activation_checkpointing import decoder_layers
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.flops import frozen_linears, head_widths
 
 NF4_BLOCK = 64
 NESTED_BLOCK = 256
@@ -97,10 +98,7 @@ def shape_of(model: PeftModel) -> Shape:
     """Return the shapes of a model with adapter."""
     base: Any = model.get_base_model()
     config = base.config.get_text_config()
-    head, hidden, count = base.get_output_embeddings(), config.hidden_size, config.num_attention_heads
-    head_dim = getattr(config, "head_dim", None) or hidden // count
-    heads, key_heads = count * head_dim, (getattr(config, "num_key_value_heads", None) or count) * head_dim
-    linear = [m for m in base.modules() if isinstance(m, torch.nn.Linear) and m is not head and _is_frozen(m)]
+    hidden, linear, (heads, key_heads) = config.hidden_size, frozen_linears(base), head_widths(config)
     quantized = {id(layer.weight) for layer in linear}
     return Shape(
         linear=tuple((layer.out_features, layer.in_features) for layer in linear),
@@ -114,7 +112,7 @@ def shape_of(model: PeftModel) -> Shape:
         vocabulary=config.vocab_size,
         heads=heads,
         key_heads=key_heads,
-        head_count=count,
+        head_count=config.num_attention_heads,
     )
 
 
@@ -139,10 +137,6 @@ def linear_weights(shape: Shape) -> int:
 def _nf4(weights: int) -> int:
     blocks = -(-weights // NF4_BLOCK)
     return -(-weights // 2) + blocks + 4 * -(-blocks // NESTED_BLOCK) + NF4_TABLES
-
-
-def _is_frozen(module: torch.nn.Module) -> bool:
-    return not any(p.requires_grad for p in module.parameters())
 
 
 def _attention(layer: Any, heads: int, key_heads: int) -> Part:
@@ -181,5 +175,5 @@ def _is_down(module: torch.nn.Module, hidden: int) -> bool:
     return (
         isinstance(module, torch.nn.Linear)
         and module.out_features == hidden != module.in_features
-        and _is_frozen(module)
+        and not any(p.requires_grad for p in module.parameters())
     )

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 
 from expert_cli.doctor import packages
 from expert_cli.evaluation.verifiers.sandbox.node import Node
+from expert_cli.hardware.machine import installed
 
 NEEDS = packages.parse_requirements(
     ["torch>=2.6", "transformers<6,>=5.17", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"']
@@ -88,8 +89,8 @@ def test_the_tested_versions_are_those_that_constraints_txt_pins_for_this_python
 
 
 def test_a_package_that_is_not_there_has_no_version() -> None:
-    assert packages.installed("no-such-distribution") is None
-    assert packages.installed("torch") == importlib.metadata.version("torch")
+    assert installed("no-such-distribution") is None
+    assert installed("torch") == importlib.metadata.version("torch")
 
 
 @pytest.mark.parametrize(

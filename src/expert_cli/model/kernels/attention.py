@@ -54,12 +54,12 @@ def use(model: PreTrainedModel, name: str) -> None:
 
 
 @contextmanager
-def plain_attention(model: PreTrainedModel, name: str = "sdpa") -> Iterator[None]:
+def plain_attention(model: PreTrainedModel) -> Iterator[None]:
     """Let the model attend in transformers' own way meanwhile: for generation, which has a cache and padded rows."""
     before = attention_name(model.config)
     changes = any(backend.function and backend.registered == before for backend in BACKENDS)
     if changes:
-        model.set_attn_implementation(name)
+        model.set_attn_implementation("sdpa")
     try:
         yield
     finally:

@@ -8,59 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from expert_cli.config.run_config import Attention, DeviceName, Layout
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.types import Dtype
-
-if TYPE_CHECKING:
-    import torch
-
-
-@dataclass(frozen=True)
-class AttentionShape:
-    """What the memory of an attention block depends on.
-
-    heads, key_heads: widths of all query heads and of all key heads together. longest: tokens of the longest row or document.
-    """
-
-    device: DeviceName
-    dtype: torch.dtype
-    heads: int
-    key_heads: int
-    head_count: int
-    longest: int
-
-
-def _fused_bytes(of: AttentionShape) -> int:
-    """q, the result, k and v, and the sums of the softmax in fp32."""
-    return of.dtype.itemsize * 2 * (of.heads + of.key_heads) + 4 * of.head_count
-
-
-def _repeated_bytes(of: AttentionShape) -> int:
-    """As fused, with keys and values once for every query head."""
-    return _fused_bytes(replace(of, key_heads=of.heads))
-
-
-def _quadratic_bytes(of: AttentionShape) -> int:
-    """As repeated, and every score: in fp32, and rounded."""
-    return _repeated_bytes(of) + of.head_count * of.longest * (4 + of.dtype.itemsize)
-
-
-def _per_document_bytes(of: AttentionShape) -> int:
-    """As fused; of short documents on a CPU q, k, v and the probabilities."""
-    from expert_cli.model.kernels import cpu_attention
-
-    if not cpu_attention.is_supported(of.device, of.dtype, of.longest):
-        return _fused_bytes(of)
-    return of.dtype.itemsize * (of.heads + 2 * of.key_heads + of.head_count * of.longest)
-
-
-def _nothing(device: DeviceName, dtype: Dtype, machine: Machine) -> str:  # noqa: ARG001  every entry is asked alike
-    return ""
 
 
 def _flash_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:  # noqa: ARG001
@@ -86,9 +39,12 @@ class AttentionBackend:
     """One way to attend.
 
     name: as plans and messages say it. asked_by: the setting that it answers to. layout: "packed" takes documents end to
-    end in one row, "padded" one row a pack and a mask. reason: in the kernel plan; on_cpu goes on there. function: ours, by
-    its name in `attention.py`; "": transformers has it under `name`. lacks: why a machine cannot run it, or "". kept: bytes
-    of a token that the forward pass leaves for the backward pass.
+    end in one row, "padded" one row a pack and a mask. reason: in the kernel plan. lacks: why a machine cannot run it, or
+    "". function: ours, by its name in `attention.py`; "": transformers has it under `name`. batches_on_cpu: short documents
+    go through `cpu_attention` there.
+
+    What it keeps of a token: q, k, v, the result and the sums of the softmax. repeats_keys: k and v once for every query
+    head. keeps_scores: every score too.
 
     For `doctor`, which tries what is packed: title, remedy where it does not work, required: nothing takes its place.
     """
@@ -97,10 +53,11 @@ class AttentionBackend:
     asked_by: Attention
     layout: Layout
     reason: str
-    kept: Callable[[AttentionShape], int]
-    lacks: Callable[[DeviceName, Dtype, Machine], str] = _nothing
+    lacks: Callable[[DeviceName, Dtype, Machine], str] = lambda *_: ""
     function: str = ""
-    on_cpu: str = ""
+    batches_on_cpu: bool = False
+    repeats_keys: bool = False
+    keeps_scores: bool = False
     title: str = ""
     remedy: str = "training uses another back end here; reinstall torch to have this one too"
     required: bool = False
@@ -117,7 +74,6 @@ BACKENDS = (
         asked_by="flash",
         layout="packed",
         reason="as asked; documents are told apart by their borders",
-        kept=_fused_bytes,
         lacks=_flash_lacks,
         title="flash-attn",
         remedy="pip uninstall flash-attn, or build it again for this torch",
@@ -127,18 +83,17 @@ BACKENDS = (
         asked_by="fused",
         layout="packed",
         reason="FlashAttention inside PyTorch; memory grows with the tokens, not their square",
-        kept=_repeated_bytes,
         lacks=_varlen_lacks,
         function="varlen_attention",
+        repeats_keys=True,
     ),
     AttentionBackend(
         name="documents",
         asked_by="fused",
         layout="packed",
         reason="each document by itself, no mask of the row",
-        on_cpu="; short ones by batched matrix products",
-        kept=_per_document_bytes,
         function="per_document_sdpa",
+        batches_on_cpu=True,
         remedy="reinstall torch",
         required=True,
     ),
@@ -147,14 +102,14 @@ BACKENDS = (
         asked_by="fused",
         layout="padded",
         reason="a mask keeps documents apart",
-        kept=_fused_bytes,
     ),
     AttentionBackend(
         name="eager",
         asked_by="eager",
         layout="padded",
         reason="as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square",
-        kept=_quadratic_bytes,
+        repeats_keys=True,
+        keeps_scores=True,
     ),
 )
 """The first one that answers to the setting and that the machine can run is used."""
@@ -180,8 +135,9 @@ def choose_attention(
             continue
         lack = backend.lacks(device, dtype, machine)
         if not lack:
-            words = backend.reason + (backend.on_cpu if device == "cpu" else "")
-            return backend, "; ".join((*passed_over, words))
+            batches = device == "cpu" and backend.batches_on_cpu
+            more = ["short ones by batched matrix products"] if batches else []
+            return backend, "; ".join([*passed_over, backend.reason, *more])
         if device == "cuda" or backend.asked_by != "fused":  # nobody on a CPU waits for a GPU's kernels
             passed_over.append(lack)
     raise InputError(f'no attention back end answers to "{asked}" on this machine')
