@@ -32,6 +32,7 @@ from expert_cli.estimate.throughput import ERROR_PCT, Throughput, by_formula, ea
 from expert_cli.estimate.workload import Workload, work_of
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.model.flops import flops
+from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.select import KernelPlan, free_bytes
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
@@ -124,8 +125,7 @@ def estimate_run(
     store = store_for(run, inputs, report, locked=locked, trusting=trusting)
     work = work_of(run, store)
     dtype = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype])
-    attention = "eager" if run.compute.attention == "eager" else "sdpa"
-    model = meta_model(inputs.source.folder, run.adapter, dtype=dtype, attention=attention)
+    model = meta_model(inputs.source.folder, run.adapter, dtype=dtype, attention=loaded_with(run.compute.attention))
     shape = shape_of(model)
     setting = step_settings(run, machine, model, shape, work, free_bytes(device))
     measured = None

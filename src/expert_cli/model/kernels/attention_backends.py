@@ -124,20 +124,21 @@ def attention_backend(name: str) -> AttentionBackend:
     raise InputError(f'there is no attention back end "{name}"', f"take one of {there}")
 
 
+def loaded_with(asked: Attention) -> str:
+    """Return transformers' own attention with which a base model is loaded, and generates; others are put on it later."""
+    return "eager" if asked == "eager" else "sdpa"
+
+
 def choose_attention(
     asked: Attention, device: DeviceName, dtype: Dtype, machine: Machine
 ) -> tuple[AttentionBackend, str]:
     """Return the back end for a setting on a machine, and the reason: why not a better one, and what this one is."""
-    passed_over: list[str] = []
-    for backend in BACKENDS:
-        # where flash-attn cannot be had, what stands in for it is fused too
-        if backend.asked_by != asked and (backend.asked_by, asked) != ("fused", "flash"):
-            continue
-        lack = backend.lacks(device, dtype, machine)
-        if not lack:
-            batches = device == "cpu" and backend.batches_on_cpu
-            more = ["short ones by batched matrix products"] if batches else []
-            return backend, "; ".join([*passed_over, backend.reason, *more])
-        if device == "cuda" or backend.asked_by != "fused":  # nobody on a CPU waits for a GPU's kernels
-            passed_over.append(lack)
-    raise InputError(f'no attention back end answers to "{asked}" on this machine')
+    # where flash-attn cannot be had, what stands in for it is fused too
+    asked_by = ("flash", "fused") if asked == "flash" else (asked,)
+    able = [(backend, backend.lacks(device, dtype, machine)) for backend in BACKENDS if backend.asked_by in asked_by]
+    place = next(place for place, (_, lack) in enumerate(able) if not lack)  # sdpa and eager lack nothing
+    # nobody on a CPU waits for a GPU's kernels, unless they were asked for by name
+    words = [lack for backend, lack in able[:place] if device == "cuda" or backend.asked_by != "fused"]
+    chosen = able[place][0]
+    more = ["short ones by batched matrix products"] if device == "cpu" and chosen.batches_on_cpu else []
+    return chosen, "; ".join([*words, chosen.reason, *more])
