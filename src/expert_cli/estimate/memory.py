@@ -124,7 +124,7 @@ def activation_bytes(shape: Shape, setting: StepSettings) -> int:
     """Return what the forward pass of the largest micro-batch leaves for the backward pass, the head left out."""
     entry = setting.stored_element * shape.hidden * setting.tokens
     attention = [attention_bytes(shape, part, setting) for part, _ in shape.layers]
-    rest = [part_bytes(part, setting, shape.hidden) for _, part in shape.layers]
+    rest = [part_bytes(part, setting) for _, part in shape.layers]
     whole = [a + r for a, r in zip(attention, rest, strict=True)]
     common = _norm_bytes(shape.hidden, setting) * setting.tokens
     checkpointing = setting.run.compute.checkpointing
@@ -162,9 +162,7 @@ def _heap_bytes(shape: Shape, setting: StepSettings, used: int) -> int:
     """
     if not _has_heap(setting):
         return 0
-    outputs = sum(
-        layer.outputs for parts in shape.layers for part in parts for layer in part.adapted if not layer.scales_input
-    )
+    outputs = sum(part.outputs for parts in shape.layers for part in parts)
     first = int(HOLES * setting.tokens * setting.element * outputs)
     return first + growth_bytes(setting, used + first)
 
@@ -192,34 +190,31 @@ def attention_bytes(shape: Shape, part: Part, setting: StepSettings) -> int:
         kept += scores * (4 + element)
     elif backend.batches_on_cpu and is_supported(compute.device, DTYPES[compute.dtype], setting.longest):
         kept = element * (shape.heads + 2 * keys + scores)
-    return setting.tokens * kept + part_bytes(part, setting, shape.hidden)
+    return setting.tokens * kept + part_bytes(part, setting)
 
 
-def part_bytes(part: Part, setting: StepSettings, hidden: int) -> int:
-    """Return what norms, adapted layers and a gated product keep; hidden: width of the residual stream."""
-    kept = sum(_norm_bytes(width, setting) for width in part.norms)
-    kept += setting.element * part.inner * (2 if setting.kernels.fused else 3)
-    kept += _adapter_bytes(part, setting, hidden)
+def part_bytes(part: Part, setting: StepSettings) -> int:
+    """Return what norms, adapted layers and a gated product keep."""
+    kept = _norm_bytes(part.norms, setting) + setting.element * part.inner * (2 if setting.kernels.fused else 3)
     weights = part.trained if setting.is_mixed else 0
     if setting.run.adapter.type in ("dora", "lokr"):
-        weights += sum(layer.inputs * layer.outputs for layer in part.adapted)
-    return setting.tokens * kept + setting.element * weights
+        weights += part.weights
+    return setting.tokens * (kept + _adapter_bytes(part, setting)) + setting.element * weights
 
 
-def _adapter_bytes(part: Part, setting: StepSettings, hidden: int) -> int:
+def _adapter_bytes(part: Part, setting: StepSettings) -> int:
     """Return what the adapted layers of a part keep of a token."""
     element, adapter = setting.element, setting.run.adapter
-    inputs = sum(layer.inputs for layer in part.adapted)
     if adapter.type == "ia3":
-        return sum(4 * layer.inputs if layer.scales_input else element * layer.outputs for layer in part.adapted)
-    kept = element * (inputs if setting.copies_inputs or adapter.dropout else sum(part.read(hidden)))
+        return element * part.outputs + 4 * part.scaled
+    kept = element * (part.inputs if setting.copies_inputs or adapter.dropout else part.shared)
     if adapter.type == "lokr":
         return kept
     if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
-        kept += inputs * (1 if setting.run.compute.device == "cuda" else 4)
+        kept += part.inputs * (1 if setting.run.compute.device == "cuda" else 4)
     if adapter.type == "dora":
-        kept += 2 * element * sum(layer.outputs for layer in part.adapted)
-    return kept + element * adapter.rank * len(part.adapted)
+        kept += 2 * element * part.outputs
+    return kept + element * adapter.rank * part.layers
 
 
 def _norm_bytes(width: int, setting: StepSettings) -> int:

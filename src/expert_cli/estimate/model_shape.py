@@ -25,35 +25,23 @@ NF4_TABLES = 4 * (16 + 256 + 1)
 
 
 @dataclass(frozen=True)
-class Adapted:
-    """A linear layer with an adapter. scales_input: IA3 scales its input in place of its output."""
-
-    inputs: int
-    outputs: int
-    scales_input: bool = False
-
-
-@dataclass(frozen=True)
 class Part:
-    """An attention block or the rest of a decoder layer: what decides how much of a token it keeps.
+    """An attention block or the rest of a decoder layer: sums over its layers with an adapter, and what else keeps tokens.
 
-    adapted: its layers with an adapter; trained: numbers of the adapter. norms: widths of those that a gradient passes
-    through. inner: width of a gated product (0: none).
+    inputs, outputs: widths; shared: of the inputs, each that is read by several layers once. scaled: widths of the inputs
+    that IA3 scales in place of an output. weights: of the layers; trained: of their adapters. norms: widths of those that
+    a gradient passes through. inner: width of a gated product (0: none).
     """
 
-    adapted: tuple[Adapted, ...]
+    layers: int
+    inputs: int
+    shared: int
+    outputs: int
+    scaled: int
+    weights: int
     trained: int
-    norms: tuple[int, ...]
-    inner: int = 0
-
-    def read(self, hidden: int) -> list[int]:
-        """Return the widths of the inputs, each once; hidden: width of the residual stream.
-
-        q, k and v share an input, gate and up another; the projection back into the residual stream has its own.
-        """
-        widths = [layer.inputs for layer in self.adapted]
-        returns = len(widths) == 1 or (widths and self.adapted[-1].outputs == hidden)
-        return [*dict.fromkeys(widths[:-1]), widths[-1]] if returns else list(dict.fromkeys(widths))
+    norms: int
+    inner: int
 
 
 @dataclass(frozen=True)
@@ -105,7 +93,7 @@ def shape_of(model: PeftModel) -> Shape:
         other=sum(p.numel() for p in base.parameters() if not p.requires_grad and id(p) not in quantized),
         adapter=tuple(p for p in base.parameters() if p.requires_grad),
         layers=tuple(
-            (_attention(layer, heads, key_heads), _rest(layer, hidden, is_first=n == 0))
+            (_attention(layer, hidden, heads, key_heads), _rest(layer, hidden, is_first=n == 0))
             for n, layer in enumerate(decoder_layers(base))
         ),
         hidden=hidden,
@@ -139,26 +127,36 @@ def _nf4(weights: int) -> int:
     return -(-weights // 2) + blocks + 4 * -(-blocks // NESTED_BLOCK) + NF4_TABLES
 
 
-def _attention(layer: Any, heads: int, key_heads: int) -> Part:
+def _attention(layer: Any, hidden: int, heads: int, key_heads: int) -> Part:
     """Return a decoder layer's attention; its norms are those of all query heads or of all key heads."""
     within = dict(layer.self_attn.named_modules()) if hasattr(layer, "self_attn") else {}
-    norms = tuple(key_heads if name.startswith("k") else heads for name, module in within.items() if _is_norm(module))
-    return _part(list(within.values()), norms)
+    norms = sum(key_heads if name.startswith("k") else heads for name, module in within.items() if _is_norm(module))
+    return _part(list(within.values()), hidden, norms, 0)
 
 
 def _rest(layer: Any, hidden: int, *, is_first: bool) -> Part:
     """Return what is not attention in a decoder layer; nothing trained comes before the first one's norm."""
     within = set(layer.self_attn.modules()) if hasattr(layer, "self_attn") else set()
     outside = [module for module in layer.modules() if module not in within]
-    norms = (hidden,) * (sum(map(_is_norm, outside)) - is_first)
-    return _part(outside, norms, max((m.in_features for m in outside if _is_down(m, hidden)), default=0))
+    norms = hidden * (sum(map(_is_norm, outside)) - is_first)
+    return _part(outside, hidden, norms, max((m.in_features for m in outside if _is_down(m, hidden)), default=0))
 
 
-def _part(modules: list[Any], norms: tuple[int, ...], inner: int = 0) -> Part:
+def _part(modules: list[Any], hidden: int, norms: int, inner: int) -> Part:
     tuned: list[Any] = [module for module in modules if isinstance(module, BaseTunerLayer)]
-    bases = [(module.get_base_layer(), bool(getattr(module, "is_feedforward", False))) for module in tuned]
+    layers = [module.get_base_layer() for module in tuned]
+    widths = [layer.in_features for layer in layers]
+    # q, k and v share an input, gate and up another; the projection back into the residual stream has its own
+    returns = widths[-1:] if len(layers) == 1 or (layers and layers[-1].out_features == hidden) else []
+    sharing = widths[:-1] if returns else widths
+    scales_input = [bool(getattr(module, "is_feedforward", False)) for module in tuned]
     return Part(
-        adapted=tuple(Adapted(layer.in_features, layer.out_features, is_scaled) for layer, is_scaled in bases),
+        layers=len(layers),
+        inputs=sum(widths),
+        shared=sum({*sharing}) + sum(returns),
+        outputs=sum(layer.out_features for layer, scaled in zip(layers, scales_input, strict=True) if not scaled),
+        scaled=sum(layer.in_features for layer, scaled in zip(layers, scales_input, strict=True) if scaled),
+        weights=sum(layer.in_features * layer.out_features for layer in layers),
         trained=sum(p.numel() for module in tuned for p in module.parameters() if p.requires_grad),
         norms=norms,
         inner=inner,

@@ -136,8 +136,13 @@ def visible(environment: Mapping[str, str] = os.environ, nvml: Any = None) -> li
         chosen = environment.get("CUDA_VISIBLE_DEVICES")
         if chosen is None:
             return list(names)
-        found = [_index_of(nvml, word.strip(), names) for word in chosen.split(",")]
-        return [index for index in found[: found.index(None) if None in found else None] if index is not None]
+        found: list[int] = []
+        for word in chosen.split(","):
+            index = _index_of(nvml, word.strip(), names)
+            if index is None:
+                break
+            found.append(index)
+        return found
 
 
 def sample(nvml: Any = None) -> list[GpuSample]:
