@@ -23,13 +23,17 @@ def check(folder: Path, *, on_gpu: bool) -> dict[str, str]:
 
     from expert_cli.model import isolation
     from expert_cli.model.kernels import attention
+    from expert_cli.model.kernels.attention_backends import BACKENDS
 
-    found = {"machine": f"{machine.inspect().cores} cores, load {os.getloadavg()[0]:.1f}"}
-    for backend in ("varlen", "documents") if on_gpu else ("documents",):
+    here = machine.inspect()
+    found = {"machine": f"{here.cores} cores, load {os.getloadavg()[0]:.1f}"}
+    for backend in BACKENDS:
+        if backend.layout == "padded" or backend.lacks("cuda" if on_gpu else "cpu", "bf16", here):
+            continue
         model = _load(folder, "bf16", on_gpu=on_gpu)
-        attention.use(model, backend)
-        isolation.prove(model, "packed", backend, LONGEST, autocast=torch.bfloat16)
-        found[f"isolation, {backend}"] = f"proven on {isolation.packs(LONGEST, None)} tokens"
+        attention.use(model, backend.name)
+        isolation.prove(model, "packed", backend.name, LONGEST, autocast=torch.bfloat16)
+        found[f"isolation, {backend.name}"] = f"proven on {isolation.packs(LONGEST, None)} tokens"
     plain, dequantized = (_loss_and_gradients(folder, on_gpu=on_gpu, copy=copy) for copy in (False, True))
     same = all(torch.equal(a, b) for a, b in zip(plain, dequantized, strict=True))
     found["NF4 with copy"] = f"loss and {len(plain) - 1} gradients bitwise equal to NF4's: {same}"

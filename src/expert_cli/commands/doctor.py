@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from expert_cli.doctor.check_result import CheckResult
-    from expert_cli.doctor.gpu_memory import Holding
 
 
 def doctor(
@@ -43,15 +43,14 @@ def doctor(
     if free_memory:
         from expert_cli.doctor.gpu_memory import memory_holders
 
-        _show_holding(console, memory_holders())
+        _show_holders(console, memory_holders())
         return
     from expert_cli.doctor.check_result import worst
     from expert_cli.doctor.checks import check_up
 
     lines = check_up(Path.cwd(), console, deep=deep)
     if as_json:
-        rows = [{"name": row.name, "state": row.state, "found": row.found, "fix": row.fix} for row in lines]
-        console.document({"state": worst(lines), "lines": rows})
+        console.document({"state": worst(lines), "lines": [asdict(line) for line in lines]})
     else:
         _show(console, lines)
     raise typer.Exit(3 if worst(lines) == "fail" else 0)
@@ -69,24 +68,25 @@ def _show(console: Console, lines: Sequence[CheckResult]) -> None:
     console.text(f"{verdict}: {failures} to mend (fail), {warnings} to know (warn), {len(lines)} lines")
 
 
-def _show_holding(console: Console, holding: Holding) -> None:
+def _show_holders(console: Console, found: dict[str, Any]) -> None:
     if console.as_json:
-        console.document(holding.as_json())
+        console.document(found)
         return
-    if not holding.gpus:
-        why = f" ({holding.problem})" if holding.problem else ""
+    if not found["gpus"]:
+        why = f" ({found['problem']})" if found["problem"] else ""
         console.text(f"no NVIDIA GPU answers on this machine{why}: there is no GPU memory to give back")
-    for one in holding.gpus:
-        used, total = (_mb(value) for value in (one.memory_used_mb, one.memory_total_mb))
-        console.text(f"{f'GPU {one.index} {one.name}'.strip()}: {one.problem or f'{used} of {total} in use'}")
-    if holding.gpus:
+    for one in found["gpus"]:
+        in_use = f"{_mb(one['memory_used_mb'])} of {_mb(one['memory_total_mb'])} in use"
+        name = f"GPU {one['index']} {one['name']}".strip()
+        console.text(f"{name}: {one['problem'] or in_use}")
+    if found["gpus"]:
         rows = [
-            [f"{row.gpu}", f"{row.pid}", row.user or "?", _mb(row.memory_mb), row.command or "?"]
-            for row in holding.holders
+            [str(row["gpu"]), str(row["pid"]), row["user"] or "?", _mb(row["memory_mb"]), row["command"] or "?"]
+            for row in found["holders"]
         ]
         title = "processes that hold GPU memory" if rows else "no process that the driver names holds GPU memory"
         console.table(title, ["GPU", "pid", "user", "memory", "command"], rows)
-    for sentence in holding.advice:
+    for sentence in found["advice"]:
         console.text(sentence)
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from expert_cli.manifest.types import AdapterType, Dtype, Quantization, Strategy
 
 SourceKind = Literal["file", "folder", "hub"]
+Attention = Literal["fused", "flash", "eager"]
 Checkpointing = Literal["off", "all", "selective", "attention_only"]
 Packing = Literal["random", "best_fit", "concat", "off"]
 Overflow = Literal["truncate", "drop", "split", "error"]
@@ -154,7 +155,7 @@ class ComputeConfig:
     device: DeviceName
     dtype: Dtype
     tf32: bool
-    attention: Literal["fused", "flash", "eager"]
+    attention: Attention
     checkpointing: Checkpointing
     reentrant: bool
     torch_compile: bool

@@ -19,6 +19,14 @@ class CheckResult:
     fix: str = ""
 
 
+def judged(name: str, found: str, *problems: tuple[object, State, str]) -> CheckResult:
+    """Return a check's line: the first of `problems` (whether it is there, how bad it is, the remedy) decides, none is ok."""
+    for is_there, state, fix in problems:
+        if is_there:
+            return CheckResult(name, state, found, fix)
+    return CheckResult(name, "ok", found)
+
+
 def worst(lines: Sequence[CheckResult]) -> State:
     """Return the state of all lines together."""
     states = {line.state for line in lines}

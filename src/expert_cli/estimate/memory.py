@@ -21,16 +21,21 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from expert_cli.config.run_config import Checkpointing, DeviceName
-from expert_cli.estimate.model_shape import Layer, Norm, Part, Shape, linear_weights, stored_bytes
-from expert_cli.manifest.types import AdapterType, Dtype, Quantization
+from peft import PeftModel
+
+from expert_cli.config.run_config import RunConfig
+from expert_cli.estimate.model_shape import Part, Shape, linear_weights, stored_bytes
+from expert_cli.estimate.workload import Workload
+from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.types import Dtype
+from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES
 from expert_cli.model.kernels.cpu_attention import is_supported
-from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.model.kernels.select import KernelPlan, kernel_plan, predict_kernels
+from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.heap import GROWN
 
-BYTES: Mapping[Dtype, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
 CONTEXT_BYTES = 500 << 20
 """What CUDA itself takes of a card, where none is here to measure it on: an assumption, cards differ by 300 MB."""
 TRAINER_BYTES = 190 << 20
@@ -47,22 +52,11 @@ class StepSettings:
     """What memory depends on besides the shapes.
 
     tokens: places of the largest micro-batch, padding included; longest: of its longest row or document; trained: places
-    that reach the head. attention: the back end's name. steps: of the whole run.
+    that reach the head. steps: of the whole run.
     """
 
-    device: DeviceName
-    dtype: Dtype
-    quantization: Quantization
-    dequantized: bool
-    checkpointing: Checkpointing
-    attention: str
-    fused: bool
-    fused_lora: bool
-    full_logits: bool
-    optim: str
-    adapter: AdapterType
-    rank: int
-    dropout: bool
+    run: RunConfig
+    kernels: KernelPlan
     tokens: int
     longest: int
     trained: int
@@ -71,28 +65,53 @@ class StepSettings:
     @property
     def element(self) -> int:
         """Bytes of a number in the compute dtype."""
-        return BYTES[self.dtype]
+        return DTYPES[self.run.compute.dtype].itemsize
 
     @property
     def stored_element(self) -> int:
         """Bytes of a number of the base model that is not quantized."""
-        return 2 if self.quantization in ("bf16", "fp16") else self.element
+        return weights_dtype(self.run.model.quantization, DTYPES[self.run.compute.dtype]).itemsize
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether autocast narrows the adapter's fp32 numbers."""
+        return self.run.compute.dtype != "fp32"
+
+    @property
+    def copies_inputs(self) -> bool:
+        """Whether an adapted layer narrows its input to a copy of its own."""
+        return self.is_mixed and self.kernels.lines["fused"].used != "lora"
+
+
+def step_settings(
+    run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, free: int
+) -> StepSettings:
+    """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there."""
+    is_nf4, size = run.model.quantization == "int4", run.optim.batch_size
+    kernels = predict_kernels(
+        kernel_plan(run.compute, run.model, machine),
+        model,
+        run.compute,
+        dequantized_bytes=2 * linear_weights(shape) if is_nf4 else 0,
+        free=free - stored_bytes(shape, run.model.quantization, DTYPES[run.compute.dtype].itemsize),
+    )
+    tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
+    return StepSettings(run, kernels, tokens, longest, round(tokens * work.trained_share), work.schedule.steps)
 
 
 def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, int]:
     """Return the bytes of every component at the step's peak; `process`: of the CUDA context or of the Python process."""
-    linear = linear_weights(shape)
-    copy = linear * setting.element if setting.dequantized else 0
-    stored = stored_bytes(shape, setting.quantization, setting.stored_element)
-    if setting.dequantized:  # the copy takes the quantized weights' place
-        stored = shape.other * setting.stored_element
+    stored = stored_bytes(shape, setting.run.model.quantization, setting.stored_element)
+    copy = 0
+    if setting.kernels.dequantized:  # the copy takes the quantized weights' place
+        stored, copy = shape.other * setting.stored_element, linear_weights(shape) * setting.element
     head = head_bytes(shape, setting)
     parts = {
         "base_weights": stored,
         "dequantised_copy": copy,
         "adapter": 4 * shape.adapter_parameters,
         "gradients": 4 * shape.adapter_parameters,
-        "optimizer": sum(optimizer_bytes(tensor, setting.optim) for tensor in shape.adapter),
+        "optimizer": sum(optimizer_bytes(tensor, setting.run.optim.optim) for tensor in shape.adapter),
         "activations": activation_bytes(shape, setting),
         "head_chunk": head,
         "backward": max(0, _backward_bytes(shape, setting) - head),
@@ -104,17 +123,17 @@ def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, i
 def activation_bytes(shape: Shape, setting: StepSettings) -> int:
     """Return what the forward pass of the largest micro-batch leaves for the backward pass, the head left out."""
     entry = setting.stored_element * shape.hidden * setting.tokens
-    attention = [attention_bytes(layer, setting) for layer in shape.layers]
-    rest = [part_bytes(layer.rest, setting) for layer in shape.layers]
+    attention = [attention_bytes(shape, part, setting) for part, _ in shape.layers]
+    rest = [part_bytes(part, setting) for _, part in shape.layers]
     whole = [a + r for a, r in zip(attention, rest, strict=True)]
-    common = _norm_bytes(Norm(shape.hidden), setting) * setting.tokens
-    count = len(whole)
-    if setting.checkpointing == "all":
-        return common + count * entry + max(whole, default=0)
-    if setting.checkpointing == "selective":
-        return common + -(-count // 2) * entry + sum(whole[1::2]) + max(whole, default=0)
-    if setting.checkpointing == "attention_only":
-        return common + count * entry + sum(rest) + max(attention, default=0)
+    common = _norm_bytes(shape.hidden, setting) * setting.tokens
+    checkpointing = setting.run.compute.checkpointing
+    if checkpointing == "all":
+        return common + len(whole) * entry + max(whole, default=0)
+    if checkpointing == "selective":
+        return common + -(-len(whole) // 2) * entry + sum(whole[1::2]) + max(whole, default=0)
+    if checkpointing == "attention_only":
+        return common + len(whole) * entry + sum(rest) + max(attention, default=0)
     return common + sum(whole)
 
 
@@ -126,10 +145,10 @@ def head_bytes(shape: Shape, setting: StepSettings) -> int:
     the gradient of it.
     """
     hidden = 2 * setting.trained * shape.hidden * setting.element
-    if setting.full_logits:
+    if setting.kernels.full_logits:
         selected = setting.trained * shape.vocabulary * (setting.element + 12)
         return hidden + 2 * setting.tokens * shape.vocabulary * setting.element + selected
-    rows = min(setting.trained, max(16, CHUNK_BYTES[setting.device] // (4 * shape.vocabulary)))
+    rows = min(setting.trained, max(16, CHUNK_BYTES[setting.run.compute.device] // (4 * shape.vocabulary)))
     return hidden + rows * shape.vocabulary * (4 + setting.element)
 
 
@@ -143,7 +162,7 @@ def _heap_bytes(shape: Shape, setting: StepSettings, used: int) -> int:
     """
     if not _has_heap(setting):
         return 0
-    outputs = sum(sum(layer.attention.outputs) + sum(layer.rest.outputs) for layer in shape.layers)
+    outputs = sum(part.outputs for parts in shape.layers for part in parts)
     first = int(HOLES * setting.tokens * setting.element * outputs)
     return first + growth_bytes(setting, used + first)
 
@@ -152,66 +171,54 @@ def growth_bytes(setting: StepSettings, first: int) -> int:
     """Return by how much a process that takes `first` bytes in its first step has grown after `setting.steps`."""
     if not _has_heap(setting):
         return 0
-    return min(int(NEW_SHAPES[setting.dtype] * (setting.steps**0.5 - 1)), int((GROWN - 1) * first))
+    return min(int(NEW_SHAPES[setting.run.compute.dtype] * (setting.steps**0.5 - 1)), int((GROWN - 1) * first))
 
 
 def _has_heap(setting: StepSettings) -> bool:
     """Whether memory is glibc's to keep."""
-    return setting.device == "cpu" and platform.system() == "Linux"
+    return setting.run.compute.device == "cpu" and platform.system() == "Linux"
 
 
-def _is_mixed(setting: StepSettings) -> bool:
-    """Whether autocast narrows the adapter's fp32 numbers."""
-    return setting.dtype != "fp32"
-
-
-def _is_batched(setting: StepSettings) -> bool:
-    """Whether `cpu_attention` attends."""
-    return setting.attention == "documents" and is_supported(setting.device, DTYPES[setting.dtype], setting.longest)
-
-
-def attention_bytes(layer: Layer, setting: StepSettings) -> int:
+def attention_bytes(shape: Shape, part: Part, setting: StepSettings) -> int:
     """Return what one attention block keeps."""
-    keys = layer.heads if setting.attention in ("varlen", "eager") else layer.key_heads
-    kept = setting.element * (2 * layer.heads + 2 * keys) + 4 * layer.head_count
-    if _is_batched(setting):
-        kept = setting.element * (layer.heads + 2 * keys + layer.head_count * setting.longest)
-    if setting.attention == "eager":
-        kept += layer.head_count * setting.longest * (4 + setting.element)
-    return setting.tokens * kept + part_bytes(layer.attention, setting)
+    backend = attention_backend(setting.kernels.attention)
+    element, scores = setting.element, shape.head_count * setting.longest
+    keys = shape.heads if backend.repeats_keys else shape.key_heads
+    kept = element * 2 * (shape.heads + keys) + 4 * shape.head_count
+    compute = setting.run.compute
+    if backend.keeps_scores:
+        kept += scores * (4 + element)
+    elif backend.batches_on_cpu and is_supported(compute.device, DTYPES[compute.dtype], setting.longest):
+        kept = element * (shape.heads + 2 * keys + scores)
+    return setting.tokens * kept + part_bytes(part, setting)
 
 
 def part_bytes(part: Part, setting: StepSettings) -> int:
     """Return what norms, adapted layers and a gated product keep."""
-    kept = sum(_norm_bytes(norm, setting) for norm in part.norms)
-    kept += setting.element * part.inner * (2 if setting.fused else 3)
-    kept += _adapter_bytes(part, setting)
-    weights = part.trained * setting.element if _is_mixed(setting) else 0
-    if setting.adapter in ("dora", "lokr"):
-        weights += part.weights * setting.element
-    return setting.tokens * kept + weights
+    kept = _norm_bytes(part.norms, setting) + setting.element * part.inner * (2 if setting.kernels.fused else 3)
+    weights = part.trained if setting.is_mixed else 0
+    if setting.run.adapter.type in ("dora", "lokr"):
+        weights += part.weights
+    return setting.tokens * (kept + _adapter_bytes(part, setting)) + setting.element * weights
 
 
 def _adapter_bytes(part: Part, setting: StepSettings) -> int:
     """Return what the adapted layers of a part keep of a token."""
-    element = setting.element
-    if setting.adapter == "ia3":
-        return element * sum(part.outputs) + 4 * sum(part.scaled_inputs)
-    copies = _is_mixed(setting) and not setting.fused_lora
-    kept = element * sum(part.inputs if copies or setting.dropout else part.shared)
-    if setting.adapter == "lokr":
+    element, adapter = setting.element, setting.run.adapter
+    if adapter.type == "ia3":
+        return element * part.outputs + 4 * part.scaled
+    kept = element * (part.inputs if setting.copies_inputs or adapter.dropout else part.shared)
+    if adapter.type == "lokr":
         return kept
-    if setting.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
-        kept += sum(part.inputs) * (1 if setting.device == "cuda" else 4)
-    if setting.adapter == "dora":
-        kept += 2 * element * sum(part.outputs)
-    return kept + element * setting.rank * len(part.inputs)
+    if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
+        kept += part.inputs * (1 if setting.run.compute.device == "cuda" else 4)
+    if adapter.type == "dora":
+        kept += 2 * element * part.outputs
+    return kept + element * adapter.rank * part.layers
 
 
-def _norm_bytes(norm: Norm, setting: StepSettings) -> int:
-    if not norm.chained:
-        return 0
-    return norm.width * (setting.stored_element if setting.fused else 4)
+def _norm_bytes(width: int, setting: StepSettings) -> int:
+    return width * (setting.stored_element if setting.kernels.fused else 4)
 
 
 def _backward_bytes(shape: Shape, setting: StepSettings) -> int:
@@ -220,9 +227,9 @@ def _backward_bytes(shape: Shape, setting: StepSettings) -> int:
     Of the down projection's input alone there are the gradient, the adapter's share of it in the compute dtype and in
     fp32, and their sum; then those of gate and up.
     """
-    widest = max((layer.rest.inner or shape.hidden for layer in shape.layers), default=shape.hidden)
+    widest = max((rest.inner or shape.hidden for _, rest in shape.layers), default=shape.hidden)
     unpacked = 0
-    if setting.quantization in ("int4", "int8") and not setting.dequantized:
+    if setting.run.model.quantization in ("int4", "int8") and not setting.kernels.dequantized:
         unpacked = max((rows * columns for rows, columns in shape.linear), default=0) * setting.element
-    wide = 4 if _is_mixed(setting) and not setting.fused_lora else 0
+    wide = 4 if setting.copies_inputs else 0
     return setting.tokens * widest * (3 * setting.element + wide) + unpacked

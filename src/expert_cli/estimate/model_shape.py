@@ -16,6 +16,7 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.types import Quantization
 from expert_cli.model.activation_checkpointing import decoder_layers
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.flops import frozen_linears, head_widths
 
 NF4_BLOCK = 64
 NESTED_BLOCK = 256
@@ -24,57 +25,42 @@ NF4_TABLES = 4 * (16 + 256 + 1)
 
 
 @dataclass(frozen=True)
-class Norm:
-    """A normalization of so many numbers a token; `chained`: a gradient passes through it."""
-
-    width: int
-    chained: bool = True
-
-
-@dataclass(frozen=True)
 class Part:
-    """An attention block or the rest of a decoder layer: what decides how much of a token it keeps.
+    """An attention block or the rest of a decoder layer: sums over its layers with an adapter, and what else keeps tokens.
 
-    inputs, outputs: widths of the adapted linear layers; shared: of their inputs, each named once. scaled_inputs: widths of
-    the inputs that IA3 scales in place of an output. weights: of the adapted layers; trained: of the adapter. norms: as they
-    stand. inner: width of a gated product (0: none).
+    inputs, outputs: widths; shared: of the inputs, each that is read by several layers once. scaled: widths of the inputs
+    that IA3 scales in place of an output. weights: of the layers; trained: of their adapters. norms: widths of those that
+    a gradient passes through. inner: width of a gated product (0: none).
     """
 
-    inputs: tuple[int, ...]
-    shared: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scaled_inputs: tuple[int, ...]
+    layers: int
+    inputs: int
+    shared: int
+    outputs: int
+    scaled: int
     weights: int
     trained: int
-    norms: tuple[Norm, ...]
+    norms: int
     inner: int
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One decoder layer. heads and key_heads: widths of all query heads and of all key heads together."""
-
-    attention: Part
-    rest: Part
-    heads: int
-    key_heads: int
-    head_count: int
 
 
 @dataclass(frozen=True)
 class Shape:
     """A model in numbers of weights. linear: (outputs, inputs) of the layers that quantization takes; other: the rest.
 
-    adapter: the adapter's tensors on the meta device, fp32.
+    adapter: the adapter's tensors on the meta device, fp32. layers: attention and rest of every decoder layer. heads,
+    key_heads: widths of all query heads and of all key heads together.
     """
 
     linear: tuple[tuple[int, int], ...]
     other: int
     adapter: tuple[torch.Tensor, ...]
-
-    layers: tuple[Layer, ...]
+    layers: tuple[tuple[Part, Part], ...]
     hidden: int
     vocabulary: int
+    heads: int
+    key_heads: int
+    head_count: int
 
     @property
     def adapter_parameters(self) -> int:
@@ -100,16 +86,21 @@ def shape_of(model: PeftModel) -> Shape:
     """Return the shapes of a model with adapter."""
     base: Any = model.get_base_model()
     config = base.config.get_text_config()
-    head = base.get_output_embeddings()
-    linear = [m for m in base.modules() if isinstance(m, torch.nn.Linear) and m is not head and _is_frozen(m)]
+    hidden, linear, (heads, key_heads) = config.hidden_size, frozen_linears(base), head_widths(config)
     quantized = {id(layer.weight) for layer in linear}
     return Shape(
         linear=tuple((layer.out_features, layer.in_features) for layer in linear),
         other=sum(p.numel() for p in base.parameters() if not p.requires_grad and id(p) not in quantized),
         adapter=tuple(p for p in base.parameters() if p.requires_grad),
-        layers=tuple(_layer(layer, config, first=n == 0) for n, layer in enumerate(decoder_layers(base))),
-        hidden=config.hidden_size,
+        layers=tuple(
+            (_attention(layer, hidden, heads, key_heads), _rest(layer, hidden, is_first=n == 0))
+            for n, layer in enumerate(decoder_layers(base))
+        ),
+        hidden=hidden,
         vocabulary=config.vocab_size,
+        heads=heads,
+        key_heads=key_heads,
+        head_count=config.num_attention_heads,
     )
 
 
@@ -136,46 +127,38 @@ def _nf4(weights: int) -> int:
     return -(-weights // 2) + blocks + 4 * -(-blocks // NESTED_BLOCK) + NF4_TABLES
 
 
-def _is_frozen(module: torch.nn.Module) -> bool:
-    return not any(p.requires_grad for p in module.parameters())
+def _attention(layer: Any, hidden: int, heads: int, key_heads: int) -> Part:
+    """Return a decoder layer's attention; its norms are those of all query heads or of all key heads."""
+    within = dict(layer.self_attn.named_modules()) if hasattr(layer, "self_attn") else {}
+    norms = sum(key_heads if name.startswith("k") else heads for name, module in within.items() if _is_norm(module))
+    return _part(list(within.values()), hidden, norms, 0)
 
 
-def _layer(layer: Any, config: Any, *, first: bool) -> Layer:
-    """Return the shapes of a decoder layer; nothing trained comes before the first one's norm."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    key_count = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    heads, key_heads = config.num_attention_heads * head_dim, key_count * head_dim
-    block = getattr(layer, "self_attn", None)
-    within = list(block.modules()) if block is not None else []
-    ours = {id(module) for module in within}
-    outside = [module for module in layer.modules() if id(module) not in ours]
-    outer_norms = [Norm(config.hidden_size, not (first and n == 0)) for n in range(sum(map(_is_norm, outside)))]
-    inner = max((m.in_features for m in outside if _is_down(m, config.hidden_size)), default=0)
-    inner_norms = [
-        Norm(key_heads if name.startswith("k") else heads)
-        for name, module in (block.named_modules() if block is not None else ())
-        if _is_norm(module)
-    ]
-    hidden = config.hidden_size
-    attention, rest = _part(within, inner_norms, hidden), _part(outside, outer_norms, hidden, inner)
-    return Layer(attention, rest, heads, key_heads, config.num_attention_heads)
+def _rest(layer: Any, hidden: int, *, is_first: bool) -> Part:
+    """Return what is not attention in a decoder layer; nothing trained comes before the first one's norm."""
+    within = set(layer.self_attn.modules()) if hasattr(layer, "self_attn") else set()
+    outside = [module for module in layer.modules() if module not in within]
+    norms = hidden * (sum(map(_is_norm, outside)) - is_first)
+    return _part(outside, hidden, norms, max((m.in_features for m in outside if _is_down(m, hidden)), default=0))
 
 
-def _part(modules: list[Any], norms: list[Norm], hidden: int, inner: int = 0) -> Part:
-    adapted: list[Any] = [module for module in modules if isinstance(module, BaseTunerLayer)]
-    layers = [module.get_base_layer() for module in adapted]
-    # q, k and v share an input, gate and up another; the projection back into the residual stream has its own.
-    returns = layers[-1:] if len(layers) == 1 or (layers and layers[-1].out_features == hidden) else []
-    sharing = layers[:-1] if returns else layers
-    scales_input = [getattr(module, "is_feedforward", False) for module in adapted]
+def _part(modules: list[Any], hidden: int, norms: int, inner: int) -> Part:
+    tuned: list[Any] = [module for module in modules if isinstance(module, BaseTunerLayer)]
+    layers = [module.get_base_layer() for module in tuned]
+    widths = [layer.in_features for layer in layers]
+    # q, k and v share an input, gate and up another; the projection back into the residual stream has its own
+    returns = widths[-1:] if len(layers) == 1 or (layers and layers[-1].out_features == hidden) else []
+    sharing = widths[:-1] if returns else widths
+    scales_input = [bool(getattr(module, "is_feedforward", False)) for module in tuned]
     return Part(
-        inputs=tuple(layer.in_features for layer in layers),
-        shared=(*dict.fromkeys(layer.in_features for layer in sharing), *(layer.in_features for layer in returns)),
-        outputs=tuple(layer.out_features for layer, own in zip(layers, scales_input, strict=True) if not own),
-        scaled_inputs=tuple(layer.in_features for layer, own in zip(layers, scales_input, strict=True) if own),
+        layers=len(layers),
+        inputs=sum(widths),
+        shared=sum({*sharing}) + sum(returns),
+        outputs=sum(layer.out_features for layer, scaled in zip(layers, scales_input, strict=True) if not scaled),
+        scaled=sum(layer.in_features for layer, scaled in zip(layers, scales_input, strict=True) if scaled),
         weights=sum(layer.in_features * layer.out_features for layer in layers),
-        trained=sum(p.numel() for module in adapted for p in module.parameters() if p.requires_grad),
-        norms=tuple(norms),
+        trained=sum(p.numel() for module in tuned for p in module.parameters() if p.requires_grad),
+        norms=norms,
         inner=inner,
     )
 
@@ -190,5 +173,5 @@ def _is_down(module: torch.nn.Module, hidden: int) -> bool:
     return (
         isinstance(module, torch.nn.Linear)
         and module.out_features == hidden != module.in_features
-        and _is_frozen(module)
+        and not any(p.requires_grad for p in module.parameters())
     )

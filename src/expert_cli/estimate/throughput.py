@@ -29,7 +29,6 @@ ERROR_PCT = {"probe": 15, "same settings": 15, "other settings": 40, "formula": 
 others are assumed, and widened by the spread of what was measured."""
 _SIZE = 1024
 _REPEATS = 5
-_DECISIVE = ("model", "adapter", "compute")
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,11 @@ class Throughput:
 
 def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, machine: Machine) -> Throughput | None:
     """Return the pace of this machine's finished runs of the same base model, the newest of those that come nearest."""
-    found = [pair for folder in folders for pair in _finished(folder)]
-    alike = [pair for pair in found if _is_alike(pair[0], run, base_sha256, machine)]
-    same = [pair for pair in alike if _shape_of_steps(part(pair[0], "config")) == _shape_of_steps(recorded.config(run))]
+    mine = json.loads(json.dumps({"config": recorded.config(run), "machine": asdict(machine)}, default=str))
+    mine |= {"identity": {"base model": base_sha256}, "torch_threads": torch.get_num_threads()}
+    finished = [pair for folder in folders for pair in _finished(folder)]
+    alike = [pair for pair in finished if _per_token(pair[0]) == _per_token(mine)]
+    same = [pair for pair in alike if _per_step(pair[0]) == _per_step(mine)]
     chosen = max(same or alike, key=lambda pair: str(pair[0].get("started")), default=None)
     if chosen is None:
         return None
@@ -95,25 +96,18 @@ def _finished(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return [(record, document)] if record and (number(document, "tokens_per_s") or 0) > 0 else []
 
 
-def _is_alike(record: Mapping[str, Any], run: RunConfig, base_sha256: str, machine: Machine) -> bool:
-    """Whether a run had this base model, this machine, and the settings that decide how fast a token is."""
-    mine: dict[str, Any] = json.loads(json.dumps({name: recorded.settings(run)[name] for name in _DECISIVE}))
-    here: dict[str, Any] = json.loads(json.dumps(asdict(machine)))
-    there = part(record, "machine")
-    mine["model"] = {"quantization": run.model.quantization}
-    theirs = {name: part(record, "config", name) for name in _DECISIVE}
-    theirs["model"] = {"quantization": theirs["model"].get("quantization")}
-    return (
-        part(record, "identity").get("base model") == base_sha256
-        and all(there.get(name) == here[name] for name in ("system", "cores", "gpus"))
-        and record.get("torch_threads") == torch.get_num_threads()
-        and theirs == mine
-    )
+def _per_token(record: Mapping[str, Any]) -> list[Any]:
+    """Return what decides how fast a token is: base model, machine, adapter, how a step is computed."""
+    config, machine = part(record, "config"), part(record, "machine")
+    here = (machine.get("system"), machine.get("cores"), machine.get("gpus"), record.get("torch_threads"))
+    model = (part(record, "identity").get("base model"), part(config, "model").get("quantization"))
+    return [*here, *model, part(config, "adapter"), part(config, "compute")]
 
 
-def _shape_of_steps(config: Mapping[str, Any]) -> tuple[Any, ...]:
-    data, optim, loader = (part(config, name) for name in ("data", "optim", "loader"))
-    return data.get("max_seq_length"), optim.get("batch_size"), optim.get("optim"), loader.get("packing")
+def _per_step(record: Mapping[str, Any]) -> list[Any]:
+    """Return what decides how many tokens a step has, and what it does beside them."""
+    data, optim, loader = (part(record, "config", name) for name in ("data", "optim", "loader"))
+    return [data.get("max_seq_length"), optim.get("batch_size"), optim.get("optim"), loader.get("packing")]
 
 
 def _pace(document: Mapping[str, Any]) -> float:

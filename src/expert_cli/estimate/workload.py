@@ -10,9 +10,10 @@ import numpy as np
 
 from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.batches import Order
-from expert_cli.data.packing.dataset import PackedDataset
+from expert_cli.data.packing.dataset import PackedDataset, plan_packs
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.data.store.build import TokenStore
+from expert_cli.errors import InputError
 from expert_cli.training.fit import orders_of, schedule_of
 
 
@@ -42,8 +43,12 @@ class Workload:
         return max(fixed, int(longest.sum())), int(self.packs.document_lengths.max())
 
 
-def work_of(run: RunConfig, store: TokenStore, packs: PackedDataset) -> Workload:
-    """Return the work of a run over the packs of its training rows."""
+def work_of(run: RunConfig, store: TokenStore) -> Workload:
+    """Return the work of a run over the packs of its training rows. Raises InputError where the store has none."""
+    documents = store.split("train")
+    if documents is None:
+        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
+    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     schedule = schedule_of(run, packs, int(os.environ.get("WORLD_SIZE", "1")))
     stats = store.stats["train"]
     held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.eval_strategy != "no" else 0

@@ -6,10 +6,8 @@ import errno
 import mmap
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.utils.filesystem import open_unnoticed
@@ -46,37 +44,30 @@ def measure_read(path: Path, *, max_bytes: int = 256_000_000, max_s: float = 3.0
     """
     for method, flags in _methods():
         try:
-            done, seconds = _timed_read(path, flags, max_bytes, max_s)
+            return _timed_read(path, flags, method, max_bytes, max_s)
         except OSError as error:
             if flags and error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
                 continue
             raise EnvironmentProblem(f"{path}: cannot be read to measure its disk: {error.strerror}") from error
-        return ReadSpeed(done / 1e6 / max(seconds, 1e-9), method, done)
     raise EnvironmentProblem(f"{path}: cannot be read to measure its disk")
 
 
-def _methods() -> Iterator[tuple[str, int]]:
-    """Ways to read past the page cache, best first, with the flag each opens the file with."""
-    if hasattr(os, "O_DIRECT"):
-        yield "O_DIRECT", os.O_DIRECT
-    if hasattr(os, "posix_fadvise"):
-        yield "posix_fadvise(DONTNEED)", 0
-    else:
-        yield "page cache not bypassed", 0
+def _methods() -> list[tuple[str, int]]:
+    """Return the ways to read past the page cache, the best first, with the flag that each opens the file with."""
+    direct = [("O_DIRECT", os.O_DIRECT)] if hasattr(os, "O_DIRECT") else []
+    return [*direct, ("posix_fadvise(DONTNEED)" if hasattr(os, "posix_fadvise") else "page cache not bypassed", 0)]
 
 
-def _timed_read(path: Path, flags: int, max_bytes: int, max_s: float) -> tuple[int, float]:
-    """Return (bytes, seconds); O_DIRECT needs the aligned memory that an anonymous map is."""
+def _timed_read(path: Path, flags: int, method: str, max_bytes: int, max_s: float) -> ReadSpeed:
+    """Read with a clock; O_DIRECT needs the aligned memory that an anonymous map is."""
     with open_unnoticed(path, flags) as file, mmap.mmap(-1, BLOCK) as block:
         drop_cached(file.fileno())
-        done = 0
+        done, count = 0, BLOCK
         started = time.monotonic()
-        while done < max_bytes and time.monotonic() - started < max_s:
-            count: Any = file.readinto(block)
+        while count == BLOCK and done < max_bytes and time.monotonic() - started < max_s:
+            count = int(file.readinto(block) or 0)
             done += count
-            if count < BLOCK:
-                break
-        return done, time.monotonic() - started
+        return ReadSpeed(done / 1e6 / max(time.monotonic() - started, 1e-9), method, done)
 
 
 def drop_cached(handle: int) -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +74,10 @@ def inspect() -> Machine:
         gpus=_gpus(),
         cpu_bf16=_cpu_has_bf16(),
         torch_cuda=_torch_cuda(),
-        versions=(("python", platform.python_version()), *_versions()),
+        versions=(
+            ("python", platform.python_version()),
+            *((name, installed(name) or "not installed") for name in PACKAGES),
+        ),
     )
 
 
@@ -82,14 +86,11 @@ def has_package(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def _versions() -> list[tuple[str, str]]:
-    found = []
-    for package in PACKAGES:
-        try:
-            found.append((package, importlib.metadata.version(package)))
-        except importlib.metadata.PackageNotFoundError:
-            found.append((package, "not installed"))
-    return found
+def installed(name: str) -> str | None:
+    """Return the version of an installed distribution, or None."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(name)
+    return None
 
 
 def _gpus() -> tuple[Gpu, ...]:
@@ -105,22 +106,19 @@ def _gpus() -> tuple[Gpu, ...]:
 def _torch_cuda() -> str:
     """Read the CUDA version from torch's version file, because importing torch takes seconds."""
     spec = importlib.util.find_spec("torch")
-    if spec is None or not spec.submodule_search_locations:
-        return ""
-    version_file = Path(spec.submodule_search_locations[0]) / "version.py"
-    try:
-        match = re.search(r"^cuda[^=\n]*=\s*['\"]([\d.]+)['\"]", version_file.read_text(encoding="utf-8"), re.MULTILINE)
-    except OSError:
-        return ""
+    places = spec.submodule_search_locations if spec else None
+    text = _text(Path(places[0]) / "version.py") if places else ""
+    match = re.search(r"^cuda[^=\n]*=\s*['\"]([\d.]+)['\"]", text, re.MULTILINE)
     return match.group(1) if match else ""
 
 
 def _cpu_has_bf16() -> bool:
     """Whether the CPU multiplies bfloat16 natively (AVX512-BF16, AMX, Arm BF16), as Linux tells; elsewhere nothing does."""
-    if platform.system() == "Linux":
-        try:
-            flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return False
-        return bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", flags))
-    return False
+    return bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", _text(Path("/proc/cpuinfo"))))
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file, "" of one that cannot be read."""
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""

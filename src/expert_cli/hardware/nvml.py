@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,10 @@ THROTTLES = {
 TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
 CLOCK_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 """Questions that were renamed: the newest name, and the one that goes away with CUDA 14 and that older drivers alone know."""
+RUNNING = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
 _MB = 1e6
+SM_CLOCK, OF_THE_GPU = 1, 0
+"""NVML_CLOCK_SM and NVML_TEMPERATURE_GPU."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,12 @@ class GpuInfo:
     """One GPU and what it can. `model` is "WDDM", "TCC" or "MCDM" on Windows, else ""; `problem`: why it cannot be used."""
 
     index: int
-    name: str
-    memory_bytes: int | None
-    capability: tuple[int, int] | None
-    model: str
-    mig: bool
-    problem: str
+    name: str = ""
+    memory_bytes: int | None = None
+    capability: tuple[int, int] | None = None
+    model: str = ""
+    mig: bool = False
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,16 +72,16 @@ class GpuSample:
     """
 
     index: int
-    name: str
-    utilization: float | None
-    memory_used_mb: float | None
-    memory_total_mb: float | None
-    temperature_c: float | None
-    power_w: float | None
-    power_limit_w: float | None
-    sm_clock_mhz: float | None
-    throttles: tuple[str, ...]
-    problem: str
+    name: str = ""
+    utilization: float | None = None
+    memory_used_mb: float | None = None
+    memory_total_mb: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    sm_clock_mhz: float | None = None
+    throttles: tuple[str, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,30 +98,30 @@ class GpuProcess:
 @contextmanager
 def nvml_session(nvml: Any = None) -> Iterator[str]:
     """Keep NVML open for the block; yields "" or why it cannot be opened. Sessions may be nested: NVML counts them."""
-    library = _library(nvml)
-    problem = _open(library)
+    library, problem = _library(nvml), ""
+    try:
+        library.nvmlInit()
+    except (library.NVMLError, library.NVMLLibraryMismatchError) as error:
+        problem = str(error)
     try:
         yield problem
     finally:
         if not problem:
-            _ask(library, library.nvmlShutdown)
+            _ask(library, "nvmlShutdown")
 
 
 def driver_info(nvml: Any = None) -> Driver:
     """Return the driver's version and the newest CUDA it can run, or why it cannot be asked."""
-    library = _library(nvml)
-    with nvml_session(library) as problem:
+    with nvml_session(nvml) as problem:
         if problem:
             return Driver("", None, problem)
-        cuda = _ask(library, library.nvmlSystemGetCudaDriverVersion)
-        version = _ask(library, library.nvmlSystemGetDriverVersion)
+        cuda, version = _ask(nvml, "nvmlSystemGetCudaDriverVersion"), _ask(nvml, "nvmlSystemGetDriverVersion")
         return Driver(str(version or ""), (cuda // 1000, cuda % 1000 // 10) if cuda else None, "")
 
 
 def gpus(nvml: Any = None) -> list[GpuInfo]:
     """Return every GPU of the machine in the driver's order, whether this process may use it or not."""
-    library = _library(nvml)
-    return [_card(library, index, handle, problem) for index, handle, problem in _each(library)]
+    return [_info(index, ask) if ask else GpuInfo(index, problem=problem) for index, ask, problem in _each(nvml)]
 
 
 def visible(environment: Mapping[str, str] = os.environ, nvml: Any = None) -> list[int]:
@@ -128,15 +131,14 @@ def visible(environment: Mapping[str, str] = os.environ, nvml: Any = None) -> li
     (MIG-..., here: their card), up to the first that is none. Numbers are taken as the driver's, which they are for cards
     of one kind, and for any with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
-    library = _library(nvml)
-    with nvml_session(library):
-        names = {i: str(_ask(library, library.nvmlDeviceGetUUID, handle) or "") for i, handle, _ in _each(library)}
+    with nvml_session(nvml):
+        names = {index: str(ask("nvmlDeviceGetUUID") or "") if ask else "" for index, ask, _ in _each(nvml)}
         chosen = environment.get("CUDA_VISIBLE_DEVICES")
         if chosen is None:
             return list(names)
         found: list[int] = []
         for word in chosen.split(","):
-            index = _index_of(library, word.strip(), names)
+            index = _index_of(nvml, word.strip(), names)
             if index is None:
                 break
             found.append(index)
@@ -145,22 +147,18 @@ def visible(environment: Mapping[str, str] = os.environ, nvml: Any = None) -> li
 
 def sample(nvml: Any = None) -> list[GpuSample]:
     """Look once at every GPU of the machine."""
-    library = _library(nvml)
-    return [_sample(library, index, handle, problem) for index, handle, problem in _each(library)]
+    return [_sample(index, ask) if ask else GpuSample(index, problem=problem) for index, ask, problem in _each(nvml)]
 
 
 def holders(nvml: Any = None) -> list[GpuProcess]:
     """Return who holds memory of which GPU, the largest first. In a container the driver may name nobody."""
-    library = _library(nvml)
     found: dict[tuple[int, int], float | None] = {}
-    for index, handle, _ in _each(library):
-        if handle is None:
-            continue
-        for list_them in (library.nvmlDeviceGetComputeRunningProcesses, library.nvmlDeviceGetGraphicsRunningProcesses):
-            for process in _ask(library, list_them, handle) or ():
-                held = None if process.usedGpuMemory is None else process.usedGpuMemory / _MB
-                known = found.get((index, process.pid))
-                found[index, process.pid] = held if known is None else max(known, held or 0.0)
+    for index, ask, _ in _each(nvml):
+        lists = [ask(question) for question in RUNNING] if ask else []
+        for process in (process for listed in lists for process in listed or ()):
+            held = None if process.usedGpuMemory is None else process.usedGpuMemory / _MB
+            known = found.get((index, process.pid))
+            found[index, process.pid] = held if known is None else max(known, held or 0.0)
     rows = [GpuProcess(index, pid, *_who(pid), held) for (index, pid), held in found.items()]
     return sorted(rows, key=lambda row: (-(row.memory_mb or 0.0), row.gpu, row.pid))
 
@@ -173,44 +171,39 @@ def _library(nvml: Any) -> Any:
     return pynvml
 
 
-def _open(nvml: Any) -> str:
-    """Open NVML; return "" or why it cannot be."""
-    try:
-        nvml.nvmlInit()
-    except (nvml.NVMLError, nvml.NVMLLibraryMismatchError) as error:
-        return str(error)
-    return ""
+def _ask(nvml: Any, names: str | Sequence[str], *details: Any) -> Any:
+    """Return the answer to a question, None where this card, driver or system has none.
 
-
-def _ask(nvml: Any, question: Callable[..., Any], *details: Any) -> Any:
-    """Return the answer, or None where this card, driver or system has none."""
-    try:
-        return question(*details)
-    except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):
-        return None
-
-
-def _ask_first(nvml: Any, names: Sequence[str], *details: Any) -> Any:
-    """Return the first answer to a question that has several names; library and driver may each know only some of them."""
-    for name in names:
-        answer = _ask(nvml, question, *details) if (question := getattr(nvml, name, None)) else None
-        if answer is not None:
-            return answer
+    names: of one that was renamed all names, the newest first; library and driver may each know only some of them.
+    """
+    library = _library(nvml)
+    for name in (names,) if isinstance(names, str) else names:
+        with suppress(library.NVMLError, library.NVMLLibraryMismatchError):
+            if hasattr(library, name) and (answer := getattr(library, name)(*details)) is not None:
+                return answer
     return None
 
 
-def _each(nvml: Any) -> Iterator[tuple[int, Any, str]]:
-    """Yield (index, handle, "") of every GPU; (index, None, why) of one that does not answer."""
-    with nvml_session(nvml) as problem:
-        for index in range(0 if problem else _ask(nvml, nvml.nvmlDeviceGetCount) or 0):
+Ask = Callable[..., Any]
+"""`_ask` of one card: the name of a question, and what it takes after the card's handle."""
+
+
+def _each(nvml: Any) -> Iterator[tuple[int, Ask | None, str]]:
+    """Yield (index, what asks it, "") of every GPU; (index, None, why) of one that does not answer."""
+    library = _library(nvml)
+    with nvml_session(library) as problem:
+        for index in range(0 if problem else _ask(library, "nvmlDeviceGetCount") or 0):
             try:
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                nvml.nvmlDeviceGetName(handle)
-            except nvml.NVMLError as error:
-                yield index, None, str(error)
-            else:
-                gone = _gone(nvml, handle)
-                yield index, None if gone else handle, gone
+                handle = library.nvmlDeviceGetHandleByIndex(index)
+                library.nvmlDeviceGetName(handle)
+                gone = _gone(library, handle)
+            except library.NVMLError as error:
+                gone = str(error)
+            yield index, None if gone else _asking(library, handle), gone
+
+
+def _asking(library: Any, handle: Any) -> Ask:
+    return lambda names, *details: _ask(library, names, handle, *details)
 
 
 def _index_of(nvml: Any, word: str, names: Mapping[int, str]) -> int | None:
@@ -218,75 +211,59 @@ def _index_of(nvml: Any, word: str, names: Mapping[int, str]) -> int | None:
     if word.isdecimal():
         return int(word) if int(word) in names else None
     if word.startswith("MIG-"):
-        part = _ask(nvml, nvml.nvmlDeviceGetHandleByUUID, word)
-        card = None if part is None else _ask(nvml, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, part)
-        return None if card is None else _ask(nvml, nvml.nvmlDeviceGetIndex, card)
+        part = _ask(nvml, "nvmlDeviceGetHandleByUUID", word)
+        card = None if part is None else _ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", part)
+        return None if card is None else _ask(nvml, "nvmlDeviceGetIndex", card)
     return next((index for index, name in names.items() if word and name.startswith(word)), None)
 
 
-def _gone(nvml: Any, handle: Any) -> str:
+def _gone(library: Any, handle: Any) -> str:
     """Return why a card answers no more; the name of a lost one is still told from memory."""
     try:
-        nvml.nvmlDeviceGetMemoryInfo(handle)
-    except nvml.NVMLError as error:
-        return str(error) if error.value in (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED) else ""
+        library.nvmlDeviceGetMemoryInfo(handle)
+    except library.NVMLError as error:
+        is_gone = error.value in (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED)
+        return str(error) if is_gone else ""
     return ""
 
 
-def _card(nvml: Any, index: int, handle: Any, problem: str) -> GpuInfo:
-    if handle is None:
-        return GpuInfo(index, "", None, None, "", False, problem)
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    capability = _ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    mig = _ask(nvml, nvml.nvmlDeviceGetMigMode, handle)
-    model = _ask(nvml, nvml.nvmlDeviceGetCurrentDriverModel, handle)
+def _info(index: int, ask: Ask) -> GpuInfo:
+    memory, mig = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetMigMode")
+    capability = ask("nvmlDeviceGetCudaComputeCapability")
     return GpuInfo(
         index=index,
-        name=str(_ask(nvml, nvml.nvmlDeviceGetName, handle) or ""),
+        name=str(ask("nvmlDeviceGetName") or ""),
         memory_bytes=int(memory.total) if memory else None,
         capability=(int(capability[0]), int(capability[1])) if capability else None,
-        model={0: "WDDM", 1: "TCC", 2: "MCDM"}.get(model, ""),
+        model={0: "WDDM", 1: "TCC", 2: "MCDM"}.get(ask("nvmlDeviceGetCurrentDriverModel"), ""),
         mig=bool(mig and mig[0]),
-        problem="",
     )
 
 
-def _sample(nvml: Any, index: int, handle: Any, problem: str) -> GpuSample:
-    if handle is None:
-        return GpuSample(index, "", None, None, None, None, None, None, None, (), problem)
-    rates = _ask(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    power = _ask(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
-    limit = _ask(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    reasons = _ask_first(nvml, CLOCK_REASONS, handle) or 0
+def _sample(index: int, ask: Ask) -> GpuSample:
+    rates, memory = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetMemoryInfo")
+    power, limit = ask("nvmlDeviceGetPowerUsage"), ask("nvmlDeviceGetEnforcedPowerLimit")
+    clock, temperature = ask("nvmlDeviceGetClockInfo", SM_CLOCK), ask(TEMPERATURE, OF_THE_GPU)
+    reasons = ask(CLOCK_REASONS) or 0
     return GpuSample(
         index=index,
-        name=str(_ask(nvml, nvml.nvmlDeviceGetName, handle) or ""),
+        name=str(ask("nvmlDeviceGetName") or ""),
         utilization=float(rates.gpu) if rates else None,
         memory_used_mb=memory.used / _MB if memory else None,
         memory_total_mb=memory.total / _MB if memory else None,
-        temperature_c=_number(_ask_first(nvml, TEMPERATURE, handle, nvml.NVML_TEMPERATURE_GPU)),
-        power_w=power / 1000 if power is not None else None,
-        power_limit_w=limit / 1000 if limit is not None else None,
-        sm_clock_mhz=_number(_ask(nvml, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM)),
+        temperature_c=None if temperature is None else float(temperature),
+        power_w=None if power is None else power / 1000,
+        power_limit_w=None if limit is None else limit / 1000,
+        sm_clock_mhz=None if clock is None else float(clock),
         throttles=tuple(word for bit, word in THROTTLES.items() if reasons & bit),
-        problem="",
     )
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _who(pid: int) -> tuple[str, str]:
     """Return (user, command line) of a process, "" for what may not be seen."""
-    try:
+    user = command = ""
+    with suppress(psutil.Error, KeyError):
         process = psutil.Process(pid)
-        words = process.cmdline() or [process.name()]
-    except psutil.Error:
-        return "", ""
-    try:
+        command = command_text(process.cmdline() or [process.name()])
         user = str(process.username())
-    except (psutil.Error, KeyError):
-        user = ""
-    return user, command_text(words)
+    return user, command

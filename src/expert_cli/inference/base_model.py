@@ -11,6 +11,7 @@ from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize.encoder import template_for
 from expert_cli.errors import InputError
+from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.loading.quantize import DTYPES, load_base
 from expert_cli.model.loading.sources import LocalModel, fetch_model
 from expert_cli.model.tokenizer import TokenizerInfo
@@ -40,7 +41,7 @@ def load_base_of(run: RunConfig, folder: Path) -> PreTrainedModel:
         quantization=run.model.quantization,
         dtype=DTYPES[run.compute.dtype],
         device=run.compute.device,
-        attention="eager" if run.compute.attention == "eager" else "sdpa",
+        attention=loaded_with(run.compute.attention),
         rope_scaling=dict(run.model.rope_scaling),
     )
 

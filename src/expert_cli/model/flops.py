@@ -66,22 +66,27 @@ def flops(model: Any, lengths: NDArray[np.int64], *, recomputed: bool) -> Flops:
     transformers' own total_flos takes every parameter as trained.
     """
     config = model.config.get_text_config()
-    head = model.get_output_embeddings()
-    linear = sum(_weights(m) for m in model.modules() if _is_frozen_linear(m) and m is not head)
+    linear = sum(layer.in_features * layer.out_features for layer in frozen_linears(model))
     adapter = sum(p.numel() for p in model.parameters() if p.requires_grad)
     s_eff = float((lengths.astype(np.float64) ** 2).sum() / max(1, lengths.sum()))
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    attention = s_eff * config.num_attention_heads * head_dim * config.num_hidden_layers
+    attention = s_eff * head_widths(config)[0] * config.num_hidden_layers
     forward = 2 * linear + 2 * adapter + 2 * attention
     per_token = 4 * linear + 6 * adapter + 6 * attention + (forward if recomputed else 0)
-    return Flops(float(per_token), float(4 * head.weight.numel()))
+    return Flops(float(per_token), float(4 * model.get_output_embeddings().weight.numel()))
 
 
-def _is_frozen_linear(module: torch.nn.Module) -> bool:
-    """Whether this is a layer of the base: adapters' own layers are trained, 4-bit ones are Linear by inheritance."""
-    return isinstance(module, torch.nn.Linear) and not any(p.requires_grad for p in module.parameters())
+def frozen_linears(model: Any) -> list[torch.nn.Linear]:
+    """Return the linear layers of the base but its head: adapters' own are trained, 4-bit ones are Linear by inheritance.
+
+    Their weights are counted by in_features x out_features: packed 4-bit tensors hold two in a byte.
+    """
+    head = model.get_output_embeddings()
+    linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head]
+    return [layer for layer in linear if not any(p.requires_grad for p in layer.parameters())]
 
 
-def _weights(layer: torch.nn.Linear) -> int:
-    """Return a layer's weights by its shape: packed 4-bit tensors hold two in a byte."""
-    return int(layer.in_features * layer.out_features)
+def head_widths(config: Any) -> tuple[int, int]:
+    """Return the widths of all query heads and of all key heads together."""
+    count = config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // count
+    return count * head_dim, (getattr(config, "num_key_value_heads", None) or count) * head_dim

@@ -40,14 +40,13 @@ SLACK = 2.0
 
 @dataclass(frozen=True)
 class Isolation:
-    """What was measured on documents of `lengths` tokens; shares of the hidden states' norm.
+    """What was measured; shares of the hidden states' norm.
 
     seen: change of documents whose neighbors in the pack change; may_see: of documents whose neighbors in the batch do.
     difference: of packed documents to the same ones alone; rounding: what rounding would make of it. Where the former are
     within ROUNDING, the latter are not measured: 0.
     """
 
-    lengths: tuple[int, ...]
     seen: float
     difference: float
     may_see: float
@@ -88,7 +87,15 @@ def prove(
     """
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for lengths in packs(longest, window, one_document=one_document):
-        require(measure_leakage(model, layout, lengths, autocast=autocast), backend)
+        found = measure_leakage(model, layout, lengths, autocast=autocast)
+        if not found.holds:
+            instead = 'write "use_sdpa": false to attend with transformers\' eager attention, or '
+            raise EnvironmentProblem(
+                f"attention back end {backend}, documents of {', '.join(map(str, lengths))} tokens: packed documents are "
+                f"not what they are alone (they differ by {found.difference:.2g} of their norm, rounding makes "
+                f"{found.rounding:.2g}; other documents beside them change them by {found.seen:.2g})",
+                ("" if backend == "eager" else instead) + 'write "packing": false and "batch_size": 1',
+            )
 
 
 def measure_leakage(
@@ -124,14 +131,14 @@ def _measure(reader: _Reader, epsilon: float) -> Isolation:
             may_see = reader.neighbors() if seen > ROUNDING else 0.0
             with _rounded_embeddings(reader.model, epsilon):
                 rounding = _share(alone, reader.alone(ids))
-    return Isolation(reader.lengths, seen, difference, may_see, rounding)
+    return Isolation(seen, difference, may_see, rounding)
 
 
 class _Reader:
     """Reads the same documents in several forms; hidden states are fp32 [tokens, hidden size]."""
 
     def __init__(self, model: PreTrainedModel, layout: Layout, lengths: tuple[int, ...]) -> None:
-        self.model, self.lengths = model, lengths
+        self.model = model
         random, size = torch.Generator().manual_seed(0), model.config.get_text_config().vocab_size
         ids = torch.randint(size, (1, sum(lengths)), generator=random)
         other = (ids + torch.randint(1, size, ids.shape, generator=random)) % size  # another token at every place
@@ -160,20 +167,6 @@ class _Reader:
         decoder: Any = self.model.get_decoder()
         read: torch.Tensor = decoder(input_ids=ids, position_ids=positions, use_cache=False, **settings)[0]
         return read.float()
-
-
-def require(found: Isolation, backend: str) -> None:
-    """Raise EnvironmentProblem if documents see each other, or anything else changes what they are alone."""
-    if found.holds:
-        return
-    tokens = ", ".join(map(str, found.lengths))
-    raise EnvironmentProblem(
-        f"attention back end {backend}, documents of {tokens} tokens: packed documents are not what they are alone (they "
-        f"differ by {found.difference:.2g} of their norm, rounding makes {found.rounding:.2g}; other documents beside them "
-        f"change them by {found.seen:.2g})",
-        ("" if backend == "eager" else 'write "use_sdpa": false to attend with transformers\' eager attention, or ')
-        + 'write "packing": false and "batch_size": 1',
-    )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.schema import Dataset
+from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.training.used import Used
@@ -173,7 +174,7 @@ def _kernels(plan: Plan, kernels: KernelPlan) -> dict[str, Outcome]:
     told["dequantized_copy"] = applied(copy.reason) if copy else not_used("no weights in 4 bits")
     attention = kernels.lines["attention"]
     words = f"{attention.used}: {attention.reason}"
-    used = {"eager": "eager", "flash_attention_2": "flash"}.get(kernels.attention, "fused")
+    used = attention_backend(kernels.attention).asked_by
     for key in ("use_sdpa", "flash_attention_2", "memory_efficient_attention"):
         if plan.decided.outcomes["config", key].status == "applied":
             fits = used == plan.run.compute.attention

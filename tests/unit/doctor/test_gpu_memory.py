@@ -12,18 +12,17 @@ from tests.fake_nvml import FakeNvml, NvmlError
 def test_holders_are_named_and_nobody_is_ended() -> None:
     ours = SimpleNamespace(pid=os.getpid(), usedGpuMemory=1.9e9)
     found = gpu_memory.memory_holders(FakeNvml(nvmlDeviceGetComputeRunningProcesses=[ours]))
-    document = found.as_json()
-    assert document["problem"] == ""
-    assert document["gpus"] == [
+    assert found["problem"] == ""
+    assert found["gpus"] == [
         {"index": 0, "name": "NVIDIA H200", "memory_used_mb": 2000.0, "memory_total_mb": 150_000.0, "problem": ""}
     ]
-    assert [(row["gpu"], row["pid"], row["memory_mb"]) for row in document["holders"]] == [(0, os.getpid(), 1900.0)]
-    assert [said[:12] for said in found.advice] == ["Memory comes", '"Clear the C']
+    assert [(row["gpu"], row["pid"], row["memory_mb"]) for row in found["holders"]] == [(0, os.getpid(), 1900.0)]
+    assert [said[:12] for said in found["advice"]] == ["Memory comes", '"Clear the C']
 
 
 def test_memory_without_a_name_is_mentioned() -> None:
     found = gpu_memory.memory_holders(FakeNvml(nvmlDeviceGetMemoryInfo=SimpleNamespace(used=5e9, total=150e9)))
-    assert found.advice[0].startswith("GPU 0: 5,000 MB belong to nobody that the driver names")
+    assert found["advice"][0].startswith("GPU 0: 5,000 MB belong to nobody that the driver names")
 
 
 def test_where_windows_hides_each_share_none_is_called_nobodys() -> None:
@@ -32,9 +31,9 @@ def test_where_windows_hides_each_share_none_is_called_nobodys() -> None:
     found = gpu_memory.memory_holders(
         FakeNvml(nvmlDeviceGetComputeRunningProcesses=[hidden], nvmlDeviceGetMemoryInfo=memory)
     )
-    assert not any("nobody" in said for said in found.advice)
+    assert not any("nobody" in said for said in found["advice"])
 
 
 def test_without_nvml() -> None:
     found = gpu_memory.memory_holders(FakeNvml(init=NvmlError("Driver Not Loaded")))
-    assert found.as_json() == {"problem": "Driver Not Loaded", "gpus": [], "holders": [], "advice": []}
+    assert found == {"problem": "Driver Not Loaded", "gpus": [], "holders": [], "advice": []}

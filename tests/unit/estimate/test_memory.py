@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from expert_cli.config.resolve import resolve
 from expert_cli.config.run_config import AdapterConfig
 from expert_cli.estimate.memory import StepSettings, activation_bytes, components, growth_bytes
 from expert_cli.estimate.model_shape import linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.estimate.probe import ProbeResult
 from expert_cli.estimate.run_estimate import _total, needless_int4
+from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.types import Quantization
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
@@ -21,10 +24,12 @@ from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.dequantize import copy_bytes
 from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.kernels.select import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import DTYPES, load_base
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.heap import GROWN
-from tests import tiny
+from tests import manifests, tiny
+from tests.machines import CPU
 
 TOKENS = 256
 ODD = {"hidden_size": 88, "intermediate_size": 200, "num_attention_heads": 4, "head_dim": 22}
@@ -37,27 +42,38 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / request.param, request.param, **shape)
 
 
-def setting(**changes: Any) -> StepSettings:
-    values: dict[str, Any] = {
-        "device": "cpu",
-        "dtype": "bf16",
-        "quantization": "none",
-        "dequantized": False,
-        "checkpointing": "off",
-        "attention": "documents",
-        "fused": False,
-        "fused_lora": False,
-        "full_logits": False,
-        "optim": "adamw_torch",
-        "adapter": "lora",
-        "rank": 8,
-        "dropout": False,
-        "tokens": TOKENS,
-        "longest": TOKENS // 2,
-        "trained": TOKENS - 1,
-        "steps": 1,
-    }
-    return StepSettings(**{**values, **changes})
+RUN = resolve(load_manifest(manifests.SHIPPED[0]), CPU)
+NOTHING = KernelPlan("documents", "packed", False, False, False, False, {"fused": Kernel("off", "")})
+KERNELS = {"attention", "dequantized", "fused", "full_logits"}
+COMPUTE = {"device", "dtype", "checkpointing"}
+
+
+def setting(
+    adapter: AdapterConfig = LORA,
+    *,
+    quantization: Quantization = "none",
+    fused_lora: bool = False,
+    steps: int = 1,
+    **changes: Any,
+) -> StepSettings:
+    """Return bf16 on a CPU, everything off, but for `changes` of the kernels or of how a step is computed."""
+    compute = {"device": "cpu", "dtype": "bf16", "checkpointing": "off", **pick(changes, COMPUTE)}
+    kernels = replace(NOTHING, **pick(changes, KERNELS))
+    assert changes.keys() <= COMPUTE | KERNELS
+    run = replace(
+        RUN,
+        model=replace(RUN.model, quantization=quantization),
+        adapter=adapter,
+        compute=replace(RUN.compute, **compute),
+        optim=replace(RUN.optim, optim="adamw_torch"),
+    )
+    if fused_lora:
+        kernels = kernels.with_line("fused", "lora", "")
+    return StepSettings(run, kernels, TOKENS, TOKENS // 2, TOKENS - 1, steps)
+
+
+def pick(changes: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in changes.items() if name in names}
 
 
 def test_int4_that_saves_nothing_is_told(folder: Path) -> None:
@@ -134,19 +150,19 @@ KEPT: dict[str, tuple[AdapterConfig, dict[str, Any]]] = {
     "lora, fused": (LORA, {"fused_lora": True}),
     "lora, fp32": (LORA, {"dtype": "fp32"}),
     "lora on q and v": (AdapterConfig("lora", 8, 16.0, 0.0, ("q_proj", "v_proj"), ()), {}),
-    "lora with dropout": (AdapterConfig("lora", 8, 16.0, 0.1, ("all-linear",), ()), {"dropout": True}),
-    "dora": (AdapterConfig("dora", 8, 16.0, 0.0, ("all-linear",), ()), {"adapter": "dora"}),
-    "ia3": (AdapterConfig("ia3", 0, 0.0, 0.0, ("all-linear",), ("down_proj",)), {"adapter": "ia3"}),
-    "lokr": (AdapterConfig("lokr", 8, 16.0, 0.0, ("all-linear",), ()), {"adapter": "lokr"}),
+    "lora with dropout": (AdapterConfig("lora", 8, 16.0, 0.1, ("all-linear",), ()), {}),
+    "dora": (AdapterConfig("dora", 8, 16.0, 0.0, ("all-linear",), ()), {}),
+    "ia3": (AdapterConfig("ia3", 0, 0.0, 0.0, ("all-linear",), ("down_proj",)), {}),
+    "lokr": (AdapterConfig("lokr", 8, 16.0, 0.0, ("all-linear",), ()), {}),
 }
 
 
 @pytest.mark.parametrize(("adapter", "changes"), KEPT.values(), ids=KEPT.keys())
 def test_kept_activations_are_as_many_bytes(folder: Path, adapter: AdapterConfig, changes: dict[str, Any]) -> None:
     shape = shape_of(meta_model(folder, adapter, dtype=torch.bfloat16, attention="sdpa"))
-    chosen = setting(**changes)
+    chosen = setting(adapter, **changes)
     gradient = chosen.trained * shape.hidden * chosen.element  # of the head, made in the forward pass
-    real = kept(folder, adapter, chosen)
+    real = kept(folder, chosen)
     assert activation_bytes(shape, chosen) + gradient == pytest.approx(real, rel=0.05)
 
 
@@ -154,23 +170,24 @@ def test_kept_activations_are_as_many_bytes(folder: Path, adapter: AdapterConfig
 def test_recomputed_layers_keep_their_input(folder: Path, checkpointing: Any) -> None:
     shape = shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa"))
     off, chosen = setting(), setting(checkpointing=checkpointing)
-    saved = kept(folder, LORA, off) - kept(folder, LORA, chosen)
+    saved = kept(folder, off) - kept(folder, chosen)
     within = activation_bytes(shape, off) - activation_bytes(shape, chosen)
     # The plan also counts the one layer that is being recomputed, which the forward pass does not show.
     layer = activation_bytes(shape, off) / len(shape.layers)
     assert within < saved < within + 1.1 * layer
 
 
-def kept(folder: Path, adapter: AdapterConfig, chosen: StepSettings) -> int:
+def kept(folder: Path, chosen: StepSettings) -> int:
     """Return the bytes that a real forward pass saves for the backward pass, weights left out."""
-    dtype = DTYPES[chosen.dtype]
+    compute = chosen.run.compute
+    dtype = DTYPES[compute.dtype]
     base = load_base(folder, quantization="none", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
     attention.use(base, "documents")
-    model = add_adapter(base, adapter)
-    if chosen.fused_lora:
+    model = add_adapter(base, chosen.run.adapter)
+    if chosen.kernels.lines["fused"].used == "lora":
         fuse(model)
     loss = CausalLoss(model).train()
-    enable_activation_checkpointing(base, chosen.checkpointing, reentrant=False)
+    enable_activation_checkpointing(base, compute.checkpointing, reentrant=False)
     weights = {tensor.untyped_storage().data_ptr() for tensor in (*loss.parameters(), *loss.buffers())}
     found: dict[int, tuple[int, torch.Tensor]] = {}
 
@@ -186,7 +203,7 @@ def kept(folder: Path, adapter: AdapterConfig, chosen: StepSettings) -> int:
     borders = torch.tensor([0, half, TOKENS], dtype=torch.int32)
     with (
         torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
-        torch.autocast("cpu", dtype=torch.bfloat16, enabled=chosen.dtype == "bf16"),
+        torch.autocast("cpu", dtype=torch.bfloat16, enabled=compute.dtype == "bf16"),
     ):
         loss(ids, (torch.arange(TOKENS) % half)[None], rows, ids[0, 1:], borders, half)
     return sum(size for size, _ in found.values())

@@ -66,6 +66,7 @@ def test_what_is_asked_is_there_and_stays() -> None:
     }
     assert {name for name in asked if not hasattr(pynvml, name)} == set()
     assert len(asked) > 20
+    assert (nvml.SM_CLOCK, nvml.OF_THE_GPU) == (pynvml.NVML_CLOCK_SM, pynvml.NVML_TEMPERATURE_GPU)
     leaving = set(re.findall(r"^# DEPRECATED.*\n(?:@.*\n)*def (\w+)", inspect.getsource(pynvml), re.MULTILINE))
     assert leaving & asked == {nvml.TEMPERATURE[1], nvml.CLOCK_REASONS[1]}
 

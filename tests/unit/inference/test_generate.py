@@ -11,6 +11,7 @@ from peft import LoraConfig, get_peft_model
 
 from expert_cli.inference.generate import Sampling, answers, stream
 from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.attention_backends import attention_backend
 from tests import tiny
 
 END = {7, 100, 200, 300}
@@ -70,4 +71,4 @@ def test_a_model_in_training_is_left_as_it_was() -> None:
     first, second = write(adapted, PROMPTS), write(adapted, PROMPTS)
     assert first == second
     assert adapted.training
-    assert base.config._attn_implementation == attention.NAMES["documents"]
+    assert base.config._attn_implementation == attention_backend("documents").registered

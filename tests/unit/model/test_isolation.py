@@ -9,13 +9,14 @@ import pytest
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM, MistralConfig, MistralForCausalLM
 
-from expert_cli.config.run_config import Layout
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.model import isolation
 from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend, attention_backend
 from tests import tiny
+from tests.machines import CPU
 
-BACKENDS: dict[str, Layout] = {"documents": "packed", "sdpa": "padded", "eager": "padded"}
+HERE = [backend for backend in BACKENDS if not backend.lacks("cpu", "fp32", CPU)]
 WINDOW = 16
 LONG = 600
 Call = Callable[..., Any]
@@ -42,7 +43,9 @@ def instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[Call], None]:
         def call(*given: Any, **settings: Any) -> Any:
             return function(attention.per_document_sdpa, *given, **settings)
 
-        monkeypatch.setitem(attention.AttentionInterface._global_mapping, attention.NAMES["documents"], call)
+        monkeypatch.setitem(
+            attention.AttentionInterface._global_mapping, attention_backend("documents").registered, call
+        )
 
     return put
 
@@ -53,12 +56,14 @@ def joined(settings: dict[str, Any], tokens: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("make", [tiny.tiny_model, lambda: tiny.tiny_model("qwen3"), windowed])
-@pytest.mark.parametrize(("backend", "layout"), BACKENDS.items())
-def test_it_holds_on_every_back_end(make: Any, backend: str, layout: Layout, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("backend", HERE, ids=lambda backend: backend.name)
+def test_it_holds_on_every_back_end(make: Any, backend: AttentionBackend, dtype: torch.dtype) -> None:
     model = make().to(dtype).train()
-    attention.use(model, backend)
+    attention.use(model, backend.name)
     for lengths in isolation.packs(LONG, WINDOW):
-        found = isolation.measure_leakage(model, layout, lengths, autocast=None if dtype == torch.float32 else dtype)
+        found = isolation.measure_leakage(
+            model, backend.layout, lengths, autocast=None if dtype == torch.float32 else dtype
+        )
         assert found.holds
         assert found.seen == 0
         assert found.difference < (1e-6 if dtype == torch.float32 else 0.02)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal, cast
 
 from expert_cli.config.defaults.training import Config
-from expert_cli.config.run_config import Checkpointing, ComputeConfig, DeviceName
+from expert_cli.config.run_config import Attention, Checkpointing, ComputeConfig, DeviceName
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.types import AdapterType, Dtype, Quantization
 
-Attention = Literal["fused", "flash", "eager"]
 ATTENTION: dict[Attention, str] = {
     "fused": "documents attend within themselves by fused kernels (the kernel plan names them)",
     "flash": "documents attend within themselves by flash-attn",

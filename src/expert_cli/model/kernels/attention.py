@@ -1,12 +1,12 @@
 """Attention over documents that lie end to end in one row, without a mask of tokens x tokens.
 
-    documents   a loop over the documents, PyTorch's fused SDPA for each: any device; short ones on a CPU go through
-                `cpu_attention` instead
-    varlen      torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
+    per_document_sdpa   a loop over the documents, PyTorch's fused SDPA for each: any device; short ones on a CPU go through
+                        `cpu_attention` instead
+    varlen_attention    torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
 
-Both are registered with transformers as attention implementations. The borders reach them as keyword arguments under the
-names of transformers' flash-attention integration, which takes them too. transformers makes no mask for an implementation
-that it has no mask function for.
+Each is a back end of `attention_backends.py`, registered with transformers as an attention implementation. The borders
+reach it as keyword arguments under the names of transformers' flash-attention integration, which takes them too.
+transformers makes no mask for an implementation that it has no mask function for.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from transformers import AttentionInterface, PreTrainedModel
 from expert_cli._compat import attention_name, takes_attention
 from expert_cli.errors import ExpertError
 from expert_cli.model.kernels import cpu_attention
+from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend
 
 _KNOWN: Any = WeakTensorKeyDictionary()
 _LAYOUTS: Any = WeakTensorKeyDictionary()
-NAMES = {"documents": "expert_documents", "varlen": "expert_varlen"}
-"""Our back ends -> the names by which transformers knows them; others go by their own."""
 
 
 def varlen_kwargs(starts: torch.Tensor, longest: int) -> dict[str, Any]:
@@ -50,17 +49,17 @@ def unsupported_reason(model: PreTrainedModel) -> str:
 
 
 def use(model: PreTrainedModel, name: str) -> None:
-    """Make the model's layers attend through the back end `name`."""
-    model.set_attn_implementation(NAMES.get(name, name))
+    """Make the model's layers attend through the back end `name`. Raises InputError where there is none of that name."""
+    model.set_attn_implementation(attention_backend(name).registered)
 
 
 @contextmanager
-def plain_attention(model: PreTrainedModel, name: str = "sdpa") -> Iterator[None]:
+def plain_attention(model: PreTrainedModel) -> Iterator[None]:
     """Let the model attend in transformers' own way meanwhile: for generation, which has a cache and padded rows."""
     before = attention_name(model.config)
-    changes = before in NAMES.values()
+    changes = any(backend.function and backend.registered == before for backend in BACKENDS)
     if changes:
-        model.set_attn_implementation(name)
+        model.set_attn_implementation("sdpa")
     try:
         yield
     finally:
@@ -173,5 +172,6 @@ def _window_mask(tokens: int, window: int | None, device: torch.device) -> torch
     return (distance >= 0) & (distance < window)
 
 
-AttentionInterface.register(NAMES["documents"], per_document_sdpa)
-AttentionInterface.register(NAMES["varlen"], varlen_attention)
+for _backend in BACKENDS:
+    if _backend.function:
+        AttentionInterface.register(_backend.registered, globals()[_backend.function])

@@ -25,12 +25,11 @@ CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30}
 class CausalLoss(torch.nn.Module):
     """A causal language model whose forward pass returns its loss."""
 
-    def __init__(self, model: PeftModel, *, full_logits: bool = False, chunk_bytes: int = 0) -> None:
-        """full_logits: let the model make its logits itself. chunk_bytes: fp32 logits of a chunk; 0 = by the device."""
+    def __init__(self, model: PeftModel, *, full_logits: bool = False) -> None:
+        """full_logits: let the model make its logits itself."""
         super().__init__()
         self.model = model
         self.full_logits = full_logits
-        self.chunk_bytes = chunk_bytes
 
     @property
     def base(self) -> Any:
@@ -64,7 +63,7 @@ class CausalLoss(torch.nn.Module):
             logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
             return cross_entropy(logits.float(), targets, reduction="sum")
         hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
-        return head_loss(hidden, self.base.get_output_embeddings(), targets, self.chunk_bytes)
+        return head_loss(hidden, self.base.get_output_embeddings(), targets)
 
 
 def can_skip_logits(model: PeftModel) -> str:
@@ -83,7 +82,10 @@ def can_skip_logits(model: PeftModel) -> str:
 
 
 def head_loss(hidden: torch.Tensor, head: torch.nn.Linear, targets: torch.Tensor, chunk_bytes: int = 0) -> torch.Tensor:
-    """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H]."""
+    """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H].
+
+    chunk_bytes: fp32 logits of a chunk; 0: by the device.
+    """
     limit = chunk_bytes or CHUNK_BYTES.get(hidden.device.type, 64 << 20)
     rows = max(16, limit // (4 * head.weight.shape[0]))
     loss: torch.Tensor = _HeadLoss.apply(hidden, head.weight, head.bias, targets, rows)  # type: ignore[no-untyped-call]

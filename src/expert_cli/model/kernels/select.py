@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,13 +13,12 @@ from expert_cli._compat import apply_liger, attention_name, expandable_segments
 from expert_cli.config.run_config import ComputeConfig, Layout, ModelConfig
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.attention_backends import attention_backend, choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import DTYPES
 
-PACKED = ("documents", "varlen", "flash_attention_2")
-"""Back ends that take documents end to end in one row; the others get one row a pack and a mask."""
 SPARE = 3
 """A copy of the weights is made where this many times its size is free: activations need room too."""
 
@@ -57,7 +55,7 @@ class KernelPlan:
 def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) -> KernelPlan:
     """Return the plan before the model is there; `apply_kernels` adds what only the model tells."""
     on_gpu = compute.device == "cuda"
-    backend, why = _attention(compute, machine)
+    backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine)
     fused = on_gpu and compute.fused_kernels != "off" and has_package("liger_kernel")
     lines = {
         "device": Kernel(compute.device, machine.gpus[0].name if on_gpu else f"{machine.cores} CPU cores"),
@@ -66,7 +64,7 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
         ),
         "dtype": Kernel(compute.dtype, _dtype_reason(compute, machine)),
         "tf32": Kernel("on" if compute.tf32 else "off", _tf32_reason(compute)),
-        "attention": Kernel(backend, why),
+        "attention": Kernel(backend.name, why),
         "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
         "compile": Kernel(
             compute.compile_backend if compute.torch_compile else "off",
@@ -74,8 +72,7 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
         ),
         "fused": Kernel("liger" if fused else "off", _fused_reason(compute, fused=fused)),
     }
-    layout: Layout = "packed" if backend in PACKED else "padded"
-    return KernelPlan(backend, layout, False, False, fused, compute.torch_compile, lines)
+    return KernelPlan(backend.name, backend.layout, False, False, fused, compute.torch_compile, lines)
 
 
 def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
@@ -83,7 +80,7 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> Kerne
 
     Unpacks 4-bit weights where there is room, fuses kernels, sets the attention back end.
     """
-    plan = _with_dequantized(plan, copy_bytes(model), compute, _free_bytes(compute.device))
+    plan = _with_dequantized(plan, copy_bytes(model), compute, free_bytes(compute.device))
     if plan.dequantized:
         dequantize_linears(model, DTYPES[compute.dtype])
     if plan.fused:
@@ -96,15 +93,14 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> Kerne
 
 
 def predict_kernels(
-    plan: KernelPlan, model: Any, compute: ComputeConfig, *, dequantized_bytes: int, stored: int
+    plan: KernelPlan, model: Any, compute: ComputeConfig, *, dequantized_bytes: int, free: int
 ) -> KernelPlan:
     """Return the plan as `apply_kernels` and `apply_adapter_kernels` would leave it, for a model on the meta device.
 
-    dequantized_bytes: what dequantized 4-bit weights would take (0: none are quantized); stored: bytes of the base model,
-    which will be in memory by then.
+    dequantized_bytes: what dequantized 4-bit weights would take (0: none are quantized); free: bytes of the device beside
+    the base model.
     """
-    if dequantized_bytes:
-        plan = _with_dequantized(plan, dequantized_bytes, compute, _free_bytes(compute.device) - stored)
+    plan = _with_dequantized(plan, dequantized_bytes, compute, free)
     return apply_adapter_kernels(_with_attention(plan, model.get_base_model()), model, compute)
 
 
@@ -123,29 +119,6 @@ def set_torch_flags(compute: ComputeConfig) -> None:
             expandable_segments()
         torch.backends.cuda.matmul.allow_tf32 = compute.tf32
         torch.backends.cudnn.allow_tf32 = compute.tf32
-
-
-def _attention(compute: ComputeConfig, machine: Machine) -> tuple[str, str]:
-    """Return the back end and the reason."""
-    if compute.attention == "eager":
-        return "eager", "as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square"
-    if compute.device == "cpu":
-        asked = "flash-attn needs a GPU; " if compute.attention == "flash" else ""
-        return "documents", f"{asked}each document by itself, no mask of the row; short ones by batched matrix products"
-    if compute.attention == "flash" and has_package("flash_attn") and compute.dtype != "fp32":
-        return "flash_attention_2", "as asked; documents are told apart by their borders"
-    missing = "flash-attn is not installed; " if compute.attention == "flash" else ""
-    has_varlen = importlib.util.find_spec("torch.nn.attention.varlen") is not None
-    if has_varlen and machine.gpus[0].has_bf16 and compute.dtype != "fp32":
-        return "varlen", f"{missing}FlashAttention inside PyTorch; memory grows with the tokens, not their square"
-    short = (
-        "fp32"
-        if compute.dtype == "fp32"
-        else "this GPU is older than Ampere"
-        if has_varlen
-        else "this torch is older than 2.10"
-    )
-    return "documents", f"{missing}{short}: each document by itself through PyTorch's SDPA"
 
 
 def _dtype_reason(compute: ComputeConfig, machine: Machine) -> str:
@@ -175,7 +148,7 @@ def _fused_reason(compute: ComputeConfig, *, fused: bool) -> str:
 
 def _with_attention(plan: KernelPlan, model: Any) -> KernelPlan:
     """Return the plan with the attention that this model can take."""
-    reason = attention.unsupported_reason(model) if plan.attention in attention.NAMES else ""
+    reason = attention.unsupported_reason(model) if attention_backend(plan.attention).function else ""
     if not reason:
         return plan
     own = attention_name(model.config)
@@ -207,7 +180,8 @@ def _with_dequantized(plan: KernelPlan, needed: int, compute: ComputeConfig, fre
     )
 
 
-def _free_bytes(device: str) -> int:
+def free_bytes(device: str) -> int:
+    """Return the bytes of memory that are free for this process on a device."""
     if device == "cuda":
         return int(torch.cuda.mem_get_info()[0])
     import psutil

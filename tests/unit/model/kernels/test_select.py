@@ -13,7 +13,7 @@ from bitsandbytes.nn import Linear4bit
 from expert_cli.config.run_config import AdapterConfig, ComputeConfig, ModelConfig
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.kernels import select
+from expert_cli.model.kernels import attention_backends, select
 from expert_cli.model.kernels.select import apply_adapter_kernels, apply_kernels, kernel_plan
 from expert_cli.model.loading.quantize import load_base
 from tests import tiny
@@ -62,7 +62,7 @@ def test_attention_is_the_best_that_is_there(
     layout: str,
     why: str,
 ) -> None:
-    monkeypatch.setattr(select, "has_package", lambda package: package in packages)
+    monkeypatch.setattr(attention_backends, "has_package", lambda package: package in packages)
     plan = kernel_plan(compute, MODEL, machine)
     assert (plan.attention, plan.layout, plan.lines["attention"].used) == (name, layout, name)
     assert why in plan.lines["attention"].reason
@@ -125,7 +125,7 @@ COPIES = {
 def test_the_copy_is_made_where_it_is_asked_or_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, free: int, dequantized: bool
 ) -> None:
-    monkeypatch.setattr(select, "_free_bytes", lambda _: free)
+    monkeypatch.setattr(select, "free_bytes", lambda _: free)
     compute = replace(CPU, dequantized_copy=asked)
     model = load_base(
         tiny.tiny_model_folder(tmp_path),
