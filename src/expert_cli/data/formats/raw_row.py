@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from expert_cli.errors import InputError
 
+Texts = Mapping[str, list[str | None]]
+"""Columns, one text (or None) a row."""
+
 
 class RawRow(NamedTuple):
     """One row as it was read from `where`; `fault` says why it could not be read and is "" otherwise."""
@@ -26,7 +29,7 @@ class Block:
     """
 
     count: int
-    texts: Mapping[str, list[str | None]] | None
+    texts: Texts | None
     raw: Callable[[], Iterable[RawRow]]
     place: Callable[[int], str]
 

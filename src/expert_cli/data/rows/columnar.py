@@ -10,7 +10,7 @@ from sys import getsizeof
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
-    from expert_cli.data.formats.blocks import Texts
+    from expert_cli.data.formats.raw_row import Texts
     from expert_cli.data.rows.columns import ColumnNames, Columns
     from expert_cli.data.templates.loss_mask import PieceColumn
     from expert_cli.data.templates.segment import Document

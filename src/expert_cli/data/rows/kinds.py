@@ -18,7 +18,7 @@ from expert_cli.data.rows.validation import answer_of, answers_of, text_of, text
 from expert_cli.errors import InputError
 
 if TYPE_CHECKING:
-    from expert_cli.data.formats.blocks import Texts
+    from expert_cli.data.formats.raw_row import Texts
     from expert_cli.data.templates.loss_mask import PieceColumn
     from expert_cli.data.templates.segment import Document
     from expert_cli.data.templates.template import Template
