@@ -72,17 +72,15 @@ class Source:
 
     def _accepted(self, expected: str) -> tuple[Result, ...]:
         if expected not in self._known:
-            queries = split(expected, self._dialect)
+            dialect = self._dialect
+            queries = split(expected, dialect)
             if not queries:
                 raise InputError("no expected query", "write the query whose rows are right")
             self._known[expected] = tuple(
-                Result(self._gold(query), orders_rows(query, self._dialect), self._lists_count(query))
+                Result(self._gold(query), orders_rows(query, dialect), dialect != "cypher" or orders_lists(query))
                 for query in queries
             )
         return self._known[expected]
-
-    def _lists_count(self, query: str) -> bool:
-        return self._dialect != "cypher" or orders_lists(query)
 
     def _gold(self, query: str) -> list[tuple[Any, ...]]:
         try:

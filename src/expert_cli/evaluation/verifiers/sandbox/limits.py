@@ -39,7 +39,7 @@ def readable(answer: str, max_bytes: int) -> None:
     try:
         size = len(answer.encode())
     except UnicodeEncodeError as error:
-        raise Stopped("invalid", "half a surrogate pair is no character") from error
+        raise Stopped("invalid", "the answer holds characters that are not text") from error
     if size > max_bytes:
         raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
 
