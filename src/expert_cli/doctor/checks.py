@@ -60,15 +60,16 @@ def about_the_machine() -> list[tuple[str, Check]]:
     """Return the checks of what the machine is, by name."""
     facts, driver, cards = machine.inspect(), nvml.driver_info(), nvml.gpus()
     version, needed, bits = platform.python_version(), packages.needed_python(), struct.calcsize("P") * 8
-    return [
-        ("torch build", lambda: system.gpu_warning(facts)),
+    checks: list[tuple[str, Check]] = [
         ("Python", lambda: system.python(version, needed, bits)),
         ("system", lambda: system.system(facts)),
         ("driver", lambda: system.check_driver(driver, system.has_nvidia_device())),
-        ("torch build", lambda: [] if facts.first_words else system.torch_build(facts, driver)),
+        ("torch build", lambda: system.torch_build(facts, driver)),
         ("GPU", lambda: system.check_gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"))),
         ("GPU memory", lambda: system.memory_in_use(nvml.sample(), nvml.holders())),
     ]
+    # a GPU that the installed torch cannot use comes before everything else
+    return sorted(checks, key=lambda check: check[0] != "torch build") if facts.first_words else checks
 
 
 def _about_the_surroundings(here: Path) -> list[tuple[str, Check]]:

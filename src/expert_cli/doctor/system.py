@@ -31,12 +31,6 @@ _WDDM = (
 )
 
 
-def gpu_warning(machine: Machine) -> list[CheckResult]:
-    """Return the line that comes before all others, if there is one: a GPU that the installed torch cannot use."""
-    words, _, fix = machine.first_words.partition(" Fix: ")
-    return [CheckResult("torch build", "fail", words, fix)] if words else []
-
-
 def python(version: str, needs: str, bits: int) -> CheckResult:
     """Judge the interpreter; `needs` is the distribution's own Requires-Python."""
     is_other = bits < 64 or version not in SpecifierSet(needs, prereleases=True)
@@ -69,7 +63,10 @@ def check_driver(found: Driver, nvidia_device: bool) -> CheckResult:
 
 
 def torch_build(machine: Machine, found: Driver) -> CheckResult:
-    """Judge which torch is installed, and whether the driver can run the CUDA it was built for."""
+    """Judge which torch is installed: whether it can use a GPU that is here, and the driver the CUDA it was built for."""
+    if machine.first_words:
+        words, _, fix = machine.first_words.partition(" Fix: ")
+        return CheckResult("torch build", "fail", words, fix)
     version = dict(machine.versions).get("torch", "not installed")
     if version == "not installed":
         return CheckResult("torch build", "fail", "torch is not installed", "pip install torch")
