@@ -1,11 +1,11 @@
-"""Measure the H200 bars in one call: correctness first, then every way to train, then a short table and JSON.
+"""Measure the H200 bars in one call: correctness first, then our own steps and the stock libraries; a table and JSON.
 
-    python -m benchmarks.bench_gpu [--minutes 8.5] [--json FILE] [--trl FOLDER]
+    python -m benchmarks.bench_gpu [--minutes 8.5] [--json FILE] [--only NAME ...]
 
 The model has Qwen3-0.6B's shape and random weights (speed and memory do not depend on their values), LoRA r16 on all linear
-layers, packs of 2,048 tokens. The tokenizer is a BPE trained on the rows of the shipped experts, which are the data. Each way
-is a process of its own over the same documents (lib/train_ways.py); what no longer fits into --minutes is left out and named.
-Syncs are those that torch's sync debug mode counts; the loss of a way is a mean over ten steps.
+layers, packs of 2,048 tokens. The tokenizer is a BPE trained on the rows of the shipped experts, which are the data. Our own
+steps are watched by lib/own_step.py: syncs are those that torch's sync debug mode counts, a loss is a mean over ten steps.
+The stock libraries are measured by `expert-cli benchmark --against`. What no longer fits into --minutes is left out and named.
 Without a GPU everything runs in miniature, so that the code is exercised; its figures mean nothing.
 """
 
@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lib.own_step import answer, measure, tokens_per_s, write_manifest
 from benchmarks.lib.step_check import check
-from benchmarks.lib.train_job import measure, tokens_per_s, write_project
 
 EXPERTS = Path(__file__).parents[1] / "experts"
 QWEN3: dict[str, Any] = {
@@ -70,9 +70,13 @@ CHATML = (
 )
 
 
+WITH_COPY = {"dequantized_copy": "always"}
+WITHOUT = {"dequantized_copy": "never"}
+
+
 @dataclass(frozen=True)
-class Variant:
-    """One row of the table. long: it is trained for 200 steps, for the loss. cap_gb: memory it may take, 0 = all."""
+class Measurement:
+    """One row of the table. way: of lib/own_step.py, or what the tool is measured against. cap_gb: memory it may take."""
 
     way: str
     quantization: str
@@ -81,19 +85,21 @@ class Variant:
     cap_gb: float = 0.0
 
 
-VARIANTS = {
-    "ours, NF4 with copy": Variant("ours", "int4", {"dequantized_copy": "always"}, long=True),
-    "Trainer + PEFT, NF4, packed": Variant("flat", "int4", long=True),
-    "Trainer + PEFT, NF4, padded": Variant("padded", "int4"),
-    "ours, bf16": Variant("ours", "bf16"),
-    "ours, NF4": Variant("ours", "int4", {"dequantized_copy": "never"}),
-    "ours, NF4 with copy, compiled": Variant("ours", "int4", {"dequantized_copy": "always", "torch_compile": True}),
-    "TRL, NF4, padding-free": Variant("trl", "int4"),
-    "ours, NF4, 2 x 4 packs, 24 GB": Variant(
-        "ours", "int4", {"dequantized_copy": "never", "batch_size": 2, "gradient_accumulation_steps": 4}, cap_gb=24
+MEASUREMENTS = {
+    "ours, NF4 with copy": Measurement("ours", "int4", WITH_COPY),
+    "Trainer + PEFT, NF4, packed": Measurement("flattening", "int4", WITH_COPY, long=True),
+    "Trainer + PEFT, NF4, padded": Measurement("padded", "int4", WITH_COPY),
+    "ours, bf16": Measurement("ours", "bf16"),
+    "ours, NF4": Measurement("ours", "int4", WITHOUT),
+    "ours, NF4 with copy, compiled": Measurement("ours", "int4", {**WITH_COPY, "torch_compile": True}),
+    "TRL, NF4, padding-free": Measurement("trl", "int4", WITH_COPY),
+    "ours, NF4, 2 x 4 packs, 24 GB": Measurement(
+        "ours", "int4", {**WITHOUT, "batch_size": 2, "gradient_accumulation_steps": 4}, cap_gb=24
     ),
-    "plain loop, NF4 with copy": Variant("bare", "int4", {"dequantized_copy": "always"}),
+    "plain loop, NF4 with copy": Measurement("bare", "int4", WITH_COPY),
 }
+BARS = {"flattening": ">= 1.5, the losses within 0.5 %", "padded": ">= 2", "trl": "-"}
+"""What the ratio of our speed to a stock way's is to be."""
 
 
 def main() -> None:
@@ -101,8 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=8.5)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--trl", default="")
-    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
     options = parser.parse_args()
     import torch
 
@@ -133,18 +138,35 @@ def measure_all(
     results: dict[str, dict[str, Any] | None] = {}
     took = 0.0
     for number, name in enumerate(options.only):
-        variant, started = VARIANTS[name], time.monotonic()
+        asked, started = MEASUREMENTS[name], time.monotonic()
         if (started - began + took) / 60 > options.minutes:
             print(f"{name}: no time left")
             continue
-        base = {"name": str(model), "quantization": variant.quantization}
-        config = {**CONFIG, **variant.config, **({} if on_gpu else {"max_seq_length": 128, "batch_size": 2})}
-        project = write_project(home / str(number), base, rows, {**config, "pretokenized_cache": "store"})
-        measured = long if variant.long else steps
-        results[name] = measure(variant.way, project, warm, measured, options.trl, variant.cap_gb)
+        base = {"name": str(model), "quantization": asked.quantization}
+        config = {**CONFIG, **asked.config, **({} if on_gpu else {"max_seq_length": 128, "batch_size": 2})}
+        manifest = write_manifest(home / str(number), base, rows, {**config, "pretokenized_cache": "store"})
+        measured = long if asked.long else steps
+        if asked.way in BARS:
+            results[name] = compare(asked.way, manifest, warm, measured)
+        else:
+            results[name] = measure(asked.way, manifest, warm, measured, asked.cap_gb)
         took = time.monotonic() - started
         print(f"{name}: {took:.0f} s", flush=True)
     return results
+
+
+def compare(way: str, manifest: Path, warm: int, measured: int) -> dict[str, Any] | None:
+    """Let the tool measure itself against a way of the stock libraries; return its document, None if that cannot run here."""
+    words = [
+        "expert_cli",
+        "benchmark",
+        f"--manifest={manifest}",
+        f"--against={way}",
+        "--repeats=1",
+        "--offline",
+        "--json",
+    ]
+    return answer(way, [*words, f"--steps={measured}", f"--warmup={warm}"])
 
 
 def make_model(home: Path, *, on_gpu: bool) -> Path:
@@ -206,40 +228,44 @@ def _peak(name: str) -> float | None:
 
 
 def show(results: dict[str, dict[str, Any] | None], peak: float | None) -> None:
-    """Print a row a way."""
-    common = min((len(found["losses"]) for found in results.values() if found), default=0)
+    """Print a row for each of our own ways, and one for each stock way beside ours in the same call."""
+    found = {name: one for name, one in results.items() if one}
+    own = {name: one for name, one in found.items() if "step_s" in one}
+    common = min((len(one["losses"]) for one in own.values()), default=0)
     print("\n| way | real tokens/s | p50 step | MFU | peak memory | idle | syncs a step | loss after the same steps |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, found in results.items():
-        if found is None:
-            print(f"| {name} | not measured | | | | | | |")
-            continue
-        step = statistics.median(found["step_s"])
-        mfu = f"{found['flops'] / step / peak:.1%}" if peak else "-"
-        idle = f"{found['idle']:.1%}" if found.get("idle") is not None else "-"
+    for name, one in own.items():
+        step = statistics.median(one["step_s"])
+        mfu = f"{one['flops'] / step / peak:.1%}" if peak else "-"
+        idle = f"{one['idle']:.1%}" if one.get("idle") is not None else "-"
         print(
-            f"| {name} | {tokens_per_s(found):,.0f} | {step * 1000:.1f} ms | {mfu} | {found['peak_mb'] / 1024:.1f} GB "
-            f"| {idle} | {found.get('syncs', '-')} | {found['losses'][common - 1]:.4f} |"
+            f"| {name} | {tokens_per_s(one):,.0f} | {step * 1000:.1f} ms | {mfu} | {one['peak_mb'] / 1024:.1f} GB "
+            f"| {idle} | {one.get('syncs', '-')} | {one['losses'][common - 1]:.4f} |"
         )
+    print("\n| way | real tokens/s, ours | ratio | bar | peak memory, ours | loss, ours |")
+    print("|---|---|---|---|---|---|")
+    for name, one in found.items():
+        if "step_s" not in one:
+            theirs, mine = one["b"], one["a"]
+            print(
+                f"| {name} | {theirs['tokens_per_s']['mean']:,.0f}, {mine['tokens_per_s']['mean']:,.0f} "
+                f"| {one['ratio']['mean']:.3f} | {BARS[theirs['name']]} | {theirs['peak_memory_mb'] / 1024:.1f}, "
+                f"{mine['peak_memory_mb'] / 1024:.1f} GB | {theirs['loss']:.4f}, {mine['loss']:.4f} |"
+            )
+    for name in results.keys() - found.keys():
+        print(f"{name}: not measured")
 
 
 def verdicts(results: dict[str, dict[str, Any] | None]) -> None:
-    """Print the bars that are ratios."""
-    rates = {name: tokens_per_s(found) for name, found in results.items() if found}
+    """Print the bars that are ratios of our own ways."""
+    rates = {name: tokens_per_s(found) for name, found in results.items() if found and "step_s" in found}
     for mine, other, bar in (
-        ("ours, NF4 with copy", "Trainer + PEFT, NF4, padded", ">= 2"),
-        ("ours, NF4 with copy", "Trainer + PEFT, NF4, packed", ">= 1.5"),
-        ("ours, NF4 with copy", "TRL, NF4, padding-free", "-"),
         ("ours, NF4", "ours, bf16", ">= 0.92"),
         ("ours, NF4 with copy", "ours, bf16", ">= 0.99"),
         ("ours, NF4 with copy", "plain loop, NF4 with copy", ">= 0.97"),
     ):
         if mine in rates and other in rates:
             print(f"{mine} / {other}: {rates[mine] / rates[other]:.3f} (bar {bar})")
-    ours, stock = results.get("ours, NF4 with copy"), results.get("Trainer + PEFT, NF4, packed")
-    if ours and stock:
-        mine, theirs = (found["losses"][-1] for found in (ours, stock))
-        print(f"last loss of the long runs: {mine:.4f} and {theirs:.4f}, {mine / theirs - 1:+.2%} (bar 0.5 %)")
 
 
 if __name__ == "__main__":

@@ -10,17 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from expert_cli.benchmark.experiment import baseline_main
-from expert_cli.benchmark.experiment.baseline import TextDataset, TokenizeAndPad, rows_of_steps
+from expert_cli.benchmark.experiment.baseline import WAYS, TokenizeAndPad
+from expert_cli.benchmark.experiment.baseline_rows import documents_of_steps, rows_of_steps
+from expert_cli.benchmark.experiment.baseline_trainer import counts_of
+from expert_cli.benchmark.experiment.subprocess_run import STOCK_WAYS
+from expert_cli.commands.options.benchmark import Against
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.dataset import IGNORE_INDEX, plan_packs
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.tokenize.encoder import Encoder
+from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.pipeline.train import train
+from expert_cli.pipeline.train_subprocess import QUIET_SETTINGS
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.measurements import valid
@@ -75,6 +83,100 @@ def test_the_stock_libraries_learn_the_same_from_the_same_rows(tmp_path: Path) -
     assert not list(tmp_path.glob("weights"))
 
 
+Steps = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Steps]:
+    """A manifest, and the steps of this tool's own run: 13 packs of 5 documents; the second step has 5 packs in place of 8."""
+    manifest = project(tmp_path_factory.mktemp("ours"))
+    overrides = Overrides(max_steps=3, settings=QUIET_SETTINGS, output=manifest.parent / "run")
+    facts = inspect()
+    train(make_plan(manifest, facts, overrides), facts, NullReporter())
+    return manifest, steps_in(manifest.parent / "run")
+
+
+def steps_in(run: Path) -> Steps:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if "loss" in line]
+
+
+@pytest.mark.filterwarnings("default")  # the other ways' libraries warn of each other
+@pytest.mark.parametrize("way", ["padded", "flattening", "trl"])
+def test_a_stock_way_trains_the_documents_that_this_tool_trains(
+    way: str, ours: tuple[Path, Steps], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "trl":
+        pytest.importorskip("trl")
+    manifest, own = ours
+    asked = {"output": str(tmp_path / "run"), "settings": QUIET_SETTINGS, "max_steps": 3}
+    (tmp_path / "job.json").write_text(
+        json.dumps({"way": way, "manifest": str(manifest), "overrides": asked}), encoding="utf-8"
+    )
+    monkeypatch.setattr(sys, "argv", ["baseline_main", str(tmp_path / "job.json")])
+    assert baseline_main.main() == 0
+    found = steps_in(tmp_path / "run")
+    for key in ("step", "tokens_real", "tokens_trained"):
+        assert [line[key] for line in found] == [line[key] for line in own], key
+    # first adapter, order of documents, masks, schedule, clipping, optimizer: all the same
+    for key in ("loss", "grad_norm", "learning_rate"):
+        assert [line[key] for line in found] == pytest.approx([line[key] for line in own], abs=1e-5), key
+    assert found[2]["loss"] < found[0]["loss"]
+    assert (found[-1]["tokens_padded"] > 0) == (way == "padded")
+    shares = found[-1]["step_time_shares"]
+    assert min(shares[phase] for phase in ("data", "forward", "backward", "optimizer")) > 0
+    config = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["config"]
+    assert (config["loader"]["packing"], config["compute"]["checkpointing"]) == (
+        "off",
+        "all" if way == "trl" else "off",
+    )
+
+
+def test_what_the_options_name_is_there() -> None:
+    assert tuple(WAYS) == STOCK_WAYS
+    (option,) = Against.__metadata__
+    assert option.metavar == "|".join((*STOCK_WAYS, "MANIFEST"))
+
+
+def test_a_short_step_is_filled_up_with_what_trains_nothing(ours: tuple[Path, Steps]) -> None:
+    run = make_plan(ours[0], inspect(), Overrides(max_steps=3)).run
+    store = store_for(run, resolve_inputs(run, NullReporter()), NullReporter())
+    documents = store.split("train")
+    assert documents is not None
+    data = documents_of_steps(run, plan_packs(documents, 128, run.loader.packing, run.loader.overflow, run.seed))
+    assert [len(step) for step in data.steps] == [4, 3, 4]
+    assert len(data.micro_batches()) == 12
+    assert data.micro_batches()[7] == [len(data.rows) - 1]
+    assert data.rows[-1]["labels"] == [IGNORE_INDEX]
+    epoch = [number for step in data.steps[:2] for batch in step for number in batch]
+    ids = sorted(tuple(data.rows[number]["input_ids"]) for number in epoch)
+    assert ids == sorted(tuple(documents.document(number)[0].tolist()) for number in range(len(documents)))
+
+
+@pytest.mark.parametrize(
+    ("ids", "labels", "mask", "told"),
+    [
+        ([5, 6], [IGNORE_INDEX, 6], [1, 1], ""),
+        ([5, 6, 0], [IGNORE_INDEX, 6, IGNORE_INDEX], [1, 1, 0], ""),
+        ([5, 7], [IGNORE_INDEX, 6], [1, 1], "2 tokens instead of 2, 1 of them trained instead of 1"),
+        ([6], [6], [1], "1 tokens instead of 2, 1 of them trained instead of 1"),
+        ([5, 6], [5, 6], [1, 1], "2 tokens instead of 2, 2 of them trained instead of 1"),
+        ([5, 6, 0], [IGNORE_INDEX, 6, 0], [1, 1, 0], "2 tokens instead of 2, 2 of them trained instead of 1"),
+    ],
+    ids=["the same", "padded", "other tokens", "fewer", "prompts trained", "padding trained"],
+)
+def test_batches_are_held_against_their_documents(
+    ids: list[int], labels: list[int], mask: list[int], told: str
+) -> None:
+    batch = {"input_ids": torch.tensor([ids]), "labels": torch.tensor([labels]), "attention_mask": torch.tensor([mask])}
+    documents = [{"input_ids": [5, 6], "labels": [IGNORE_INDEX, 6]}]
+    if told:
+        with pytest.raises(EnvironmentProblem, match=f"than its 1 documents: {told}"):
+            counts_of(batch, documents)
+    else:
+        assert counts_of(batch, documents) == (2, 1, len(ids) - 2)
+
+
 def test_as_many_rows_a_step_as_the_packs_hold(tmp_path: Path) -> None:
     run = make_plan(project(tmp_path), inspect(), Overrides(max_steps=3)).run
     documents = Documents(store_for(run, resolve_inputs(run, NullReporter()), NullReporter()).home / "train")
@@ -88,7 +190,7 @@ def test_as_many_rows_a_step_as_the_packs_hold(tmp_path: Path) -> None:
 def test_a_batch_is_tokenized_and_padded(tmp_path: Path) -> None:
     settings = ("training.config.max_seq_length=12",)
     run = make_plan(project(tmp_path), inspect(), Overrides(settings=settings)).run
-    collate = TokenizeAndPad(Encoder(tiny.tiny_backend()), 0, run)
+    collate = TokenizeAndPad(Encoder(tiny.tiny_backend()), 0, run.data.max_seq_length)
     long = (Segment("Add 1 and 2 and 3 and 4.", False, False), Segment("10", False, True))
     short = (Segment("A", False, False), Segment("B", False, True))
     batch = collate([short, long])
@@ -97,8 +199,7 @@ def test_a_batch_is_tokenized_and_padded(tmp_path: Path) -> None:
     assert batch["attention_mask"][0].tolist() == [1, 1, *[0] * 10]
     assert batch["labels"][0].tolist() == [IGNORE_INDEX, b, *[IGNORE_INDEX] * 10]
     assert batch["attention_mask"][1].sum() == 12
-    assert collate.counts == [(14, 3, 10)]
-    assert len(TextDataset([short, long])) == 2
+    assert counts_of(batch) == (14, 3, 10)
 
 
 def test_a_failure_of_the_stock_side_is_told_like_any_other(
@@ -107,7 +208,8 @@ def test_a_failure_of_the_stock_side_is_told_like_any_other(
     manifest = project(tmp_path, lr_scheduler="one_cycle")
     job = tmp_path / "job.json"
     asked = {"output": str(tmp_path / "run"), "settings": [], "max_steps": 3}
-    job.write_text(json.dumps({"manifest": str(manifest), "overrides": asked}), encoding="utf-8")
+    words = {"way": "unoptimized", "manifest": str(manifest), "overrides": asked}
+    job.write_text(json.dumps(words), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["unoptimized", str(job)])
     assert baseline_main.main() == 2
     error = json.loads(capsys.readouterr().out)["error"]

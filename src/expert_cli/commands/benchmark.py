@@ -43,8 +43,10 @@ def benchmark(
     Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, disk, network, and the run's own
     metrics, with a verdict, the numbers behind it, and what to change. Ctrl-C ends the watching, never the run.
 
-    With --manifest, short runs are made: against the stock libraries (unoptimized) or another manifest, in turn, with the
-    ratio of their speeds and its 95 % interval, and whether they learn the same; or over a sweep of settings.
+    With --manifest, short runs are made: against the stock libraries or another manifest, in turn, with the ratio of their
+    speeds and its 95 % interval, and whether they learn the same; or over a sweep of settings. Stock ways, on the same
+    documents in the same steps: padded (transformers' Trainer with PEFT, padded to the longest of a batch), flattening
+    (with DataCollatorWithFlattening), trl (TRL's SFTTrainer, padding-free). unoptimized is what unchanged scripts do.
 
     Examples:
 
@@ -52,7 +54,7 @@ def benchmark(
 
         expert-cli benchmark --run experts/expert-sql/weights/smollm2 --duration 120 --output watched.json
 
-        expert-cli benchmark -m experts/expert-sql/manifest.json --against unoptimized --gate 1.5 --output today.json
+        expert-cli benchmark -m experts/expert-sql/manifest.json --against padded --gate 1.5 --output today.json
 
         expert-cli benchmark -m experts/expert-sql/manifest.json --sweep batch_size=2,4,8 --sweep dataloader_num_workers=0,2
 

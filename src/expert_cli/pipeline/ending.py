@@ -20,7 +20,7 @@ def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
         # Among several processes one may wait for the others in a call that no signal wakes.
         with raising_sigterm() if status.world_size == 1 else nullcontext():
             yield
-    except (KeyboardInterrupt, Terminated) as error:
+    except KeyboardInterrupt as error:
         name, code = ("SIGTERM", TERMINATED) if isinstance(error, Terminated) else ("SIGINT", CTRL_C)
         message = f"interrupted by {name} {status.how_far}; what came after the last checkpoint is lost"
         interrupted = Interrupted(message, f"go on: {status.go_on}", code)

@@ -14,13 +14,18 @@ from expert_cli.hardware.machine import has_package
 REPORT_PACKAGES = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
 
 
-def training_arguments(run: RunConfig, checkpoints: Path) -> TrainingArguments:
-    """Return the Trainer's arguments for this run. Raises EnvironmentProblem for a reporting package that is missing."""
+def training_arguments(
+    run: RunConfig, checkpoints: Path, kind: type[TrainingArguments] = TrainingArguments, **more: Any
+) -> TrainingArguments:
+    """Return the Trainer's arguments for this run. kind, more: of a Trainer that is not ours, to compare with.
+
+    Raises EnvironmentProblem for a reporting package that is missing.
+    """
     for name in run.watch.report_to:
         if not has_package(REPORT_PACKAGES[name]):
             hint = f"pip install {REPORT_PACKAGES[name]}, or take it out of report_to"
             raise EnvironmentProblem(f"report_to: {name} is not installed", hint)
-    return TrainingArguments(
+    return kind(
         output_dir=str(checkpoints),
         **_steps(run),
         **_loader(run),
@@ -32,6 +37,7 @@ def training_arguments(run: RunConfig, checkpoints: Path) -> TrainingArguments:
         remove_unused_columns=False,
         ddp_find_unused_parameters=False,  # every adapter takes part in every step
         disable_tqdm=True,
+        **more,
     )
 
 

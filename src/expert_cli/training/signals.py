@@ -73,8 +73,8 @@ class StopRequest:
             self.exit_code = TERMINATED if number == signal.SIGTERM else CTRL_C
 
 
-class Terminated(BaseException):
-    """SIGTERM, where no loop asks for it: like KeyboardInterrupt, no error that anyone handles by the way."""
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, where no loop asks for it: taken as Ctrl-C, but for the exit code."""
 
 
 @contextmanager

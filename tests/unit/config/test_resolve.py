@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment.subprocess_run import QUIET_SETTINGS
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, missing_data, require_data, resolve
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.reader import load_manifest
+from expert_cli.pipeline.train_subprocess import QUIET_SETTINGS
 from tests import manifests
 from tests.machines import CPU, PLAIN_CPU
 from tests.machines import RTX_4090 as GPU

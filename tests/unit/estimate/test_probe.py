@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
-from expert_cli.estimate.probe import answered, command, speed
+from expert_cli.estimate.probe import probe, probe_overrides, speed
 from expert_cli.manifest.reader import load_manifest
+from expert_cli.pipeline.train_subprocess import child_error
 from tests import manifests
 from tests.machines import CPU
 
 FAILED = '{"schema_version": 1, "command": "train", "error": {"exit_code": %d, "message": "m", "hint": "h"}}'
+
+
+def log(folder: Path, text: str) -> Path:
+    path = folder / f"{len(list(folder.iterdir()))}.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 @pytest.mark.parametrize(
@@ -22,15 +28,19 @@ FAILED = '{"schema_version": 1, "command": "train", "error": {"exit_code": %d, "
 )
 def test_a_probe_ends_as_training_would(tmp_path: Path, code: int, kind: type[ExpertError]) -> None:
     with pytest.raises(kind, match="the probe failed: m") as raised:
-        answered(FAILED % code, code, tmp_path / "log")
+        raise child_error("the probe failed", code, log(tmp_path, FAILED % code), tmp_path / "err")
     assert (raised.value.exit_code, raised.value.hint) == (code, "h")
 
 
 def test_a_probe_that_dies_is_named_with_its_last_words(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("first\nKilled\n", encoding="utf-8")
-    with pytest.raises(EnvironmentProblem, match="exit code -9: Killed"):
-        answered("", -9, log)
+    with pytest.raises(ExpertError, match=r"the probe failed: ended with signal 6 \(SIGABRT\): Aborted"):
+        raise child_error("the probe failed", -6, log(tmp_path, ""), log(tmp_path, "first\nAborted\n"))
+
+
+def test_a_probe_that_cannot_train_says_why(tmp_path: Path) -> None:
+    path = manifests.write(tmp_path, manifests.small())
+    with pytest.raises(InputError, match=r"the probe failed: .*train\.jsonl"):
+        probe(resolve(load_manifest(path), CPU), Overrides(offline=True))
 
 
 def test_the_first_step_does_not_count_and_the_spread_is_told() -> None:
@@ -45,7 +55,15 @@ def test_a_run_that_chooses_its_best_step_can_be_probed(tmp_path: Path, chosen_b
     steps = {"eval_strategy": "steps", "save_strategy": "steps"} if chosen_by == "eval_loss" else {}
     written = {**manifests.small(**best, **steps), "evaluation": {"every_steps": 5}}
     path, machine = manifests.write(tmp_path, written), CPU
-    words = command(resolve(load_manifest(path), machine), Overrides(), tmp_path / "out")
-    settings = tuple(value for word, value in pairwise(words) if word == "--set")
+    settings = probe_overrides(resolve(load_manifest(path), machine), Overrides()).settings
     watch = resolve(load_manifest(path, settings), machine).watch
     assert (watch.execution_eval_steps, watch.load_best_model_at_end) == (0, False)
+    assert watch.eval_strategy == ("steps" if steps else "no"), "the store has the same rows"
+
+
+def test_what_was_set_by_hand_gives_way_to_the_probe(tmp_path: Path) -> None:
+    path, by_hand = manifests.write(tmp_path, manifests.small()), "training.config.gradient_accumulation_steps=8"
+    overrides = Overrides(settings=(by_hand, "training.config.rank=2"))
+    found = probe_overrides(resolve(load_manifest(path, overrides.settings), CPU), overrides)
+    run = resolve(load_manifest(path, found.settings), CPU)
+    assert (run.optim.gradient_accumulation_steps, run.adapter.rank) == (1, 2)

@@ -1,7 +1,7 @@
 """`python -m expert_cli.benchmark.experiment.baseline_main JOB.json`: a run of the stock libraries in a process.
 
-JOB.json: {"manifest": path, "overrides": the fields of `config.Overrides`, output and max_steps among them}. A failure is
-printed as `train --json` prints it, with the same exit codes.
+JOB.json: {"way": of `baseline.WAYS`, "manifest": path, "overrides": the fields of `config.Overrides`, output and max_steps
+among them}. A failure is printed as `train --json` prints it, with the same exit codes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> int:
         quiet_imports()
         from expert_cli.benchmark.experiment.baseline import train_baseline
 
-        train_baseline(Path(job["manifest"]), overrides)
+        train_baseline(job["way"], Path(job["manifest"]), overrides)
     except ExpertError as error:
         Console("train", as_json=True).fail(error.message, error.hint, error.exit_code)
         return error.exit_code

@@ -12,7 +12,7 @@ from expert_cli.benchmark.experiment.parity import Curve
 from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu
 from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.errors import ExpertError
-from expert_cli.runs.metrics import MetricsTail, mean_shares, number, padding_share, part, read_json
+from expert_cli.runs.metrics import mean_shares, number, padding_share, part, read_json
 from expert_cli.runs.paths import RunPaths
 
 SETTINGS = ("model", "adapter", "optim", "loader", "compute")
@@ -61,13 +61,17 @@ class RunMeasurement:
 
 
 def measure_run(
-    paths: RunPaths, seed: int, warmup: int, samples: Sequence[MonitorSample], gpu_index: int | None = None
+    paths: RunPaths,
+    lines: Sequence[dict[str, Any]],
+    seed: int,
+    warmup: int,
+    samples: Sequence[MonitorSample],
+    gpu_index: int | None = None,
 ) -> RunMeasurement:
-    """Read a finished run that logged every step. samples: those taken after its warm-up; gpu_index: of the GPU it had.
+    """Read a finished run. lines: the metrics of its steps; samples: those taken after its warm-up; gpu_index: of its GPU.
 
-    Raises ExpertError if it did not log what it should have.
+    Raises ExpertError if it did not log every step.
     """
-    lines = [line for line in MetricsTail(paths.metrics).read() if "loss" in line]
     report, run = read_json(paths.report_json), read_json(paths.run_json)
     start: dict[str, Any] = {"seconds": 0.0, "tokens_real": 0, **(lines[warmup - 1] if 0 < warmup < len(lines) else {})}
     steady = lines[warmup:]

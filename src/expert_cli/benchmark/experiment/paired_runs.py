@@ -8,31 +8,28 @@ variant; what a variant does in its loop counts in full.
 from __future__ import annotations
 
 import shutil
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import Any
 
 from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
 from expert_cli.benchmark.experiment.measurement import RunMeasurement, setting_differences
 from expert_cli.benchmark.experiment.parity import Parity, parity
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, TerminationRequest, Variant, run_once
+from expert_cli.benchmark.experiment.subprocess_run import STOCK_WAYS, StepCounts, Variant, run_once
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, require_data
 from expert_cli.config.run_config import RunConfig
-from expert_cli.errors import CTRL_C, TERMINATED, InputError, Interrupted
-from expert_cli.hardware.machine import Machine
+from expert_cli.errors import CTRL_C, TERMINATED, EnvironmentProblem, InputError, Interrupted
+from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.runs.metrics import SHARES
+from expert_cli.training.signals import Terminated, raising_sigterm
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Estimate, mean_of, paired_ratio
 
-UNOPTIMIZED = "unoptimized"
 METHOD = (
     "fresh processes, A B B A ...; speed of the steps after the warm-up, real tokens only; ratio: mean of the pairs' log "
     "ratios, 95 % interval by Student's t; loss: means over the same trained tokens, the second half of those all reached"
@@ -40,7 +37,6 @@ METHOD = (
 BUSY_PERCENT = 10.0
 """So much of the machine's CPU in other hands is worth a word."""
 Run = Callable[[Variant, Overrides, StepCounts, Path, int, Callable[[int, float], None]], RunMeasurement]
-Go = Callable[[Variant, int], RunMeasurement]
 
 
 @dataclass(frozen=True)
@@ -76,6 +72,12 @@ class ExperimentResult:
         return paired_ratio([a.tokens_per_s for a, _ in pairs], [b.tokens_per_s for _, b in pairs]) if pairs else None
 
     @property
+    def median_ratio(self) -> float | None:
+        """The median of the pairs' ratios: one disturbed pair does not move it. None without a pair."""
+        pairs = self._pairs()
+        return median(a.tokens_per_s / b.tokens_per_s for a, b in pairs) if pairs else None
+
+    @property
     def parity(self) -> Parity | None:
         """Whether the losses are the same; None without a pair."""
         pairs = self._pairs()
@@ -107,6 +109,7 @@ class ExperimentResult:
             "a": side_json(spec.a, self.a, same.a if same else None) if self.a else None,
             "b": side_json(spec.b, self.b, same.b if same else None) if self.b else None,
             "ratio": ratio.as_json() if ratio else None,
+            "median_ratio": self.median_ratio,
             "loss_parity": same.as_json() if same else None,
             "differences": setting_differences(self.a[0].config, self.b[0].config) if both else {},
             "gate": {"ratio": spec.gate, "passed": not self.missed(), "reason": self.missed()} if spec.gate else None,
@@ -132,14 +135,17 @@ def make_job(
     machine: Machine,
     gate: float | None = None,
 ) -> ExperimentSpec:
-    """Return the experiment, both manifests read. Raises ManifestError, InputError, EnvironmentProblem."""
+    """Return the experiment, both manifests read. against: one of `STOCK_WAYS`, or another manifest.
+
+    Raises ManifestError, InputError, EnvironmentProblem.
+    """
     plan = decided(manifest, overrides, machine)
-    stock = against == UNOPTIMIZED
-    if not stock:
-        if not Path(against).is_file():
-            raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {UNOPTIMIZED}")
-        decided(Path(against), overrides, machine)
-    b = Variant(UNOPTIMIZED if stock else against, manifest if stock else Path(against), stock)
+    b = Variant(against, manifest, against) if against in STOCK_WAYS else Variant(against, Path(against))
+    if b.way == "trl" and not has_package("trl"):
+        raise EnvironmentProblem("--against trl: trl is not installed", "pip install trl")
+    if not b.manifest.is_file():
+        raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {', '.join(STOCK_WAYS)}")
+    decided(b.manifest, overrides, machine)
     return ExperimentSpec(Variant(str(manifest), manifest), b, overrides, step_counts, repeats, plan.seed, gate)
 
 
@@ -157,77 +163,65 @@ def experiment(spec: ExperimentSpec, machine: Machine, report: Reporter, run: Ru
     """
     sides = {"a": spec.a, "b": spec.b}
     done: dict[str, list[RunMeasurement]] = {"a": [], "b": []}
-    interrupted = 0
     turns = order(spec.repeats)
-    with run_session(spec.overrides, spec.step_counts, len(turns), report, run) as go:
-        try:
-            for number, name in enumerate(turns):
-                found = go(sides[name], spec.seed + number // 2)
-                done[name].append(found)
-                report.info(f"{name}  {sides[name].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
-        except KeyboardInterrupt as error:
-            if not any(done.values()):
-                raise
-            interrupted = exit_code_of(error)
-    return ExperimentResult(spec, machine, tuple(done["a"]), tuple(done["b"]), interrupted)
+    with run_session(spec.overrides, spec.step_counts, len(turns), report, run) as session:
+        for number, name in enumerate(turns):
+            found = session.go(sides[name], spec.seed + number // 2)
+            done[name].append(found)
+            report.info(f"{name}  {sides[name].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
+    return ExperimentResult(spec, machine, tuple(done["a"]), tuple(done["b"]), session.interrupted)
 
 
-def exit_code_of(error: KeyboardInterrupt) -> int:
-    """Return the exit code of an interruption (docs/INTERFACE.md)."""
-    return TERMINATED if isinstance(error, TerminationRequest) else CTRL_C
+@dataclass
+class Session:
+    """Runs one after another. interrupted: the exit code of what ended them before all were done, 0 where nothing did."""
+
+    go: Callable[[Variant, int], RunMeasurement]
+    interrupted: int = 0
 
 
 @contextmanager
-def run_session(overrides: Overrides, step_counts: StepCounts, turns: int, report: Reporter, run: Run) -> Iterator[Go]:
-    """Yield a function (variant, seed) -> what was measured, under one progress bar; nothing of the runs is left.
+def run_session(
+    overrides: Overrides, step_counts: StepCounts, turns: int, report: Reporter, run: Run
+) -> Iterator[Session]:
+    """Yield what runs (variant, seed) and measures it, under one progress bar; nothing of the runs is left.
 
-    A request to end (SIGTERM) is taken as Ctrl-C: by itself it would end this process and leave the run under way alone.
-    Raises Interrupted where the block lets it through.
+    Ctrl-C ends the block, and so does SIGTERM, which by itself would leave the run under way alone. Raises
+    KeyboardInterrupt or Interrupted where no run was done by then.
     """
-    each, done = step_counts.steps + step_counts.warmup, 0
+    each, started, done = step_counts.steps + step_counts.warmup, 0, 0
     with (
-        _end_is_ctrl_c(),
+        raising_sigterm(),
         TemporaryDirectory(prefix="expert-cli-benchmark-", ignore_cleanup_errors=True) as temporary,
         report.progress("running", turns * each, "steps") as bar,
     ):
 
         def go(variant: Variant, seed: int) -> RunMeasurement:
-            nonlocal done
-            folder = Path(temporary) / f"run-{done}"
-            before, head = done * each, f"run {done + 1} of {turns}: {variant.name}"
+            nonlocal started, done
+            before, folder = started * each, Path(temporary) / f"run-{started}"
+            started += 1
+            head = f"run {started} of {turns}: {variant.name}"
             bar.update(before, f"{head}  loading")
-            done += 1
+
+            def show(step: int, speed: float) -> None:
+                bar.update(before + step, f"{head}  {speed:,.0f} tokens/s")
+
             try:
-                return run(
-                    variant,
-                    overrides,
-                    step_counts,
-                    folder,
-                    seed,
-                    lambda step, speed: bar.update(before + step, f"{head}  {speed:,.0f} tokens/s"),
-                )
+                found = run(variant, overrides, step_counts, folder, seed, show)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
+            done += 1
+            return found
 
-        yield go
-
-
-@contextmanager
-def _end_is_ctrl_c() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal's arguments
-        raise TerminationRequest
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    except TerminationRequest as error:
-        raise Interrupted("ended by SIGTERM", "", TERMINATED) from error
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        session = Session(go)
+        try:
+            yield session
+        except KeyboardInterrupt as error:
+            session.interrupted = TERMINATED if isinstance(error, Terminated) else CTRL_C
+            if not done and session.interrupted == TERMINATED:
+                raise Interrupted("ended by SIGTERM", "", TERMINATED) from error
+            if not done:
+                raise
 
 
 def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | None) -> dict[str, Any]:

@@ -13,10 +13,9 @@ from typing import Any, Literal
 from expert_cli.benchmark.experiment.environment import machine_facts
 from expert_cli.benchmark.experiment.measurement import RunMeasurement
 from expert_cli.benchmark.experiment.paired_runs import (
-    Go,
     Run,
+    Session,
     decided,
-    exit_code_of,
     figures_json,
     notes_on,
     run_session,
@@ -193,33 +192,27 @@ def sweep(
     optim = written.optim
     trials = combinations(parse_sweep(asked), optim.batch_size, optim.gradient_accumulation_steps)
     runnable = [trial for trial in trials if not trial.reason]
-    sides = {id(t): Variant(t.name, manifest, settings=(*t.flags, STRICT)) for t in runnable}
     for trial in runnable:
         settings = (*overrides.settings, *trial.flags)
         decided(manifest, replace(overrides, settings=settings), machine)
-    interrupted = 0
-    with run_session(overrides, step_counts, repeats * len(runnable), report, run) as go:
-        try:
-            for repeat in range(repeats):
-                for trial in runnable[:: -1 if repeat % 2 else 1]:
-                    if trial.status in ("not run", "ran"):
-                        _try(trial, go, sides[id(trial)], written.seed + repeat)
-                        report.info(f"{trial.name}: {f'{trial.speed:,.0f} tokens/s' if trial.runs else trial.status}")
-        except KeyboardInterrupt as error:
-            if not any(trial.runs for trial in trials):
-                raise
-            interrupted = exit_code_of(error)
+    with run_session(overrides, step_counts, repeats * len(runnable), report, run) as session:
+        for repeat in range(repeats):
+            for trial in runnable[:: -1 if repeat % 2 else 1]:
+                if trial.status in ("not run", "ran"):
+                    _try(trial, session, manifest, written.seed + repeat)
+                    report.info(f"{trial.name}: {f'{trial.speed:,.0f} tokens/s' if trial.runs else trial.status}")
     for trial in runnable:
         trial.reason = trial.reason or ("interrupted before it ran" if trial.status == "not run" else "")
     ranked = sorted(trials, key=lambda trial: -trial.speed)
     effective = optim.batch_size * optim.gradient_accumulation_steps
-    return Swept(manifest, machine, step_counts, effective, tuple(ranked), interrupted)
+    return Swept(manifest, machine, step_counts, effective, tuple(ranked), session.interrupted)
 
 
-def _try(trial: Trial, go: Go, variant: Variant, seed: int) -> None:
+def _try(trial: Trial, session: Session, manifest: Path, seed: int) -> None:
     """Run once. Raises what has nothing to do with the settings: a missing model, a package."""
+    variant = Variant(trial.name, manifest, settings=(*trial.flags, STRICT))
     try:
-        trial.runs.append(go(variant, seed))
+        trial.runs.append(session.go(variant, seed))
         trial.status = "ran"
     except (TrainingFailed, EnvironmentProblem) as error:
         trial.status = "does not fit" if is_memory(error, variant.name) else "failed"

@@ -25,6 +25,7 @@ def _experiment(document: Document) -> list[str]:
     if document["ratio"]:
         after = f"{document['steps']} steps after {document['warmup']} of warm-up"
         lines += ["", f"A is {_ratio(document['ratio'])} as fast as B ({min(counts)} pairs of {after})"]
+        lines.append(f"median of the pairs: {document['median_ratio']:.2f}x")
         lines.append(_loss(document["loss_parity"]))
     if document["gate"]:
         gate = document["gate"]

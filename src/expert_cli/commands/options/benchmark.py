@@ -26,7 +26,11 @@ Manifest = Annotated[
 ]
 Against = Annotated[
     str | None,
-    typer.Option(metavar="unoptimized|MANIFEST", help="What it is measured against.", rich_help_panel=_MEASURE),
+    typer.Option(
+        metavar="padded|flattening|trl|unoptimized|MANIFEST",
+        help="What it is measured against: a way of the stock libraries, or another manifest.",
+        rich_help_panel=_MEASURE,
+    ),
 ]
 Sweep = Annotated[
     list[str] | None,
@@ -99,7 +103,7 @@ def mode_of(
     if measures and manifest is None:
         raise InputError(f"--{'sweep' if sweep else 'against'} needs --manifest")
     if manifest is not None and not measures:
-        raise InputError("--manifest needs --against unoptimized, --against MANIFEST or --sweep KEY=a,b,c")
+        raise InputError("--manifest needs --against padded|flattening|trl|unoptimized|MANIFEST, or --sweep KEY=a,b,c")
     if gate is not None and mode != "experiment":
         raise InputError("--gate needs --against")
     return mode

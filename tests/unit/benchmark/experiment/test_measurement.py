@@ -10,6 +10,7 @@ import pytest
 from expert_cli.benchmark.experiment.measurement import measure_run
 from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.hardware import nvml
+from expert_cli.runs.metrics import MetricsTail
 from expert_cli.runs.paths import RunPaths
 from tests.fake_nvml import FakeNvml
 
@@ -28,5 +29,5 @@ def test_the_gpu_is_the_one_that_the_run_had_and_not_the_busiest(
     (one,) = nvml.sample(FakeNvml())
     cards = (replace(one, utilization=20.0), replace(one, index=1, utilization=95.0))
     samples = [MonitorSample(1.0, cards)]
-    found = measure_run(paths, 42, 1, samples, index)
+    found = measure_run(paths, MetricsTail(paths.metrics).read(), 42, 1, samples, index)
     assert (found.seconds, found.tokens_per_s, found.utilization["gpu"]) == (2, 10.0, utilization)

@@ -6,28 +6,26 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment import subprocess_run
 from expert_cli.benchmark.experiment.compare import compare_experiments
 from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
 from expert_cli.benchmark.experiment.paired_runs import ExperimentResult, ExperimentSpec, experiment, make_job, order
 from expert_cli.benchmark.experiment.parity import Curve
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, TerminationRequest, Variant
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, StepSamples, Variant
 from expert_cli.benchmark.experiment.tables import text_of
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, Interrupted, TrainingFailed
+from expert_cli.errors import EnvironmentProblem, InputError, Interrupted
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.measurements import GPU_MACHINE, MACHINE, measured, runner, speeds, valid
 
-A, B = Variant("a.json", Path("a.json")), Variant("b", Path("a.json"), stock=True)
+A, B = Variant("a.json", Path("a.json")), Variant("b", Path("a.json"), "unoptimized")
 
 
 def job(repeats: int = 2, gate: float | None = None) -> ExperimentSpec:
@@ -45,13 +43,22 @@ def test_pairs_have_the_same_seed() -> None:
     assert asked == [("a.json", 42), ("b", 42), ("b", 43), ("a.json", 43), ("a.json", 44), ("b", 44)]
     document = valid(found.as_json())
     assert document["ratio"] == {"mean": pytest.approx(2.0), "ci95": pytest.approx([2.0, 2.0])}
+    assert document["median_ratio"] == pytest.approx(2.0)
     assert document["loss_parity"]["holds"]
     assert [run["seed"] for run in document["a"]["runs"]] == [42, 43, 44]
     assert document["a"]["seconds_per_epoch"] == pytest.approx(50.0)
     assert document["gate"] is None
     text = text_of(document)
     assert "A is 2.00x (95 %: 2.00 to 2.00) as fast as B (3 pairs of 3 steps after 1 of warm-up)" in text
-    assert "\nloss: equal, 2.0000 and 2.0000, 0.0000 apart" in text
+    assert "\nmedian of the pairs: 2.00x\nloss: equal, 2.0000 and 2.0000, 0.0000 apart" in text
+
+
+def test_the_median_stands_where_one_pair_was_disturbed() -> None:
+    a, b = (tuple(measured(n, speed) for n, speed in enumerate(speeds)) for speeds in ((20.0, 2.0, 21.0), (10.0,) * 3))
+    found = ExperimentResult(job(3), MACHINE, a, b, interrupted=0)
+    assert found.median_ratio == 2.0
+    assert found.ratio is not None
+    assert found.ratio.mean < 1.0
 
 
 @pytest.mark.parametrize(
@@ -157,36 +164,26 @@ def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
         make_job(manifest, str(other), Overrides(), StepCounts(3, 1), 2, MACHINE)
 
 
-def test_what_comes_before_the_first_step_is_not_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess_run, "LOOK_EVERY_S", 0.05)
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"])
-    assert subprocess_run._watch(child, RunPaths(tmp_path), 0, lambda step, speed: None) == []
+def test_trl_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "train.jsonl").touch()
+    monkeypatch.setitem(sys.modules, "trl", None)
+    with pytest.raises(EnvironmentProblem, match="--against trl: trl is not installed") as raised:
+        make_job(manifests.write(tmp_path, manifests.small()), "trl", Overrides(), StepCounts(3, 1), 2, MACHINE)
+    assert raised.value.hint == "pip install trl"
 
 
-@pytest.mark.parametrize(
-    ("code", "out", "err", "kind", "message"),
-    [
-        pytest.param(4, '{"error": {"message": "out of GPU memory", "hint": "h"}}', "", TrainingFailed,
-                     "b: out of GPU memory", id="memory"),
-        pytest.param(3, 'words\n{"error": {"message": "no model", "hint": ""}}', "", EnvironmentProblem, "b: no model",
-                     id="last line"),
-        pytest.param(1, "", "Traceback\n  x\nValueError: odd", ExpertError, "b: ended with exit code 1: ValueError: odd",
-                     id="a bug"),
-        pytest.param(-9, "", "", TrainingFailed, "b: killed by the system, most likely for want of memory", id="killed"),
-        pytest.param(-11, "{}", "", ExpertError, r"b: ended with signal 11 \(SIGSEGV\)", id="crashed"),
-        pytest.param(130, "", "", KeyboardInterrupt, "^$", id="interrupted"),
-        pytest.param(143, "", "", TerminationRequest, "^$", id="terminated"),
-    ],
-)  # fmt: skip
-def test_a_failing_side_is_named(
-    tmp_path: Path, code: int, out: str, err: str, kind: type[BaseException], message: str
-) -> None:
-    logs = tmp_path / "out", tmp_path / "err"
-    for log, text in zip(logs, (out, err), strict=True):
-        log.write_text(text, encoding="utf-8")
-    with pytest.raises(kind, match=message) as raised:
-        raise subprocess_run._error(B, code, *logs)
-    assert type(raised.value) is kind
+def test_what_comes_before_the_first_step_is_not_sampled(tmp_path: Path) -> None:
+    shown: list[tuple[int, float]] = []
+    look = StepSamples(RunPaths(tmp_path), 0, lambda step, speed: shown.append((step, speed)))
+    look(os.getpid(), [])
+    look(os.getpid(), [{"step": 1, "tokens_per_s": 5.0}])
+    assert (look.samples, shown) == ([], [(1, 5.0)])
+    look(os.getpid(), [])
+    assert len(look.samples) == 1
+    RunPaths(tmp_path).report_json.touch()
+    look(os.getpid(), [])
+    assert len(look.samples) == 1, "nor what comes after the last"
 
 
 def reading(source: dict[str, Any], **data: Any) -> dict[str, Any]:

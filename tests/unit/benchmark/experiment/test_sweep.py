@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, TerminationRequest, Variant
+from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Variant
 from expert_cli.benchmark.experiment.sweep import combinations, parse_sweep, sweep
 from expert_cli.benchmark.experiment.tables import text_of
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, ManifestError, TrainingFailed
+from expert_cli.training.signals import Terminated
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
 from tests.measurements import MACHINE, measured, runner, valid
@@ -164,7 +165,7 @@ def test_a_setting_that_speaks_of_memory_is_no_want_of_it(manifest: Path, error:
 def test_ended_by_sigterm(manifest: Path) -> None:
     def answer(side: Variant, seed: int) -> Any:
         if side.name == "rank=8":
-            raise TerminationRequest
+            raise Terminated
         return measured(seed, 10.0)
 
     found = sweep(manifest, ["rank=4,8"], Overrides(), StepCounts(3, 1), 1, MACHINE, NullReporter(), runner(answer, []))

@@ -1,0 +1,129 @@
+"""A process that trains: what it is started with, what comes back, how it ends."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from expert_cli.config.resolve import Overrides
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
+from expert_cli.pipeline.train_subprocess import (
+    Lines,
+    child_environment,
+    child_error,
+    run_train_subprocess,
+    train_words,
+)
+from expert_cli.training.signals import Terminated
+
+STEPS = """
+import pathlib, sys, time
+metrics = pathlib.Path(sys.argv[1]) / "metrics.jsonl"
+metrics.parent.mkdir()
+with metrics.open("w") as file:
+    for line in ('{"step": 1, "loss": 2.0}', '{"step": 1, "eval_loss": 3.0}', '{"step": 2, "loss": 1.0}'):
+        print(line, file=file, flush=True)
+        time.sleep(0.2)
+"""
+FAMILY = """
+import pathlib, subprocess, sys, time
+metrics = pathlib.Path(sys.argv[1]) / "metrics.jsonl"
+metrics.parent.mkdir()
+other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+metrics.write_text(f'{{"other": {other.pid}}}\\n')
+time.sleep(60)
+"""
+
+
+def test_the_words_say_what_was_asked(tmp_path: Path) -> None:
+    asked = Overrides(output=tmp_path, base_model="m", device="cpu", seed=0, settings=("a=1", "b=2"), offline=True)
+    words = [
+        f"--output={tmp_path}",
+        "--base-model=m",
+        "--device=cpu",
+        "--seed=0",
+        "--set=a=1",
+        "--set=b=2",
+        "--offline",
+    ]
+    start = ["-m", "expert_cli", "train", "--manifest=m.json"]
+    assert train_words(Path("m.json"), asked) == [*start, *words, "--json", "--quiet"]
+
+
+def test_steps_come_back_and_are_seen_on_the_way(tmp_path: Path) -> None:
+    seen: Lines = []
+
+    def look(pid: int, lines: Lines) -> None:
+        seen.extend(lines)
+
+    steps = run_train_subprocess("a", ["-c", STEPS, str(tmp_path / "run")], tmp_path / "run", look, 0.05)
+    assert steps == [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}]
+    assert seen == [{"step": 1, "loss": 2.0}, {"step": 1, "eval_loss": 3.0}, {"step": 2, "loss": 1.0}]
+
+
+def test_whoever_interrupts_ends_the_whole_family(tmp_path: Path) -> None:
+    family: list[int] = []
+
+    def look(pid: int, lines: Lines) -> None:
+        if lines:
+            family.extend([pid, lines[0]["other"]])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_train_subprocess("a", ["-c", FAMILY, str(tmp_path / "run")], tmp_path / "run", look, 0.05)
+    assert len(family) == 2
+    late = time.monotonic() + 30  # a signal reaches a busy process when it is its turn
+    while not all(map(has_ended, family)):
+        assert time.monotonic() < late
+        time.sleep(0.05)
+
+
+def has_ended(pid: int) -> bool:
+    try:  # a grandchild is nobody's to wait for: it may be left as a zombie
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_process_that_fails_is_named(tmp_path: Path) -> None:
+    words = ["-c", "import sys; sys.exit('odd')"]
+    with pytest.raises(ExpertError, match=r"^a: ended with exit code 1: odd$"):
+        run_train_subprocess("a", words, tmp_path / "run", lambda pid, lines: None, 0.05)
+
+
+@pytest.mark.parametrize(("given", "one"), [(None, "0"), ("2,3", "2"), ("", "")])
+def test_one_gpu_is_seen(monkeypatch: pytest.MonkeyPatch, given: str | None, one: str) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert child_environment()["CUDA_VISIBLE_DEVICES"] == one
+
+
+@pytest.mark.parametrize(
+    ("code", "out", "err", "kind", "message"),
+    [
+        pytest.param(2, '{"error": {"message": "m", "hint": "h"}}', "", InputError, "b: m", id="input"),
+        pytest.param(4, '{"error": {"message": "out of GPU memory", "hint": "h"}}', "", TrainingFailed,
+                     "b: out of GPU memory", id="memory"),
+        pytest.param(3, 'words\n{"error": {"message": "no model", "hint": ""}}', "", EnvironmentProblem, "b: no model",
+                     id="last line"),
+        pytest.param(1, "", "Traceback\n  x\nValueError: odd", ExpertError, "b: ended with exit code 1: ValueError: odd",
+                     id="a bug"),
+        pytest.param(-9, "", "", TrainingFailed, "b: killed by the system, most likely for want of memory", id="killed"),
+        pytest.param(-11, "{}", "", ExpertError, r"b: ended with signal 11 \(SIGSEGV\)", id="crashed"),
+        pytest.param(130, "", "", KeyboardInterrupt, "^$", id="interrupted"),
+        pytest.param(143, "", "", Terminated, "^$", id="terminated"),
+    ],
+)  # fmt: skip
+def test_a_failing_side_is_named(
+    tmp_path: Path, code: int, out: str, err: str, kind: type[BaseException], message: str
+) -> None:
+    logs = tmp_path / "out", tmp_path / "err"
+    for log, text in zip(logs, (out, err), strict=True):
+        log.write_text(text, encoding="utf-8")
+    with pytest.raises(kind, match=message) as raised:
+        raise child_error("b", code, *logs)
+    assert type(raised.value) is kind
