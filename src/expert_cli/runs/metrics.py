@@ -54,9 +54,8 @@ class MetricsTail:
         return line
 
 
-def number(line: Mapping[str, Any], *keys: str) -> float | None:
-    """Return a finite number that lies under these nested keys, else None."""
-    value: Any = line
+def number(value: Any, *keys: str) -> float | None:
+    """Return the finite number that lies under these nested keys, or that the value itself is; else None."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -35,6 +35,11 @@ def clean(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", redact(text))
 
 
+def cut(text: str, length: int) -> str:
+    """Return a text of at most `length` characters; of a longer one the beginning and an ellipsis."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
 def one_line(text: str) -> str:
     """Return text of several lines as one."""
     return " ".join(line.strip() for line in clean(text).splitlines() if line.strip())
