@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from expert_cli.data.sources.folder import folder_files
+from expert_cli.errors import ExpertError
 from expert_cli.hardware.disk import ReadSpeed
 from expert_cli.inventory.row_count import count_rows
 from expert_cli.inventory.tree import Inode, Tree, scan_tree
+from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.text import utc_time
 
 Kind = Literal["hub", "arrow_cache", "token_store", "saved", "file", "folder"]
@@ -70,20 +73,16 @@ class DatasetEntry:
         }
 
 
-def every_file(_: Path) -> bool:
-    """Count the rows of every data file."""
-    return True
-
-
-def no_file(_: Path) -> bool:
-    """Count no rows."""
-    return False
-
-
 def examine(
-    row: DatasetEntry, roots: Sequence[Path], pulse: Callable[[], None], has_rows: Callable[[Path], bool] = every_file
+    row: DatasetEntry,
+    roots: Sequence[Path],
+    pulse: Callable[[], None],
+    has_rows: Callable[[Path], bool] = lambda _: True,
 ) -> DatasetEntry:
-    """Return the row with what lies under `roots`; what is broken there makes it "damaged" and stands in its note."""
+    """Return the row with what lies under `roots`; what is broken there makes it "damaged" and stands in its note.
+
+    has_rows: which of the data files are counted.
+    """
     tree = scan_tree(roots, pulse)
     counted = count_rows([path for path in tree.data_files if has_rows(path)])
     last_used, by = tree.last_use()
@@ -108,3 +107,30 @@ def _remarks(tree: Tree) -> list[str]:
     ]
     found = [f"{count} {one if count == 1 else many}" for count, one, many in remarks if count]
     return [*found, "too much to list in time: at least this"] if tree.cut_short else found
+
+
+def dataset_option(kind: Kind, path: Path, files: Sequence[Path]) -> str:
+    """Return the value of `--dataset` that reads these rows in a command started here, "" where none does.
+
+    files: those of the data set, or the folder that it is. A folder's own name will do where its training split is of these
+    files alone; else the one file among them that has a name for training.
+    """
+    if kind == "token_store":
+        return ""
+    train = [path] if kind == "file" else _train_files(path)
+    if train and (files == [path] or set(train) <= set(files)):
+        return name_in(Path.cwd(), path)
+    mine = [file for file in train if file in files]
+    return name_in(Path.cwd(), mine[0]) if len(mine) == 1 else ""
+
+
+def _train_files(folder: Path) -> list[Path]:
+    try:
+        return folder_files(folder, "", "train", NullReporter())
+    except (ExpertError, OSError):
+        return []
+
+
+def name_in(folder: Path, path: Path) -> str:
+    """Return a path as it is called in a folder; one that does not lie in it in full."""
+    return path.relative_to(folder).as_posix() if folder in path.parents else str(path)

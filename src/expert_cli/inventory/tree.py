@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.utils.filesystem import is_folder
 from expert_cli.utils.reporter import Bar, Reporter
 
 MAX_S = 30.0
@@ -52,10 +53,20 @@ class Tree:
             return None, ""
         return (self.accessed, "atime") if self.accessed >= self.modified else (self.modified, "mtime")
 
-    def add(self, path: Path, facts: os.stat_result, *, keeps_atime: bool) -> None:
+    def add(self, path: Path, *, keeps_atime: bool) -> None:
         """Count one file; the newest access counts only on a file system that keeps it."""
-        inode = (facts.st_dev, facts.st_ino)
-        self.inodes[inode] = facts.st_size
+        try:
+            facts = path.stat()
+        except PermissionError:
+            self.unreadable += 1
+            return
+        except OSError:
+            # Gone by now, or a link: to nothing, or in a circle.
+            self.broken += path.is_symlink()
+            return
+        if not stat.S_ISREG(facts.st_mode):
+            return
+        self.inodes[facts.st_dev, facts.st_ino] = facts.st_size
         self.modified = max(self.modified, facts.st_mtime)
         if keeps_atime:
             self.accessed = max(self.accessed, facts.st_atime)
@@ -64,6 +75,10 @@ class Tree:
             self.data_files.append(path)
         if self.largest is None or facts.st_size > self.largest[0]:
             self.largest = (facts.st_size, facts.st_dev, path)
+
+    def add_closed(self, error: OSError) -> None:
+        """Count a folder that could not be listed; one that is gone was not there."""
+        self.unreadable += not isinstance(error, FileNotFoundError)
 
 
 class Pulse:
@@ -89,57 +104,18 @@ class Pulse:
 def scan_tree(roots: Sequence[Path], pulse: Callable[[], None], *, max_s: float = MAX_S) -> Tree:
     """Look at files and folders; a root may itself be a link. Raises nothing: what cannot be seen is counted in the tree."""
     tree = Tree()
-    seen: set[Inode] = set()
     end = time.monotonic() + max_s
     for root in roots:
         keeps_atime = _keeps_atime(root)
-        stack = [root]
-        while stack:
-            here = stack.pop()
-            facts = _facts(here, tree)
-            if facts is None:
-                continue
-            if stat.S_ISREG(facts.st_mode):
-                tree.add(here, facts, keeps_atime=keeps_atime)
-            elif stat.S_ISDIR(facts.st_mode) and (facts.st_dev, facts.st_ino) not in seen:
-                # Junctions of Windows and bind mounts can make a circle too, and neither says that it is a link.
-                seen.add((facts.st_dev, facts.st_ino))
-                stack.extend(_children(here, tree))
-            pulse()
-            if time.monotonic() > end:
-                tree.cut_short = True
-                return tree
+        folders = os.walk(root, onerror=tree.add_closed) if is_folder(root) else [("", [], [str(root)])]
+        for folder, _, names in folders:
+            for name in names:
+                pulse()
+                tree.add(Path(folder, name), keeps_atime=keeps_atime)
+                if time.monotonic() > end:
+                    tree.cut_short = True
+                    return tree
     return tree
-
-
-def _facts(path: Path, tree: Tree) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except PermissionError:
-        tree.unreadable += 1
-    except OSError:
-        # Gone by now, or a link: to nothing, or in a circle.
-        tree.broken += path.is_symlink()
-    return None
-
-
-def _children(folder: Path, tree: Tree) -> Iterator[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not _is_link_to_folder(entry):
-                    yield Path(entry.path)
-    except FileNotFoundError:
-        return
-    except OSError:
-        tree.unreadable += 1
-
-
-def _is_link_to_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_symlink() and entry.is_dir()
-    except OSError:  # a link in a circle
-        return False
 
 
 def _keeps_atime(path: Path) -> bool:
