@@ -73,13 +73,7 @@ def ask(
     report.info(f"answering {len(questions)} prompt{'s' if len(questions) > 1 else ''}")
     prompts = [renderer.encode_prompt(question.prompt, question.input) for question in questions]
     settings = generation_config(plan.loaded.manifest, NEW_TOKENS, len(prompts))
-    written = answers(
-        model,
-        prompts,
-        stop_token_ids=renderer.stop_token_ids,
-        max_new_tokens=settings.max_new_tokens,
-        batch_size=len(prompts),
-    )
+    written = answers(model, prompts, settings, renderer.stop_token_ids)
     texts = [settings.until_stop(renderer.decode(ids)).strip() for ids in written]
     return [Reply(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
 
