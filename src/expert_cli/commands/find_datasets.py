@@ -23,11 +23,11 @@ _AGES = ((60.0, "minute"), (3600.0, "hour"), (86400.0, "day"), (30.4 * 86400, "m
 def find_datasets(
     experts: Annotated[
         Path | None,
-        typer.Option(help="The experts' folder. Default: experts/ here or above.", show_default=False),
+        typer.Option(help="The experts' folder. Default: experts/ here or above."),
     ] = None,
     hf_cache: Annotated[
         Path | None,
-        typer.Option(help="A Hugging Face cache. Default: where HF_HOME and its kind point.", show_default=False),
+        typer.Option(help="A Hugging Face cache. Default: where HF_HOME and its kind point."),
     ] = None,
     measure_disk: Annotated[
         bool, typer.Option("--measure-disk", help="Measure how fast the disk under each data set reads.")

@@ -15,7 +15,7 @@ from expert_cli.utils.files import write_text
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="Name of the expert; its folder is made.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the expert; its folder is made.")],
     folder: Annotated[
         Path | None, typer.Option(help="Where the folder is made. Default: experts/ if there is one, else here.")
     ] = None,

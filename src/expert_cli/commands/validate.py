@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def validate(
-    manifests: Annotated[list[Path], typer.Argument(help="One or more manifest.json files.", show_default=False)],
+    manifests: Annotated[list[Path], typer.Argument(help="One or more manifest.json files.")],
     base_model: BaseModel = None,
     fix: Annotated[bool, typer.Option("--fix", help="Show mistyped and old keys under their right names.")] = False,
     write: Annotated[bool, typer.Option("--write", help="With --fix: change the file, then check it again.")] = False,
