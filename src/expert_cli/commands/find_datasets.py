@@ -102,13 +102,14 @@ def _cells(row: DatasetEntry, now: float) -> list[str]:
 
     there = row.status != "missing"
     named = f"{row.name} ({', '.join(row.experts)})" if row.experts else row.name
-    verb = "read" if row.last_used_from == "atime" else "written"
+    last_used, told_by = row.tree.last_use
+    verb = "read" if told_by == "atime" else "written"
     return [
         row.status,
         size_text(row.bytes) if there else "",
-        f"{len(row.inodes):,}" if there else "",
+        f"{len(row.tree.inodes):,}" if there else "",
         "" if row.rows is None else f"{row.rows:,}",
-        "" if row.last_used is None else f"{verb} {age_text(now - row.last_used)}",
+        "" if last_used is None else f"{verb} {age_text(now - last_used)}",
         f"{named}: {row.note}" if row.note else named,
         row.option,
     ]

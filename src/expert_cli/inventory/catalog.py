@@ -53,7 +53,7 @@ class Inventory:
     @property
     def bytes(self) -> int:
         """Size of all data sets; a file that belongs to two counts once."""
-        return sum(dict(pair for row in self.datasets for pair in row.inodes).values())
+        return sum({inode: size for row in self.datasets for inode, size in row.tree.inodes.items()}.values())
 
     def as_json(self) -> dict[str, Any]:
         """Return the document that `find-datasets --json` prints."""
@@ -87,8 +87,8 @@ def measure_disks(inventory: Inventory, report: Reporter) -> Inventory:
     """Measure the disk under each data set, by the largest file of all that lie on it; warn of a slow one."""
     largest: dict[int, tuple[int, Path, Path]] = {}
     for row in inventory.datasets:
-        if row.largest is not None and row.largest[0]:
-            size, device, path = row.largest
+        size, device, path = row.tree.largest
+        if size > 0:
             largest[device] = max(largest.get(device, (0, path, row.place)), (size, path, row.place))
     speeds: dict[int, ReadSpeed] = {}
     for device, (_, path, place) in largest.items():
@@ -99,14 +99,10 @@ def measure_disks(inventory: Inventory, report: Reporter) -> Inventory:
             continue
         report.info(f"disk of {place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
         if speed.is_slow:
-            held = sum(row.bytes for row in inventory.datasets if _device(row) == device)
+            held = sum(row.bytes for row in inventory.datasets if row.tree.largest[1] == device)
             report.warning(_slow(place, speed, held))
-    rows = tuple(replace(row, disk=speeds.get(_device(row))) for row in inventory.datasets)
+    rows = tuple(replace(row, disk=speeds.get(row.tree.largest[1])) for row in inventory.datasets)
     return replace(inventory, datasets=rows)
-
-
-def _device(row: DatasetEntry) -> int:
-    return row.largest[1] if row.largest is not None else -1
 
 
 def _slow(place: Path, speed: ReadSpeed, held: int) -> str:
@@ -151,7 +147,7 @@ class _Search:
             for name, folder in arrow_folders(cache):
                 row = self._row(name, cache, folder, "arrow_cache", [i for i in self.hub_ids if arrow_name(i) == name])
                 found = examine(row, [folder], self.pulse, lambda _: False)
-                if found.inodes:
+                if found.tree.inodes:
                     yield replace(found, rows=arrow_rows(folder))
 
     def stores(self) -> Iterator[DatasetEntry]:

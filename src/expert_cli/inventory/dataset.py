@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from expert_cli.data.sources.folder import folder_files
 from expert_cli.errors import ExpertError
 from expert_cli.hardware.disk import ReadSpeed
 from expert_cli.inventory.row_count import count_rows
-from expert_cli.inventory.tree import Inode, Tree, scan_tree
+from expert_cli.inventory.tree import Tree, scan_tree
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.text import utc_time
 
@@ -23,9 +23,8 @@ Status = Literal["used", "unused", "missing", "fresh", "stale", "foreign", "dama
 class DatasetEntry:
     """One row.
 
-    place: the cache or folder it was found in. inodes: size of every file. rows: None where telling would mean parsing. option:
-    what `--dataset` takes to read it, "" where it cannot.
-    last_used: seconds since 1970, by the time that `last_used_from` names. largest: (size, device, path) of its largest file.
+    place: the cache or folder it was found in. option: what `--dataset` takes to read it, "" where it cannot. tree: its files.
+    rows: None where telling would mean parsing.
     """
 
     name: str
@@ -36,21 +35,19 @@ class DatasetEntry:
     experts: tuple[str, ...]
     note: str = ""
     option: str = ""
-    inodes: frozenset[tuple[Inode, int]] = frozenset()
+    tree: Tree = field(default_factory=Tree)
     rows: int | None = None
-    last_used: float | None = None
-    last_used_from: str = ""
-    largest: tuple[int, int, Path] | None = None
     disk: ReadSpeed | None = None
 
     @property
     def bytes(self) -> int:
         """Size of its files; one with several names counts once."""
-        return sum(size for _, size in self.inodes)
+        return self.tree.bytes
 
     def as_json(self) -> dict[str, Any]:
         """Return the row that `find-datasets --json` prints."""
-        used = utc_time(self.last_used)
+        seconds, told_by = self.tree.last_use
+        used = utc_time(seconds)
         disk = self.disk and {
             "read_mb_per_s": round(self.disk.mb_per_s, 1),
             "method": self.disk.method,
@@ -61,10 +58,10 @@ class DatasetEntry:
             "path": str(self.path),
             "kind": self.kind,
             "bytes": self.bytes,
-            "files": len(self.inodes),
+            "files": len(self.tree.inodes),
             "rows": self.rows,
             "last_used": used and used.isoformat(timespec="seconds"),
-            "last_used_from": (used and self.last_used_from) or None,
+            "last_used_from": (used and told_by) or None,
             "experts": list(self.experts),
             "status": self.status,
             "note": self.note,
@@ -85,17 +82,13 @@ def examine(
     """
     tree = scan_tree(roots, pulse)
     counted = count_rows([path for path in tree.data_files if has_rows(path)])
-    last_used, by = tree.last_use()
     damaged = [f"{path.name} does not open" for path in counted.damaged[:1]]
     return replace(
         row,
         status="damaged" if tree.broken or damaged else row.status,
         note="; ".join(filter(None, [row.note, *damaged, *_remarks(tree)])),
-        inodes=frozenset(tree.inodes.items()),
+        tree=tree,
         rows=counted.rows,
-        last_used=last_used,
-        last_used_from=by,
-        largest=tree.largest,
     )
 
 

@@ -21,7 +21,6 @@ MAX_S = 30.0
 """A folder that takes longer to list is counted only so far; its row says so."""
 QUIET_S = 2.0
 INFO_NAMES = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
-Inode = tuple[int, int]
 
 
 @dataclass
@@ -29,14 +28,15 @@ class Tree:
     """What lies under some files and folders.
 
     inodes: (device, inode) -> bytes, so that a file with many names is counted once. data_files: by name, links included.
-    accessed, modified: newest of all files, seconds since 1970, 0 where there is no file. broken: links to nothing.
+    accessed, modified: newest of all files, seconds since 1970, 0 where there is no file. largest: (size, device, path) of the
+    largest file. broken: links to nothing.
     """
 
-    inodes: dict[Inode, int] = field(default_factory=dict)
+    inodes: dict[tuple[int, int], int] = field(default_factory=dict)
     data_files: list[Path] = field(default_factory=list)
     accessed: float = 0.0
     modified: float = 0.0
-    largest: tuple[int, int, Path] | None = None
+    largest: tuple[int, int, Path] = (-1, -1, Path())
     broken: int = 0
     unfinished: int = 0
     unreadable: int = 0
@@ -47,8 +47,9 @@ class Tree:
         """Sizes of the files, each counted once."""
         return sum(self.inodes.values())
 
+    @property
     def last_use(self) -> tuple[float | None, str]:
-        """Return when a file was last read or written and which told, "atime" or "mtime"; (None, "") without files."""
+        """When a file was last read or written and which told, "atime" or "mtime"; (None, "") without files."""
         if not self.inodes:
             return None, ""
         return (self.accessed, "atime") if self.accessed >= self.modified else (self.modified, "mtime")
@@ -73,7 +74,7 @@ class Tree:
         self.unfinished += path.name.endswith(".incomplete")
         if path.suffix.lower() in DATA_SUFFIXES and path.name not in INFO_NAMES:
             self.data_files.append(path)
-        if self.largest is None or facts.st_size > self.largest[0]:
+        if facts.st_size > self.largest[0]:
             self.largest = (facts.st_size, facts.st_dev, path)
 
     def add_closed(self, error: OSError) -> None:
