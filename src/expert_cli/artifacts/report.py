@@ -23,7 +23,7 @@ from expert_cli.runs.metrics import base_title, number
 from expert_cli.runs.status import Ending
 from expert_cli.utils.files import redact, write_text
 from expert_cli.utils.paths import shown
-from expert_cli.utils.text import cut, duration, moment
+from expert_cli.utils.text import duration, moment, shortened
 
 if TYPE_CHECKING:
     import jinja2
@@ -83,7 +83,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "base_title": base_title,
-        "cut": lambda value: cut("" if value is None else str(value), CHARACTERS),
+        "shortened": lambda value: shortened("" if value is None else str(value), CHARACTERS),
         "duration": lambda seconds: "" if number(seconds) is None else duration(seconds),
         "figure": _figure,
         "figures": figures,

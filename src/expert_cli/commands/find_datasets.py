@@ -12,6 +12,7 @@ import typer
 from expert_cli.commands.options.common import Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError
+from expert_cli.utils.text import plural, size_text
 
 if TYPE_CHECKING:
     from expert_cli.config.plan import Plan
@@ -50,7 +51,6 @@ def find_datasets(
     from expert_cli.inventory.catalog import measure_disks, take_inventory
     from expert_cli.inventory.hf_cache import hf_caches
     from expert_cli.inventory.manifest_references import default_experts
-    from expert_cli.utils.text import size_text
 
     console = Console("find-datasets", as_json=as_json, quiet=quiet)
     if hf_cache is not None and not hf_cache.is_dir():
@@ -98,8 +98,6 @@ def _current_key(plan: Plan) -> str | None:
 
 
 def _cells(row: DatasetEntry, now: float) -> list[str]:
-    from expert_cli.utils.text import size_text
-
     there = row.status != "missing"
     named = f"{row.name} ({', '.join(row.experts)})" if row.experts else row.name
     last_used, told_by = row.tree.last_use
@@ -120,5 +118,4 @@ def age_text(seconds: float) -> str:
     length, unit = next(((length, unit) for length, unit in reversed(_AGES) if seconds >= length), (0.0, ""))
     if not unit:
         return "now"
-    count = int(seconds // length)
-    return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return f"{plural(int(seconds // length), unit)} ago"

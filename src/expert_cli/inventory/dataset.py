@@ -13,7 +13,7 @@ from expert_cli.hardware.disk import ReadSpeed
 from expert_cli.inventory.row_count import count_rows
 from expert_cli.inventory.tree import Tree, scan_tree
 from expert_cli.utils.reporter import NullReporter
-from expert_cli.utils.text import utc_time
+from expert_cli.utils.text import plural, utc_time
 
 Kind = Literal["hub", "arrow_cache", "token_store", "saved", "file", "folder"]
 Status = Literal["used", "unused", "missing", "fresh", "stale", "foreign", "damaged"]
@@ -98,7 +98,7 @@ def _remarks(tree: Tree) -> list[str]:
         (tree.unfinished, "download is not finished", "downloads are not finished"),
         (tree.unreadable, "folder cannot be read", "folders cannot be read"),
     ]
-    found = [f"{count} {one if count == 1 else many}" for count, one, many in remarks if count]
+    found = [plural(*remark) for remark in remarks if remark[0]]
     return [*found, "too much to list in time: at least this"] if tree.cut_short else found
 
 

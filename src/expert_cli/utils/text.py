@@ -30,12 +30,17 @@ def count(done: float, total: float | None, unit: str) -> str:
     return f"{done:,.0f}{of_total} {unit}".rstrip()
 
 
+def plural(count: int, one: str, many: str = "") -> str:
+    """Return a count and what is counted; many: where it is not `one` with an s."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 def clean(text: str) -> str:
     """Return text that a terminal takes as text: without secrets, control characters spelled out."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", redact(text))
 
 
-def cut(text: str, length: int) -> str:
+def shortened(text: str, length: int = 60) -> str:
     """Return a text of at most `length` characters; of a longer one the beginning and an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 

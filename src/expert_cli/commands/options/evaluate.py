@@ -32,7 +32,6 @@ Shots = Annotated[
         show_default=False,
     ),
 ]
-Sample = Annotated[bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Answers written at once. Default: 16; on a GPU 64.")]
 Limit = Annotated[
     int | None,
