@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ import typer
 from expert_cli.commands.options.common import Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError
+from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.text import plural, size_text
 
 if TYPE_CHECKING:
@@ -80,13 +82,11 @@ def _current_key(plan: Plan) -> str | None:
 
     Only asked where there is a store to compare with: it loads the tokenizer.
     """
-    if not any(plan.run.store.glob("*/fingerprint.json")):
-        return None
-    from dataclasses import replace
-
     from expert_cli._compat import quiet_imports
-    from expert_cli.utils.reporter import NullReporter
+    from expert_cli.data.store.inspect import has_stores
 
+    if not has_stores(plan.run.store):
+        return None
     quiet_imports()
     from expert_cli.pipeline.pretokenize import explain, resolve_inputs
 

@@ -241,8 +241,8 @@ class _Search:
         named = [file for file in dict.fromkeys(map(real_path, (path, *files))) if file in self.sources]
         partly = 0 < len(named) < len(files) and real_path(path) not in named
         note = f"{len(named)} of {len(files)} files named" if partly else ""
-        option = dataset_option(kind, path, files)
-        row = self._row(name_in(place, path), place, path, kind, named, note, option)
+        name, option = str(path) if path == place else name_in(place, path), dataset_option(kind, path, files)
+        row = self._row(name, place, path, kind, named, note, option)
         if kind not in ("saved", "token_store"):
             return examine(row, files, self.pulse)
         listed, fault = saved_files(path)

@@ -125,5 +125,5 @@ def _train_files(folder: Path) -> list[Path]:
 
 
 def name_in(folder: Path, path: Path) -> str:
-    """Return a path as it is called in a folder; one that does not lie in it in full."""
-    return path.relative_to(folder).as_posix() if folder in path.parents else str(path)
+    """Return a path as it is called in a folder, itself "."; one that does not lie in it in full."""
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)

@@ -100,14 +100,14 @@ def is_figures(column: Sequence[str]) -> bool:
     return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
 
 
-def justified(column: Sequence[str], heads: int) -> list[str]:
-    """Return the cells of a column in one width, figures on the right; the first `heads` cells are headings."""
-    right, width = is_figures(column[heads:]), max(map(len, column))
-    return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
-
-
 def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table as lines to search: the heads, where there are any, and every row, cells two blanks apart."""
+    """Return a table as lines to search: the heads, where there are any, and every row, cells two blanks apart.
+
+    A column of figures stands on the right.
+    """
     head = [columns] if any(columns) and rows else []
-    cells = [justified(column, len(head)) for column in zip(*head, *rows, strict=True)]
+    cells = []
+    for column in zip(*head, *rows, strict=True):
+        right, width = is_figures(column[len(head) :]), max(map(len, column))
+        cells.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
     return ["  ".join(line).rstrip() for line in zip(*cells, strict=True)]

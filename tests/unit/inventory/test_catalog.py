@@ -102,6 +102,15 @@ def test_what_to_type_to_train_on_it(world: Path, monkeypatch: pytest.MonkeyPatc
     }
 
 
+def test_a_folder_is_typed_as_it_is_called_from_here(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = parquet(world / "project" / "experts" / "one" / "rows" / "a.parquet", 3).parent
+    expert(world, "one", {"path": "rows"})
+    monkeypatch.chdir(rows)
+    assert listed(world)["one/rows"].option == "."
+    monkeypatch.chdir(rows / "..")
+    assert listed(world)["one/rows"].option == "rows"
+
+
 def test_a_folder_whose_training_files_lie_deeper_is_no_folder_to_type(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
