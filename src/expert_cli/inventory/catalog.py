@@ -78,29 +78,26 @@ def take_inventory(
     with ExitStack() as stack:
         search = _Search(named, experts, caches, Pulse(report, stack))
         rows = [*search.hub(), *search.arrow(), *search.stores(), *search.local(homes), *search.missing()]
-    order = {place: number for number, place in enumerate(dict.fromkeys(row.place for row in rows))}
-    rows.sort(key=lambda row: (order[row.place], row.name.lower()))
+    places = list(dict.fromkeys(row.place for row in rows))
+    rows.sort(key=lambda row: (places.index(row.place), row.name.lower()))
     return Inventory(caches, tuple(rows))
 
 
 def measure_disks(inventory: Inventory, report: Reporter) -> Inventory:
     """Measure the disk under each data set, by the largest file of all that lie on it; warn of a slow one."""
-    largest: dict[int, tuple[int, Path, Path]] = {}
-    for row in inventory.datasets:
-        size, device, path = row.tree.largest
-        if size > 0:
-            largest[device] = max(largest.get(device, (0, path, row.place)), (size, path, row.place))
+    by_size = sorted(inventory.datasets, key=lambda row: row.tree.largest[0])
+    largest = {row.tree.largest[1]: row for row in by_size if row.tree.largest[0] > 0}
     speeds: dict[int, ReadSpeed] = {}
-    for device, (_, path, place) in largest.items():
+    for device, row in largest.items():
         try:
-            speed = speeds[device] = measure_read(path)
+            speed = speeds[device] = measure_read(row.tree.largest[2])
         except EnvironmentProblem as error:
             report.warning(error.message)
             continue
-        report.info(f"disk of {place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
+        report.info(f"disk of {row.place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
         if speed.is_slow:
-            held = sum(row.bytes for row in inventory.datasets if row.tree.largest[1] == device)
-            report.warning(_slow(place, speed, held))
+            held = sum(one.bytes for one in inventory.datasets if one.tree.largest[1] == device)
+            report.warning(_slow(row.place, speed, held))
     rows = tuple(replace(row, disk=speeds.get(row.tree.largest[1])) for row in inventory.datasets)
     return replace(inventory, datasets=rows)
 
