@@ -7,7 +7,7 @@ the stored weights alone (`rounding.py`), and the answers.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from expert_cli.errors import IntegrityError
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.inference.expert import PromptRenderer, load_adapted, open_expert
 from expert_cli.inference.generate import answers
+from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.loading.sources import LocalModel
@@ -128,15 +129,9 @@ class _Asked:
         if not self.ids:
             return []
         with self.report.progress(title, len(self.ids), "answers") as bar:
-            step: Callable[[int, int], None] = lambda done, _: bar.update(done)
-            written = answers(
-                model,
-                self.ids,
-                stop_token_ids=self.renderer.stop_token_ids,
-                max_new_tokens=CHECK_TOKENS,
-                batch_size=len(self.ids),
-                on_step=step,
-            )
+            settings = GenerationConfig(CHECK_TOKENS, batch_size=len(self.ids))
+            ends = self.renderer.stop_token_ids
+            written = answers(model, self.ids, settings, ends, lambda done, _: bar.update(done))
         return [self.renderer.decode(one) for one in written]
 
     def agreement(

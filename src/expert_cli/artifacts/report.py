@@ -1,6 +1,7 @@
 """Run directories -> one HTML page that needs nothing else: no network, no other file.
 
-Curves are drawn by uPlot (MIT, page/uplot.js): 51 kB without dependencies, made for long series, on canvases that follow the
+What the page says and how stands in page/report.html.j2 alone; `report_data.py` gives it what the run's files hold. Curves are
+drawn by uPlot (MIT, page/uplot.js): 51 kB without dependencies, made for long series, on canvases that follow the
 width and the color scheme of the reader. Plotly's bundle alone is larger than a report may be (1.5 MB); SVG made by matplotlib
 has text that shrinks with the page and one color scheme, and every user would have to install it. Bars are plain HTML. Jinja2
 escapes whatever comes from the run, and the page's own policy forbids it to load anything.
@@ -8,20 +9,29 @@ escapes whatever comes from the run, and the page's own policy forbids it to loa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from expert_cli.artifacts.report_data import RunData, read_run
-from expert_cli.artifacts.report_evaluation import accuracies
+from expert_cli.artifacts.report_data import RunData, accuracies, figures, read_run
 from expert_cli.errors import InputError
+from expert_cli.runs.metrics import base_title, number
 from expert_cli.runs.status import Ending
 from expert_cli.utils.files import redact, write_text
+from expert_cli.utils.paths import shown
+from expert_cli.utils.text import duration, moment, shortened
+
+if TYPE_CHECKING:
+    import jinja2
 
 MAX_RUNS = 6
 COLORS = tuple(f"--s{number}" for number in range(1, MAX_RUNS + 1))
+CHARACTERS = 600
+"""Of one answer, or one cell of a table, that are shown."""
 POINTS = 3000
 """Points of one chart, over all runs: with nine charts some 450 kB."""
 CHARTS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
@@ -52,31 +62,51 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
 
 def page(runs: Sequence[RunData]) -> str:
     """Return the page of these runs."""
+    runs = [replace(run, name=name, color=color) for run, name, color in zip(runs, _names(runs), COLORS, strict=False)]
+    charts, absent = _charts(runs)
+    parts = {name: _part(f"{name.replace('_', '.')}") for name in ("uplot_css", "report_css", "uplot_js", "report_js")}
+    template = _environment().from_string(_part("report.html.j2"))
+    return template.render(runs=runs, accuracies=accuracies(runs), charts=charts, absent=absent, **parts)
+
+
+def _environment() -> jinja2.Environment:
+    """Return what renders the page: everything is escaped; what a run's files do not say, or say in another form, is empty."""
     import jinja2
+    from markupsafe import Markup
 
-    names = _names(runs)
-    charts, absent = _charts(runs, names)
+    def redacted(value: Any) -> Any:
+        """Cut secrets out of a text before it is escaped; the page's own parts are markup."""
+        return value if isinstance(value, (Markup, int, float)) else redact("" if value is None else str(value))
+
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+        autoescape=True, undefined=jinja2.ChainableUndefined, trim_blocks=True, lstrip_blocks=True, finalize=redacted
     )
-    return environment.from_string(_part("report.html.j2")).render(
-        title=names[0] if len(runs) == 1 else f"{len(runs)} runs",
-        accuracies=accuracies(
-            [(name, color, run.judged) for run, name, color in zip(runs, names, COLORS, strict=False)]
-        ),
-        runs=[run.shown(name, color) for run, name, color in zip(runs, names, COLORS, strict=False)],
-        charts=charts,
-        absent=absent,
-        css=_part("report.css"),
-        js=_part("report.js"),
-        uplot_css=_part("uplot.css"),
-        uplot_js=_part("uplot.js"),
-    )
+    environment.filters |= {
+        "base_title": base_title,
+        "shortened": lambda value: shortened("" if value is None else str(value), CHARACTERS),
+        "duration": lambda seconds: "" if number(seconds) is None else duration(seconds),
+        "figure": _figure,
+        "figures": figures,
+        "json": lambda value: json.dumps(value, ensure_ascii=False, default=lambda _: None),
+        "moment": lambda time: moment(str(time)),
+        "number": number,
+        "pairs": _pairs,
+        "shown": lambda file: shown(file) if isinstance(file, str) else "",
+        "those": lambda value: value if isinstance(value, list) else [],
+    }
+    return environment
 
 
-def _shown(value: Any) -> Any:
-    """Cut secrets out of a text before it is escaped; the page's own parts are no plain texts."""
-    return redact(value) if type(value) is str else value
+def _figure(value: Any, form: str, scale: float = 1.0) -> str:
+    """Return a number in words, "" where it is none. form: as `str.format` takes it."""
+    found = number(value)
+    return "" if found is None else form.format(found * scale)
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    """Return the keys and values of an object, or the pairs of a list."""
+    pairs = list(value.items()) if isinstance(value, Mapping) else value if isinstance(value, list) else []
+    return [(pair[0], pair[1]) for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
 
 
 @cache
@@ -95,16 +125,17 @@ def _names(runs: Sequence[RunData]) -> list[str]:
     return [redact(name) for name in names]
 
 
-def _charts(runs: Sequence[RunData], names: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+def _charts(runs: Sequence[RunData]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the charts that have anything to show, and the titles of the others."""
     charts: list[dict[str, Any]] = []
     absent: list[str] = []
     for title, unit, keys, zero in CHARTS:
         series = []
-        for run, name, color in zip(runs, names, COLORS, strict=False):
+        for run in runs:
             steps, values = run.series(keys, POINTS // len(runs))
             if steps:
-                series.append({"label": name if len(runs) > 1 else title, "color": color, "x": steps, "y": values})
+                label = run.name if len(runs) > 1 else title
+                series.append({"label": label, "color": run.color, "x": steps, "y": values})
         if series:
             charts.append({"id": f"chart-{len(charts)}", "title": title, "unit": unit, "zero": zero, "series": series})
         else:

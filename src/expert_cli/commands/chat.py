@@ -15,6 +15,7 @@ from expert_cli.commands.options.common import (
     MaxNewTokens,
     Offline,
     Quiet,
+    Sample,
     TrainedBase,
     TrainedManifest,
 )
@@ -35,9 +36,7 @@ def chat(
     compare: Annotated[
         bool, typer.Option("--compare", help="Let the base model answer as well, asked in its own chat template.")
     ] = False,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")
-    ] = False,
+    sample: Sample = False,
     max_new_tokens: MaxNewTokens = 256,
     base_model: TrainedBase = None,
     offline: Offline = False,

@@ -16,6 +16,7 @@ from expert_cli.commands.options.common import (
     MaxNewTokens,
     Offline,
     Quiet,
+    Sample,
     TrainedBase,
     TrainedManifest,
 )
@@ -32,7 +33,7 @@ def evaluate(
     baseline: ask.Baseline = False,
     shots: ask.Shots = 0,
     base_model: TrainedBase = None,
-    sample: ask.Sample = False,
+    sample: Sample = False,
     batch_size: ask.BatchSize = None,
     max_new_tokens: MaxNewTokens = 256,
     limit: ask.Limit = None,

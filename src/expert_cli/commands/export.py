@@ -30,15 +30,15 @@ PROMPTS = 20
 
 def export(
     adapter: AdapterFolder,
-    output: Annotated[Path, typer.Option(help="A new folder.", show_default=False)],
+    output: Annotated[Path, typer.Option(help="A new folder.")],
     merge: Annotated[bool, typer.Option("--merge", help="The whole model with the adapter in it, in bf16.")] = False,
     gguf: Annotated[
         Literal["q8_0", "f16"] | None,
-        typer.Option(help="The whole model as one GGUF file, with an Ollama Modelfile.", show_default=False),
+        typer.Option(help="The whole model as one GGUF file, with an Ollama Modelfile."),
     ] = None,
     for_base: Annotated[
         Literal["bf16"] | None,
-        typer.Option(help="Fit the adapter to the base model in bf16, in some dozen steps.", show_default=False),
+        typer.Option(help="Fit the adapter to the base model in bf16, in some dozen steps."),
     ] = None,
     limit: Annotated[
         int | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,8 @@ import typer
 from expert_cli.commands.options.common import Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError
+from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.text import plural, size_text
 
 if TYPE_CHECKING:
     from expert_cli.config.plan import Plan
@@ -23,11 +26,11 @@ _AGES = ((60.0, "minute"), (3600.0, "hour"), (86400.0, "day"), (30.4 * 86400, "m
 def find_datasets(
     experts: Annotated[
         Path | None,
-        typer.Option(help="The experts' folder. Default: experts/ here or above.", show_default=False),
+        typer.Option(help="The experts' folder. Default: experts/ here or above."),
     ] = None,
     hf_cache: Annotated[
         Path | None,
-        typer.Option(help="A Hugging Face cache. Default: where HF_HOME and its kind point.", show_default=False),
+        typer.Option(help="A Hugging Face cache. Default: where HF_HOME and its kind point."),
     ] = None,
     measure_disk: Annotated[
         bool, typer.Option("--measure-disk", help="Measure how fast the disk under each data set reads.")
@@ -50,7 +53,6 @@ def find_datasets(
     from expert_cli.inventory.catalog import measure_disks, take_inventory
     from expert_cli.inventory.hf_cache import hf_caches
     from expert_cli.inventory.manifest_references import default_experts
-    from expert_cli.utils.text import size_text
 
     console = Console("find-datasets", as_json=as_json, quiet=quiet)
     if hf_cache is not None and not hf_cache.is_dir():
@@ -80,13 +82,11 @@ def _current_key(plan: Plan) -> str | None:
 
     Only asked where there is a store to compare with: it loads the tokenizer.
     """
-    if not any(plan.run.store.glob("*/fingerprint.json")):
-        return None
-    from dataclasses import replace
-
     from expert_cli._compat import quiet_imports
-    from expert_cli.utils.reporter import NullReporter
+    from expert_cli.data.store.inspect import has_stores
 
+    if not has_stores(plan.run.store):
+        return None
     quiet_imports()
     from expert_cli.pipeline.pretokenize import explain, resolve_inputs
 
@@ -98,17 +98,16 @@ def _current_key(plan: Plan) -> str | None:
 
 
 def _cells(row: DatasetEntry, now: float) -> list[str]:
-    from expert_cli.utils.text import size_text
-
     there = row.status != "missing"
     named = f"{row.name} ({', '.join(row.experts)})" if row.experts else row.name
-    verb = "read" if row.last_used_from == "atime" else "written"
+    last_used, told_by = row.tree.last_use
+    verb = "read" if told_by == "atime" else "written"
     return [
         row.status,
         size_text(row.bytes) if there else "",
-        f"{len(row.inodes):,}" if there else "",
+        f"{len(row.tree.inodes):,}" if there else "",
         "" if row.rows is None else f"{row.rows:,}",
-        "" if row.last_used is None else f"{verb} {age_text(now - row.last_used)}",
+        "" if last_used is None else f"{verb} {age_text(now - last_used)}",
         f"{named}: {row.note}" if row.note else named,
         row.option,
     ]
@@ -119,5 +118,4 @@ def age_text(seconds: float) -> str:
     length, unit = next(((length, unit) for length, unit in reversed(_AGES) if seconds >= length), (0.0, ""))
     if not unit:
         return "now"
-    count = int(seconds // length)
-    return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return f"{plural(int(seconds // length), unit)} ago"

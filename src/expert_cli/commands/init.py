@@ -12,10 +12,11 @@ from expert_cli.commands.options.common import Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.files import write_text
+from expert_cli.utils.text import shortened
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="Name of the expert; its folder is made.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the expert; its folder is made.")],
     folder: Annotated[
         Path | None, typer.Option(help="Where the folder is made. Default: experts/ if there is one, else here.")
     ] = None,
@@ -31,7 +32,6 @@ def init(
 
         expert-cli init expert-regex --folder work
     """
-    from expert_cli.manifest.messages import shortened
     from expert_cli.manifest.starter import EXAMPLE_CASES, EXAMPLE_ROWS, SMOLLM2, starter_manifest
     from expert_cli.manifest.types import LONGEST_NAME
     from expert_cli.utils.paths import slug

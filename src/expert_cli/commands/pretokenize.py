@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def pretokenize(
     manifest: Annotated[
         list[Path] | None,
-        typer.Option("--manifest", "-m", help="An expert's manifest.json; repeatable.", show_default=False),
+        typer.Option("--manifest", "-m", help="An expert's manifest.json; repeatable."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every expert in ./experts (or in EXPERTS).")] = False,
     experts: Annotated[Path, typer.Argument(help="Folder of experts for --all.")] = Path("experts"),

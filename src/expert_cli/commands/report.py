@@ -13,7 +13,7 @@ from expert_cli.console.terminal import Console
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.", show_default=False)],
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
     output: Annotated[
         Path | None,
         typer.Option(help="The file to write. Default: report.html in the run's folder; of several runs, here."),

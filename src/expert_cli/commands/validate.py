@@ -10,13 +10,14 @@ import typer
 from expert_cli import api
 from expert_cli.commands.options.common import BaseModel, Debug, Json, Quiet
 from expert_cli.console.terminal import Console
+from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
     from expert_cli.config.validate import Validation
 
 
 def validate(
-    manifests: Annotated[list[Path], typer.Argument(help="One or more manifest.json files.", show_default=False)],
+    manifests: Annotated[list[Path], typer.Argument(help="One or more manifest.json files.")],
     base_model: BaseModel = None,
     fix: Annotated[bool, typer.Option("--fix", help="Show mistyped and old keys under their right names.")] = False,
     write: Annotated[bool, typer.Option("--write", help="With --fix: change the file, then check it again.")] = False,
@@ -59,8 +60,6 @@ def _show(console: Console, validate: Validation, *, quiet: bool, write: bool) -
         console.text(f"{fault}" + (f"\n  {fault.suggestion}" if fault.suggestion else ""))
     if validate.fixes is not None:
         console.diff(validate.diff)
-        count = f"{len(validate.fixes)} key{'' if len(validate.fixes) == 1 else 's'}"
-        console.text(
-            f"{validate.path}: {count} renamed" if write else f"{validate.path}: {count} to rename (--write does it)"
-        )
+        done = "renamed" if write else "to rename (--write does it)"
+        console.text(f"{validate.path}: {plural(len(validate.fixes), 'key')} {done}")
     console.text(f"{validate.path}: " + (f"{len(validate.errors)} fault(s)" if validate.errors else "valid"))

@@ -11,9 +11,9 @@ from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters,
 from expert_cli.config.settings import Settings, applied, informational, not_used
 from expert_cli.config.splits import named_split, parse_split, split_of
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, ManifestIssue
-from expert_cli.manifest.messages import shortened
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import Dataset, Filters
+from expert_cli.utils.text import shortened
 
 DATA_SUFFIXES: Mapping[str, str] = {
     ".jsonl": "JSON lines",

@@ -16,6 +16,7 @@ from expert_cli.config.settings import Outcome, Outcomes, Status, adjusted, appl
 from expert_cli.manifest.json_parser import JsonText, Path_, dotted
 from expert_cli.manifest.schema import Filters
 from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.utils.text import shortened
 
 CARD = informational("carried to the model card")
 RUNTIME = informational("for the program that loads the expert")
@@ -202,7 +203,7 @@ def effects_table(effects: Sequence[Effect], *, short: bool) -> tuple[str, list[
     rows = [
         [
             effect.key,
-            _shown(effect.value),
+            shortened(json.dumps(effect.value, ensure_ascii=False), 32),
             effect.status.replace("_", " "),
             " ".join(filter(None, (effect.effect, _why(effect)))),
         ]
@@ -214,8 +215,3 @@ def effects_table(effects: Sequence[Effect], *, short: bool) -> tuple[str, list[
 
 def _why(effect: Effect) -> str:
     return f"({effect.reason})" if effect.effect and effect.reason else effect.reason
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 32 else text[:31] + "…"

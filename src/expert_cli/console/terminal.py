@@ -21,10 +21,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from expert_cli.console.layout import group_table
 from expert_cli.utils.files import redacted
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
-from expert_cli.utils.text import aligned, clean, count, failure_lines
+from expert_cli.utils.text import aligned, clean, count, failure_lines, is_figures
 
 SCHEMA_VERSION = 1
 
@@ -61,7 +60,7 @@ class _Stream(rich.console.Console):
         rows = [[clean(cell) for cell in row] for row in rows]
         if self.is_terminal and rows:
             self.words(clean(title))
-            self.print(group_table(columns, rows))
+            self.print(_grouped(columns, rows))
         else:
             self.words("\n".join([clean(title), *aligned(columns, rows)]))
 
@@ -70,6 +69,22 @@ class _Stream(rich.console.Console):
         self.quiet = True
         self.file = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  held until the process ends
         os.dup2(self.file.fileno(), (sys.stderr if self.stderr else sys.stdout).fileno())
+
+
+def _grouped(columns: list[str], rows: list[list[str]]) -> Table:
+    """Return a table for a terminal: of dotted keys in the first column the block once, as a heading."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        right = is_figures([row[index] for row in rows])
+        table.add_column(column, no_wrap=index == 0, overflow="fold", justify="right" if right else "left")
+    block = ""
+    for first, *rest in rows:
+        head, _, name = first.rpartition(".")
+        if head != block:
+            table.add_row(Text(head, "bold"))
+            block = head
+        table.add_row(*(Text(cell) for cell in (f"  {name}" if head else name, *rest)))
+    return table
 
 
 class Console:

@@ -51,26 +51,17 @@ def write_answers(
     shots: Shots = NO_SHOTS,
 ) -> Generations:
     """Let the model answer every case, in the words and with the control tokens of the renderer. shots: what comes before."""
-    from expert_cli.inference.generate import Sampling, answers
+    from expert_cli.inference.generate import answers
 
     prompts = [_prompt(renderer, case, shots) for case in cases]
     _tell_of_room(model, max(map(len, prompts)) + settings.max_new_tokens, report)
-    sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p, settings.seed)
     started = time.monotonic()
     with report.progress(title, len(cases), "answers") as bar:
 
         def on_step(done: int, tokens: int) -> None:
             bar.update(done, f"{tokens / max(1e-9, time.monotonic() - started):,.0f} tokens/s")
 
-        ids = answers(
-            model,
-            prompts,
-            stop_token_ids=renderer.stop_token_ids,
-            max_new_tokens=settings.max_new_tokens,
-            batch_size=settings.batch_size,
-            sampling=sampling,
-            on_step=on_step,
-        )
+        ids = answers(model, prompts, settings, renderer.stop_token_ids, on_step)
     full = [len(one) == settings.max_new_tokens for one in ids]
     texts = map(renderer.decode, ids)
     return Generations(

@@ -111,14 +111,8 @@ def _as_in_rows(
 
     ends = expert.renderer.stop_token_ids
     with report.progress(title, len(rows), "answers") as bar:
-        written = answers(
-            expert.model,
-            [row.prompt for row in rows],
-            stop_token_ids=ends,
-            max_new_tokens=settings.max_new_tokens,
-            batch_size=settings.batch_size,
-            on_step=lambda done, _: bar.update(done),
-        )
+        prompts = [row.prompt for row in rows]
+        written = answers(expert.model, prompts, settings, ends, lambda done, _: bar.update(done))
     return [one == [i for i in row.answer if i not in ends] for one, row in zip(written, rows, strict=True)]
 
 

@@ -9,7 +9,7 @@ from functools import cache, partial
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, open_expert
-from expert_cli.inference.generate import Sampling, stream
+from expert_cli.inference.generate import stream
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.utils.reporter import Reporter
 
@@ -61,18 +61,11 @@ class Chat:
         self, messages: Sequence[Message], renderer: PromptRenderer, settings: GenerationConfig
     ) -> Iterator[str]:
         """Yield text as soon as it is whole: a character may be several tokens, a stop sequence too."""
-        sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p, settings.seed)
         ids: list[int] = []
         shown = ""
         longest = max(map(len, settings.stops), default=0)
-        tokens = stream(
-            self._expert.model,
-            renderer.encode_messages(messages),
-            stop_token_ids=renderer.stop_token_ids,
-            max_new_tokens=settings.max_new_tokens,
-            sampling=sampling,
-        )
-        for token in tokens:
+        prompt = renderer.encode_messages(messages)
+        for token in stream(self._expert.model, prompt, settings, renderer.stop_token_ids):
             ids.append(token)
             text = renderer.decode(ids)
             ended = settings.until_stop(text)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import DynamicCache
 from transformers.generation import (
-    LogitsProcessor,
     LogitsProcessorList,
     MinPLogitsWarper,
     TemperatureLogitsWarper,
@@ -24,55 +22,32 @@ from transformers.generation import (
 )
 
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.model.kernels.attention import plain_attention
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How tokens are drawn; temperature 0 takes the likeliest. The same seed draws the same, whatever the batch."""
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int = 42
-
-    def warpers(self) -> LogitsProcessorList:
-        """Return what reshapes the scores before the draw."""
-        chosen: list[LogitsProcessor] = [TemperatureLogitsWarper(self.temperature)]
-        chosen += [TopKLogitsWarper(self.top_k)] if self.top_k else []
-        chosen += [TopPLogitsWarper(self.top_p)] if self.top_p < 1 else []
-        chosen += [MinPLogitsWarper(self.min_p)] if self.min_p else []
-        return LogitsProcessorList(chosen)
-
-
-GREEDY = Sampling()
 
 
 def answers(
     model: Any,
     prompts: Sequence[Sequence[int]],
-    *,
+    settings: GenerationConfig,
     stop_token_ids: Collection[int],
-    max_new_tokens: int,
-    batch_size: int,
-    sampling: Sampling = GREEDY,
     on_step: Callable[[int, int], None] = lambda _answers, _tokens: None,
 ) -> list[list[int]]:
     """Return what the model writes after each prompt, its end token left out; a full-length one was cut off.
 
-    Longest prompts first, in batches of like length. on_step: told after every step and batch how many answers are
-    done, and how many tokens are written. The model's mode (train or eval) is kept, and no random numbers are drawn from the
-    global generators. Raises EnvironmentProblem when the GPU's memory is too small for a batch.
+    Longest prompts first, in batches of like length; a seed draws the same, whatever the batch. on_step: told after every
+    step and batch how many answers are done, and how many tokens are written. The model's mode (train or eval) is kept, and
+    no random numbers are drawn from the global generators. Raises EnvironmentProblem when the GPU's memory is too small for a
+    batch.
     """
     order = sorted(range(len(prompts)), key=lambda n: -len(prompts[n]))
     written: list[list[int]] = [[] for _ in prompts]
     done = tokens = 0
     with _generating(model):
-        for start in range(0, len(order), batch_size):
-            batch = order[start : start + batch_size]
+        for start in range(0, len(order), settings.batch_size):
+            batch = order[start : start + settings.batch_size]
             try:
-                for step in _steps(model, prompts, batch, max_new_tokens, stop_token_ids, sampling):
+                for step in _steps(model, prompts, batch, settings, stop_token_ids):
                     for row, token in step.items():
                         if token in stop_token_ids:
                             done += 1
@@ -91,16 +66,11 @@ def answers(
 
 
 def stream(
-    model: Any,
-    prompt: Sequence[int],
-    *,
-    stop_token_ids: Collection[int],
-    max_new_tokens: int,
-    sampling: Sampling = GREEDY,
+    model: Any, prompt: Sequence[int], settings: GenerationConfig, stop_token_ids: Collection[int]
 ) -> Iterator[int]:
     """Yield the tokens of one answer as they are written, its end token left out."""
     with _generating(model):
-        for step in _steps(model, [prompt], [0], max_new_tokens, stop_token_ids, sampling):
+        for step in _steps(model, [prompt], [0], settings, stop_token_ids):
             if step[0] not in stop_token_ids:
                 yield step[0]
 
@@ -109,9 +79,8 @@ def _steps(
     model: Any,
     prompts: Sequence[Sequence[int]],
     rows: Sequence[int],
-    max_new_tokens: int,
+    settings: GenerationConfig,
     stop_token_ids: Collection[int],
-    sampling: Sampling,
 ) -> Iterator[dict[int, int]]:
     """Yield at each step the next token of every row (an index of `prompts`) that has not ended."""
     device, longest = model.device, max(len(prompts[row]) for row in rows)
@@ -120,8 +89,8 @@ def _steps(
     mask = (torch.arange(longest, device=device) >= longest - lengths[:, None]).long()
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache = DynamicCache(config=model.config)
-    choose = _chooser(sampling, rows)
-    for _ in range(max_new_tokens):
+    choose = _chooser(settings, rows)
+    for _ in range(settings.max_new_tokens):
         out = model(
             input_ids=ids,
             # without padding no mask: transformers then uses the kernel's own causal one
@@ -147,14 +116,17 @@ def _steps(
         positions = positions[:, -1:] + 1
 
 
-def _chooser(sampling: Sampling, rows: Sequence[int]) -> Callable[[torch.Tensor, Sequence[int]], torch.Tensor]:
+def _chooser(settings: GenerationConfig, rows: Sequence[int]) -> Callable[[torch.Tensor, Sequence[int]], torch.Tensor]:
     """Return what takes scores [rows, vocabulary] to one token a row."""
-    if not sampling.temperature:
+    if not settings.temperature:
         return lambda scores, _: scores.argmax(-1)
-    warpers = sampling.warpers()
+    warpers = LogitsProcessorList([TemperatureLogitsWarper(settings.temperature)])
+    warpers += [TopKLogitsWarper(settings.top_k)] if settings.top_k else []
+    warpers += [TopPLogitsWarper(settings.top_p)] if settings.top_p < 1 else []
+    warpers += [MinPLogitsWarper(settings.min_p)] if settings.min_p else []
     unread: Any = torch.empty(0, dtype=torch.int64)  # the ids so far, which no warper reads
     # one generator a row: what is drawn for a prompt does not depend on its neighbors
-    generators = {row: torch.Generator().manual_seed(sampling.seed * 1_000_003 + row) for row in rows}
+    generators = {row: torch.Generator().manual_seed(settings.seed * 1_000_003 + row) for row in rows}
 
     def draw(scores: torch.Tensor, alive: Sequence[int]) -> torch.Tensor:
         shares = warpers(unread, scores).softmax(-1).cpu()

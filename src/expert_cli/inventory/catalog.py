@@ -8,10 +8,9 @@ experts' files  experts/<name>/**: a row a folder, of the files that manifests n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ from expert_cli.config.run_config import SourceSpec
 from expert_cli.data.store.inspect import BUILDING, kind_of, recorded_key, saved_files
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.disk import SLOW_MB_PER_S, ReadSpeed, measure_read
-from expert_cli.inventory.dataset import DatasetEntry, Kind, Status, examine, no_file
-from expert_cli.inventory.dataset_option import dataset_option
+from expert_cli.inventory.dataset import DatasetEntry, Kind, Status, dataset_option, examine, name_in
 from expert_cli.inventory.hf_cache import (
     HfCaches,
     arrow_folders,
@@ -42,6 +40,7 @@ from expert_cli.utils.text import size_text
 MAX_DEPTH = 5
 NO_DATA = frozenset({"weights", "tests"})
 RUN_FILES = ("run.json", "adapter_config.json")
+Key = str | Path | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Inventory:
     @property
     def bytes(self) -> int:
         """Size of all data sets; a file that belongs to two counts once."""
-        return sum(dict(pair for row in self.datasets for pair in row.inodes).values())
+        return sum({inode: size for row in self.datasets for inode, size in row.tree.inodes.items()}.values())
 
     def as_json(self) -> dict[str, Any]:
         """Return the document that `find-datasets --json` prints."""
@@ -79,35 +78,28 @@ def take_inventory(
     with ExitStack() as stack:
         search = _Search(named, experts, caches, Pulse(report, stack))
         rows = [*search.hub(), *search.arrow(), *search.stores(), *search.local(homes), *search.missing()]
-    order = {place: number for number, place in enumerate(dict.fromkeys(row.place for row in rows))}
-    rows.sort(key=lambda row: (order[row.place], row.name.lower()))
+    places = list(dict.fromkeys(row.place for row in rows))
+    rows.sort(key=lambda row: (places.index(row.place), row.name.lower()))
     return Inventory(caches, tuple(rows))
 
 
 def measure_disks(inventory: Inventory, report: Reporter) -> Inventory:
     """Measure the disk under each data set, by the largest file of all that lie on it; warn of a slow one."""
-    largest: dict[int, tuple[int, Path, Path]] = {}
-    for row in inventory.datasets:
-        if row.largest is not None and row.largest[0]:
-            size, device, path = row.largest
-            largest[device] = max(largest.get(device, (0, path, row.place)), (size, path, row.place))
+    by_size = sorted(inventory.datasets, key=lambda row: row.tree.largest[0])
+    largest = {row.tree.largest[1]: row for row in by_size if row.tree.largest[0] > 0}
     speeds: dict[int, ReadSpeed] = {}
-    for device, (_, path, place) in largest.items():
+    for device, row in largest.items():
         try:
-            speed = speeds[device] = measure_read(path)
+            speed = speeds[device] = measure_read(row.tree.largest[2])
         except EnvironmentProblem as error:
             report.warning(error.message)
             continue
-        report.info(f"disk of {place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
+        report.info(f"disk of {row.place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
         if speed.is_slow:
-            held = sum(row.bytes for row in inventory.datasets if _device(row) == device)
-            report.warning(_slow(place, speed, held))
-    rows = tuple(replace(row, disk=speeds.get(_device(row))) for row in inventory.datasets)
+            held = sum(one.bytes for one in inventory.datasets if one.tree.largest[1] == device)
+            report.warning(_slow(row.place, speed, held))
+    rows = tuple(replace(row, disk=speeds.get(row.tree.largest[1])) for row in inventory.datasets)
     return replace(inventory, datasets=rows)
-
-
-def _device(row: DatasetEntry) -> int:
-    return row.largest[1] if row.largest is not None else -1
 
 
 def _slow(place: Path, speed: ReadSpeed, held: int) -> str:
@@ -118,8 +110,9 @@ def _slow(place: Path, speed: ReadSpeed, held: int) -> str:
     )
 
 
-def _is_inside(folder: Path, path: Path) -> bool:
-    return path.is_relative_to(folder)
+def _key(source: SourceSpec) -> Key:
+    """What a source is known by: a hub id, a path with its links resolved, or the places where it was looked for in vain."""
+    return source.path if source.kind == "hub" else source.tried or real_path(Path(source.path))
 
 
 class _Search:
@@ -133,12 +126,9 @@ class _Search:
         self.caches = caches
         self.pulse = pulse
         self.seen: set[Path] = set()
-        self.sources = list(dict.fromkeys(source for expert in experts for source in expert.sources))
-        self.hub_sources = [source for source in self.sources if source.kind == "hub"]
-        self.local_sources: dict[Path, list[SourceSpec]] = {}
-        for source in self.sources:
-            if source.kind != "hub" and not source.tried:
-                self.local_sources.setdefault(real_path(Path(source.path)), []).append(source)
+        self.named = [(expert.name, set(map(_key, expert.sources))) for expert in experts]
+        self.sources = {_key(source): source for expert in experts for source in expert.sources}
+        self.hub_ids = [key for key in self.sources if isinstance(key, str)]
         roots = dict.fromkeys([expert.root for expert in experts] + ([folder.parent] if folder is not None else []))
         self.store_roots = [root / STORES for root in roots]
 
@@ -146,42 +136,28 @@ class _Search:
         """The data sets of the hub cache."""
         for cache in self.caches.hubs:
             for name, folder in hub_folders(cache):
-                experts = self._experts_of(source for source in self.hub_sources if source.path == name)
-                current = snapshot(folder)
-                status: Status = "used" if experts else "unused"
-                note = "" if current else "refs/main names no snapshot that is here"
-                if not holds_data(folder):
-                    status, note = "missing" if experts else "unused", "no data file is downloaded"
-                option = dataset_option("hub", name, folder, (), Path.cwd()) if status != "missing" else ""
-                row = DatasetEntry(name, cache, folder, "hub", status, experts, note, option)
-                roots = (folder / "snapshots", folder / "blobs")
-                yield examine(row, roots, self.pulse, partial(_is_inside, current) if current else no_file)
+                yield self._hub(cache, name, folder)
 
     def arrow(self) -> Iterator[DatasetEntry]:
         """The data sets of the Arrow cache. Training does not read them, so that one that is named may be missing as well."""
         for cache in self.caches.arrows:
             for name, folder in arrow_folders(cache):
-                experts = self._experts_of(source for source in self.hub_sources if arrow_name(source.path) == name)
-                row = DatasetEntry(name, cache, folder, "arrow_cache", "used" if experts else "unused", experts)
-                found = examine(row, [folder], self.pulse, no_file)
-                if found.inodes:
+                row = self._row(name, cache, folder, "arrow_cache", [i for i in self.hub_ids if arrow_name(i) == name])
+                found = examine(row, [folder], self.pulse, lambda _: False)
+                if found.tree.inodes:
                     yield replace(found, rows=arrow_rows(folder))
 
     def stores(self) -> Iterator[DatasetEntry]:
         """What lies in `datasets_optimized` and where manifests keep their token stores."""
-        for root in dict.fromkeys(
-            [*self.store_roots, *sorted(path for expert in self.experts for path in expert.stores)]
-        ):
+        kept = sorted(path for expert in self.experts for path in expert.stores)
+        for root in dict.fromkeys([*self.store_roots, *kept]):
             for kind, path, files in self._found(root):
-                if kind in ("token_store", "saved"):
-                    yield self._store(root, path, kind)
-                else:
-                    yield self._local(root, path, kind, files)
+                yield self._local(root, path, kind, files) if kind == "folder" else self._store(root, path, kind)
 
     def local(self, homes: Sequence[Path]) -> Iterator[DatasetEntry]:
         """The sources that manifests name, files of one folder in one row, and what else lies in the experts' folders."""
         folders: dict[Path, list[Path]] = {}
-        for path in sorted(self.local_sources.keys() - self.seen):
+        for path in sorted({key for key in self.sources if isinstance(key, Path)} - self.seen):
             self.seen.add(path)
             if is_folder(path):
                 yield self._local(self.folder or path.parent, path, kind_of(path) or "folder", [path])
@@ -191,9 +167,7 @@ class _Search:
             # Beside a file in an expert's folder lie that expert's; of another folder nothing is known.
             beside = self._loose(folder) if self.folder and folder.is_relative_to(self.folder) else []
             self.seen.update(map(real_path, beside))
-            files = sorted([*named, *beside])
-            kind, path = _kind_and_path(folder, files)
-            yield self._local(self.folder or folder, path, kind, files)
+            yield self._local(self.folder or folder, folder, "folder", sorted([*named, *beside]))
         self.seen.update(real_path(root) for root in self.store_roots)
         for home in homes:
             for kind, path, files in self._found(home):
@@ -203,13 +177,13 @@ class _Search:
         """What manifests name and is not on this machine."""
         place = self.caches.hubs[0]
         cached = {name for cache in self.caches.hubs for name, _ in hub_folders(cache)}
-        for name in sorted({source.path for source in self.hub_sources} - cached):
-            experts = self._experts_of(source for source in self.hub_sources if source.path == name)
-            yield DatasetEntry(name, place, hub_folder(place, name), "hub", "missing", experts)
-        for source in {source.tried: source for source in self.sources if source.tried}.values():
-            experts = self._experts_of(other for other in self.sources if other.tried == source.tried)
-            path = Path(source.tried[0])
-            yield DatasetEntry(source.path, self.folder or path.parent, path, "file", "missing", experts)
+        for name in sorted(set(self.hub_ids) - cached):
+            yield replace(self._row(name, place, hub_folder(place, name), "hub", [name]), status="missing")
+        for tried, source in self.sources.items():
+            if isinstance(tried, tuple):
+                path = Path(tried[0])
+                row = self._row(source.path, self.folder or path.parent, path, "file", [tried])
+                yield replace(row, status="missing")
 
     def _found(self, folder: Path, depth: int = MAX_DEPTH) -> Iterator[tuple[Kind, Path, list[Path]]]:
         """Yield (kind, path, files) of the data sets in a folder; nothing twice, and no outputs of runs."""
@@ -218,13 +192,10 @@ class _Search:
             return
         self.seen.add(real)
         kind = kind_of(folder)
-        if kind:
-            yield kind, folder, [folder]
-            return
-        files = self._loose(folder)
+        files = [folder] if kind else self._loose(folder)
         if files:
-            yield *_kind_and_path(folder, files), files
-        for child in subfolders(folder) if depth else []:
+            yield kind or "folder", folder, files
+        for child in subfolders(folder) if depth and not kind else []:
             if child.name.startswith(BUILDING) or not (child.name.startswith(".") or child.name in NO_DATA):
                 yield from self._found(child, depth - 1)
 
@@ -243,39 +214,52 @@ class _Search:
             return []
         return sorted(path for path in files if not is_folder(path) and real_path(path) not in self.seen)
 
+    def _row(
+        self, name: str, place: Path, path: Path, kind: Kind, keys: Sequence[Key], note: str = "", option: str = ""
+    ) -> DatasetEntry:
+        """Return the row of what manifests call by these keys; "used" if any does."""
+        experts = tuple(sorted({name for name, known in self.named if not known.isdisjoint(keys)}))
+        return DatasetEntry(name, place, path, kind, "used" if experts else "unused", experts, note, option)
+
+    def _hub(self, cache: Path, name: str, folder: Path) -> DatasetEntry:
+        current = snapshot(folder)
+        note = "" if current else "refs/main names no snapshot that is here"
+        row = self._row(name, cache, folder, "hub", [name], note, name)
+        if not holds_data(folder):
+            row = replace(row, note="no data file is downloaded")
+            row = replace(row, status="missing", option="") if row.experts else row
+        roots = (folder / "snapshots", folder / "blobs")
+        return examine(row, roots, self.pulse, lambda path: current in path.parents)
+
     def _local(self, place: Path, path: Path, kind: Kind, files: Sequence[Path]) -> DatasetEntry:
-        named = [file for file in dict.fromkeys(map(real_path, (path, *files))) if file in self.local_sources]
-        experts = self._experts_of(source for file in named for source in self.local_sources[file])
+        """What lies in a folder, or is a folder (`files` is that alone); one file of a folder is listed as itself."""
+        if kind == "folder" and len(files) == 1 and files[0] != path:
+            kind, path = "file", files[0]
+        named = [file for file in dict.fromkeys(map(real_path, (path, *files))) if file in self.sources]
         partly = 0 < len(named) < len(files) and real_path(path) not in named
         note = f"{len(named)} of {len(files)} files named" if partly else ""
-        option = dataset_option(kind, "", path, files, Path.cwd())
-        row = DatasetEntry(
-            _name(path, place), place, path, kind, "used" if experts else "unused", experts, note, option
-        )
+        name, option = str(path) if path == place else name_in(place, path), dataset_option(kind, path, files)
+        row = self._row(name, place, path, kind, named, note, option)
         if kind not in ("saved", "token_store"):
             return examine(row, files, self.pulse)
         listed, fault = saved_files(path)
-        row = replace(row, status="damaged" if fault else row.status, note=fault, option="" if fault else row.option)
+        if fault:
+            row = replace(row, status="damaged", note=fault, option="")
         return examine(row, files, self.pulse, listed.__contains__)
 
     def _store(self, root: Path, path: Path, kind: Kind) -> DatasetEntry:
         """A folder in a place for token stores; one that `save_to_disk` wrote is foreign unless a manifest names it."""
         owners = [expert for expert in self.experts if {real_path(path), real_path(path.parent)} & expert.stores]
         row = self._local(root, path, kind, [path])
-        experts = tuple(sorted({*row.experts, *(expert.name for expert in owners)}))
+        row = replace(row, experts=tuple(sorted({*row.experts, *(expert.name for expert in owners)})))
         if kind == "saved":
-            status: Status = "foreign" if row.status == "unused" else row.status
-            return replace(row, status=status, experts=experts)
+            return replace(row, status="foreign") if row.status == "unused" else row
         if path.name.startswith(BUILDING):
             note = "an unfinished build: pretokenize goes on with it"
-            return replace(row, status="used" if owners else "unused", note=note, rows=None, experts=experts)
+            return replace(row, status="used" if owners else "unused", note=note, rows=None)
         key, fault = recorded_key(path)
         status = "damaged" if fault or row.status == "damaged" else _freshness(key, owners)
-        return replace(row, status=status, note=fault or row.note, experts=experts)
-
-    def _experts_of(self, sources: Iterable[SourceSpec]) -> tuple[str, ...]:
-        wanted = set(sources)
-        return tuple(sorted({expert.name for expert in self.experts if wanted.intersection(expert.sources)}))
+        return replace(row, status=status, note=fault or row.note)
 
 
 def _freshness(key: str, owners: Sequence[ManifestReferences]) -> Status:
@@ -284,13 +268,4 @@ def _freshness(key: str, owners: Sequence[ManifestReferences]) -> Status:
         return "unused"
     if any(key in expert.keys for expert in owners):
         return "fresh"
-    return "stale" if all(expert.keys_known for expert in owners) else "used"
-
-
-def _kind_and_path(folder: Path, files: Sequence[Path]) -> tuple[Kind, Path]:
-    """Return what one or several files of a folder are listed as."""
-    return ("file", files[0]) if len(files) == 1 else ("folder", folder)
-
-
-def _name(path: Path, place: Path) -> str:
-    return path.relative_to(place).as_posix() if path != place and path.is_relative_to(place) else str(path)
+    return "used" if any(None in expert.keys for expert in owners) else "stale"

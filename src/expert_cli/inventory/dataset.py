@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from expert_cli.data.sources.folder import folder_files
+from expert_cli.errors import ExpertError
 from expert_cli.hardware.disk import ReadSpeed
 from expert_cli.inventory.row_count import count_rows
-from expert_cli.inventory.tree import Inode, Tree, scan_tree
-from expert_cli.utils.text import utc_time
+from expert_cli.inventory.tree import Tree, scan_tree
+from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.text import plural, utc_time
 
 Kind = Literal["hub", "arrow_cache", "token_store", "saved", "file", "folder"]
 Status = Literal["used", "unused", "missing", "fresh", "stale", "foreign", "damaged"]
@@ -20,9 +23,8 @@ Status = Literal["used", "unused", "missing", "fresh", "stale", "foreign", "dama
 class DatasetEntry:
     """One row.
 
-    place: the cache or folder it was found in. inodes: size of every file. rows: None where telling would mean parsing. option:
-    what `--dataset` takes to read it, "" where it cannot.
-    last_used: seconds since 1970, by the time that `last_used_from` names. largest: (size, device, path) of its largest file.
+    place: the cache or folder it was found in. option: what `--dataset` takes to read it, "" where it cannot. tree: its files.
+    rows: None where telling would mean parsing.
     """
 
     name: str
@@ -33,21 +35,19 @@ class DatasetEntry:
     experts: tuple[str, ...]
     note: str = ""
     option: str = ""
-    inodes: frozenset[tuple[Inode, int]] = frozenset()
+    tree: Tree = field(default_factory=Tree)
     rows: int | None = None
-    last_used: float | None = None
-    last_used_from: str = ""
-    largest: tuple[int, int, Path] | None = None
     disk: ReadSpeed | None = None
 
     @property
     def bytes(self) -> int:
         """Size of its files; one with several names counts once."""
-        return sum(size for _, size in self.inodes)
+        return self.tree.bytes
 
     def as_json(self) -> dict[str, Any]:
         """Return the row that `find-datasets --json` prints."""
-        used = utc_time(self.last_used)
+        seconds, told_by = self.tree.last_use
+        used = utc_time(seconds)
         disk = self.disk and {
             "read_mb_per_s": round(self.disk.mb_per_s, 1),
             "method": self.disk.method,
@@ -58,10 +58,10 @@ class DatasetEntry:
             "path": str(self.path),
             "kind": self.kind,
             "bytes": self.bytes,
-            "files": len(self.inodes),
+            "files": len(self.tree.inodes),
             "rows": self.rows,
             "last_used": used and used.isoformat(timespec="seconds"),
-            "last_used_from": (used and self.last_used_from) or None,
+            "last_used_from": (used and told_by) or None,
             "experts": list(self.experts),
             "status": self.status,
             "note": self.note,
@@ -70,33 +70,25 @@ class DatasetEntry:
         }
 
 
-def every_file(_: Path) -> bool:
-    """Count the rows of every data file."""
-    return True
-
-
-def no_file(_: Path) -> bool:
-    """Count no rows."""
-    return False
-
-
 def examine(
-    row: DatasetEntry, roots: Sequence[Path], pulse: Callable[[], None], has_rows: Callable[[Path], bool] = every_file
+    row: DatasetEntry,
+    roots: Sequence[Path],
+    pulse: Callable[[], None],
+    has_rows: Callable[[Path], bool] = lambda _: True,
 ) -> DatasetEntry:
-    """Return the row with what lies under `roots`; what is broken there makes it "damaged" and stands in its note."""
+    """Return the row with what lies under `roots`; what is broken there makes it "damaged" and stands in its note.
+
+    has_rows: which of the data files are counted.
+    """
     tree = scan_tree(roots, pulse)
     counted = count_rows([path for path in tree.data_files if has_rows(path)])
-    last_used, by = tree.last_use()
     damaged = [f"{path.name} does not open" for path in counted.damaged[:1]]
     return replace(
         row,
         status="damaged" if tree.broken or damaged else row.status,
         note="; ".join(filter(None, [row.note, *damaged, *_remarks(tree)])),
-        inodes=frozenset(tree.inodes.items()),
+        tree=tree,
         rows=counted.rows,
-        last_used=last_used,
-        last_used_from=by,
-        largest=tree.largest,
     )
 
 
@@ -106,5 +98,32 @@ def _remarks(tree: Tree) -> list[str]:
         (tree.unfinished, "download is not finished", "downloads are not finished"),
         (tree.unreadable, "folder cannot be read", "folders cannot be read"),
     ]
-    found = [f"{count} {one if count == 1 else many}" for count, one, many in remarks if count]
+    found = [plural(*remark) for remark in remarks if remark[0]]
     return [*found, "too much to list in time: at least this"] if tree.cut_short else found
+
+
+def dataset_option(kind: Kind, path: Path, files: Sequence[Path]) -> str:
+    """Return the value of `--dataset` that reads these rows in a command started here, "" where none does.
+
+    files: those of the data set, or the folder that it is. A folder's own name will do where its training split is of these
+    files alone; else the one file among them that has a name for training.
+    """
+    if kind == "token_store":
+        return ""
+    train = [path] if kind == "file" else _train_files(path)
+    if train and (files == [path] or set(train) <= set(files)):
+        return name_in(Path.cwd(), path)
+    mine = [file for file in train if file in files]
+    return name_in(Path.cwd(), mine[0]) if len(mine) == 1 else ""
+
+
+def _train_files(folder: Path) -> list[Path]:
+    try:
+        return folder_files(folder, "", "train", NullReporter())
+    except (ExpertError, OSError):
+        return []
+
+
+def name_in(folder: Path, path: Path) -> str:
+    """Return a path as it is called in a folder, itself "."; one that does not lie in it in full."""
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)

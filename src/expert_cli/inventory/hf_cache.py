@@ -2,6 +2,9 @@
 
 <HF_HOME>/hub/datasets--org--name/       the hub client's: refs/main, snapshots/<commit>/* (links), blobs/*
 <HF_HOME>/datasets/org___name/           the library `datasets`: config/version/hash/{*.arrow, dataset_info.json}
+
+Not by `huggingface_hub.scan_cache_dir` (2.4): one folder of any repository that may not be read, or one reference that is no
+text, ends its whole scan; a data set with one link to nothing is left out; blobs without a link are not counted.
 """
 
 from __future__ import annotations

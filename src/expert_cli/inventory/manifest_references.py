@@ -25,15 +25,14 @@ CurrentKey = Callable[[Plan], str | None]
 class ManifestReferences:
     """What one manifest names. `sources`: rows to train, evaluate and test with. `stores`: folders that token stores lie in.
 
-    `keys`: those its stores have now, one a base model; `keys_known`: whether all of them could be told.
+    `keys`: those its stores have now, one a base model, None for one that cannot be told.
     """
 
     name: str
     root: Path
     sources: tuple[SourceSpec, ...]
     stores: frozenset[Path]
-    keys: frozenset[str]
-    keys_known: bool
+    keys: frozenset[str | None]
 
 
 def default_experts(here: Path) -> Path | None:
@@ -62,14 +61,12 @@ def _expert(loaded: LoadedManifest, current_key: CurrentKey | None) -> ManifestR
     data = resolve_sources(loaded, Settings(loaded.manifest.training.dataset), root, None, None, evaluates=False)
     tests = sources_of_tests(loaded.manifest.training.dataset).values()
     folders = (loaded.path.resolve().parent, root)
-    keys = _keys(loaded, current_key)
     return ManifestReferences(
         name=loaded.manifest.name,
         root=root,
         sources=(*data.train, *data.validation, *(parse_source(test, folders) for test in tests)),
         stores=_stores(loaded, root),
-        keys=frozenset(key for key in keys if key),
-        keys_known=None not in keys,
+        keys=frozenset(_keys(loaded, current_key)),
     )
 
 

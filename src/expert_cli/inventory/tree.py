@@ -8,19 +8,19 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.utils.filesystem import is_folder
 from expert_cli.utils.reporter import Bar, Reporter
 
 MAX_S = 30.0
 """A folder that takes longer to list is counted only so far; its row says so."""
 QUIET_S = 2.0
 INFO_NAMES = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
-Inode = tuple[int, int]
 
 
 @dataclass
@@ -28,14 +28,15 @@ class Tree:
     """What lies under some files and folders.
 
     inodes: (device, inode) -> bytes, so that a file with many names is counted once. data_files: by name, links included.
-    accessed, modified: newest of all files, seconds since 1970, 0 where there is no file. broken: links to nothing.
+    accessed, modified: newest of all files, seconds since 1970, 0 where there is no file. largest: (size, device, path) of the
+    largest file. broken: links to nothing.
     """
 
-    inodes: dict[Inode, int] = field(default_factory=dict)
+    inodes: dict[tuple[int, int], int] = field(default_factory=dict)
     data_files: list[Path] = field(default_factory=list)
     accessed: float = 0.0
     modified: float = 0.0
-    largest: tuple[int, int, Path] | None = None
+    largest: tuple[int, int, Path] = (-1, -1, Path())
     broken: int = 0
     unfinished: int = 0
     unreadable: int = 0
@@ -46,24 +47,39 @@ class Tree:
         """Sizes of the files, each counted once."""
         return sum(self.inodes.values())
 
+    @property
     def last_use(self) -> tuple[float | None, str]:
-        """Return when a file was last read or written and which told, "atime" or "mtime"; (None, "") without files."""
+        """When a file was last read or written and which told, "atime" or "mtime"; (None, "") without files."""
         if not self.inodes:
             return None, ""
         return (self.accessed, "atime") if self.accessed >= self.modified else (self.modified, "mtime")
 
-    def add(self, path: Path, facts: os.stat_result, *, keeps_atime: bool) -> None:
+    def add(self, path: Path, *, keeps_atime: bool) -> None:
         """Count one file; the newest access counts only on a file system that keeps it."""
-        inode = (facts.st_dev, facts.st_ino)
-        self.inodes[inode] = facts.st_size
+        try:
+            facts = path.stat()
+        except PermissionError:
+            self.unreadable += 1
+            return
+        except OSError:
+            # Gone by now, or a link: to nothing, or in a circle.
+            self.broken += path.is_symlink()
+            return
+        if not stat.S_ISREG(facts.st_mode):
+            return
+        self.inodes[facts.st_dev, facts.st_ino] = facts.st_size
         self.modified = max(self.modified, facts.st_mtime)
         if keeps_atime:
             self.accessed = max(self.accessed, facts.st_atime)
         self.unfinished += path.name.endswith(".incomplete")
         if path.suffix.lower() in DATA_SUFFIXES and path.name not in INFO_NAMES:
             self.data_files.append(path)
-        if self.largest is None or facts.st_size > self.largest[0]:
+        if facts.st_size > self.largest[0]:
             self.largest = (facts.st_size, facts.st_dev, path)
+
+    def add_closed(self, error: OSError) -> None:
+        """Count a folder that could not be listed; one that is gone was not there."""
+        self.unreadable += not isinstance(error, FileNotFoundError)
 
 
 class Pulse:
@@ -89,57 +105,18 @@ class Pulse:
 def scan_tree(roots: Sequence[Path], pulse: Callable[[], None], *, max_s: float = MAX_S) -> Tree:
     """Look at files and folders; a root may itself be a link. Raises nothing: what cannot be seen is counted in the tree."""
     tree = Tree()
-    seen: set[Inode] = set()
     end = time.monotonic() + max_s
     for root in roots:
         keeps_atime = _keeps_atime(root)
-        stack = [root]
-        while stack:
-            here = stack.pop()
-            facts = _facts(here, tree)
-            if facts is None:
-                continue
-            if stat.S_ISREG(facts.st_mode):
-                tree.add(here, facts, keeps_atime=keeps_atime)
-            elif stat.S_ISDIR(facts.st_mode) and (facts.st_dev, facts.st_ino) not in seen:
-                # Junctions of Windows and bind mounts can make a circle too, and neither says that it is a link.
-                seen.add((facts.st_dev, facts.st_ino))
-                stack.extend(_children(here, tree))
-            pulse()
-            if time.monotonic() > end:
-                tree.cut_short = True
-                return tree
+        folders = os.walk(root, onerror=tree.add_closed) if is_folder(root) else [("", [], [str(root)])]
+        for folder, _, names in folders:
+            for name in names:
+                pulse()
+                tree.add(Path(folder, name), keeps_atime=keeps_atime)
+                if time.monotonic() > end:
+                    tree.cut_short = True
+                    return tree
     return tree
-
-
-def _facts(path: Path, tree: Tree) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except PermissionError:
-        tree.unreadable += 1
-    except OSError:
-        # Gone by now, or a link: to nothing, or in a circle.
-        tree.broken += path.is_symlink()
-    return None
-
-
-def _children(folder: Path, tree: Tree) -> Iterator[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not _is_link_to_folder(entry):
-                    yield Path(entry.path)
-    except FileNotFoundError:
-        return
-    except OSError:
-        tree.unreadable += 1
-
-
-def _is_link_to_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_symlink() and entry.is_dir()
-    except OSError:  # a link in a circle
-        return False
 
 
 def _keeps_atime(path: Path) -> bool:

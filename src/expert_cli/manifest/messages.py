@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.schema import Manifest
 from expert_cli.manifest.types import NO_NUL, TIME, Loose, Strict
+from expert_cli.utils.text import shortened
 
 _RULES = {
     "too_short": "of at least {min_length} entry",
@@ -49,11 +50,6 @@ def message_of(path: Path_, value: Any, error: ErrorDetails) -> str:
     if isinstance(value, str) and value.replace(".", "", 1).lstrip("-").isdigit() and "number" in wanted:
         hint = f": write {value} without quotes"
     return f"must be {wanted}, is {shown}{hint}"
-
-
-def shortened(text: str, length: int = 60) -> str:
-    """Return a text, or its beginning where it is longer than a message should be."""
-    return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def parts_of(annotation: Any) -> list[Any]:

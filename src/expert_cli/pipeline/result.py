@@ -22,8 +22,10 @@ from expert_cli.training.checkpointing.resume_compatibility import PROGRAMS, STO
 from expert_cli.training.result import FitResult, mean_span
 from expert_cli.utils.files import redact, sha256_of, stamp
 from expert_cli.utils.reporter import NullReporter, Reporter
-from expert_cli.utils.text import duration
+from expert_cli.utils.text import duration, shortened
 
+LONGEST_ANSWER = 220
+"""Characters of a text that the summary of a run shows."""
 SOON_READ_BYTES = 256 << 20
 """Data files of this size together are read in a second, to compare them."""
 NOT_KEPT = "not recorded by the version that trained it"
@@ -49,7 +51,7 @@ class SampleAnswer:
             "before": _marked(self.before, self.right_before),
             "after": _marked(self.after, self.right_after),
         }
-        return [f"{name:9} {_one_line(text)}" for name, text in shown.items()]
+        return [f"{name:9} {shortened(' '.join(text.split()), LONGEST_ANSWER)}" for name, text in shown.items()]
 
 
 @dataclass(frozen=True)
@@ -218,8 +220,3 @@ def _sample_lines(samples: Sequence[SampleAnswer]) -> list[str]:
 
 def _marked(text: str, is_right: bool | None) -> str:
     return text if is_right is None else f"{'right' if is_right else 'wrong'}: {text}"
-
-
-def _one_line(text: str, limit: int = 220) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"

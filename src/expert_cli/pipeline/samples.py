@@ -14,6 +14,7 @@ from expert_cli.inference.generation_config import generation_config
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.result import SampleAnswer
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.cases import EvalCase
@@ -70,16 +71,10 @@ def ask(
 
     if not questions:
         return []
-    report.info(f"answering {len(questions)} prompt{'s' if len(questions) > 1 else ''}")
+    report.info(f"answering {plural(len(questions), 'prompt')}")
     prompts = [renderer.encode_prompt(question.prompt, question.input) for question in questions]
     settings = generation_config(plan.loaded.manifest, NEW_TOKENS, len(prompts))
-    written = answers(
-        model,
-        prompts,
-        stop_token_ids=renderer.stop_token_ids,
-        max_new_tokens=settings.max_new_tokens,
-        batch_size=len(prompts),
-    )
+    written = answers(model, prompts, settings, renderer.stop_token_ids)
     texts = [settings.until_stop(renderer.decode(ids)).strip() for ids in written]
     return [Reply(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
 

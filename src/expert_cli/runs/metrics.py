@@ -13,6 +13,7 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.text import plural
 
 BASES = ("baseline", "few_shot")
 """Where an evaluation's document has the base model's answers: without examples, and with some."""
@@ -54,9 +55,8 @@ class MetricsTail:
         return line
 
 
-def number(line: Mapping[str, Any], *keys: str) -> float | None:
-    """Return a finite number that lies under these nested keys, else None."""
-    value: Any = line
+def number(value: Any, *keys: str) -> float | None:
+    """Return the finite number that lies under these nested keys, or that the value itself is; else None."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -157,4 +157,4 @@ def require_run(folder: Path) -> RunPaths:
 def base_title(base: Mapping[str, Any]) -> str:
     """Return what a base model that answered is called: with how many examples before each question, where there were any."""
     shots = int(number(base, "shots") or 0)
-    return f"base model, {shots} example{'' if shots == 1 else 's'}" if shots else "base model"
+    return f"base model, {plural(shots, 'example')}" if shots else "base model"

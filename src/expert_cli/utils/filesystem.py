@@ -19,18 +19,12 @@ def open_unnoticed(path: Path, flags: int = 0) -> io.FileIO:
 
 def is_file(path: Path) -> bool:
     """Whether a file is there; no in a folder that may not be looked into, where `Path.is_file` raises."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
     """Whether a folder is there; no in a folder that may not be looked into."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def real_path(path: Path) -> Path:

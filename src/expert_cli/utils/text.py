@@ -30,9 +30,19 @@ def count(done: float, total: float | None, unit: str) -> str:
     return f"{done:,.0f}{of_total} {unit}".rstrip()
 
 
+def plural(count: int, one: str, many: str = "") -> str:
+    """Return a count and what is counted; many: where it is not `one` with an s."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 def clean(text: str) -> str:
     """Return text that a terminal takes as text: without secrets, control characters spelled out."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", redact(text))
+
+
+def shortened(text: str, length: int = 60) -> str:
+    """Return a text of at most `length` characters; of a longer one the beginning and an ellipsis."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def one_line(text: str) -> str:
@@ -90,14 +100,14 @@ def is_figures(column: Sequence[str]) -> bool:
     return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
 
 
-def justified(column: Sequence[str], heads: int) -> list[str]:
-    """Return the cells of a column in one width, figures on the right; the first `heads` cells are headings."""
-    right, width = is_figures(column[heads:]), max(map(len, column))
-    return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
-
-
 def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table as lines to search: the heads, where there are any, and every row, cells two blanks apart."""
+    """Return a table as lines to search: the heads, where there are any, and every row, cells two blanks apart.
+
+    A column of figures stands on the right.
+    """
     head = [columns] if any(columns) and rows else []
-    cells = [justified(column, len(head)) for column in zip(*head, *rows, strict=True)]
+    cells = []
+    for column in zip(*head, *rows, strict=True):
+        right, width = is_figures(column[len(head) :]), max(map(len, column))
+        cells.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
     return ["  ".join(line).rstrip() for line in zip(*cells, strict=True)]

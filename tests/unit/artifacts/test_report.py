@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from expert_cli.artifacts.report import MAX_RUNS, _part, write_report
+from expert_cli.artifacts.report import CHARACTERS, MAX_RUNS, _part, write_report
 from expert_cli.artifacts.report_data import read_run
-from expert_cli.artifacts.report_evaluation import CHARACTERS
 from expert_cli.errors import InputError
+from expert_cli.runs.metrics import SHARES as ALL_SHARES
 from expert_cli.utils.files import redact
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
@@ -413,6 +413,10 @@ def test_what_is_embedded_survives_the_removal_of_secrets() -> None:
         assert redact(_part(name)) == _part(name)
         assert "</script" not in _part(name)
         assert "</style" not in _part(name)
+
+
+def test_every_share_of_a_step_has_a_color() -> None:
+    assert [name for name in ALL_SHARES if not re.search(rf"--{name}: #[0-9a-f]{{6}};", _part("report.css"))] == []
 
 
 def test_secrets_of_a_run_are_not_shown(tmp_path: Path) -> None:

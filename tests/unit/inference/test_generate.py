@@ -9,7 +9,8 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from expert_cli.inference.generate import Sampling, answers, stream
+from expert_cli.inference.generate import answers, stream
+from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from tests import tiny
@@ -25,7 +26,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def write(model: Any, prompts: list[list[int]], batch_size: int = 16, **settings: Any) -> list[list[int]]:
-    return answers(model, prompts, stop_token_ids=END, max_new_tokens=40, batch_size=batch_size, **settings)
+    return answers(model, prompts, GenerationConfig(40, batch_size, **settings), END)
 
 
 def test_answers_are_those_of_transformers_one_by_one(model: Any) -> None:
@@ -41,12 +42,12 @@ def test_answers_are_those_of_transformers_one_by_one(model: Any) -> None:
 
 def test_a_stream_is_the_same_answer(model: Any) -> None:
     together = write(model, PROMPTS)
-    assert [list(stream(model, p, stop_token_ids=END, max_new_tokens=40)) for p in PROMPTS] == together
+    assert [list(stream(model, p, GenerationConfig(40, 1), END)) for p in PROMPTS] == together
 
 
 def test_steps_are_told(model: Any) -> None:
     told: list[tuple[int, int]] = []
-    found = write(model, PROMPTS, 4, on_step=lambda done, tokens: told.append((done, tokens)))
+    found = answers(model, PROMPTS, GenerationConfig(40, 4), END, lambda done, tokens: told.append((done, tokens)))
     assert told[0] == (0, 4)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     ended = sum(len(one) < 40 for one in found)
@@ -55,11 +56,11 @@ def test_steps_are_told(model: Any) -> None:
 
 
 def test_sampling_depends_on_the_seed_alone(model: Any) -> None:
-    warm = Sampling(temperature=1.5, top_k=50, top_p=0.95, min_p=0.001, seed=1)
+    warm = {"temperature": 1.5, "top_k": 50, "top_p": 0.95, "min_p": 0.001, "seed": 1}
     before = torch.get_rng_state()
-    alone, together = write(model, PROMPTS, 1, sampling=warm), write(model, PROMPTS, 16, sampling=warm)
+    alone, together = write(model, PROMPTS, 1, **warm), write(model, PROMPTS, 16, **warm)
     assert alone == together != write(model, PROMPTS)
-    assert alone != write(model, PROMPTS, sampling=Sampling(temperature=1.5, seed=2))
+    assert alone != write(model, PROMPTS, temperature=1.5, seed=2)
     assert torch.equal(before, torch.get_rng_state())
 
 

@@ -58,7 +58,7 @@ def test_the_whole_world(world: Path) -> None:
         "gone/valid.csv": ("file", "missing", ("two",)),
         "nobody/data/x.csv": ("file", "unused", ()),
     }
-    assert {name: (len(row.inodes), row.rows) for name, row in rows.items()} == {
+    assert {name: (len(row.tree.inodes), row.rows) for name, row in rows.items()} == {
         "org/named": (2, 7),
         "idle": (1, 1),
         "org/absent": (0, None),
@@ -102,6 +102,15 @@ def test_what_to_type_to_train_on_it(world: Path, monkeypatch: pytest.MonkeyPatc
     }
 
 
+def test_a_folder_is_typed_as_it_is_called_from_here(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = parquet(world / "project" / "experts" / "one" / "rows" / "a.parquet", 3).parent
+    expert(world, "one", {"path": "rows"})
+    monkeypatch.chdir(rows)
+    assert listed(world)["one/rows"].option == "."
+    monkeypatch.chdir(rows / "..")
+    assert listed(world)["one/rows"].option == "rows"
+
+
 def test_a_folder_whose_training_files_lie_deeper_is_no_folder_to_type(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +127,7 @@ def test_a_file_with_many_names_counts_once(world: Path) -> None:
     (folder / "snapshots" / ("b" * 40) / "train.jsonl").symlink_to(f"../../blobs/{COMMIT[:8]}{0:032x}")
     os.link(folder / "blobs" / f"{COMMIT[:8]}{0:032x}", folder / "blobs" / "twin")
     rows = listed(world)
-    assert (rows["org/rows"].bytes, len(rows["org/rows"].inodes)) == (7, 2)
+    assert (rows["org/rows"].bytes, len(rows["org/rows"].tree.inodes)) == (7, 2)
     made(world / "project" / "experts" / "a" / "data" / "x.jsonl", b"123")
     os.link(world / "project" / "experts" / "a" / "data" / "x.jsonl", folder / "snapshots" / COMMIT / "x.jsonl")
     found = take_inventory(world / "project" / "experts", hf_caches(world / "hf"), NullReporter())
@@ -352,6 +361,6 @@ def measured_world(world: Path, report: NullReporter) -> Inventory:
 def test_a_time_that_no_calendar_has_is_not_told(world: Path) -> None:
     made(world / "project" / "experts" / "nobody" / "x.jsonl")
     (row,) = listed(world).values()
-    future = replace(row, last_used=4e11).as_json()
+    future = replace(row, tree=replace(row.tree, accessed=4e11)).as_json()
     assert (future["last_used"], future["last_used_from"]) == (None, None)
     assert str(row.as_json()["last_used"]).startswith("20")

@@ -136,7 +136,7 @@ def test_looking_is_not_using(world: Path) -> None:
     found = listed(world)
     assert {row.rows for row in found.values()} == {2, 3}
     assert {path.name: path.stat().st_atime for path in files} == {path.name: 2_000_000 for path in files}
-    assert {(row.last_used, row.last_used_from) for row in found.values()} == {(2_000_000, "atime")}
+    assert {row.tree.last_use for row in found.values()} == {(2_000_000, "atime")}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows rarely keeps times of reading")
@@ -159,4 +159,4 @@ def test_last_use_says_what_told(
         f_flag = flags
 
     monkeypatch.setattr(os, "statvfs", lambda _: Mounted)
-    assert scan_tree([path], lambda: None).last_use() == last
+    assert scan_tree([path], lambda: None).last_use == last

@@ -10,35 +10,28 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout; words go to stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings, errors and the result.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
-ManifestPath = Annotated[Path, typer.Option("--manifest", "-m", help="The expert's manifest.json.", show_default=False)]
+ManifestPath = Annotated[Path, typer.Option("--manifest", "-m", help="The expert's manifest.json.")]
 BaseModel = Annotated[
     str | None,
     typer.Option(
         "--base-model",
         help="One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file, "
         "pypi:PACKAGE==VERSION#path/in/wheel. Default: the manifest's first.",
-        show_default=False,
     ),
 ]
 TrainedManifest = Annotated[
     Path | None,
     typer.Option(
-        "--manifest",
-        "-m",
-        help="The expert's manifest.json. Default: the one that the adapter was trained from.",
-        show_default=False,
+        "--manifest", "-m", help="The expert's manifest.json. Default: the one that the adapter was trained from."
     ),
 ]
-_ADAPTER = typer.Option(
-    "--adapter", help="A run directory, or the folder of an adapter or checkpoint.", show_default=False
-)
+_ADAPTER = typer.Option("--adapter", help="A run directory, or the folder of an adapter or checkpoint.")
 AdapterFolder = Annotated[Path, _ADAPTER]
 AdapterIfAny = Annotated[Path | None, _ADAPTER]
 TrainedBase = Annotated[
     str | None,
-    typer.Option(
-        "--base-model", help="The base model. Default: the one that the adapter was trained on.", show_default=False
-    ),
+    typer.Option("--base-model", help="The base model. Default: the one that the adapter was trained on."),
 ]
+Sample = Annotated[bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]

@@ -12,15 +12,13 @@ from expert_cli.api.experts import MAX_DROP
 Answers = Annotated[
     Path | None,
     typer.Option(
-        help="Judge these answers instead: one JSON object a line, or what --output wrote, whose answers are judged again.",
-        show_default=False,
+        help="Judge these answers instead: one JSON object a line, or what --output wrote, whose answers are judged again."
     ),
 ]
 Cases = Annotated[
     Path | None,
     typer.Option(
-        help="The cases. Default: tests/cases.jsonl beside the manifest; where it is, others are kept only by --output.",
-        show_default=False,
+        help="The cases. Default: tests/cases.jsonl beside the manifest; where it is, others are kept only by --output."
     ),
 ]
 Baseline = Annotated[
@@ -34,34 +32,23 @@ Shots = Annotated[
         show_default=False,
     ),
 ]
-Sample = Annotated[bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")]
-BatchSize = Annotated[
-    int | None, typer.Option(min=1, help="Answers written at once. Default: 16; on a GPU 64.", show_default=False)
-]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Answers written at once. Default: 16; on a GPU 64.")]
 Limit = Annotated[
     int | None,
-    typer.Option(min=1, help="Only N rows, spread over the categories; kept only by --output.", show_default=False),
+    typer.Option(min=1, help="Only N rows, spread over the categories; kept only by --output."),
 ]
 CaseTimeout = Annotated[float, typer.Option(min=0.01, help="Seconds that one answer may run.")]
-Threshold = Annotated[
-    float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.", show_default=False)
-]
-Against = Annotated[Path | None, typer.Option(help="An earlier evaluation, compared case by case.", show_default=False)]
+Threshold = Annotated[float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.")]
+Against = Annotated[Path | None, typer.Option(help="An earlier evaluation, compared case by case.")]
 MaxDrop = Annotated[
     float | None,
-    typer.Option(
-        min=0,
-        max=1,
-        help=f"With --against: exit 5 if the accuracy fell by more than this; {MAX_DROP}.",
-        show_default=False,
-    ),
+    typer.Option(min=0, max=1, help=f"With --against: exit 5 if the accuracy fell by more than this; {MAX_DROP}."),
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
         help="Write the JSON document here as well; an adapter's run directory gets that of all its own cases anyway: "
-        "evaluation.json.",
-        show_default=False,
+        "evaluation.json."
     ),
 ]
 
