@@ -10,7 +10,6 @@ import typer
 from expert_cli import api
 from expert_cli.commands.options.common import BaseModel, Debug, Json, Offline, Quiet
 from expert_cli.console.terminal import Console
-from expert_cli.data.templates.whole_text import describe_forms
 from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
@@ -133,6 +132,8 @@ def _show_explanation(console: Console, found: StoreExplanation) -> None:
 def _show_report(console: Console, report: StoreReport) -> None:
     if console.as_json:
         return
+    from expert_cli.data.templates.whole_text import describe_forms
+
     row = report.as_json()
     speed = f" in {row['seconds']:.1f} s, {row['mb_per_s']:.1f} MB/s, {row['encoder']}" if row["mb_per_s"] else ""
     cut = f"{report.truncated_rows:,} documents shortened by {report.truncated_tokens:,} tokens"

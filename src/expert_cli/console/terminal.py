@@ -12,18 +12,19 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import rich.console
 from rich.console import Group
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from expert_cli.utils.files import redacted
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
 from expert_cli.utils.text import aligned, clean, count, failure_lines, is_figures
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 SCHEMA_VERSION = 1
 
@@ -185,6 +186,8 @@ class Console:
         if self.quiet or not self._err.is_terminal:
             yield lambda words, figures, _: self.info(f"{words}  {figures}".rstrip())
             return
+        from rich.live import Live  # live displays are loaded where one is shown: `--help` shows none
+
         with Live(console=self._err, auto_refresh=False, transient=True) as display:
 
             def show(words: str, _: str, rows: list[list[str]]) -> None:
@@ -203,6 +206,8 @@ class Console:
         if self.quiet:
             yield NullBar()
         elif self._err.is_terminal:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
             columns = (
                 TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=24),
