@@ -139,7 +139,8 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     """Build a store and verify it, as `pretokenize` does; then the same once more, part by part, for the shares."""
     from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
     from expert_cli.data.sources.data_rows import locate_data
-    from expert_cli.data.store.build import file_hashes, tokenize
+    from expert_cli.data.store.build import tokenize
+    from expert_cli.data.store.files import file_hashes
     from expert_cli.data.store.key import StoreInputs
     from expert_cli.data.templates.chat_template import ChatTemplate
     from expert_cli.data.tokenize.encoder import template_for
@@ -174,7 +175,7 @@ def ours(rows: Path, *, fast: bool) -> Measured:
 def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) -> Measured:
     """Do each part of a build by itself. In the build, `read` and `render` run beside `encode`."""
     from expert_cli.data.rows.selection import batches, select_rows
-    from expert_cli.data.store.files import FileHashCache, find_damage, read_fingerprint, write_shard
+    from expert_cli.data.store.files import verify_store, write_shard
     from expert_cli.data.tokenize.assemble import assemble
     from expert_cli.data.tokenize.encoder import Encoder
     from expert_cli.utils.files import sha256_of
@@ -190,8 +191,7 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     chunks, join_s = timed(lambda: [assemble([*chain(*encoded[n : n + 3])]) for n in range(0, len(encoded), 3)])
     with tempfile.TemporaryDirectory(dir=store.parent) as folder:
         _, write_s = timed(lambda: [write_shard(Path(folder), "train", n, chunk) for n, chunk in enumerate(chunks)])
-    fingerprint = read_fingerprint(store)
-    _, verify_s = timed(lambda: find_damage(store, fingerprint, FileHashCache(store / "none"), hash_all=True))
+    _, verify_s = timed(lambda: verify_store(store))
     names = ("key_s", "load_s", "survey_s", "read_s", "render_s", "encode_s", "join_s", "write_s", "verify_s")
     seconds = (key_s, load_s, survey_s, read_s, render_s, encode_s, join_s, write_s, verify_s)
     return dict(zip(names, seconds, strict=True))

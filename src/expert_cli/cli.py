@@ -124,7 +124,7 @@ def main() -> None:
         code = CTRL_C
         console.fail("interrupted", "", code)
     except Exception as error:  # noqa: BLE001  the outermost boundary: a bug is reported as one
-        from expert_cli.runs.status import known
+        from expert_cli.utils.disk_errors import known
 
         if met := known(error):
             code = _failed(console, met)

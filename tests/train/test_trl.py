@@ -14,7 +14,7 @@ from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, 
 from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.store.build import tokenize
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import FileHashCache, find_damage, read_fingerprint
+from expert_cli.data.store.files import FileHashCache, verify_store
 from expert_cli.data.store.key import StoreInputs
 from expert_cli.data.tokenize.encoder import template_for
 from expert_cli.utils.reporter import NullReporter
@@ -68,5 +68,5 @@ def test_trl_trains_the_tokens_that_we_train(tmp_path: Path) -> None:
     before = {name: value.clone() for name, value in trainer.model.named_parameters()}
     trainer.train()
     assert trainer.state.global_step == 2
-    assert find_damage(home, read_fingerprint(home), FileHashCache(tmp_path / "memo"), hash_all=True) == ""
+    verify_store(home)
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.named_parameters())

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expert_cli.api.common import FilePath, expert_errors, optional_path
+from expert_cli.api.common import FilePath, optional_path
 from expert_cli.errors import InputError
+from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ MAX_DROP = 0.05
 """How far the accuracy may fall against an earlier evaluation where nothing else is said."""
 
 
-@expert_errors()
+@disk_errors()
 def evaluate(
     adapter: FilePath,
     *,
@@ -96,7 +97,7 @@ def evaluate(
     return found
 
 
-@expert_errors()
+@disk_errors()
 def grade_answers(
     answers: FilePath,
     *,
@@ -126,7 +127,7 @@ def grade_answers(
     return found
 
 
-@expert_errors()
+@disk_errors()
 def load_expert(
     run: FilePath,
     *,

@@ -6,14 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expert_cli.api.common import FilePath, expert_errors
+from expert_cli.api.common import FilePath
 from expert_cli.errors import InputError
+from expert_cli.utils.disk_errors import disk_errors
 
 if TYPE_CHECKING:
     from expert_cli.config.validate import Validation
 
 
-@expert_errors()
+@disk_errors()
 def validate(
     manifest: FilePath, *, base_model: str | None = None, fix: bool = False, write: bool = False
 ) -> Validation:

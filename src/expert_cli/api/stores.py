@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expert_cli.api.common import FilePath, expert_errors
+from expert_cli.api.common import FilePath
+from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from expert_cli.pipeline.pretokenize import DataInputs, StoreExplanation, StoreReport
 
 
-@expert_errors()
+@disk_errors()
 def pretokenize(
     manifest: FilePath,
     *,
@@ -68,7 +69,7 @@ def pretokenize(
     return replace(report, documents=tuple(shown_documents(report.store, inputs, documents)))
 
 
-@expert_errors()
+@disk_errors()
 def explain_store(
     manifest: FilePath,
     *,

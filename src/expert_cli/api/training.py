@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expert_cli.api.common import FilePath, expert_errors, optional_path
+from expert_cli.api.common import FilePath, optional_path
 from expert_cli.errors import InputError
+from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def require_consistent(resume: str, allow_drift: Collection[str], *, overwrite: 
         raise InputError("--overwrite moves aside the run that --resume goes on with: give one of them")
 
 
-@expert_errors()
+@disk_errors()
 def train(
     manifest: FilePath,
     *,
@@ -128,7 +129,7 @@ def train(
     return run.train(plan, facts, reporter, options, log)
 
 
-@expert_errors()
+@disk_errors()
 def estimate_run(
     manifest: FilePath,
     *,

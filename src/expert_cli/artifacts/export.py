@@ -11,7 +11,6 @@ What is written is loaded again and answers; how far it is from base model and a
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.files import sha256_of, sync_folder, write_text
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.verified_folder import folder_beside
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,7 @@ def export_expert(
     in that form.
     """
     require_new(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    try:
+    with folder_beside(output) as beside:
         facts, agreement = _write(trained, beside, prompts, report, merge=merge, gguf=gguf, remarks=remarks)
         sync_folder(beside)
         if output.is_dir():
@@ -80,8 +78,6 @@ def export_expert(
         for path in beside.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)  # a temporary folder, and safetensors, are for one user alone
         beside.rename(output)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     files = tuple(sorted(path for path in output.rglob("*") if path.is_file()))
     return Exported(output, files, facts, agreement)
 

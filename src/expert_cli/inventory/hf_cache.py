@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from expert_cli.data.store.inspect import read_store_json
+from expert_cli.data.saved import saved_json
 from expert_cli.utils.filesystem import is_file, subfolders
 
 _HUB_PREFIX = "datasets--"
@@ -99,6 +99,6 @@ def arrow_rows(folder: Path) -> int | None:
     if len(notes) != 1:
         return None
     try:
-        return sum(int(split["num_examples"]) for split in read_store_json(notes[0])["splits"].values())
+        return sum(int(split["num_examples"]) for split in saved_json(notes[0])["splits"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

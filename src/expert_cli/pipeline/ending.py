@@ -8,8 +8,9 @@ from contextlib import contextmanager, nullcontext, suppress
 
 from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, Interrupted
 from expert_cli.runs.log import RunLog
-from expert_cli.runs.status import RunStatus, known
+from expert_cli.runs.status import RunStatus
 from expert_cli.training.signals import Terminated, raising_sigterm
+from expert_cli.utils.disk_errors import known
 from expert_cli.utils.text import failure_lines
 
 

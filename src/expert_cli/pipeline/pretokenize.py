@@ -19,11 +19,11 @@ from expert_cli.data.staging import stage, staged_path
 from expert_cli.data.store.build import (
     TokenStore,
     adopt_foreign_store,
-    file_hashes,
     foreign_store,
     store_state,
     tokenize,
 )
+from expert_cli.data.store.files import file_hashes
 from expert_cli.data.store.inspect import StoreState, has_stores
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import lies_in

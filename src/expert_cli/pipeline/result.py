@@ -11,8 +11,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.columns import FIRST_COLUMN_RULE
 from expert_cli.data.sources.data_rows import locate_data
-from expert_cli.data.store.build import file_hashes
-from expert_cli.data.store.files import FileHashCache
+from expert_cli.data.store.files import FileHashCache, file_hashes
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import ExpertError, IntegrityError
 from expert_cli.model.kernels.select import KernelPlan

@@ -5,7 +5,6 @@ Nothing is required of the files: a key that is missing, a torn line, a number t
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.files import parse_json
 from expert_cli.utils.text import plural
 
 BASES = ("baseline", "few_shot")
@@ -46,8 +46,8 @@ class MetricsTail:
 
     def _parsed(self, text: bytes) -> dict[str, Any] | None:
         try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
+            line = parse_json(text)
+        except ValueError:
             line = None
         if not isinstance(line, dict):
             self.damaged += 1
@@ -123,8 +123,8 @@ def padding_share(lines: Sequence[Mapping[str, Any]]) -> float | None:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file, {} where there is none to be read."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        value = parse_json(path.read_bytes())
+    except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 

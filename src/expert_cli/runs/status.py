@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from expert_cli.errors import EnvironmentProblem, ExpertError, Interrupted
+from expert_cli.errors import ExpertError, Interrupted
 from expert_cli.runs.lock import birth, lives
 from expert_cli.runs.metrics import number, read_json
-from expert_cli.utils.files import CANNOT_WRITE, IN_THE_WAY, write_json
+from expert_cli.utils.files import write_json
 from expert_cli.utils.text import moment
 
 RUNNING, COMPLETE, STOPPED, FAILED, INTERRUPTED = "running", "complete", "stopped", "failed", "interrupted"
@@ -130,18 +130,6 @@ def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
     if lives(told):
         return Ending(RUNNING, f"running as {process}; {how_far} at {seen}")
     return Ending(KILLED, f"killed: {process} is gone without a word; last heard of {how_far}, at {seen}", go_on)
-
-
-def known(error: BaseException) -> ExpertError | None:
-    """Return an error as one that a user can meet, None for a bug."""
-    hints = dict.fromkeys(CANNOT_WRITE, "make room, or give another folder") | dict.fromkeys(
-        IN_THE_WAY, "something else lies at that path: move it away, or give another folder"
-    )
-    if isinstance(error, OSError) and error.errno in hints:
-        path = error.filename2 or error.filename  # of two the one that was to be written
-        where = f"{path}: " if path else ""
-        return EnvironmentProblem(f"{where}{error.strerror}", hints[error.errno])
-    return error if isinstance(error, ExpertError) else None
 
 
 def _how_far(step: float | None, steps: float | None) -> str:

@@ -6,7 +6,6 @@ put into JSON: cut out of JSON they would take quotes and backslashes along.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -17,10 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors by which the system says that a disk is full or a place is not to be written: no bug of the program."""
-IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
-"""Errors by which the system says that a path leads to something else than a file or folder that can be there."""
 _OF_THE_HUB = r"hf_(?:[A-Za-z0-9]{34,}|[A-Za-z0-9]{16,}(?=…|\.\.\.))"
 """As long as the hub makes its tokens, or cut: a folder or a column may well be named hf_ and a long word."""
 _SECRET = re.compile(
@@ -172,9 +167,14 @@ def sync_folder(folder: Path) -> None:
     """Make every file of a folder, and the folder itself, durable."""
     for path in folder.rglob("*"):
         if path.is_file():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
+            sync_file(path)
     sync_names(folder)
+
+
+def sync_file(path: Path) -> None:
+    """Make a file's bytes durable."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def sync_names(folder: Path) -> None:
@@ -195,13 +195,8 @@ def stamp(path: Path) -> list[int]:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file)
-
-
-def _digest(file: Any) -> str:
-    """The same for Python 3.10, which has no hashlib.file_digest."""
     digest = hashlib.sha256()
-    while block := file.read(1 << 20):
-        digest.update(block)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
     return digest.hexdigest()

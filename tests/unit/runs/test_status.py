@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import platform
@@ -13,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import InputError
 from expert_cli.runs.lock import birth
-from expert_cli.runs.status import RunStatus, known, standing
+from expert_cli.runs.status import RunStatus, standing
 
 GO_ON = "expert-cli train -m M --resume auto"
 
@@ -94,21 +93,3 @@ def test_nothing_is_written_before_the_folder_is_the_runs_own(tmp_path: Path) ->
     status = RunStatus(file, "expert-cli train")
     status.broken_off(InputError("no"))
     assert not file.exists()
-
-
-def test_what_a_user_can_meet() -> None:
-    refused = InputError("no")
-    assert known(refused) is refused
-    assert known(ValueError("a bug")) is None
-    assert known(OSError(2, "No such file", "x")) is None
-    full = known(OSError(28, "No space left on device", "/data/x"))
-    assert isinstance(full, EnvironmentProblem)
-    assert full.message == "/data/x: No space left on device"
-    for number in (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG):
-        other = known(OSError(number, os.strerror(number), "/data/x"))
-        assert isinstance(other, EnvironmentProblem)
-        assert other.message == f"/data/x: {os.strerror(number)}"
-        assert "move it away" in other.hint
-    renamed = known(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), "/data/.x.tmp", None, "/data/x"))
-    assert renamed is not None
-    assert renamed.message == f"/data/x: {os.strerror(errno.EISDIR)}"

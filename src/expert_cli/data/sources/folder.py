@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.config.splits import split_of
+from expert_cli.data.saved import SPLITS, STATE, listed, saved_files, saved_json
 from expert_cli.data.sources.dataset_card import load_configs
 from expert_cli.data.sources.sniff import rows_inside
 from expert_cli.data.sources.split_files import select_files, untold
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.files import parse_json
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 
@@ -32,6 +31,8 @@ def folder_files(folder: Path, config: str, split: str, reporter: Reporter) -> l
         names, unread = names_below(folder)
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InputError(str(error), "Save the data set again.") from error
     unread += rows_inside(folder, untold(names), names)
     selection = select_files(names, load_configs(folder / "README.md"), config, split, str(folder), unread)
     return list(selection.files_in(folder, str(folder), reporter))
@@ -80,7 +81,7 @@ def _raise_where_rows_may_be(error: OSError) -> None:
 
 def _split_of_saved(folder: Path, config: str, split: str) -> Path | None:
     """The folder of one split of what `save_to_disk` wrote; None where it did not write this folder."""
-    several, one = folder / "dataset_dict.json", folder / "state.json"
+    several, one = folder / SPLITS, folder / STATE
     if not (several.is_file() or one.is_file()):
         return None
     if config:
@@ -88,11 +89,11 @@ def _split_of_saved(folder: Path, config: str, split: str) -> Path | None:
             f'{folder}: there is no configuration "{config}": save_to_disk wrote this folder', 'Leave "::config" out.'
         )
     if several.is_file():
-        splits = _listed(several, "splits")
+        splits = listed(several, "splits")
         if split not in splits:
             raise InputError(f'{folder}: there is no split "{split}"; there is: {", ".join(map(str, splits))}')
         return folder / split
-    name = _read(one).get("_split")
+    name = saved_json(one).get("_split")
     if split_of(split) not in ("train", split_of(str(name))):
         remembered = f', "{name}"' if name else ""
         raise InputError(
@@ -116,31 +117,11 @@ def require_apart(data: DataConfig, place: Path, option: str) -> None:
 
 
 def _saved_files(folder: Path) -> list[Path]:
-    """The Arrow files of one saved `Dataset`, in the order of its state."""
-    state, again = folder / "state.json", "Save the data set again."
-    if _read(state).get("_indices_data_files"):
+    """The Arrow files of one saved `Dataset`, in the order of its state. Raises OSError, ValueError."""
+    state, again = folder / STATE, "Save the data set again."
+    if saved_json(state).get("_indices_data_files"):
         raise InputError(f"{state}: a choice of rows by numbers, which is not read", again)
-    try:
-        files = [folder / entry["filename"] for entry in _listed(state, "_data_files")]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{state}: not every entry of _data_files names a file", again) from error
-    for path in files:
-        if path.parent != folder or not path.is_file():
-            raise InputError(f"{path}: listed in {state}, but it is not there", again)
+    files = saved_files(folder)
+    if missing := next((path for path in files if not path.is_file()), None):
+        raise InputError(f"{missing}: listed in {state}, but it is not there", again)
     return files
-
-
-def _listed(path: Path, key: str) -> list[Any]:
-    listed = _read(path).get(key)
-    if not isinstance(listed, list):
-        raise InputError(f'{path}: not written by save_to_disk (no list "{key}")')
-    return listed
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """What a file of `save_to_disk` says; {} where it is not of its form."""
-    try:
-        said = parse_json(path.read_bytes())
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}

@@ -22,9 +22,9 @@ from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.columns import COLUMN_RULE
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.selection import RowSelection, Split, select_rows
+from expert_cli.data.saved import SPLITS, STATE
 from expert_cli.data.store.documents import Documents, data_files
-from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.fingerprint import FINGERPRINT
+from expert_cli.data.store.files import FINGERPRINT, FileHashCache
 from expert_cli.data.store.inspect import RULE_OF_COLUMNS, StoreState, has_stores, inspect_store, read_stats
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import Contents, build
@@ -67,11 +67,6 @@ class TokenStore:
     def training(self) -> Documents:
         """Return the documents that train. Raises IntegrityError without any."""
         return self.split("train") or Documents(self.home / "train")
-
-
-def file_hashes(folder: Path) -> FileHashCache:
-    """Return the file hashes that are remembered beside the stores in `folder`."""
-    return FileHashCache(folder / ".memo.json")
 
 
 def store_state(
@@ -228,8 +223,8 @@ def _split_stats(
 def foreign_store(folder: Path) -> Path | None:
     """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
     for place in [folder, *sorted(path for path in folder.glob("*") if path.is_dir())]:
-        saved = (place / "dataset_dict.json").is_file() or (place / "state.json").is_file()
-        if saved and not (place / FINGERPRINT).is_file() and not place.name.startswith("."):
+        is_saved = any((place / name).is_file() for name in (SPLITS, STATE))
+        if is_saved and not (place / FINGERPRINT).is_file() and not place.name.startswith("."):
             return place
     return None
 

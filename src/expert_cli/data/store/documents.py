@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from expert_cli.data.saved import saved_files
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import parse_json
 
 _LARGEST = 2**31 - 1
 _REMEDY = "delete the folder to have it built anew"
@@ -105,9 +105,8 @@ class Documents:
 def data_files(folder: Path) -> list[Path]:
     """Return the Arrow files of a split's folder, in their order. Raises IntegrityError: its list cannot be read."""
     try:
-        state = parse_json((folder / "state.json").read_bytes())
-        return [folder / Path(entry["filename"]).name for entry in state["_data_files"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return saved_files(folder)
+    except (OSError, ValueError) as error:
         raise IntegrityError(f"{folder}: state.json is missing or broken", _REMEDY) from error
 
 

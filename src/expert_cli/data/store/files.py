@@ -1,37 +1,53 @@
-"""The files of a token store: written beside their place, synced, hashed while written, verified before they are read.
+"""The files of a token store: written beside their place, synced, hashed, verified before they are read.
 
 A store as it lies on disk (opens with `datasets.load_from_disk`):
 
     <first 12 of the key>/
-      fingerprint.json         key, its parts, size and SHA-256 of every other file, a hash of itself
+      fingerprint.json         {"format", "key": 64 hex, "parts": {...}, "expert", "shards": [...],
+                                "files": {path: {"bytes", "sha256"}}, "self": a hash of all that}; written last
       stats.json               rows, tokens, what was dropped
       dataset_dict.json        the splits
       train/data-00000.arrow   input_ids list<int32>, completion_mask list<bool>: one row a document
       train/state.json, train/dataset_info.json
+    .building-<first 12>/      one that is not whole yet
+      progress.json            {"expert", "shards": [...]}
+
+`expert` is the one it was built for first, for `--prune`; another with the same data uses the same store.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from expert_cli.data.store.fingerprint import FINGERPRINT, FORMAT, PROGRESS, parse_fingerprint
+from expert_cli.data.saved import SPLITS, STATE
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import read_sealed, sha256_of, stamp, sync_folder, write_json, write_sealed
+from expert_cli.utils.files import (
+    open_sealed,
+    read_sealed,
+    sha256_of,
+    stamp,
+    sync_file,
+    sync_names,
+    write_json,
+    write_sealed,
+)
+from expert_cli.utils.filesystem import open_unnoticed
+from expert_cli.utils.verified_folder import VerifiedFolder
 
+FINGERPRINT = "fingerprint.json"
+PROGRESS = "progress.json"
 STATS = "stats.json"
-_HASHED_AT_ONCE = 4
+FORMAT = 1
+BUILD_ANEW = "delete the folder to have it built anew"
 _FEATURES = {
     "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
     "completion_mask": {"feature": {"dtype": "bool", "_type": "Value"}, "_type": "List"},
@@ -54,32 +70,6 @@ class ShardRecord:
     trained_tokens: int
 
 
-class _HashingFile:
-    """A binary file that is hashed while it is written."""
-
-    def __init__(self, path: Path) -> None:
-        self.file = path.open("wb")
-        self.digest = hashlib.sha256()
-        self.size = 0
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data)
-        self.digest.update(view)
-        self.size += view.nbytes
-        return self.file.write(view)
-
-    def flush(self) -> None:
-        self.file.flush()
-
-    def close(self) -> None:
-        if not self.closed:
-            self.file.flush()
-            os.fsync(self.file.fileno())
-            self.file.close()
-            self.closed = True
-
-
 def write_shard(folder: Path, split: str, number: int, encoded: Encoded) -> ShardRecord:
     """Write one shard, complete or not at all, and return its record. Raises OSError (disk full)."""
     name = f"{split}/data-{number:05d}.arrow"
@@ -92,17 +82,15 @@ def write_shard(folder: Path, split: str, number: int, encoded: Encoded) -> Shar
     bits = np.packbits(encoded.trained, bitorder="little")
     mask = pa.Array.from_buffers(pa.bool_(), len(encoded.trained), [None, pa.py_buffer(bits)])
     columns = [pa.ListArray.from_arrays(offsets, ids), pa.ListArray.from_arrays(offsets, mask)]
-    sink = _HashingFile(beside)
     try:
-        with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), SCHEMA) as writer:
+        with pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
             writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
-        sink.close()
+        sync_file(beside)
+        size, sha256 = beside.stat().st_size, sha256_of(beside)
         beside.replace(path)
     finally:
-        sink.file.close()
         beside.unlink(missing_ok=True)
-    trained = int(encoded.trained.sum())
-    return ShardRecord(name, sink.size, sink.digest.hexdigest(), len(encoded), len(encoded.ids), trained)
+    return ShardRecord(name, size, sha256, len(encoded), len(encoded.ids), int(encoded.trained.sum()))
 
 
 def _int32(values: NDArray[np.integer[Any]]) -> Any:
@@ -121,7 +109,7 @@ def write_fingerprint(
 ) -> None:
     """Write what turns a folder of shards into a store: the layout's JSON files, statistics, and last the fingerprint."""
     splits = list(dict.fromkeys(shard.file.split("/")[0] for shard in shards))
-    write_json(folder / "dataset_dict.json", {"splits": splits})
+    write_json(folder / SPLITS, {"splits": splits})
     for split in splits:
         names = [shard.file.split("/")[1] for shard in shards if shard.file.startswith(f"{split}/")]
         state: dict[str, Any] = {
@@ -131,56 +119,62 @@ def write_fingerprint(
         }
         state |= {"_format_kwargs": {}, "_format_type": None, "_output_all_columns": False, "_split": split}
         info = {"citation": "", "description": "", "features": _FEATURES, "homepage": "", "license": ""}
-        write_json(folder / split / "state.json", state)
+        write_json(folder / split / STATE, state)
         write_json(folder / split / "dataset_info.json", info)
     write_json(folder / STATS, stats(folder))
     known = {shard.file: {"bytes": shard.bytes, "sha256": shard.sha256} for shard in shards}
-    small = [path for path in sorted(folder.rglob("*.json")) if path.name not in (FINGERPRINT, PROGRESS)]
-    for path in small:
-        known[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    files = VerifiedFolder.measured(folder, known, leave_out=(FINGERPRINT, PROGRESS)).files
     body = {
         "format": FORMAT,
         "key": key,
         "parts": dict(parts),
         "expert": expert,
         "shards": [asdict(shard) for shard in shards],
-        "files": known,
+        "files": files,
     }
     write_sealed(folder / FINGERPRINT, body)
-    sync_folder(folder)
+    sync_names(folder)
 
 
-def read_fingerprint(folder: Path) -> dict[str, Any]:
+def read_fingerprint(home: Path) -> dict[str, Any]:
     """Return a store's fingerprint. Raises IntegrityError if it is missing, broken or of another format."""
-    path = folder / FINGERPRINT
     try:
-        return parse_fingerprint(path.read_bytes().decode("utf-8", "replace"))
+        with open_unnoticed(home / FINGERPRINT) as file:
+            body = open_sealed(file.read().decode("utf-8", "replace"))
     except OSError as error:
-        raise IntegrityError(f"{path} cannot be read: {error.strerror}", "") from error
+        raise IntegrityError(f"{home}: {FINGERPRINT} cannot be read: {error.strerror}", BUILD_ANEW) from error
     except ValueError as error:
-        raise IntegrityError(f"{path} {error}", "") from error
+        raise IntegrityError(f"{home}: {FINGERPRINT} {error}", BUILD_ANEW) from error
+    if body.get("format") != FORMAT:
+        raise IntegrityError(f"{home}: {FINGERPRINT} is of format {body.get('format')}, not {FORMAT}", BUILD_ANEW)
+    return body
 
 
-def find_damage(folder: Path, fingerprint: Mapping[str, Any], hash_cache: FileHashCache, *, hash_all: bool) -> str:
-    """Return what is wrong with a store's files, "" if nothing.
+def verify_store(home: Path, sha256: Callable[[Path], str] | None = sha256_of) -> dict[str, Any]:
+    """Return the fingerprint of a store whose files are as it records them; sha256: None compares names and sizes alone.
 
-    Sizes and stat data are always checked; a file whose stat data differ from the verified record is hashed again,
-    with `hash_all` every file is.
+    Raises IntegrityError naming what is not.
     """
-    for name, wanted in fingerprint["files"].items():
-        path = folder / name
-        try:
-            size = path.stat().st_size
-        except OSError:
-            return f"{path} is missing"
-        if size != wanted["bytes"]:
-            return f"{path} has {size:,} bytes, not {wanted['bytes']:,}"
-    with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
-        digests = threads.map(lambda name: hash_cache.sha256(folder / name, again=hash_all), fingerprint["files"])
-        for (name, wanted), digest in zip(fingerprint["files"].items(), digests, strict=True):
-            if digest != wanted["sha256"]:
-                return f"{folder / name} does not match its hash"
-    return ""
+    fingerprint = read_fingerprint(home)
+    try:
+        outside = next(filter(_leads_outside, fingerprint["files"]), "")
+        damage = f"{FINGERPRINT} names a file outside the store, {outside}" if outside else ""
+        damage = damage or VerifiedFolder(home, fingerprint["files"]).damage(sha256)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        damage = f"{FINGERPRINT} is not of its form"
+    if damage:
+        raise IntegrityError(f"{home}: {damage}", BUILD_ANEW)
+    return fingerprint
+
+
+def _leads_outside(name: str) -> bool:
+    inside = PurePosixPath(name)
+    return inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name
+
+
+def file_hashes(folder: Path) -> FileHashCache:
+    """Return the file hashes that are remembered beside the stores in `folder`."""
+    return FileHashCache(folder / ".memo.json")
 
 
 class FileHashCache:

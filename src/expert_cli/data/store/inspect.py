@@ -1,10 +1,6 @@
 """What lies in a folder that rows were saved in: a token store and its state, or what `save_to_disk` wrote.
 
-<12 hex>/                      a token store, named by the first 12 of its key
-    fingerprint.json           as `fingerprint.py` describes it
-    dataset_dict.json          {"splits": [...]}
-    train/state.json           {"_data_files": [{"filename"}, ...]}
-    train/data-00000.arrow
+<12 hex>/                      a token store, named by the first 12 of its key, as `files.py` describes it
 .building-<12 hex>/            a build that was interrupted, or is under way
 """
 
@@ -12,22 +8,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
+from expert_cli.data import saved
 from expert_cli.data.rows.columns import left_unread
-from expert_cli.data.store.files import (
-    STATS,
-    FileHashCache,
-    find_damage,
-    read_fingerprint,
-)
-from expert_cli.data.store.fingerprint import FINGERPRINT, parse_fingerprint
+from expert_cli.data.store.files import FINGERPRINT, STATS, FileHashCache, read_fingerprint, verify_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json
-from expert_cli.utils.filesystem import is_file, open_unnoticed
+from expert_cli.utils.filesystem import is_file
 
+BUILDING = ".building-"
+STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
 RULE_OF_COLUMNS = "rule_of_columns"
 """The key of a store's statistics, by split, that says by which rule its columns were read."""
 _STORES = f"[0-9a-f]*/{FINGERPRINT}"
@@ -52,14 +46,11 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
     if not home.is_dir():
         return _other_store(folder, key)
     try:
-        fingerprint = read_fingerprint(home)
+        fingerprint = verify_store(home, partial(hash_cache.sha256, again=hash_all))
     except IntegrityError as error:
         return StoreState("damaged", error.message)
     if fingerprint["key"] != key.sha256:
         return StoreState("damaged", f"{home} holds another key than its name says")
-    damage = find_damage(home, fingerprint, hash_cache, hash_all=hash_all)
-    if damage:
-        return StoreState("damaged", damage)
     unread = _left_unread(home)
     return StoreState("stale", f"{home} {unread}") if unread else StoreState("hit", f"{home} fits")
 
@@ -96,16 +87,11 @@ def read_stats(home: Path) -> dict[str, Any]:
     return stats
 
 
-BUILDING = ".building-"
-STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
-_KEY = re.compile(r"[0-9a-f]{64}")
-
-
 def kind_of(folder: Path) -> Literal["token_store", "saved"] | None:
     """Return what a folder is; a folder named like a store is one, also when its fingerprint is gone."""
     if is_file(folder / FINGERPRINT):
         return "token_store"
-    if is_file(folder / "dataset_dict.json") or is_file(folder / "state.json"):
+    if is_file(folder / saved.SPLITS) or is_file(folder / saved.STATE):
         return "saved"
     return "token_store" if STORE_NAME.fullmatch(folder.name) else None
 
@@ -116,53 +102,23 @@ def recorded_key(folder: Path) -> tuple[str, str]:
     Hashes no file of the store.
     """
     try:
-        with open_unnoticed(folder / FINGERPRINT) as file:
-            written = parse_fingerprint(file.read().decode("utf-8", "replace"))
-    except FileNotFoundError:
-        return "", f"no {FINGERPRINT}: an interrupted or foreign build"
-    except OSError as error:
-        return "", f"{FINGERPRINT} cannot be read: {error.strerror}"
-    except ValueError as error:
-        return "", f"{FINGERPRINT} {error}"
-    try:
-        key, files = str(written["key"]), dict(written["files"])
-        sizes = {str(name): int(entry["bytes"]) for name, entry in files.items()}
-    except (ValueError, KeyError, TypeError):
-        return "", f"{FINGERPRINT} is not of its form"
-    if not _KEY.fullmatch(key) or not key.startswith(folder.name):
+        key = str(verify_store(folder, sha256=None)["key"])
+    except IntegrityError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return "", f"no {FINGERPRINT}: an interrupted or foreign build"
+        return "", error.message.removeprefix(f"{folder}: ")
+    if not re.fullmatch(r"[0-9a-f]{64}", key) or not key.startswith(folder.name):
         return "", f"{FINGERPRINT} belongs to another folder, {key[:12]}"
-    for name, size in sizes.items():
-        fault = _fault(folder, name, size)
-        if fault:
-            return "", fault
     return key, ""
 
 
 def saved_files(folder: Path) -> tuple[list[Path], str]:
     """Return the Arrow files that the lists of a saved `Dataset` or `DatasetDict` name, and what is wrong with it or ""."""
     files: list[Path] = []
-    for state in sorted((*folder.glob("state.json"), *folder.glob("*/state.json"))):
+    for state in sorted((*folder.glob(saved.STATE), *folder.glob(f"*/{saved.STATE}"))):
         try:
-            names = [str(entry["filename"]) for entry in read_store_json(state)["_data_files"]]
-        except (OSError, ValueError, KeyError, TypeError):
+            files += saved.saved_files(state.parent)
+        except (OSError, ValueError):
             return [], f"{state.relative_to(folder).as_posix()} cannot be read"
-        files += [state.parent / name for name in names]
     missing = [path for path in files if not is_file(path)]
     return files, f"{missing[0].relative_to(folder).as_posix()} is missing" if missing else ""
-
-
-def read_store_json(path: Path) -> Any:
-    """Read a JSON file without changing its time of last access. Raises OSError, ValueError."""
-    with open_unnoticed(path) as file:
-        return parse_json(file.read())
-
-
-def _fault(folder: Path, name: str, size: int) -> str:
-    inside = PurePosixPath(name)
-    if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
-        return f"{FINGERPRINT} names a file outside the store, {name}"
-    try:
-        found = (folder / name).stat().st_size
-    except OSError:
-        return f"{name} is missing"
-    return "" if found == size else f"{name} has {found:,} bytes, not {size:,}"

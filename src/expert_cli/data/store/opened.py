@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.files import FileHashCache, find_damage, read_fingerprint
-from expert_cli.errors import IntegrityError
+from expert_cli.data.store.files import file_hashes, verify_store
 
 
 class Turn(NamedTuple):
@@ -22,9 +21,7 @@ def open_store(home: Path, split: str) -> Documents | None:
     """Return a split of the token store in `home`; None where it is gone. Raises IntegrityError for a damaged one."""
     if not (home / split).is_dir():
         return None
-    damage = find_damage(home, read_fingerprint(home), FileHashCache(home.parent / ".memo.json"), hash_all=False)
-    if damage:
-        raise IntegrityError(damage, "delete the folder to have it built anew")
+    verify_store(home, file_hashes(home.parent).sha256)
     return Documents(home / split)
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from expert_cli.data.store.fingerprint import FINGERPRINT, PROGRESS, parse_fingerprint
+from expert_cli.data.store.files import FINGERPRINT, PROGRESS, read_fingerprint
 from expert_cli.data.store.inspect import BUILDING, STORE_NAME
 from expert_cli.data.store.token_store import lock_of
+from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import parse_json, remove
 from expert_cli.utils.reporter import Reporter
 
@@ -35,9 +36,9 @@ def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
 def _owner(home: Path) -> str | None:
     """Return the expert that a store or a build belongs to, "" for one that names none; None for what is neither."""
     try:
-        written = parse_fingerprint((home / FINGERPRINT).read_bytes().decode("utf-8"))
+        written = read_fingerprint(home)
         is_ours = str(written["key"]).startswith(home.name.removeprefix(BUILDING))
-    except (OSError, ValueError, KeyError):
+    except (IntegrityError, KeyError):
         try:
             written = parse_json((home / PROGRESS).read_bytes())
             is_ours = home.name.startswith(BUILDING) and isinstance(written["shards"], list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,20 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from expert_cli.data.store.files import (
+    FINGERPRINT,
+    PROGRESS,
     FileHashCache,
     ShardRecord,
     read_fingerprint,
     write_fingerprint,
     write_shard,
 )
-from expert_cli.data.store.fingerprint import FINGERPRINT, PROGRESS
 from expert_cli.data.store.inspect import BUILDING, inspect_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.errors import EnvironmentProblem, IntegrityError
-from expert_cli.utils.files import CANNOT_WRITE, IN_THE_WAY, parse_json, remove, sha256_of, write_json
+from expert_cli.errors import IntegrityError
+from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.files import parse_json, remove, sha256_of, write_json
 from expert_cli.utils.reporter import Reporter
 
 LOCK_POLL_S = 0.5
@@ -69,7 +71,8 @@ def build(
     """
     home = folder / key.sha256[:12]
     building = folder / f"{BUILDING}{key.sha256[:12]}"
-    with _disk_problems(folder, building), _lock(folder, key, report):
+    failed, elsewhere = f"cannot write the token store in {folder}", "put the store elsewhere: pretokenize --output DIR"
+    with disk_errors(failed, elsewhere, unfinished=building), _lock(folder, key, report):
         hash_cache.refresh()
         if home.exists() and not home.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is a file, not a folder", str(home))
@@ -168,20 +171,3 @@ def _lock(folder: Path, key: StoreKey, report: Reporter) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-@contextmanager
-def _disk_problems(folder: Path, building: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in IN_THE_WAY:
-            hint = "move it away, or put the store elsewhere: pretokenize --output DIR"
-            message = f"cannot write the token store in {folder}: {error.filename2 or error.filename}: {error.strerror}"
-            raise EnvironmentProblem(message, hint) from error
-        if error.errno not in CANNOT_WRITE:
-            raise
-        with suppress(OSError):
-            remove(building)
-        hint = "free some space, or put the store elsewhere: pretokenize --output DIR"
-        raise EnvironmentProblem(f"cannot write the token store in {folder}: {error.strerror}", hint) from error

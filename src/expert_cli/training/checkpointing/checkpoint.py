@@ -18,36 +18,24 @@ is the one written last, which after going on from an older one is not the one w
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from expert_cli.errors import EnvironmentProblem, IntegrityError
-from expert_cli.training.checkpointing.serialization import Tensors, deserialize, own_memory, serialize
+from expert_cli.errors import IntegrityError
+from expert_cli.training.checkpointing.serialization import deserialize, own_memory, serialize
 from expert_cli.training.state import Position
-from expert_cli.utils.files import (
-    CANNOT_WRITE,
-    parse_json,
-    read_sealed,
-    remove,
-    sha256_of,
-    sync_folder,
-    sync_names,
-    write_json,
-    write_sealed,
-)
+from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.files import parse_json, read_sealed, remove, sha256_of, sync_names, write_json, write_sealed
+from expert_cli.utils.verified_folder import VerifiedFolder
 
 FORMAT = 1
 LEAST = 2
@@ -61,7 +49,6 @@ STATE_TENSORS = "state.safetensors"
 _FILES = {ADAPTER, ADAPTER_CONFIG, OPTIMIZER, STATE, STATE_TENSORS}
 _NAME = re.compile(r"(?:checkpoint|\.replaced)-[0-9]+")
 _LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
-_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -109,7 +96,8 @@ def write(folder: Path, step: int, parts: CheckpointState) -> CheckpointInfo:
     """
     started = time.monotonic()
     home, beside = folder / f"checkpoint-{step}", folder / f".writing-{step}"
-    with _disk_problems(folder):
+    elsewhere = "give another folder with --output; the checkpoints before are intact"
+    with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
         folder.mkdir(parents=True, exist_ok=True)
         _tidy(folder)
         try:
@@ -123,7 +111,8 @@ def write(folder: Path, step: int, parts: CheckpointState) -> CheckpointInfo:
 
 def read(path: Path) -> CheckpointState:
     """Verify a checkpoint and return what was written, tensors on the CPU. Raises IntegrityError."""
-    _verify(path)
+    if damage := _damage(path):
+        raise IntegrityError(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
     state = parse_json((path / STATE).read_bytes())
     position, rest = state["position"], deserialize(state["rest"], load_file(path / STATE_TENSORS))
     return CheckpointState(
@@ -140,12 +129,10 @@ def latest_valid(folder: Path) -> Search:
     """Return the checkpoint that was written last and verifies; those before it are not looked at."""
     damaged: list[str] = []
     for path in _newest_first(folder):
-        try:
-            _verify(path)
-        except IntegrityError as error:
-            damaged.append(error.message)
-        else:
+        damage = _damage(path)
+        if not damage:
             return Search(path, tuple(damaged))
+        damaged.append(f"{path} is damaged: {damage}")
     return Search(None, tuple(damaged))
 
 
@@ -186,30 +173,13 @@ def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> int:
     }
     write_json(beside / STATE, state)
     write_json(beside / ADAPTER_CONFIG, parts.adapter_config)
-    _save(own_memory(parts.adapter), beside / ADAPTER)
-    _save(optimizer_tensors, beside / OPTIMIZER)
-    _save(rest_tensors, beside / STATE_TENSORS)
-    paths = sorted(beside.iterdir())
-    # Hashing takes as long as syncing, and neither needs the interpreter.
-    with ThreadPoolExecutor(1) as pool:
-        hashes = pool.map(sha256_of, paths)
-        sync_folder(beside)
-        files = {
-            path.name: {"bytes": path.stat().st_size, "sha256": sha256}
-            for path, sha256 in zip(paths, hashes, strict=True)
-        }
+    save_file(own_memory(parts.adapter), beside / ADAPTER, metadata={"format": "pt"})
+    save_file(optimizer_tensors, beside / OPTIMIZER, metadata={"format": "pt"})
+    save_file(rest_tensors, beside / STATE_TENSORS, metadata={"format": "pt"})
+    files = VerifiedFolder.measured(beside).files
     write_sealed(beside / MANIFEST, {"format": FORMAT, "step": step, "serial": serial, "files": files})
     sync_names(beside)
     return sum(path.stat().st_size for path in beside.iterdir())
-
-
-def _save(tensors: Tensors, path: Path) -> None:
-    try:
-        save_file(tensors, path, metadata={"format": "pt"})
-    except SafetensorError as error:
-        if number := _OS_ERROR.search(str(error)):  # the library's own error hides the system's
-            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
-        raise
 
 
 def _rename(beside: Path, home: Path) -> None:
@@ -261,12 +231,7 @@ def _last_serial(folder: Path) -> int:
     return max((_serial(path) or 0 for path in _newest_first(folder)), default=0)
 
 
-def _verify(path: Path) -> None:
-    if damage := _damage(path, hashed=True):
-        raise IntegrityError(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
-
-
-def _damage(path: Path, *, hashed: bool) -> str:
+def _damage(path: Path, *, hashed: bool = True) -> str:
     """Return what is wrong with a checkpoint, "" if nothing; without `hashed` by names and sizes alone."""
     try:
         manifest = read_sealed(path / MANIFEST)
@@ -274,25 +239,4 @@ def _damage(path: Path, *, hashed: bool) -> str:
         return f"{MANIFEST} is missing or broken ({error})"
     if manifest.get("format") != FORMAT or set(manifest["files"]) != _FILES or manifest["step"] != _step(path):
         return f"{MANIFEST} is of another format or another checkpoint"
-    for name, wanted in manifest["files"].items():
-        file = path / name
-        try:
-            size = file.stat().st_size
-            if size != wanted["bytes"]:
-                return f"{name} has {size:,} bytes, not {wanted['bytes']:,}"
-            if hashed and sha256_of(file) != wanted["sha256"]:
-                return f"{name} does not match its hash"
-        except OSError as error:
-            return f"{name} cannot be read ({error.strerror})"
-    return ""
-
-
-@contextmanager
-def _disk_problems(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in CANNOT_WRITE:
-            raise
-        message = f"cannot write a checkpoint in {folder}: {error.strerror}"
-        raise EnvironmentProblem(message, "make room on that disk; the checkpoints before are intact") from error
+    return VerifiedFolder(path, manifest["files"]).damage(sha256_of if hashed else None)

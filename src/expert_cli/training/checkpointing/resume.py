@@ -22,7 +22,7 @@ from expert_cli.training.checkpointing.resume_compatibility import require_goes_
 from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, restore_rng
 from expert_cli.training.state import Position, TrainingState
 from expert_cli.training.trainer import ExpertTrainer
-from expert_cli.utils.files import parse_json
+from expert_cli.utils.files import parse_json, write_bytes
 from expert_cli.utils.reporter import Reporter
 
 
@@ -133,9 +133,7 @@ def truncate_metrics(paths: RunPaths, step: int) -> None:
                 kept.append(line + b"\n")
         except (ValueError, KeyError, TypeError):
             continue  # torn by the kill
-    beside = paths.metrics.with_suffix(".tmp")
-    beside.write_bytes(b"".join(kept))
-    beside.replace(paths.metrics)
+    write_bytes(paths.metrics, b"".join(kept))
 
 
 def check_disk_space(model: PeftModel, folder: Path, optimizer: str, limit: int | None, saves: int) -> None:

@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.store.fingerprint import parse_fingerprint
+from expert_cli.data.store.files import read_fingerprint
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_sealed
 from tests.dataset_world import KEY, OTHER, expert, listed, made, store
@@ -106,7 +106,7 @@ def test_a_damaged_store_is_named(world: Path, fingerprint: dict[str, Any], note
     expert(world, "one", {"path": "org/rows"})
     home = store(world / "project" / "datasets_optimized" / "one" / "tokenized")
     path = home / "fingerprint.json"
-    body = parse_fingerprint(path.read_text(encoding="utf-8"))
+    body = read_fingerprint(home)
     write_sealed(path, {**body, **fingerprint})
     row = listed(world, lambda _: KEY)["one/tokenized/0123456789ab"]
     assert (row.status, row.note) == ("damaged", note)

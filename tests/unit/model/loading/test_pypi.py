@@ -129,7 +129,7 @@ def test_a_damaged_wheel_is_named(tmp_path: Path) -> None:
     [
         ("ERROR: HTTP error 401 while getting https://me:hunter2@index.example/x", "could not be fetched: ERROR: HTTP"),
         ("WARNING: connection broken by ...\nERROR: No matching distribution found for a==1", "could not be fetched"),
-        ("ERROR: Could not install: [Errno 28] No space left on device", "no space left"),
+        ("ERROR: Could not install: [Errno 28] No space left on device", "No space left"),
         ("", "could not be fetched: nothing"),
     ],
     ids=["credentials", "no network", "disk full", "silence"],

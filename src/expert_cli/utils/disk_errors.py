@@ -1,0 +1,75 @@
+"""What the system, a library or another program says of a full disk or a place that cannot be written, as the one error."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from expert_cli.errors import EnvironmentProblem, ExpertError
+from expert_cli.utils.files import remove
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_REMEDIES = {
+    **dict.fromkeys(_FULL, "make room"),
+    **dict.fromkeys(_CLOSED, "see that it can be written"),
+    **dict.fromkeys(_IN_THE_WAY, "something else lies at that path: move it away"),
+    errno.EIO: "check that disk",
+}
+"""Errors that are no bug of the program, and what to do."""
+_TOLD = re.compile(r"(?:\(os error |\[[Ee]rrno )(\d+)[)\]]")
+"""How libraries written in Rust (safetensors, tokenizers) and Python programs (pip) spell the number of the system's error."""
+
+
+def disk_problem(
+    error: BaseException | str, failed: str = "", elsewhere: str = "give another folder"
+) -> EnvironmentProblem | None:
+    """Return the error for a full disk or a place that cannot be written; None where it is something else.
+
+    error: an exception, or what another program said; a library's own exception counts where it tells of a full disk.
+    failed: what could not be done and where ("" = the error's own path says it). elsewhere: what to do instead ("" = nothing).
+    """
+    found = error if isinstance(error, OSError) else _full_disk(str(error))
+    if found is None or found.errno not in _REMEDIES:
+        return None
+    in_the_way = found.errno in _IN_THE_WAY
+    path = found.filename2 or found.filename  # of two the one that was to be written
+    where = path if path and (in_the_way or not failed) else ""
+    message = ": ".join(str(part) for part in (failed, where, found.strerror) if part)
+    return EnvironmentProblem(message, ", or ".join(filter(None, [_REMEDIES[found.errno], elsewhere])))
+
+
+def _full_disk(text: str) -> OSError | None:
+    told = _TOLD.search(text)
+    number = int(told[1]) if told else 0
+    return OSError(number, os.strerror(number)) if number in _FULL else None
+
+
+@contextmanager
+def disk_errors(
+    failed: str = "", elsewhere: str = "give another folder", unfinished: Path | None = None
+) -> Iterator[None]:
+    """Raise what `disk_problem` makes of an error in the block, other errors as they are.
+
+    unfinished: what was being written; it goes where the disk is full, and stays where something else is in the way.
+    """
+    try:
+        yield
+    except Exception as error:
+        problem = disk_problem(error, failed, elsewhere)
+        if problem is None:
+            raise
+        if unfinished and not (isinstance(error, OSError) and error.errno in _IN_THE_WAY):
+            with suppress(OSError):
+                remove(unfinished)
+        raise problem from error
+
+
+def known(error: BaseException) -> ExpertError | None:
+    """Return an error as one that a user can meet, None for a bug."""
+    return error if isinstance(error, ExpertError) else disk_problem(error)
