@@ -23,7 +23,7 @@ from expert_cli.artifacts.export import Exported, export_expert
 from expert_cli.artifacts.gguf_writer import require_writable
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
-from expert_cli.data.store.opened import drawn_turns
+from expert_cli.data.store.documents import drawn_turns
 from expert_cli.errors import InputError, IntegrityError, RunLocked
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import load_adapted

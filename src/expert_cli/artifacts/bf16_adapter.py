@@ -17,7 +17,7 @@ from peft import PeftModel
 
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.store.opened import Turn, drawn_turns
+from expert_cli.data.store.documents import Turn, drawn_turns
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.inference.base_model import load_base_of, locate_base
 from expert_cli.utils.reporter import Reporter

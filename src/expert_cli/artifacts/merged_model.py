@@ -19,7 +19,7 @@ from expert_cli.artifacts.modelfile import modelfile
 from expert_cli.artifacts.rounding import Difference, StoredType, compare_logits, last_logits
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.store.opened import drawn_turns
+from expert_cli.data.store.documents import drawn_turns
 from expert_cli.errors import IntegrityError
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.inference.expert import PromptRenderer, load_adapted, open_expert

@@ -27,7 +27,7 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
 
 if TYPE_CHECKING:
-    from expert_cli.data.store.opened import Turn
+    from expert_cli.data.store.documents import Turn
     from expert_cli.inference.expert import Expert
 
 TRAINING_PROMPTS = 40
@@ -83,7 +83,7 @@ def questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> t
 
     A case's answer is run; that to a training prompt is right if it is the row's. limit: ask so many at most.
     """
-    from expert_cli.data.store.opened import drawn_turns
+    from expert_cli.data.store.documents import drawn_turns
 
     settings = generation_config(
         trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[trained.plan.run.compute.device]

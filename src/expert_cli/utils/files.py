@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from expert_cli.utils.filesystem import open_unnoticed
+
 _OF_THE_HUB = r"hf_(?:[A-Za-z0-9]{34,}|[A-Za-z0-9]{16,}(?=…|\.\.\.))"
 """As long as the hub makes its tokens, or cut: a folder or a column may well be named hf_ and a long word."""
 _SECRET = re.compile(
@@ -122,23 +124,18 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
-    """Write a JSON document atomically, with a hash of itself under "self"."""
-    write_json(path, sealed(body))
+    """Write a JSON document atomically, secrets removed, with a hash of itself under "self"."""
+    plain = redacted(body)
+    write_json(path, {**plain, "self": _seal(plain)})
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Return what `write_sealed` wrote. Raises OSError, ValueError if a byte of it differs."""
-    return open_sealed(path.read_bytes().decode("utf-8"))
+    """Return what `write_sealed` wrote, without a trace in the file's time of last access.
 
-
-def sealed(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document without secrets, with its hash under "self"."""
-    plain = redacted(body)
-    return {**plain, "self": _seal(plain)}
-
-
-def open_sealed(text: str) -> dict[str, Any]:
-    """Return the body of a sealed document. Raises ValueError saying what is wrong with it."""
+    Raises OSError, ValueError saying what is wrong: not one byte may differ.
+    """
+    with open_unnoticed(path) as file:
+        text = file.read().decode("utf-8", "replace")
     try:
         document: dict[str, Any] = parse_json(text)
         body = {name: value for name, value in document.items() if name != "self"}

@@ -11,7 +11,6 @@ is found again without a network, also when another program downloaded it:
 
 from __future__ import annotations
 
-import errno
 import glob
 import json
 import re
@@ -25,6 +24,7 @@ from expert_cli.data.sources.dataset_card import CardConfig, load_configs
 from expert_cli.data.sources.folder import names_below
 from expert_cli.data.sources.split_files import select_files
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
+from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.offline import forbidden_by
 from expert_cli.utils.reporter import Bar, Reporter
 
@@ -156,6 +156,6 @@ def _reason(error: Exception) -> str:
         return "the hub has no such data set, or it is private (hf auth login)"
     if isinstance(error, HfHubHTTPError) and error.response is not None:
         return f"the hub answered {error.response.status_code}"
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS}:
-        return f"the hub client's cache cannot be written ({error.strerror})"
+    if problem := disk_problem(error, "the hub client's cache cannot be written"):
+        return problem.message
     return f"the hub cannot be reached ({type(error).__name__})"

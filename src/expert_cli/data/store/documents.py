@@ -1,21 +1,22 @@
-"""The documents of an opened store: views into memory-mapped Arrow files, never copies, never lists."""
+"""The documents of a store that is opened, and of one whose run is over: views into memory-mapped files, never copies."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from expert_cli.data.saved import saved_files
+from expert_cli.data.store.files import BUILD_ANEW, file_hashes, verify_store
 from expert_cli.errors import IntegrityError
 
 _LARGEST = 2**31 - 1
-_REMEDY = "delete the folder to have it built anew"
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def data_files(folder: Path) -> list[Path]:
     try:
         return saved_files(folder)
     except (OSError, ValueError) as error:
-        raise IntegrityError(f"{folder}: state.json is missing or broken", _REMEDY) from error
+        raise IntegrityError(f"{folder}: state.json is missing or broken", BUILD_ANEW) from error
 
 
 def _parts(file: Path) -> list[_Part]:
@@ -115,7 +116,7 @@ def _parts(file: Path) -> list[_Part]:
         with pa.memory_map(str(file)) as source:
             batches = list(pa.ipc.open_stream(source))
     except (OSError, pa.ArrowInvalid) as error:
-        raise IntegrityError(f"{file} cannot be read: {error}", _REMEDY) from error
+        raise IntegrityError(f"{file} cannot be read: {error}", BUILD_ANEW) from error
     return [_part(file, batch) for batch in batches]
 
 
@@ -123,11 +124,11 @@ def _part(file: Path, batch: Any) -> _Part:
     names = batch.schema.names
     if "input_ids" not in names or not {"completion_mask", "labels"} & set(names):
         message = f"{file} has the columns {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
-        raise IntegrityError(message, _REMEDY)
+        raise IntegrityError(message, BUILD_ANEW)
     starts, flat = _lists(file, batch, "input_ids")
     ids = _values(flat)
     if ids.dtype != np.int32 and len(ids) and max(-int(ids.min()), int(ids.max())) > _LARGEST:
-        raise IntegrityError(f"{file}: ids run from {ids.min()} to {ids.max()}", _REMEDY)
+        raise IntegrityError(f"{file}: ids run from {ids.min()} to {ids.max()}", BUILD_ANEW)
     if "completion_mask" in names:
         of_mask, flat = _lists(file, batch, "completion_mask")
         mask = flat.cast(pa.bool_())
@@ -138,7 +139,7 @@ def _part(file: Path, batch: Any) -> _Part:
         first_bit = 0
         bits = np.packbits(_values(flat) != -100, bitorder="little")
     if not np.array_equal(starts, of_mask):
-        raise IntegrityError(f"{file}: ids and mask differ in length", _REMEDY)
+        raise IntegrityError(f"{file}: ids and mask differ in length", BUILD_ANEW)
     # A document without a token, which only other programs write, trains nothing.
     some = np.append(True, np.diff(starts) > 0)
     return _Part(starts[some], ids.astype(np.int32, copy=False), bits, first_bit, int(len(some) - some.sum()))
@@ -150,10 +151,10 @@ def _lists(file: Path, batch: Any, name: str) -> tuple[NDArray[np.int64], Any]:
     is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
     of = column.type.value_type if is_list else None
     if of is None or not (pa.types.is_integer(of) or (pa.types.is_boolean(of) and name == "completion_mask")):
-        raise IntegrityError(f"{file}: {name} is of type {column.type}, not a list of numbers", _REMEDY)
+        raise IntegrityError(f"{file}: {name} is of type {column.type}, not a list of numbers", BUILD_ANEW)
     flat = column.flatten()
     if column.null_count or flat.null_count:
-        raise IntegrityError(f"{file}: {name} has gaps (null)", _REMEDY)
+        raise IntegrityError(f"{file}: {name} has gaps (null)", BUILD_ANEW)
     starts = _values(column.offsets).astype(np.int64)
     return starts - starts[0], flat
 
@@ -176,3 +177,36 @@ def _trained(part: _Part) -> NDArray[np.int64]:
     before = np.zeros(len(part.ids) + 1, np.int32)
     np.cumsum(part.mask().view(np.int8), dtype=np.int32, out=before[1:])
     return np.asarray(np.diff(before[part.starts]).astype(np.int64))
+
+
+class Turn(NamedTuple):
+    """The ids of a row's prompt, and of the first answer to it, which is trained."""
+
+    prompt: list[int]
+    answer: list[int]
+
+
+def open_store(home: Path, split: str) -> Documents | None:
+    """Return a split of the token store in `home`; None where it is gone. Raises IntegrityError for a damaged one."""
+    if not (home / split).is_dir():
+        return None
+    verify_store(home, file_hashes(home.parent).sha256)
+    return Documents(home / split)
+
+
+def drawn_turns(home: Path | None, count: int, seed: int) -> list[Turn]:
+    """Return `count` training rows of a store, drawn by seed, with what their first answer follows; [] where it is gone.
+
+    Rows that are trained from their first token on have no prompt: they are left out.
+    """
+    documents = open_store(home, "train") if home else None
+    if documents is None:
+        return []
+    turns = []
+    for number in random.Random(seed).sample(range(len(documents)), min(count, len(documents))):  # noqa: S311
+        ids, trained = documents.document(number)
+        start = int(trained.argmax())
+        length = int((~trained[start:]).argmax()) or len(ids) - start
+        if start:
+            turns.append(Turn(ids[:start].tolist(), ids[start : start + length].tolist()))
+    return turns

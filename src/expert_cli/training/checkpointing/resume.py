@@ -64,7 +64,7 @@ def save(
     trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mapping[str, Any]
 ) -> checkpoint.CheckpointInfo:
     """Write a checkpoint of the step just done and remove those that are not kept."""
-    progress, schedule = trainer.progress, trainer.batches.schedule
+    progress, schedule, scaler = trainer.progress, trainer.batches.schedule, trainer.accelerator.scaler
     tensors, config = adapter_parts(model)
     epoch, within = schedule.position(progress.schedule_step)
     values = progress.as_json()
@@ -78,7 +78,7 @@ def save(
         position=Position(epoch, progress.step, within * schedule.accumulation),
         trainer={
             "progress": values,
-            "scaler": _scaler(trainer),
+            "scaler": scaler.state_dict() if scaler is not None else {},
             "gradients": trainer.gradients.state(),
             "batch": [schedule.batch_size, schedule.accumulation],
             "recomputes": trainer.recomputes,
@@ -151,8 +151,3 @@ def check_disk_space(model: PeftModel, folder: Path, optimizer: str, limit: int 
 def _exportable(trainer: ExpertTrainer) -> list[Any]:
     """Return the callbacks that have a state to keep."""
     return [one for one in trainer.callback_handler.callbacks if isinstance(one, ExportableState)]
-
-
-def _scaler(trainer: ExpertTrainer) -> Mapping[str, Any]:
-    scaler = trainer.accelerator.scaler
-    return scaler.state_dict() if scaler is not None else {}

@@ -121,7 +121,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
             if live[name].dtype != saved.dtype:
                 live[name] = saved.to(live[name].device, copy=True)
             if getattr(optimizer, "is_paged", False) and parameter.is_cuda and name in ("state1", "state2"):
-                live[name] = _paged(optimizer, parameter, live[name])
+                # in memory as bitsandbytes gives it to a new state (AdEMAMix has two moments in one)
+                live[name] = optimizer_buffer(optimizer, parameter, live[name]).copy_(live[name])
 
 
 def _flat(state: Mapping[str, Any]) -> Tensors:
@@ -133,11 +134,6 @@ def _flat(state: Mapping[str, Any]) -> Tensors:
         elif isinstance(value, Mapping):
             flat |= _flat(value)
     return flat
-
-
-def _paged(optimizer: Any, parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Return the value in memory as bitsandbytes gives it to a new state (AdEMAMix has two moments in one)."""
-    return optimizer_buffer(optimizer, parameter, value).copy_(value)
 
 
 def capture_rng() -> dict[str, Any]:
