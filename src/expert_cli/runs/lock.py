@@ -82,13 +82,11 @@ def is_held(output: Path) -> bool:
     file = base.with_name(f"{base.name}.lock")
     if not file.exists():
         return False
-    lock = FileLock(file)
     try:
-        lock.acquire(timeout=0)
+        with FileLock(file).acquire(timeout=0):
+            return False
     except (Timeout, OSError):  # a lock file of another user cannot be asked
         return True
-    lock.release()
-    return False
 
 
 def running() -> list[RunningRun]:

@@ -56,13 +56,12 @@ def redacted(value: Any) -> Any:
 
 
 def _redacted_entry(name: Any, entry: Any) -> Any:
-    if name in _WORDS_OF_MODELS and isinstance(entry, str):
-        return re.sub(_OF_THE_HUB, "***", entry)
-    return "***" if _is_secret(name, entry) else redacted(entry)
-
-
-def _is_secret(name: Any, value: Any) -> bool:
-    return bool(value) and isinstance(name, str) and isinstance(value, str) and bool(_SECRET_NAME.fullmatch(name))
+    if entry and isinstance(name, str) and isinstance(entry, str):
+        if name in _WORDS_OF_MODELS:
+            return re.sub(_OF_THE_HUB, "***", entry)
+        if _SECRET_NAME.fullmatch(name):
+            return "***"
+    return redacted(entry)
 
 
 def command_text(words: Sequence[str]) -> str:

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,9 @@ from expert_cli.data.rows.columnar import RowReport
 from expert_cli.data.rows.columns import COLUMN_RULE
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.selection import RowSelection, Split, select_rows
-from expert_cli.data.saved import SPLITS, STATE
 from expert_cli.data.store.documents import Documents, data_files
-from expert_cli.data.store.files import FINGERPRINT, FileHashCache
-from expert_cli.data.store.inspect import RULE_OF_COLUMNS, StoreState, has_stores, inspect_store, read_stats
+from expert_cli.data.store.files import FileHashCache
+from expert_cli.data.store.inspect import RULE_OF_COLUMNS, StoreState, has_stores, inspect_store, kind_of, read_stats
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.templates.template import input_heading
@@ -37,7 +35,6 @@ from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
 
-_NO_FORMS: Mapping[str, int] = MappingProxyType({})
 PERCENTILES = (50, 90, 95, 99)
 
 
@@ -103,7 +100,7 @@ def tokenize(
     with ThreadPoolExecutor(1) as thread:
         hashed = thread.submit(store_state, data, inputs, folder, verify=verify)
         if begun:
-            begun.look()
+            _ = begun.selection  # looks at the rows, and keeps what was seen
         key, state = hashed.result()
     home = folder / key.sha256[:12]
     if state.state == "hit" and not force:
@@ -132,10 +129,6 @@ class _Build:
         self.encoder = Encoder(inputs.tokenizer.backend, cache=cache_folder() / "engines")
         self.report = report
         self.forms: dict[Split, dict[str, int]] = {"train": {}, "validation": {}}
-
-    def look(self) -> None:
-        """Look at the rows, and keep what was seen for when it is needed."""
-        _ = self.selection
 
     @cached_property
     def selection(self) -> RowSelection:
@@ -191,7 +184,7 @@ class _Build:
 
 
 def _split_stats(
-    documents: Documents, report: RowReport | None, rows: int, encoder: str, forms: Mapping[str, int] = _NO_FORMS
+    documents: Documents, report: RowReport | None, rows: int, encoder: str, forms: Mapping[str, int]
 ) -> dict[str, Any]:
     lengths = documents.lengths
     trained = documents.trained_tokens()
@@ -222,11 +215,8 @@ def _split_stats(
 
 def foreign_store(folder: Path) -> Path | None:
     """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
-    for place in [folder, *sorted(path for path in folder.glob("*") if path.is_dir())]:
-        is_saved = any((place / name).is_file() for name in (SPLITS, STATE))
-        if is_saved and not (place / FINGERPRINT).is_file() and not place.name.startswith("."):
-            return place
-    return None
+    below = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
+    return next((place for place in (folder, *below) if kind_of(place) == "saved"), None)
 
 
 def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:
@@ -258,5 +248,5 @@ def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStor
             message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
             hint = "it was made with another tokenizer; leave --trust-store out to build a store"
             raise IntegrityError(message, hint)
-        stats[split] = _split_stats(documents, None, len(documents) + documents.empty, "another program")
+        stats[split] = _split_stats(documents, None, len(documents) + documents.empty, "another program", {})
     return replace(trusted, stats=stats)

@@ -186,22 +186,15 @@ class Turn(NamedTuple):
     answer: list[int]
 
 
-def open_store(home: Path, split: str) -> Documents | None:
-    """Return a split of the token store in `home`; None where it is gone. Raises IntegrityError for a damaged one."""
-    if not (home / split).is_dir():
-        return None
-    verify_store(home, file_hashes(home.parent).sha256)
-    return Documents(home / split)
-
-
 def drawn_turns(home: Path | None, count: int, seed: int) -> list[Turn]:
     """Return `count` training rows of a store, drawn by seed, with what their first answer follows; [] where it is gone.
 
-    Rows that are trained from their first token on have no prompt: they are left out.
+    Rows that are trained from their first token on have no prompt: they are left out. Raises IntegrityError: it is damaged.
     """
-    documents = open_store(home, "train") if home else None
-    if documents is None:
+    if home is None or not (home / "train").is_dir():
         return []
+    verify_store(home, file_hashes(home.parent).sha256)
+    documents = Documents(home / "train")
     turns = []
     for number in random.Random(seed).sample(range(len(documents)), min(count, len(documents))):  # noqa: S311
         ids, trained = documents.document(number)

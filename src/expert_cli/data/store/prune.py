@@ -49,14 +49,10 @@ def _owner(home: Path) -> str | None:
 
 def _delete(path: Path, report: Reporter) -> None:
     """Delete a store, unless another process builds it just now."""
-    lock = lock_of(path)
     try:
-        lock.acquire(timeout=0)
+        with lock_of(path).acquire(timeout=0):
+            remove(path)
     except Timeout:
         report.info(f"kept      {path}, which another process is building")
-        return
-    try:
-        remove(path)
-    finally:
-        lock.release()
-    report.info(f"deleted   {path}")
+    else:
+        report.info(f"deleted   {path}")

@@ -157,11 +157,9 @@ def _lock(folder: Path, key: StoreKey, report: Reporter) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = lock_of(folder / key.sha256[:12])
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except Timeout:
         report.info("another process builds this token store; waiting for it")
-        lock.acquire(poll_interval=LOCK_POLL_S)
-    try:
+        held = lock.acquire(poll_interval=LOCK_POLL_S)
+    with held:
         yield
-    finally:
-        lock.release()

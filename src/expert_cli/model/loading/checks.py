@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from expert_cli.utils.files import sha256_of
 
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_KERNEL_KEYS = frozenset({"_attn_implementation_internal", "_experts_implementation_internal"})
+_KERNEL_KEYS = ("_attn_implementation_internal", "_experts_implementation_internal")
 
 
 def check_folder(folder: Path) -> list[Path]:
@@ -101,7 +100,8 @@ def _refuse_code(folder: Path) -> None:
     config = _read(folder / "config.json")
     if not isinstance(config, dict):
         raise IntegrityError(f"{folder / 'config.json'} is not a JSON object", "Fetch the model again")
-    kernel = next((key for key in _keys(config) if key in _KERNEL_KEYS), None)
+    plain = json.dumps(config)  # whatever was spelled with escapes: at any depth, a key stands there as it is
+    kernel = next((key for key in _KERNEL_KEYS if f'"{key}": ' in plain), None)
     if kernel is not None:
         raise InputError(
             f'{folder / "config.json"} sets "{kernel}", which makes the loader fetch and run code',
@@ -117,12 +117,3 @@ def _refuse_code(folder: Path) -> None:
             f'{folder}: model_type "{config.get("model_type")}" is no language model that transformers knows{code}',
             "Use another base model",
         )
-
-
-def _keys(value: Any) -> Iterator[str]:
-    """Every key of a JSON document at any depth."""
-    if isinstance(value, dict):
-        yield from value
-    if isinstance(value, (dict, list)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _keys(item)

@@ -127,10 +127,8 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
 def _megabytes(folder: Path) -> float:
     total = 0
     for path in folder.rglob("*"):
-        try:
+        with suppress(OSError):  # pip moved it in between
             total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # pip moved it in between
-            continue
     return round(total / 1e6, 1)
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,12 +72,11 @@ class CheckpointState:
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """A checkpoint that is on disk, and what it took."""
+    """A checkpoint that is on disk."""
 
     path: Path
     step: int
     bytes: int
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,6 @@ def write(folder: Path, step: int, parts: CheckpointState) -> CheckpointInfo:
 
     Raises EnvironmentProblem if the disk is full or cannot be written: nothing of this checkpoint is left then.
     """
-    started = time.monotonic()
     home, beside = folder / f"checkpoint-{step}", folder / f".writing-{step}"
     elsewhere = "give another folder with --output; the checkpoints before are intact"
     with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
@@ -107,7 +104,7 @@ def write(folder: Path, step: int, parts: CheckpointState) -> CheckpointInfo:
             _rename(beside, home)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
-    return CheckpointInfo(home, step, size, time.monotonic() - started)
+    return CheckpointInfo(home, step, size)
 
 
 def read(path: Path) -> CheckpointState:

@@ -60,9 +60,7 @@ def find(
     return Resumed(path, parts)
 
 
-def save(
-    trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mapping[str, Any]
-) -> checkpoint.CheckpointInfo:
+def save(trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mapping[str, Any]) -> None:
     """Write a checkpoint of the step just done and remove those that are not kept."""
     progress, schedule, scaler = trainer.progress, trainer.batches.schedule, trainer.accelerator.scaler
     tensors, config = adapter_parts(model)
@@ -87,10 +85,9 @@ def save(
         identity=identity,
         losses=torch.tensor(losses, dtype=torch.float64),
     )
-    written = checkpoint.write(folder, progress.step, parts)
+    checkpoint.write(folder, progress.step, parts)
     best = {progress.best_step} if trainer.watch.load_best_model_at_end else set()
     checkpoint.rotate(folder, trainer.watch.save_total_limit, best)
-    return written
 
 
 def restore(trainer: ExpertTrainer, model: PeftModel, parts: CheckpointState) -> None:

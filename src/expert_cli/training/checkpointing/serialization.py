@@ -35,7 +35,7 @@ def serialize(value: Any) -> tuple[Any, Tensors]:
 
 
 def deserialize(tree: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """Return what `pack` was given. Raises KeyError for a tensor that is not there, ValueError for another tree."""
+    """Return what `serialize` was given. Raises KeyError for a tensor that is not there, ValueError for another tree."""
     if isinstance(tree, list):
         return [deserialize(entry, tensors) for entry in tree]
     if not isinstance(tree, dict):

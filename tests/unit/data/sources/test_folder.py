@@ -262,6 +262,13 @@ def test_a_saved_dataset_is_its_one_split(tmp_path: Path, state: dict[str, objec
         ),
         pytest.param({"_data_files": 3}, "", "train", "not written by save_to_disk", id="no list"),
         pytest.param(
+            {"_data_files": [{"filename": "../rows.arrow"}]},
+            "",
+            "train",
+            "a file outside of its folder",
+            id="elsewhere",
+        ),
+        pytest.param(
             {"_indices_data_files": [{"filename": "i.arrow"}]}, "", "train", "a choice of rows by numbers", id="indices"
         ),
     ],

@@ -124,6 +124,12 @@ def own_type(folder: Path) -> None:
             id="kernel to fetch, nested",
         ),
         pytest.param(
+            lambda f: (f / "config.json").write_text(r'{"a": [{"_attn_implementation\u005finternal": "evil/kernel"}]}'),
+            InputError,
+            "_attn_implementation_internal",
+            id="kernel to fetch, spelled with an escape",
+        ),
+        pytest.param(
             lambda f: os.truncate(f / "model.safetensors", 1000), IntegrityError, "is damaged", id="cut weights"
         ),
     ],
