@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from expert_cli.errors import IntegrityError
+from expert_cli.errors import EnvironmentProblem, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import parse_json, write_json
 from expert_cli.utils.reporter import Reporter
@@ -29,11 +29,14 @@ def materialize(folder: Path, build: Callable[[Path], None], report: Reporter) -
     Returns the sha256 of each file by name. A damaged folder is named in a warning and built anew. Raises
     EnvironmentProblem when the disk is full or may not be written, and what `build` raises.
     """
-    with disk_errors(f"cannot write {folder}", elsewhere=""):
-        hashes = _good(folder, report)
-        if hashes is None:
-            _build(folder, build, report)
+    try:
+        with disk_errors(f"cannot write {folder}", elsewhere=""):
             hashes = _good(folder, report)
+            if hashes is None:
+                _build(folder, build, report)
+                hashes = _good(folder, report)
+    except OSError as error:  # transformers says so, without a number, of a model that it cannot load
+        raise EnvironmentProblem(f"{folder}: {error.strerror or error}") from error
     if hashes is None:
         raise IntegrityError(f"{folder} changed while it was made", "Start again, with one process at a time")
     return hashes

@@ -80,6 +80,14 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_loader_calls_an_error_of_the_system_is_no_bug(tmp_path: Path) -> None:
+    def fail(target: Path) -> None:
+        raise OSError("there is no such model")
+
+    with pytest.raises(EnvironmentProblem, match="entry: there is no such model"):
+        materialize(tmp_path / "entry", fail, NullReporter())
+
+
 def test_only_old_remains_of_killed_builds_are_removed(tmp_path: Path) -> None:
     for name, age_s in ((".entry.old", 2 * 86400), (".entry.new", 60)):
         (tmp_path / name).mkdir()
