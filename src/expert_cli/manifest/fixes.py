@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli._compat import scan_json_string
-from expert_cli.errors import EnvironmentProblem, ManifestIssue
+from expert_cli.errors import ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_
 from expert_cli.manifest.schema import Dataset
 from expert_cli.manifest.spelling import BY_HAND
 from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import write_bytes
 
 _MEANT = re.compile(r"did you mean (\w+)\?.*")
@@ -94,12 +95,8 @@ def write_raw(path: Path, raw: str) -> None:
     Not `files.write_text`, which removes secrets: nothing but the keys may change. Raises EnvironmentProblem.
     """
     path = path.resolve()
-    try:
-        with path.open("rb+"):
-            write_bytes(path, raw.encode("utf-8"))
-    except OSError as error:
-        hint = "make the file and its folder writable, or apply the diff by hand"
-        raise EnvironmentProblem(f"{path} cannot be written: {error.strerror}", hint) from error
+    with disk_errors(f"{path} cannot be written", "apply the diff by hand"), path.open("rb+"):
+        write_bytes(path, raw.encode("utf-8"))
 
 
 def _old_name(path: Path_, value: Any) -> str:
