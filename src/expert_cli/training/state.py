@@ -55,33 +55,11 @@ class TrainingState:
 
     def as_json(self) -> dict[str, Any]:
         """Return the values under the names that checkpoints hold; floats survive JSON exactly."""
-        return {
-            "step": self.step,
-            "losses": list(self.losses),
-            "real": self.real,
-            "trained": self.trained,
-            "padded": self.padded,
-            "evaluations": list(self.evaluations),
-            "best": self.best,
-            "best_step": self.best_step,
-            "stale": self.stale,
-            "seconds": self.seconds,
-            "skipped": self.skipped,
-        }
+        return {**vars(self), "losses": list(self.losses), "evaluations": list(self.evaluations)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
-        """Return what `as_json` gave."""
-        return cls(
-            step=values["step"],
-            losses=list(values["losses"]),
-            real=values["real"],
-            trained=values["trained"],
-            padded=values["padded"],
-            evaluations=[(int(step), float(value)) for step, value in values["evaluations"]],
-            best=values["best"],
-            best_step=values["best_step"],
-            stale=values["stale"],
-            seconds=values["seconds"],
-            skipped=values.get("skipped", 0),  # checkpoints of earlier versions have none
-        )
+        """Return what `as_json` gave. Checkpoints of earlier versions have no "skipped"."""
+        known = {name: values[name] for name in vars(cls()) if name in values}
+        evaluations = [(int(step), float(value)) for step, value in known["evaluations"]]
+        return cls(**{**known, "losses": list(known["losses"]), "evaluations": evaluations})
