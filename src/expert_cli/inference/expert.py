@@ -25,6 +25,7 @@ from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import first_line
 
 
 class PromptRenderer:
@@ -124,7 +125,7 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
             )
     except (RuntimeError, ValueError, KeyError, TypeError, UserWarning) as error:
         raise InputError(
-            f"{adapter} does not fit {source.name}: {str(error).strip().splitlines()[0][:200]}",
+            f"{adapter} does not fit {source.name}: {first_line(error)}",
             "name the base model it was trained on: --base-model",
         ) from error
     except (OSError, SafetensorError) as error:

@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.chat_rendering import render_jinja, render_safely
+from expert_cli.utils.text import first_line
 
 _PROBE = "Paris 4711"
 
@@ -68,7 +69,7 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
         hf = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
         raise EnvironmentProblem(
-            f"{folder}: its tokenizer cannot be loaded: {_first_line(error)}",
+            f"{folder}: its tokenizer cannot be loaded: {first_line(error)}",
             "Put the model's tokenizer.json and tokenizer_config.json there, or use another base model",
         ) from error
     if not isinstance(hf, PreTrainedTokenizerFast):
@@ -127,7 +128,3 @@ def _sha256(folder: Path, hf: PreTrainedTokenizerFast, eos_token: str) -> str:
     digest = hashlib.sha256(file.read_bytes() if file.is_file() else hf.backend_tokenizer.to_str().encode())
     digest.update(json.dumps([hf.chat_template, eos_token], sort_keys=True).encode())
     return digest.hexdigest()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from expert_cli.errors import InputError
+from expert_cli.utils.text import first_line
 
 DATE = dt.date(2024, 7, 26)
 """What `strftime_now` calls today, as Llama's templates do without it: rows written tomorrow are those written today."""
@@ -97,8 +98,7 @@ def render_safely(render: RenderChat, messages: Sequence[Mapping[str, Any]], add
         return render(messages, add_generation_prompt)
     except Exception as error:  # it may raise anything
         roles = ", ".join(message["role"] for message in messages)
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise InputError(
-            f"the chat template refuses a conversation of {roles}: {reason}",
+            f"the chat template refuses a conversation of {roles}: {first_line(error)}",
             'Give the rows the roles it knows, or set another "prompt_template".',
         ) from error

@@ -66,6 +66,11 @@ def _excerpt(value: str, same: int) -> str:
     return ("..." if start else "") + value[start:stop] + ("..." if stop < len(value) else "")
 
 
+def first_line(error: BaseException) -> str:
+    """Return what a library's error says, as far as it fits in a line of ours; its name where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
 def failure_lines(message: str, hint: str) -> list[str]:
     """Return an error as it is told: a line of what and where, a line of what to do."""
     return [f"error: {one_line(message)}", *([f"  {one_line(hint)}"] if hint else [])]

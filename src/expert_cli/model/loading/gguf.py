@@ -22,6 +22,7 @@ from expert_cli.model.loading.cache import materialize
 from expert_cli.model.loading.gguf_tokenizer import gguf_tokenizer
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import first_line
 
 FORMAT = 1
 """Counts what `convert` writes: another number makes every folder anew."""
@@ -100,12 +101,12 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
     except (ValueError, KeyError, NotImplementedError) as error:
         architecture = metadata.get("general.architecture")
         raise InputError(
-            f"{file}: transformers cannot read this GGUF of architecture {architecture}: {_first_line(error)}",
+            f"{file}: transformers cannot read this GGUF of architecture {architecture}: {first_line(error)}",
             "Use the model as safetensors",
         ) from error
     except (MemoryError, RuntimeError) as error:
         raise EnvironmentProblem(
-            f"{file} cannot be unpacked: {_first_line(error)}", "It needs 2 bytes of memory a weight, and some more"
+            f"{file} cannot be unpacked: {first_line(error)}", "It needs 2 bytes of memory a weight, and some more"
         ) from error
     missing = sorted(info["missing_keys"])
     if missing:  # they would be random numbers
@@ -113,10 +114,6 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
             f"{file} lacks {len(missing)} weights of the model: {', '.join(missing[:3])}", "Use another GGUF file"
         )
     return model
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 @contextmanager

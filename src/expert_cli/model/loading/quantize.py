@@ -13,6 +13,7 @@ from transformers.utils import logging
 from expert_cli._compat import keep_8bit_scales, keep_autograd_on_cpu
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.manifest.types import Quantization
+from expert_cli.utils.text import first_line
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -53,7 +54,7 @@ def load_base(
         hint = 'write "quantization": "int4", or choose a smaller base model'
         raise EnvironmentProblem(f"{folder.name} does not fit into the GPU's memory", hint) from error
     except ValueError as error:
-        raise InputError(f"{folder}: cannot be loaded as a language model: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{folder}: cannot be loaded as a language model: {first_line(error)}") from error
     model.config.use_cache = False
     model.requires_grad_(False)
     keep_autograd_on_cpu(model)
