@@ -20,6 +20,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import Turn, drawn_turns
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.inference.base_model import load_base_of, locate_base
+from expert_cli.model.adapter import trained_in_fp32
 from expert_cli.utils.reporter import Reporter
 
 STEPS = 48
@@ -59,11 +60,7 @@ def _trainable(run: RunConfig, adapter: Path, report: Reporter) -> PeftModel:
     source = locate_base(run, report)
     base = load_base_of(run, source.folder)
     model = PeftModel.from_pretrained(base, adapter, is_trainable=True, torch_device=run.compute.device)
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            parameter.data = parameter.data.float()
-    model.train()
-    return model
+    return trained_in_fp32(model).train()
 
 
 def _train(

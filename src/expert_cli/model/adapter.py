@@ -22,11 +22,15 @@ def add_adapter(model: PreTrainedModel, adapter: AdapterConfig) -> PeftModel:
     from torch's global generator. Raises InputError for target modules that the model does not have.
     """
     targets = _targets(model, adapter.target_modules)
-    peft_model = get_peft_model(model, _config(adapter, targets), autocast_adapter_dtype=True)
-    for parameter in peft_model.parameters():
+    return trained_in_fp32(get_peft_model(model, _config(adapter, targets), autocast_adapter_dtype=True))
+
+
+def trained_in_fp32(model: PeftModel) -> PeftModel:
+    """Return the same model, its trainable tensors in fp32; PEFT widens those of an adapter alone."""
+    for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
-    return peft_model
+    return model
 
 
 def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:

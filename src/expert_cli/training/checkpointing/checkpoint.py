@@ -192,25 +192,20 @@ def _rename(beside: Path, home: Path) -> None:
 
 def _tidy(folder: Path) -> None:
     """Remove what killed writers left; a checkpoint that one was about to replace gets its name back."""
-    for path in folder.iterdir():
-        if _LEFT.fullmatch(path.name):
-            remove(path)
-    for path in _named(folder, ".replaced-*"):
+    for path in list(folder.iterdir()):
         home = folder / f"checkpoint-{_step(path)}"
-        if home.exists():
+        is_replaced = path.name.startswith(".") and _NAME.fullmatch(path.name)
+        if _LEFT.fullmatch(path.name) or (is_replaced and home.exists()):
             remove(path)
-        else:
+        elif is_replaced:
             path.rename(home)
 
 
 def _newest_first(folder: Path) -> list[Path]:
     """Return the checkpoints by serial; those whose manifest does not tell it come first, to be named as damaged."""
-    found = {_step(path): path for path in (*_named(folder, ".replaced-*"), *_named(folder, "checkpoint-*"))}
+    # By name: what is ".replaced-" comes first, and gives way to the checkpoint itself.
+    found = {_step(path): path for path in sorted(folder.glob("*")) if _NAME.fullmatch(path.name)}
     return sorted(found.values(), key=lambda path: (_serial(path) or sys.maxsize, _step(path)), reverse=True)
-
-
-def _named(folder: Path, pattern: str) -> list[Path]:
-    return [path for path in folder.glob(pattern) if _NAME.fullmatch(path.name)]
 
 
 def _step(path: Path) -> int:

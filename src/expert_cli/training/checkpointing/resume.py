@@ -60,7 +60,9 @@ def find(
     return Resumed(path, parts)
 
 
-def save(trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mapping[str, Any]) -> None:
+def save(
+    trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mapping[str, Any]
+) -> checkpoint.CheckpointInfo:
     """Write a checkpoint of the step just done and remove those that are not kept."""
     progress, schedule, scaler = trainer.progress, trainer.batches.schedule, trainer.accelerator.scaler
     tensors, config = adapter_parts(model)
@@ -85,9 +87,10 @@ def save(trainer: ExpertTrainer, model: PeftModel, folder: Path, identity: Mappi
         identity=identity,
         losses=torch.tensor(losses, dtype=torch.float64),
     )
-    checkpoint.write(folder, progress.step, parts)
+    written = checkpoint.write(folder, progress.step, parts)
     best = {progress.best_step} if trainer.watch.load_best_model_at_end else set()
     checkpoint.rotate(folder, trainer.watch.save_total_limit, best)
+    return written
 
 
 def restore(trainer: ExpertTrainer, model: PeftModel, parts: CheckpointState) -> None:
