@@ -11,7 +11,7 @@ What is written is loaded again and answers; how far it is from base model and a
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,26 +28,23 @@ from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import PromptRenderer, trained_template
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import load_tokenizer
-from expert_cli.utils.files import sha256_of, sync_folder, write_text
+from expert_cli.utils.files import sha256_of, write_text
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.verified_folder import folder_beside
+from expert_cli.utils.verified_folder import VerifiedFolder, folder_beside
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What lies in `output`; agreement: form -> how it compares with base model and adapter."""
+    """What lies in `output`, {"bytes", "sha256"} by name; agreement: form -> how it compares with base model and adapter."""
 
     output: Path
-    files: tuple[Path, ...]
+    files: Mapping[str, Mapping[str, Any]]
     facts: dict[str, Any]
     agreement: dict[str, Agreement]
 
     def as_json(self) -> dict[str, Any]:
         """Return what `export --json` prints."""
-        files = [
-            {"path": path.relative_to(self.output).as_posix(), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
-            for path in self.files
-        ]
+        files = [{"path": name, **entry} for name, entry in self.files.items()]
         agreement = {form: one.as_json() for form, one in self.agreement.items()}
         return {"agreement": agreement, "output": str(self.output), "files": files, **self.facts}
 
@@ -71,14 +68,13 @@ def export_expert(
     require_new(output)
     with folder_beside(output) as beside:
         facts, agreement = _write(trained, beside, prompts, report, merge=merge, gguf=gguf, remarks=remarks)
-        sync_folder(beside)
+        files = VerifiedFolder.measured(beside).files
         if output.is_dir():
             output.rmdir()  # empty: Windows renames onto nothing
         beside.chmod(0o755)
         for path in beside.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)  # a temporary folder, and safetensors, are for one user alone
         beside.rename(output)
-    files = tuple(sorted(path for path in output.rglob("*") if path.is_file()))
     return Exported(output, files, facts, agreement)
 
 
