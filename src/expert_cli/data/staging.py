@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -19,12 +18,12 @@ from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.disk import BLOCK, drop_cached
+from expert_cli.utils.disk_errors import FULL
 from expert_cli.utils.files import parse_json, sha256_of, write_json
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import size_text
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RECORDS = ".staged"
 
 
@@ -126,7 +125,7 @@ class _Copy:
             beside.replace(self.path)
             write_json(self.record, {"file": str(self.source), "source": self.facts, "sha256": sha256})
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 message = f"{self.source}: cannot be staged to {self.path}: {error.strerror or error}"
                 raise EnvironmentProblem(message) from error
             message = f"{self.path}: the disk is full; {size_text(self.size)} were to be written"

@@ -12,11 +12,11 @@ from pathlib import Path
 from expert_cli.errors import EnvironmentProblem, ExpertError
 from expert_cli.utils.files import remove
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _REMEDIES = {
-    **dict.fromkeys(_FULL, "make room"),
+    **dict.fromkeys(FULL, "make room"),
     **dict.fromkeys(_CLOSED, "see that it can be written"),
     **dict.fromkeys(_IN_THE_WAY, "something else lies at that path: move it away"),
     errno.EIO: "check that disk",
@@ -47,7 +47,7 @@ def disk_problem(
 def _full_disk(text: str) -> OSError | None:
     told = _TOLD.search(text)
     number = int(told[1]) if told else 0
-    return OSError(number, os.strerror(number)) if number in _FULL else None
+    return OSError(number, os.strerror(number)) if number in FULL else None
 
 
 @contextmanager
