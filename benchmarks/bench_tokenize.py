@@ -186,7 +186,7 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines")))
     selection, survey_s = timed(lambda: select_rows(data, located, NullReporter(), refused=template.refused))
     read, read_s = timed(lambda: list(batches(selection.train, data)))
-    columns, render_s = timed(lambda: [batch.rows.piece_columns(template) for batch in read])
+    columns, render_s = timed(lambda: [rows.piece_columns(template) for rows in read])
     encoded, encode_s = timed(lambda: [encoder.column_pieces(some) for some in columns])
     chunks, join_s = timed(lambda: [assemble([*chain(*encoded[n : n + 3])]) for n in range(0, len(encoded), 3)])
     with tempfile.TemporaryDirectory(dir=store.parent) as folder:

@@ -111,8 +111,8 @@ def texts_of(run: RunConfig, inputs: DataInputs, wanted: Collection[int], docume
     found: dict[int, Document] = {}
     number = 0
     selection = select_rows(run.data, inputs.located, NullReporter(), refused=inputs.template.refused)
-    for batch in batches(selection.sources("train"), run.data):
-        for document in inputs.template.documents(batch.rows):
+    for rows in batches(selection.sources("train"), run.data):
+        for document in inputs.template.documents(rows):
             if any(segment.trained and segment.text for segment in document):
                 if number in wanted:
                     found[number] = document

@@ -46,9 +46,10 @@ def check_block(block: Block, columns: Columns, start: int, stop: int, weights: 
     numbers: list[int] = []
     bad: list[tuple[str, str]] = []
     untrained = 0
+    noted = weights if columns.weight else None
     for number, row in enumerate(islice(block.raw(), start, stop), start):
-        if weights is not None and columns.weight:
-            weights.add(row.fields.get(columns.weight), row.where)
+        if noted is not None:
+            noted.add(row.fields.get(columns.weight), row.where)
         fault = row.fault or validate_row(rows, row.fields, columns, row.where)
         if fault == NOT_TRAINED:
             untrained += 1

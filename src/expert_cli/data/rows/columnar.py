@@ -111,7 +111,7 @@ class Rows(ABC):
 
     def content(self, row: int) -> tuple[str, ...]:
         """Return all text of one row, roles included: two rows are repeats when this is equal."""
-        return tuple(column[row] for column in self.columns())
+        return tuple([getattr(self, role)[row] for role in self.roles])
 
     def answer(self, row: int) -> str:
         """Return what one row trains: its response, the last turn of its conversation with its calls, or its whole text."""
@@ -119,7 +119,7 @@ class Rows(ABC):
 
     def characters(self, row: int) -> int:
         """Return the length of a row's text, prompt and answer together."""
-        return sum(len(column[row]) for column in self.columns())
+        return sum([len(getattr(self, role)[row]) for role in self.roles])
 
     def lengths(self) -> list[int]:
         """Return the length of every row's text."""

@@ -67,21 +67,6 @@ class RowSelection:
         return self.train if split == "train" else self.validation or ()
 
 
-@dataclass(frozen=True)
-class RowBatch:
-    """Some rows of one source, in order. numbers: int64 [rows], each row's number in its source, from 0 over its files."""
-
-    source: int
-    rows: Rows
-    numbers: NDArray[np.int64]
-
-    def part(self, start: int, stop: int) -> RowBatch:
-        """Return the rows start <= number < stop."""
-        if (start, stop) == (0, len(self.rows)):
-            return self
-        return RowBatch(self.source, self.rows.take(range(start, stop)), self.numbers[start:stop])
-
-
 def select_rows(
     data: DataConfig, located: LocatedData, reporter: Reporter, *, refused: Refused | None = None
 ) -> RowSelection:
@@ -107,24 +92,22 @@ def select_rows(
     )
 
 
-def batches(sources: Sequence[SelectedSource], data: DataConfig) -> Iterator[RowBatch]:
+def batches(sources: Sequence[SelectedSource], data: DataConfig) -> Iterator[Rows]:
     """Yield the rows that are taken: sources in order, each as many rounds as its most frequent row.
 
     Raises InputError if a file is not what it was when it was scanned.
     """
-    for number, source in enumerate(sources):
+    for source in sources:
         for turn in range(int(source.copies.max(initial=0))):
-            yield from _turn(number, source, source.copies > turn, data)
+            yield from _turn(source, source.copies > turn, data)
 
 
-def _turn(number: int, source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[RowBatch]:
+def _turn(source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[Rows]:
     kept = source.kept.blocks()
     for first, checked in _read_again(source, taken, data) if kept is None else kept:
         wanted = taken[checked.numbers + (first - source.start)]
-        if not wanted.any():
-            continue
-        rows = checked.rows if wanted.all() else checked.rows.take(np.flatnonzero(wanted).tolist())
-        yield RowBatch(number, rows, checked.numbers[wanted] + first)
+        if wanted.any():
+            yield checked.rows if wanted.all() else checked.rows.take(np.flatnonzero(wanted).tolist())
 
 
 def _read_again(source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[tuple[int, Checked]]:

@@ -150,5 +150,5 @@ def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
 def _taken(sources: Sequence[SelectedSource], data: DataConfig) -> Rows:
     taken = kind_of(sources[0].columns)()
     for batch in batches(sources, data):
-        taken.extend(batch.rows, range(len(batch.rows)))
+        taken.extend(batch, range(len(batch)))
     return taken

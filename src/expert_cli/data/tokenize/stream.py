@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.rows.selection import RowBatch, RowSelection, Split, batches
+from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.rows.selection import RowSelection, Split, batches
 from expert_cli.data.rows.validation import BAD_SHARE
 from expert_cli.data.templates.loss_mask import PieceColumn
 from expert_cli.data.templates.segment import Document
@@ -38,26 +38,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class EncodedChunk:
-    """Some documents of a split, in order.
+    """Some documents of a split, in order. rows: how many rows it was made of; `encoded.kept` counts within them."""
 
-    number: of the chunk, from 0. rows: how many rows it was made of; `encoded.kept` counts within them. sources: int32,
-    numbers: int64 [documents], the source that each document's row is from, and the row's number there, from 0 over all
-    files of the source, bad rows included.
-    """
-
-    number: int
     rows: int
     encoded: Encoded
-    sources: NDArray[np.int32]
-    numbers: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Rows of one chunk, rendered: pairs piece by piece (`columns`), others row by row (`documents`)."""
+    """Rows of one chunk, rendered: piece by piece (`columns`), or row by row (`documents`)."""
 
-    chunk: int
-    batch: RowBatch
+    rows: int
     ends_chunk: bool
     columns: list[PieceColumn]
     documents: list[Document]
@@ -97,31 +88,30 @@ class DocumentStream:
     def _put_together(self, split: Split, skip: int, chunk_rows: int) -> Iterator[EncodedChunk]:
         """Encode, and put the pieces of each chunk together while the next ones are encoded."""
         parts: list[Pieced] = []
-        made_of: list[RowBatch] = []
+        rows = 0
         waiting: Future[EncodedChunk] | None = None
         with ThreadPoolExecutor(1) as thread:
             for piece in _ahead(self._pieces(split, skip, chunk_rows)):
                 parts += piece.encoded_by(self.encoder)
-                made_of.append(piece.batch)
+                rows += piece.rows
                 if waiting and (piece.ends_chunk or waiting.done()):
                     yield waiting.result()
                     waiting = None
                 if piece.ends_chunk:
-                    waiting = thread.submit(_chunk, piece.chunk, parts, made_of)
-                    parts, made_of = [], []
+                    waiting = thread.submit(_chunk, rows, parts)
+                    parts, rows = [], 0
             if waiting:
                 yield waiting.result()
             if parts:
-                yield _chunk(piece.chunk, parts, made_of)
+                yield _chunk(rows, parts)
 
     def _pieces(self, split: Split, skip: int, chunk_rows: int) -> Iterator[_Piece]:
         """Read and render."""
-        for chunk, batch, ends in _cut(batches(self.selection.sources(split), self.data), chunk_rows):
-            rows = batch.rows
+        for chunk, rows, ends in _cut(batches(self.selection.sources(split), self.data), chunk_rows):
             if chunk >= skip:
                 columns = [] if self.encoder.places_matter else rows.piece_columns(self.template)
                 documents = [] if columns else self.template.documents(rows, forms=self.forms)
-                yield _Piece(chunk, batch, ends, columns, documents)
+                yield _Piece(len(rows), ends, columns, documents)
             elif rows.is_whole_text:
                 self.template.documents(rows, forms=self.forms)  # their forms count
 
@@ -144,11 +134,11 @@ def _ahead(items: Iterator[T]) -> Iterator[T]:
             yield item
 
 
-def _cut(read: Iterator[RowBatch], chunk_rows: int) -> Iterator[tuple[int, RowBatch, bool]]:
-    """Yield batches that each lie in one chunk: the chunk's number, the batch, and whether the chunk ends with it."""
+def _cut(read: Iterator[Rows], chunk_rows: int) -> Iterator[tuple[int, Rows, bool]]:
+    """Yield rows that lie in one chunk: the chunk's number, the rows, and whether the chunk ends with them."""
     chunk = rows = characters = 0
     for batch in read:
-        lengths = np.cumsum(batch.rows.lengths())
+        lengths = np.cumsum(batch.lengths())
         start = 0
         while start < len(lengths):
             before = lengths[start - 1] if start else 0
@@ -157,14 +147,11 @@ def _cut(read: Iterator[RowBatch], chunk_rows: int) -> Iterator[tuple[int, RowBa
             rows += stop - start
             characters += int(lengths[stop - 1] - before)
             ends = rows >= chunk_rows or characters >= CHUNK_CHARACTERS
-            yield chunk, batch.part(start, stop), ends
+            yield chunk, batch if stop - start == len(lengths) else batch.take(range(start, stop)), ends
             if ends:
                 chunk, rows, characters = chunk + 1, 0, 0
             start = stop
 
 
-def _chunk(number: int, parts: Sequence[Pieced], made_of: Sequence[RowBatch]) -> EncodedChunk:
-    encoded = assemble(parts)
-    sources = np.concatenate([np.full(len(batch.numbers), batch.source, np.int32) for batch in made_of])
-    numbers = np.concatenate([batch.numbers for batch in made_of])
-    return EncodedChunk(number, len(numbers), encoded, sources[encoded.kept], numbers[encoded.kept])
+def _chunk(rows: int, parts: Sequence[Pieced]) -> EncodedChunk:
+    return EncodedChunk(rows, assemble(parts))
