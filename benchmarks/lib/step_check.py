@@ -61,7 +61,7 @@ def _loss_and_gradients(folder: Path, *, on_gpu: bool, copy: bool) -> list[Any]:
     """Return the loss of one made-up document and the adapter's gradients, B not zero, so that A has some too."""
     import torch
 
-    from expert_cli.config.run_config import AdapterConfig
+    from expert_cli.manifest.keys.adapter import AdapterConfig
     from expert_cli.model.adapter import add_adapter
     from expert_cli.model.kernels.dequantize import dequantize_linears
 

@@ -21,10 +21,11 @@ from transformers import (
     TrainingArguments,
 )
 
-from expert_cli.config.run_config import LogSaveEvalConfig, OptimConfig
 from expert_cli.data.packing.batches import Collator, PackedBatchSampler
 from expert_cli.data.packing.order import epoch_order
 from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
+from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.training.trainer import ExpertTrainer

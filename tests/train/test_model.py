@@ -9,8 +9,9 @@ import pytest
 import torch
 from peft import PeftModel
 
-from expert_cli.config.run_config import AdapterConfig, Checkpointing
 from expert_cli.errors import InputError
+from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.compute import Checkpointing
 from expert_cli.manifest.types import AdapterType, Quantization
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter, linear_names, magnitudes

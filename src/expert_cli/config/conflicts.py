@@ -8,12 +8,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from expert_cli.config.run_config import EXECUTION_ACCURACY, QUANTIZED
+from expert_cli.config.run_config import QUANTIZED
+from expert_cli.config.settings import Settings
 from expert_cli.errors import ManifestIssue
 from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.keys.dataset import Dataset, Filters
+from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
+from expert_cli.manifest.keys.optim import SCHEDULE_BOUNDS, SCHEDULERS
 from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.manifest.schema import ROPE_NUMBERS, Adapter, Base, Dataset, EvaluationBlock, Filters
-from expert_cli.manifest.training_config import SCHEDULE_BOUNDS, SCHEDULERS, TrainingConfig
+from expert_cli.manifest.schema import ROPE_NUMBERS, Adapter, Base, EvaluationBlock
+from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import AdapterType
 from expert_cli.utils.paths import is_inside, project_root, slug, store_folder
 
@@ -38,9 +42,9 @@ Clash = tuple[str, str, str]
 
 def conflicts(
     loaded: LoadedManifest,
-    base: Base,
+    base: Settings[Base],
     index: int | None,
-    config: TrainingConfig,
+    config: Settings[TrainingConfig],
     origins: Mapping[str, str],
     evaluation: EvaluationBlock,
 ) -> list[ManifestIssue]:
@@ -49,18 +53,18 @@ def conflicts(
         loaded.text.fault((*_block(loaded, index, origins.get(key, "")), _spelled(loaded, key, origins)), message, hint)
         for found in (
             _of_adapter(config, base),
-            _of_store(config, project_root(loaded.path)),
-            _of_precision(config),
+            _of_store(config.written, project_root(loaded.path)),
+            _of_precision(config.written),
             _of_schedule(config),
-            _of_saving(config),
-            _of_best(config, evaluation),
+            _of_saving(config.written),
+            _of_best(config.written, evaluation),
         )
         for key, message, hint in found
     ]
-    faults += [loaded.text.fault((*_entry(loaded, index), "rope_scaling"), *words) for words in _of_rope(base)]
+    faults += [loaded.text.fault((*_entry(loaded, index), "rope_scaling"), *words) for words in _of_rope(base.written)]
     dataset = loaded.manifest.training.dataset
     faults += [loaded.text.fault(("training", "dataset", *key), *words) for key, *words in _of_data(dataset)]
-    if len(slug(base.name)) > LONGEST_FOLDER:
+    if len(slug(base["name"])) > LONGEST_FOLDER:
         message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
         faults.append(loaded.text.fault((*_entry(loaded, index), "name"), message, "give a folder with a shorter name"))
     return faults
@@ -130,15 +134,15 @@ def _spelled(loaded: LoadedManifest, key: str, origins: Mapping[str, str]) -> st
     return next((name for name in old if name in written and key not in written), key)
 
 
-def _of_adapter(config: TrainingConfig, base: Base) -> Iterator[Clash]:
-    quantization, kind = base.quantization or "int4", config.adapter_type or "lora"
+def _of_adapter(config: Settings[TrainingConfig], base: Settings[Base]) -> Iterator[Clash]:
+    quantization, kind, written = base["quantization"], config["adapter_type"], config.written
     if kind in ("ia3", "lokr") and quantization in QUANTIZED:
-        hint = f'{QUANTIZED_TABLE}; for {base.name} write "quantization": "bf16"'
+        hint = f'{QUANTIZED_TABLE}; for {base["name"]} write "quantization": "bf16"'
         yield "adapter_type", f"{kind} does not go with quantization {quantization}", hint
-    if config.rank is None and kind != "ia3":
+    if written.rank is None and kind != "ia3":
         yield "rank", f"is missing: a {kind} adapter needs a rank", "8 to 32 is usual"
-    if kind == "ia3" and isinstance(config.target_modules, list):
-        strays = [name for name in config.feedforward_modules or () if name not in config.target_modules]
+    if kind == "ia3" and isinstance(written.target_modules, list):
+        strays = [name for name in written.feedforward_modules or () if name not in written.target_modules]
         if strays:
             message = f"feedforward_modules names {strays[0]}, which is not among target_modules"
             yield "feedforward_modules", message, "name it in both"
@@ -169,8 +173,8 @@ def _of_rope(base: Base) -> Iterator[tuple[str, str]]:
             yield f"{kind} needs {key}, a number from {low:g} to {high:g}", ""
 
 
-def _of_schedule(config: TrainingConfig) -> Iterator[Clash]:
-    name, written = str(config.lr_scheduler or "cosine"), config.lr_scheduler_kwargs or {}
+def _of_schedule(config: Settings[TrainingConfig]) -> Iterator[Clash]:
+    name, written = config["lr_scheduler"], config.written.lr_scheduler_kwargs or {}
     for key, (low, high) in SCHEDULE_BOUNDS.items():
         if key in written and not low <= written[key] <= high:
             message = f"lr_scheduler_kwargs.{key} must be from {low:g} to {high:g}, is {written[key]:g}"
@@ -185,7 +189,7 @@ def _of_schedule(config: TrainingConfig) -> Iterator[Clash]:
     if name == "warmup_stable_decay" and "num_decay_steps" not in written:
         message = f"lr_scheduler {name} needs lr_scheduler_kwargs.num_decay_steps"
         yield "lr_scheduler", message, 'write "lr_scheduler_kwargs": {"num_decay_steps": 100}'
-    rate, end = config.learning_rate or 2e-4, written.get("lr_end", 1e-7)
+    rate, end = config["learning_rate"], written.get("lr_end", 1e-7)
     if name == "polynomial" and end >= rate:
         message = f"lr_scheduler_kwargs.lr_end {end:g} is not below learning_rate {rate:g}"
         yield "lr_scheduler_kwargs", message, "it is where the learning rate ends"

@@ -1,7 +1,7 @@
 """What became of every key of a manifest: one row a key, with a reason.
 
-Keys that decide something are told of by what decides (`RunSettings`): no table here says what they do. The tables here are of
-keys that decide nothing in a run. A test walks the schema and fails for a field that neither tells of.
+Keys that decide something are told of by what decides (`Settings`), the others by their declaration alone. A test walks the
+schema and fails for a field that neither tells of.
 """
 
 from __future__ import annotations
@@ -12,49 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from expert_cli.config.settings import Outcome, Outcomes, Status, adjusted, applied, informational, not_used
+from expert_cli.config.settings import Outcomes
 from expert_cli.manifest.json_parser import JsonText, Path_, dotted
-from expert_cli.manifest.schema import Filters
+from expert_cli.manifest.key import CARD, Outcome, Status, adjusted, declared, informational, not_used
+from expert_cli.manifest.keys.dataset import Filters
+from expert_cli.manifest.schema import Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.text import shortened
 
-CARD = informational("carried to the model card")
-RUNTIME = informational("for the program that loads the expert")
-LATER = informational("for generation; no part of training")
 EMPTY = not_used("empty: as if it were not written")
 NULL = not_used("null: as if it were not written")
-
-TOP_LEVEL: Mapping[str, Outcome] = {
-    "name": applied("names the expert"),
-    "schema_version": applied("says how the file is read"),
-    "soft_prompts": not_used("soft prompts are not trained here"),
-    **dict.fromkeys(
-        (
-            *("version", "description", "author", "homepage", "license", "tags", "capabilities", "limitations"),
-            *("quality_metrics", "integrity", "repository"),
-        ),
-        CARD,
-    ),
-    **dict.fromkeys(("routing", "constraints", "perf", "runtime"), RUNTIME),
-    "evaluation": CARD,
-}
-TRAINING: Mapping[str, Outcome] = {
-    **dict.fromkeys(
-        (
-            *("trained_on", "checkpoint", "packaging_checkpoint", "base_model_version", "alternative_checkpoints"),
-            *("quality_score", "test_scenarios"),
-        ),
-        CARD,
-    ),
-    "decoding": LATER,
-}
-DATASET: Mapping[str, Outcome] = dict.fromkeys(
-    (
-        *("source", "sources", "preprocessing", "splits", "task_distribution", "format_distribution"),
-        *("generation", "augmentation"),
-    ),
-    CARD,
-)
 ADAPTER = informational("where other programs find the adapter; training.config decides what is trained")
 
 
@@ -120,7 +87,7 @@ def _outcome(path: Path_, value: Any, decided: Decided, *, is_v1: bool) -> Outco
         case ("training", "dataset", *rest):
             return _dataset_outcome((*rest,), value, decided.outcomes)
         case ("training", str(key), *rest):
-            return _told(decided.outcomes, (key, *rest)) or TRAINING.get(key, CARD)
+            return _told(decided.outcomes, (key, *rest)) or declared(Training, key).always or CARD
         case ("base_model", *rest) if is_v1:
             return _base_outcome(rest, value, decided, chosen=decided.base_index == 0)
         case ("base_models", int(index), *rest):
@@ -128,7 +95,7 @@ def _outcome(path: Path_, value: Any, decided: Decided, *, is_v1: bool) -> Outco
         case ("adapters", *rest) if is_v1:
             return _adapter_outcome(rest, value, decided)
         case (str(key), *_):
-            return _told(decided.outcomes, path) or TOP_LEVEL.get(key, CARD)
+            return _told(decided.outcomes, path) or declared(Manifest, key).always or CARD
     return CARD
 
 
@@ -192,7 +159,7 @@ def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
         return EMPTY
     if len(rest) > 1 and rest[0] in ("filters", "validation") and rest[1] not in Filters.model_fields:
         return CARD
-    return _told(outcomes, ("dataset", *rest)) or DATASET.get(str(rest[0]), CARD)
+    return _told(outcomes, ("dataset", *rest)) or CARD
 
 
 def effects_table(effects: Sequence[Effect], *, short: bool) -> tuple[str, list[str], list[list[str]]]:

@@ -16,10 +16,12 @@ from expert_cli.config.defaults.compute import compute
 from expert_cli.config.defaults.training import Config, adapter, loader, model, optim
 from expert_cli.config.defaults.watch import log_save_eval
 from expert_cli.config.effects import Decided
-from expert_cli.config.run_config import AUTO, DataConfig, DeviceName, RunConfig
-from expert_cli.config.settings import Settings, applied
+from expert_cli.config.run_config import AUTO, DataConfig, RunConfig
+from expert_cli.config.settings import Settings
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.key import applied
+from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.messages import unfit
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, EvaluationBlock
@@ -152,7 +154,7 @@ def decide(
     judging = loaded.manifest.evaluation
     evaluation = Settings(judging if isinstance(judging, EvaluationBlock) else EvaluationBlock())
     watching = log_save_eval(config, evaluation)
-    faults = conflicts(loaded, base, chosen, written.values, written.origins, evaluation.written)
+    faults = conflicts(loaded, of_base, chosen, config, written.origins, evaluation.written)
     if faults:
         raise ManifestError(loaded.path, faults)
     device = _device(overrides.device, machine)
@@ -164,7 +166,7 @@ def decide(
         root=root,
         store=_store(config, root, loaded.manifest.name),
         output=output,
-        seed=_seed(config),
+        seed=config.use("seed"),
         model=to_load,
         data=_data(loaded, data, root, config, overrides, evaluates=watching.eval_strategy != "no"),
         adapter=to_train,
@@ -189,33 +191,26 @@ def _began_by_best_fit(output: Path, resume: str) -> bool:
     return bool(part(begun, "config", "loader").get("packing") == "best_fit")
 
 
-def _seed(config: Config) -> int:
-    seed = 42 if config.written.seed is None else config.written.seed
-    return int(config.put("seed", seed, f"seed {seed} for data order, adapter and dropout"))
-
-
 def _data(
     loaded: LoadedManifest, data: Data, root: Path, config: Config, overrides: Overrides, *, evaluates: bool
 ) -> DataConfig:
     sources = resolve_sources(loaded, data, root, overrides.dataset, overrides.validation, evaluates=evaluates)
-    answers = config.written.completion_only_loss is not False
-    effect = "only answers are trained" if answers else "prompts are trained too"
     return DataConfig(
         train=sources.train,
         validation=sources.validation,
         validation_share=sources.validation_share,
         mapping=sources.mapping,
         filters=sources.filters,
-        completion_only=config.put("completion_only_loss", answers, effect),
-        max_seq_length=config.written.max_seq_length or 2048,
-        seed=_seed(config),
+        completion_only=config.use("completion_only_loss"),
+        max_seq_length=config["max_seq_length"],
+        seed=config["seed"],
         offline=overrides.offline,
     )
 
 
 def _store(config: Config, root: Path, expert: str) -> Path:
     store = store_folder(root, expert, config.written.pretokenized_cache or "")
-    config.put("pretokenized_cache", store, f"token stores lie in {store}")
+    config.put("pretokenized_cache", store)
     return store
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from expert_cli._compat import scan_json_string
 from expert_cli.errors import EnvironmentProblem, ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_
-from expert_cli.manifest.schema import Dataset
+from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.spelling import BY_HAND
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.files import write_bytes

@@ -12,8 +12,9 @@ from pydantic_core import ErrorDetails
 
 from expert_cli.errors import InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_, dotted, parse_json_text, read_json_text
+from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.messages import message_of, parts_of, unfit
-from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest
+from expert_cli.manifest.schema import Base, EvaluationBlock, Manifest
 from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS, field_names, nearest, typo_of
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import Strict

@@ -13,11 +13,12 @@ from expert_cli.config.data_sources import parse_source
 from expert_cli.config.effects import Decided, Effect
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import SourceSpec
-from expert_cli.config.settings import Outcome, Outcomes, adjusted, applied, not_used
+from expert_cli.config.settings import Outcomes
 from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
 from expert_cli.manifest.json_parser import Path_
-from expert_cli.manifest.schema import Dataset
+from expert_cli.manifest.key import Outcome, adjusted, applied, not_used
+from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.pipeline.pretokenize import DataInputs

@@ -58,7 +58,7 @@ def leaves(document: dict[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 def test_the_recorded_keys_are_those_that_runs_have_always_had(tmp_path: Path) -> None:
     run = planned(tmp_path)
-    assert list(dict.fromkeys(name for name, _ in leaves(recorded.config(run)))) == KEYS
+    assert list(dict.fromkeys(name for name, _ in leaves(recorded.block(run)))) == KEYS
     named = [f"{block}.{name}" for block, values in recorded.settings(run).items() for name in values]
     assert named == [key for key in KEYS if key.split(".")[0] in SETTINGS]
 
@@ -66,7 +66,7 @@ def test_the_recorded_keys_are_those_that_runs_have_always_had(tmp_path: Path) -
 def test_every_field_of_a_run_is_recorded_with_its_value(tmp_path: Path) -> None:
     run = planned(tmp_path)
     fields = [value for _, value in leaves(asdict(run))]
-    assert [value for _, value in leaves(recorded.config(run))] == fields
+    assert [value for _, value in leaves(recorded.block(run))] == fields
 
 
 def test_a_run_json_of_an_earlier_version_has_these_keys(tmp_path: Path) -> None:

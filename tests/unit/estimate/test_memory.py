@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from expert_cli.config.resolve import resolve
-from expert_cli.config.run_config import AdapterConfig
 from expert_cli.estimate.memory import StepSettings, activation_bytes, components, growth_bytes
 from expert_cli.estimate.model_shape import linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.estimate.probe import ProbeResult
 from expert_cli.estimate.run_estimate import _total, needless_int4
+from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.types import Quantization
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing

@@ -8,8 +8,8 @@ import pytest
 import torch
 from bitsandbytes.nn import Linear4bit
 
-from expert_cli.config.run_config import AdapterConfig
 from expert_cli.data.packing.batches import Collator
+from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.types import AdapterType
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.chunked_loss import CausalLoss

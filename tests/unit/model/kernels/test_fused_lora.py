@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import PeftModel
 
-from expert_cli.config.run_config import AdapterConfig
+from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.fused_lora import fuse
 from tests import tiny

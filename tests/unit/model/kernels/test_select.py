@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from bitsandbytes.nn import Linear4bit
 
-from expert_cli.config.run_config import AdapterConfig, ComputeConfig, ModelConfig
+from expert_cli.config.run_config import ModelConfig
 from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import attention_backends, select
 from expert_cli.model.kernels.select import apply_adapter_kernels, apply_kernels, kernel_plan
