@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from expert_cli.config.merged import OF_ADAPTERS, Merged
 from expert_cli.config.settings import Outcomes
 from expert_cli.manifest.json_parser import JsonText, Path_, dotted
 from expert_cli.manifest.key import CARD, Outcome, Status, adjusted, declared, informational, not_used
@@ -41,20 +42,14 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Decided:
-    """What was decided of a manifest's keys, for the base model at `base_index` (None: one that the manifest does not list).
+class Decided(Merged):
+    """What was decided of a manifest's keys, for one base model.
 
-    outcomes: by path; ("config", KEY) speaks for the layer that KEY's value comes from, which `origins` names, and `values`
-    holds the merged values; ("base", KEY) is of the base model, ("dataset", ...), ("evaluation", ...), ("decoding", ...) of
-    the blocks of these names. dropped: keys whose value was set aside, and by what.
+    outcomes: by path; ("config", KEY) speaks for the layer that KEY's value comes from, which `origins` names; ("base", KEY) is
+    of the base model, ("dataset", ...), ("evaluation", ...), ("decoding", ...) of the blocks of these names.
     """
 
     outcomes: Outcomes
-    values: TrainingConfig
-    origins: Mapping[str, str]
-    dropped: Mapping[str, str]
-    base_index: int | None
-    base_name: str
 
 
 def effects(text: JsonText, decided: Decided) -> list[Effect]:
@@ -89,9 +84,9 @@ def _outcome(path: Path_, value: Any, decided: Decided, *, is_v1: bool) -> Outco
         case ("training", str(key), *rest):
             return _told(decided.outcomes, (key, *rest)) or declared(Training, key).always or CARD
         case ("base_model", *rest) if is_v1:
-            return _base_outcome(rest, value, decided, chosen=decided.base_index == 0)
+            return _base_outcome(rest, value, decided, chosen=decided.index == 0)
         case ("base_models", int(index), *rest):
-            return _base_outcome(rest, value, decided, chosen=index == decided.base_index)
+            return _base_outcome(rest, value, decided, chosen=index == decided.index)
         case ("adapters", *rest) if is_v1:
             return _adapter_outcome(rest, value, decided)
         case (str(key), *_):
@@ -112,7 +107,7 @@ def _base_outcome(rest: list[Any], value: Any, decided: Decided, *, chosen: bool
     if not chosen:
         if rest[0] in ("name", "alias"):
             return informational("another base model that --base-model can pick")
-        return not_used(f"the base model of this run is {decided.base_name}")
+        return not_used(f"the base model of this run is {decided.base.name}")
     match rest:
         case ["adapters", *inner]:
             return _adapter_outcome(inner, value, decided)
@@ -125,7 +120,7 @@ def _adapter_outcome(rest: list[Any], value: Any, decided: Decided) -> Outcome:
     """An adapter entry repeats training.config, which decides; the first entry fills what training.config leaves out."""
     if not rest:
         return EMPTY
-    name = {"type": "adapter_type", "r": "rank"}.get(rest[-1], rest[-1])
+    name = OF_ADAPTERS.get(rest[-1], rest[-1])
     if rest[0] == 0 and value is not None and decided.origins.get(name) == "adapters[0]":
         return decided.outcomes["config", name]
     return ADAPTER

@@ -9,6 +9,8 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,4 @@ def _old_name(path: Path_, value: Any) -> str:
 
 
 def _at(value: Any, path: Path_) -> Any:
-    for part in path:
-        value = value[part]
-    return value
+    return reduce(getitem, path, value)
