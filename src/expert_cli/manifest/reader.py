@@ -65,14 +65,14 @@ def _override(text: JsonText, setting: str) -> str:
     """
     key, equals, written = setting.partition("=")
     prefix, _, name = key.strip().rpartition(".")
-    if not equals or prefix not in ("training.config", "evaluation", ""):
-        raise InputError(f'--set "{setting}" is not of the form training.config.KEY=VALUE')
     prefix = prefix or "training.config"
-    known = (EvaluationBlock if prefix == "evaluation" else TrainingConfig).model_fields
-    if name not in known:
-        near = nearest(name, known)
+    block = _SETTABLE.get(prefix)
+    if not equals or block is None:
+        raise InputError(f'--set "{setting}" is not of the form training.config.KEY=VALUE')
+    if name not in block.model_fields:
+        near = nearest(name, block.model_fields)
         raise InputError(f"--set: unknown key {prefix}.{name}", f"did you mean {near}?" if near else "")
-    value = _setting_value(setting, prefix, name, written.strip())
+    value = _setting_value(setting, block, (*prefix.split("."), name), written.strip())
     if prefix == "evaluation":
         _override_evaluation(text, name, value)
     else:
@@ -81,7 +81,7 @@ def _override(text: JsonText, setting: str) -> str:
     return f"{prefix}.{name}"
 
 
-def _setting_value(setting: str, prefix: str, name: str, written: str) -> Any:
+def _setting_value(setting: str, block: type[BaseModel], path: Path_, written: str) -> Any:
     """Return the value of one `--set`: JSON, or else the text as it is. Raises InputError for one that the key cannot take."""
     broken = ""
     try:
@@ -89,8 +89,7 @@ def _setting_value(setting: str, prefix: str, name: str, written: str) -> Any:
     except ManifestError as error:
         value = written
         broken = error.faults[0].message if written[:1] in ("[", "{", '"') else ""
-    block: type[BaseModel] = EvaluationBlock if prefix == "evaluation" else TrainingConfig
-    reason = unfit(block, (*prefix.split("."), name), value)
+    reason = unfit(block, path, value)
     if reason and broken:
         raise InputError(f"--set {shortened(setting)}: is not JSON: {broken}", "quote JSON for the shell")
     if reason:
@@ -105,6 +104,8 @@ _PLACES: dict[str, type[BaseModel]] = {
     "training.dataset": Dataset,
 }
 """Blocks whose keys decide something, by where they stand."""
+_SETTABLE: dict[str, type[BaseModel]] = {"training.config": TrainingConfig, "evaluation": EvaluationBlock}
+"""Blocks whose keys `--set` takes."""
 
 
 def _override_evaluation(text: JsonText, name: str, value: Any) -> None:

@@ -234,17 +234,16 @@ def _same(source: str, spec: SourceSpec, folders: Sequence[Path]) -> bool:
 
 
 def _columns(written: Dataset, mapping: str) -> dict[Path_, Outcome]:
-    """Which columns were read. mapping: as the store notes it, "ROLE <- COLUMN, ...; ..."; "" where rows are other ones."""
+    """Which columns were read. mapping: as the store notes it, "ROLE <- COLUMN, ...; ..."; "" where it has noted none."""
     columns = dict(part.split(" <- ", 1) for line in mapping.split("; ") for part in line.split(", ") if " <- " in part)
-    named: dict[Path_, str] = {
-        ("field_mapping", role): column for role, column in written.field_mapping or () if column
-    }
-    if written.text_field and ("field_mapping", "text") not in named:
+    named: dict[Path_, str | None] = {("field_mapping", role): column for role, column in written.field_mapping or ()}
+    if not named.get(("field_mapping", "text")):
         named["text_field",] = written.text_field
     told: dict[Path_, Outcome] = {}
-    for path, column in named.items() if mapping else ():
-        role = "text" if path[0] == "text_field" else path[-1]
-        words = f"{role} was read from {columns.get(str(role)) or '-'}"
-        fits = columns.get(str(role), "").casefold() == redact(column).casefold()  # as the store notes its name
-        told[path] = _when(fits, words, words)
+    for path, column in named.items():
+        if mapping and column:
+            role = "text" if path[0] == "text_field" else str(path[-1])
+            words = f"{role} was read from {columns.get(role) or '-'}"
+            fits = columns.get(role, "").casefold() == redact(column).casefold()  # as the store notes its name
+            told[path] = _when(fits, words, words)
     return told

@@ -118,7 +118,8 @@ def loader(config: Config, device: DeviceName, *, best_fit: bool = False) -> Loa
         config.leave("no GPU: there is nothing to copy to", "dataloader_pin_memory")
     if packing != "off":
         config.leave("packed rows all have about the same length", "group_by_length")
-    return LoaderConfig(
+    return config.block(
+        LoaderConfig,
         num_workers=workers,
         pin_memory=pins and device != "cpu",
         prefetch_factor=prefetch if workers else None,
