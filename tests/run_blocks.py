@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from expert_cli.config.defaults.compute import compute
+from expert_cli.config.defaults.log_save_eval import log_save_eval
 from expert_cli.config.defaults.training import adapter, optim
-from expert_cli.config.defaults.watch import log_save_eval
 from expert_cli.config.settings import Settings
 from expert_cli.manifest.schema import EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig

@@ -1,7 +1,8 @@
 """Manifest + machine + command line -> `RunConfig`. Beside `defaults` nobody knows both what was written and what happens.
 
 A value comes from, in this order: the command line (`--set` and its shorter forms), the chosen base model's `config`,
-`training.config`, and last the default, which is decided here and in `defaults` and nowhere else.
+`training.config`, and last the default: the one that is declared beside the key, or what `defaults` makes of other keys and
+the machine.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
 from expert_cli.config.data_sources import missing, resolve_sources
 from expert_cli.config.defaults.compute import compute
+from expert_cli.config.defaults.log_save_eval import log_save_eval
 from expert_cli.config.defaults.training import adapter, loader, model, optim
-from expert_cli.config.defaults.watch import log_save_eval
 from expert_cli.config.effects import Decided
 from expert_cli.config.merged import Merged, adapter_block
 from expert_cli.config.run_config import AUTO, DataConfig, RunConfig
