@@ -6,6 +6,7 @@ Only keys are renamed. A key whose value would mean something else under its rig
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from expert_cli._compat import scan_json_string
 from expert_cli.errors import EnvironmentProblem, ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_
 from expert_cli.manifest.keys.dataset import Dataset
@@ -22,6 +22,7 @@ from expert_cli.manifest.spelling import BY_HAND
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.files import write_bytes
 
+_READER = json.JSONDecoder()
 _MEANT = re.compile(r"did you mean (\w+)\?.*")
 
 
@@ -68,7 +69,7 @@ def find_fixes(raw: str, text: JsonText, faults: Sequence[ManifestIssue]) -> tup
             continue
         present.add(new)
         start = lines[place[0] - 1] + place[1] - 1 + (place[0] == 1 and raw.startswith("\ufeff"))
-        fixes.append(Fix(*place, key, new, start, scan_json_string(raw, start + 1, True)[1]))
+        fixes.append(Fix(*place, key, new, start, _READER.raw_decode(raw, start)[1]))
     return fixes, remarks
 
 

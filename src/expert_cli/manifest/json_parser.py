@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from expert_cli._compat import scan_json_string
 from expert_cli.errors import ManifestError, ManifestIssue
 
 MAX_BYTES = 4_000_000
@@ -24,12 +23,10 @@ MAX_DEPTH = 64
 MAX_NUMBER_CHARS = 40
 
 Path_ = tuple[str | int, ...]
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_]+")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _HALF = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile("\n")
-_LITERALS = {"true": True, "false": False, "null": None}
 _SPELLINGS = {
     "True": "true",
     "False": "false",
@@ -38,6 +35,13 @@ _SPELLINGS = {
     "Infinity": "a number",
     "undefined": "null",
 }
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(word)
+
+
+_SCALARS = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 @dataclass(frozen=True)
@@ -153,44 +157,39 @@ class _Parser:
         char = self.peek()
         if char in ("{", "["):
             return self.members(path, depth, "}" if char == "{" else "]")
-        if char == '"':
-            return self.string()
-        return self.number(path) if char and char in "-0123456789" else self.word(char)
+        return self.scalar(path)
 
-    def string(self) -> str:
+    def scalar(self, path: Path_ = ()) -> Any:
+        """Read a text, a number or a word as the standard library does, which also takes NaN and what has no end."""
         start = self.at
         try:
-            value: str
-            value, self.at = scan_json_string(self.text, start + 1, True)
-        except json.JSONDecodeError as error:
-            self.fail(f"broken string: {error.msg.lower()}", 'close it with ", write \\\\ for a backslash', error.pos)
-        if _HALF.search(value):
-            self.fail(
-                "half of a surrogate pair, which is no character", "write the character itself, or both halves", start
-            )
-        return value
-
-    def number(self, path: Path_) -> int | float:
-        match = _NUMBER.match(self.text, self.at)
-        if match is None or len(match.group()) > MAX_NUMBER_CHARS:
+            value, end = _SCALARS.raw_decode(self.text, start)
+        except ValueError as error:
+            self.not_a_value(error)
+        if (value is None or isinstance(value, bool)) and _WORD.match(self.text, end):  # "nullable"
+            self.not_a_value()
+        if isinstance(value, str) and _HALF.search(value):
+            self.fail("half of a surrogate pair, which is no character", "write the character itself, or both halves")
+        if not isinstance(value, str) and end - start > MAX_NUMBER_CHARS:
             self.fail("not a number")
-        value = float(match.group()) if match.group(1) or match.group(2) else int(match.group())
-        if not math.isfinite(value):
-            self.fail(f"{match.group()} is no finite number", "the largest is about 1.8e308", key=dotted(path))
-        self.at = match.end()
+        if isinstance(value, float) and not math.isfinite(value):
+            message = f"{self.text[start:end]} is no finite number"
+            self.fail(message, "the largest is about 1.8e308", key=dotted(path))
+        self.at = end
         return value
 
-    def word(self, char: str) -> Any:
-        match = _WORD.match(self.text, self.at)
+    def not_a_value(self, error: ValueError | None = None) -> NoReturn:
+        char, match = self.peek(), _WORD.match(self.text, self.at)
+        if char == '"' and isinstance(error, json.JSONDecodeError):
+            self.fail(f"broken string: {error.msg.lower()}", 'close it with ", write \\\\ for a backslash', error.pos)
+        if char and char in "-0123456789":
+            self.fail("not a number")
         word = match.group() if match else ""
-        if word in _LITERALS:
-            self.at += len(word)
-            return _LITERALS[word]
         hints = {"/": 'comments are keys that start with "_"', "#": 'comments are keys that start with "_"'}
         hints |= {"'": 'strings stand in double quotes "', "": "the file ends too early: a bracket is not closed"}
         hint = f"write {_SPELLINGS[word]}" if word in _SPELLINGS else hints.get(char, "")
         what = f"{word or repr(char)} is not a JSON value" if char else "a value is missing at the end of the file"
-        return self.fail(what, hint)
+        self.fail(what, hint)
 
     def members(self, path: Path_, depth: int, bracket: str) -> Any:
         """Read an object or a list, up to the bracket that closes it; keys that start with "_" are left out."""
@@ -223,7 +222,7 @@ class _Parser:
         if char != '"':
             hint = 'comments are keys that start with "_"' if char in "/#" else 'keys stand in double quotes "'
             self.fail(f"{char!r} where a key should start", hint)
-        key = self.string()
+        key: str = self.scalar()
         if self.peek() != ":":
             self.fail(f'":" is missing after the key "{key}"')
         self.at += 1

@@ -42,7 +42,7 @@ class ComputeKeys(Strict):
     """Train in half precision (GPU)."""
     bf16: bool | None = key(None, "trains in {}")
     """Train in bfloat16. Neither written: what the machine does well; both false: fp32."""
-    use_tf32: bool | None = key(default=False, effect="matrix products and cuDNN may use TF32", off="TF32 stays off")
+    use_tf32: bool | None = key(False, "matrix products and cuDNN may use TF32", off="TF32 stays off")
     """TF32 in fp32 matrix products, where the GPU has it."""
     use_sdpa: bool | None = key(True, ATTENTION)
     """PyTorch's fused attention."""

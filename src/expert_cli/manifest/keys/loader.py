@@ -38,11 +38,11 @@ class LoaderKeys(Strict):
     epoch, "best_fit" puts documents of like length together, "concat" cuts them; false: one document a row."""
     overflow: Overflow | None = key("truncate", "documents longer than max_seq_length: {}")
     """What becomes of a document longer than `max_seq_length`: truncate (the middle of its prompt), drop, split, error."""
-    group_by_length: bool | None = key(default=False, effect=_ALIKE, off="rows are shuffled")
+    group_by_length: bool | None = key(False, _ALIKE, off="rows are shuffled")
     """Batches of rows of similar length."""
     dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = key(0, "{} processes prepare batches")
     """Processes that prepare batches; 0 prepares them in the training process."""
-    dataloader_pin_memory: bool | None = key(default=True, effect="page-locked batches", off="ordinary memory")
+    dataloader_pin_memory: bool | None = key(True, "page-locked batches", off="ordinary memory")
     """Page-locked batches for a faster copy to the GPU, where there is one."""
     dataloader_prefetch_factor: Positive | None = key(2, "batches prepared ahead by each worker")
     """Batches each worker prepares ahead."""
