@@ -134,13 +134,8 @@ def _config_outcome(rest: list[Any], value: Any, decided: Decided, *, own_origin
         return not_used(f"{decided.dropped[name]} decides")
     origin = decided.origins.get(name, own_origin)
     now = getattr(decided.values, name)
-    if (
-        not origin.startswith(own_origin)
-        and origin != "--set"
-        and len(rest) == 1
-        and now != value
-        and value is not None
-    ):
+    is_overridden = origin != "--set" and not origin.startswith(own_origin)
+    if is_overridden and len(rest) == 1 and value not in (None, now):
         return adjusted(f"{now}", f"{origin} overrides it")
     if value is None and name != "save_total_limit":
         return NULL

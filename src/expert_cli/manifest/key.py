@@ -83,6 +83,11 @@ def always(outcome: Outcome) -> Any:
     return Field(default=None, json_schema_extra=Key(always=outcome))
 
 
+def unused(reason: str) -> Any:
+    """Return the field of a key that is read, so that manifests which have it go on working, and changes no run."""
+    return always(not_used(reason))
+
+
 def declared(block: type[BaseModel], name: str) -> Key:
     """Return what is declared of a block's key; an empty declaration for one that the block does not know."""
     field = block.model_fields.get(name)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import CARD, RUNTIME, Key, always, applied, informational, key, not_used
+from expert_cli.manifest.key import CARD, RUNTIME, Key, always, applied, informational, key, unused
 from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import (
@@ -195,7 +195,7 @@ class Manifest(Loose):
     """Cost at run time."""
     runtime: Any = always(RUNTIME)
     """Needs of the runtime."""
-    soft_prompts: Any = always(not_used("soft prompts are not trained here"))
+    soft_prompts: Any = unused("soft prompts are not trained here")
     """Prompt embeddings; not trained here."""
     evaluation: EvaluationBlock | str | list[Any] | None = always(CARD)
     """Evaluation during training, and results of earlier ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from expert_cli.manifest.key import always, key, not_used
+from expert_cli.manifest.key import key, unused
 from expert_cli.manifest.keys.adapter import AdapterKeys
 from expert_cli.manifest.keys.compute import ComputeKeys
 from expert_cli.manifest.keys.loader import LoaderKeys
@@ -33,9 +33,9 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
     """Seed of everything random."""
     completion_only_loss: bool | None = key(True, "only answers are trained", off="prompts are trained too")
     """Train the answers only, or prompt and answer."""
-    use_unsloth: bool | None = always(not_used("the training step here is the tool's own; it needs no patched model"))
+    use_unsloth: bool | None = unused("the training step here is the tool's own; it needs no patched model")
     """Not used here."""
-    memory_clear_every: NotNegative | None = always(
-        not_used("the allocator reuses freed memory by itself; clearing it in the loop only costs time")
+    memory_clear_every: NotNegative | None = unused(
+        "the allocator reuses freed memory by itself; clearing it in the loop only costs time"
     )
     """Not used here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from expert_cli.manifest.key import always, key, not_used
+from expert_cli.manifest.key import key, unused
 from expert_cli.manifest.types import Dtype, NotNegative, Strict, Text
 
 DeviceName = Literal["cpu", "cuda"]
@@ -62,11 +62,9 @@ class ComputeKeys(Strict):
     """Compiler back end."""
     torch_compile_mode: Mode | None = key("default", "what the compiler optimizes for")
     """What the compiler optimizes for."""
-    use_cuda_graphs: bool | None = always(
-        not_used("no graphs are recorded: the documents of a batch differ from step to step")
-    )
+    use_cuda_graphs: bool | None = unused("no graphs are recorded: the documents of a batch differ from step to step")
     """Replay recorded GPU work; needs batches of one fixed shape."""
-    cuda_graph_warmup_steps: NotNegative | None = always(not_used("no graphs are recorded"))
+    cuda_graph_warmup_steps: NotNegative | None = unused("no graphs are recorded")
     """Steps before the recording."""
     fused_kernels: Literal["auto", "off"] | None = key("auto", _FUSED)
     """Liger's fused kernels where they are installed and there is a GPU; on a CPU LoRA's products, added in place."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import CARD, Key, always, informational, key, not_used
+from expert_cli.manifest.key import CARD, Key, always, informational, key, not_used, unused
 from expert_cli.manifest.types import Loose, NotNegative, Positive, Strict, Text
 
 FORMAT = informational("the format is read from the file itself")
@@ -89,7 +89,7 @@ class Dataset(Loose):
         0.05, "share of the training rows split off for evaluation, by seed"
     )
     """Share of the training rows that is split off for evaluation, by seed, where it is asked for or rows are evaluated."""
-    streaming: bool | None = always(not_used("rows are always read as a stream, and the store is built in shards"))
+    streaming: bool | None = unused("rows are always read as a stream, and the store is built in shards")
     """The data is larger than memory."""
     filters: Filters | None = None
     """Rows to leave out."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import always, key, not_used
+from expert_cli.manifest.key import key, unused
 from expert_cli.manifest.types import Positive, Strict
 
 Packing = Literal["random", "best_fit", "concat", "off"]
@@ -46,9 +46,7 @@ class LoaderKeys(Strict):
     """Page-locked batches for a faster copy to the GPU, where there is one."""
     dataloader_prefetch_factor: Positive | None = key(2, "batches prepared ahead by each worker")
     """Batches each worker prepares ahead."""
-    dataloader_persistent_workers: bool | None = always(
-        not_used("the same workers serve the whole run, whatever this says")
-    )
+    dataloader_persistent_workers: bool | None = unused("the same workers serve the whole run, whatever this says")
     """Keep the workers between epochs."""
 
 
