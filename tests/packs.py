@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from expert_cli.config.run_config import Overflow, Packing
 from expert_cli.data.packing.dataset import PackedDataset, plan_packs
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreKey
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.tokenize.assemble import Encoded
+from expert_cli.manifest.keys.loader import Overflow, Packing
 from expert_cli.utils.reporter import NullReporter
 
 END = 9

@@ -19,7 +19,8 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.config.validate import fix_manifest, validate
 from expert_cli.errors import ExpertError
 from expert_cli.hardware.machine import Gpu, Machine
-from expert_cli.manifest.schema import Adapter, Base, Dataset, EvaluationBlock, FieldMapping, Filters, Manifest, Task
+from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters, Task
+from expert_cli.manifest.schema import Adapter, Base, EvaluationBlock, Manifest
 from expert_cli.manifest.training_config import TrainingConfig
 
 ROOT = Path(__file__).parents[2]

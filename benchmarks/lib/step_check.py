@@ -61,7 +61,9 @@ def _loss_and_gradients(folder: Path, *, on_gpu: bool, copy: bool) -> list[Any]:
     """Return the loss of one made-up document and the adapter's gradients, B not zero, so that A has some too."""
     import torch
 
-    from expert_cli.config.run_config import AdapterConfig
+    from expert_cli.config.defaults.training import adapter
+    from expert_cli.config.settings import Settings
+    from expert_cli.manifest.training_config import TrainingConfig
     from expert_cli.model.adapter import add_adapter
     from expert_cli.model.kernels.dequantize import dequantize_linears
 
@@ -69,12 +71,12 @@ def _loss_and_gradients(folder: Path, *, on_gpu: bool, copy: bool) -> list[Any]:
     if copy:
         dequantize_linears(model, torch.bfloat16)
     torch.manual_seed(0)
-    adapted = add_adapter(model, AdapterConfig("lora", 16, 32.0, 0.0, ("all-linear",), ()))
-    adapter = [p for p in adapted.parameters() if p.requires_grad]
-    for parameter in adapter:
+    adapted = add_adapter(model, adapter(Settings(TrainingConfig(rank=16))))
+    trained = [p for p in adapted.parameters() if p.requires_grad]
+    for parameter in trained:
         parameter.data.normal_(std=0.02)
     ids = torch.arange(1, 300, device=model.device)[None]
     with torch.autocast(model.device.type, dtype=torch.bfloat16):
         loss = adapted(input_ids=ids, labels=ids, use_cache=False).loss
     loss.backward()
-    return [loss.detach(), *(p.grad for p in adapter)]
+    return [loss.detach(), *(p.grad for p in trained)]

@@ -10,9 +10,7 @@ from string import Template
 from typing import Any, get_args
 
 from expert_cli.commands.schema import manifest_schema
-from expert_cli.config.data_sources import DATA_SUFFIXES, UNUSED
-from expert_cli.config.defaults.training import WITHOUT_EFFECT
-from expert_cli.config.effects import TOP_LEVEL
+from expert_cli.config.data_sources import DATA_SUFFIXES
 from expert_cli.config.resolve import resolve
 from expert_cli.data.rows.columns import USUAL_NAMES
 from expert_cli.data.templates.builtin import STYLES
@@ -20,10 +18,13 @@ from expert_cli.errors import ManifestError
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.json_parser import MAX_BYTES, MAX_DEPTH
+from expert_cli.manifest.key import declared
+from expert_cli.manifest.keys.dataset import Dataset
+from expert_cli.manifest.keys.optim import SCHEDULERS
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.manifest.schema import Base, Dataset
+from expert_cli.manifest.schema import Base, Manifest
 from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS
-from expert_cli.manifest.training_config import SCHEDULERS, TrainingConfig
+from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import LARGEST, LARGEST_NUMBER, AdapterType, Quantization
 
 SMALLEST: dict[str, Any] = {
@@ -105,9 +106,9 @@ def expert_format() -> str:
 
 def without_effect() -> list[tuple[str, str]]:
     """Return the keys that change no run, and why, as the effects table says it."""
-    of_config = [(f"training.config.{key}", reason) for key, reason in WITHOUT_EFFECT.items()]
-    of_data = [(f"training.dataset.{key}", reason) for key, reason in UNUSED.items()]
-    return [*of_config, *of_data, ("soft_prompts", TOP_LEVEL["soft_prompts"].reason)]
+    blocks = (("training.config.", TrainingConfig), ("training.dataset.", Dataset), ("", Manifest))
+    keys = [(f"{place}{name}", declared(block, name).always) for place, block in blocks for name in block.model_fields]
+    return [(key, outcome.reason) for key, outcome in keys if outcome and outcome.status == "not_used"]
 
 
 def allowed(node: dict[str, Any]) -> str:
@@ -139,18 +140,26 @@ def _bounds(node: dict[str, Any]) -> str:
 
 
 def _block(block: dict[str, Any]) -> str:
-    required = block.get("required", [])
+    """Return the table of a block's keys; it has a column of defaults where there are any."""
+    required, unused = block.get("required", []), dict(without_effect())
+    nodes = {key: node for key, node in block["properties"].items() if f"training.config.{key}" not in unused}
+    defaults = {key: node["default"] for key, node in nodes.items() if node.get("default") is not None}
     rows = [
-        (f"`{key}`", allowed(node) + (" (required)" if key in required else ""), " ".join(node["description"].split()))
-        for key, node in block["properties"].items()
-        if key not in WITHOUT_EFFECT
+        (
+            f"`{key}`",
+            allowed(node) + (" (required)" if key in required else ""),
+            *([f"`{json.dumps(defaults[key])}`" if key in defaults else ""] if defaults else []),
+            " ".join(node["description"].split()),
+        )
+        for key, node in nodes.items()
     ]
     closed = (
         "Unknown keys are errors."
         if block.get("additionalProperties") is False
         else "Other keys are kept as information."
     )
-    return "| key | value | meaning |\n|---|---|---|\n" + _rows(rows) + f"\n{closed}\n"
+    heads = ["key", "value", *(["default"] if defaults else []), "meaning"]
+    return f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n{_rows(rows)}\n{closed}\n"
 
 
 def _in_a_line(docstring: str | None) -> str:

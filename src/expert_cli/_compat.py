@@ -14,16 +14,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-
-# Python 3.10 to 3.14: json's reader of one string, the only one in C that says where the string ends. Not documented, and
-# typeshed leaves it out. Remove when json reports places.
-from json.decoder import scanstring as scan_json_string  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = ["scan_json_string"]
 
 
 def quiet_imports() -> None:

@@ -14,8 +14,8 @@ import pytest
 from expert_cli.errors import EnvironmentProblem, ManifestError
 from expert_cli.manifest.fixes import BY_HAND, apply_fixes, diff, find_fixes, read_raw, write_raw
 from expert_cli.manifest.json_parser import read_json_text
+from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.manifest.schema import Dataset
 from expert_cli.manifest.spelling import OTHER_TOOLS
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests

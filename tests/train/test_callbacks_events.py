@@ -21,22 +21,24 @@ from transformers import (
     TrainingArguments,
 )
 
-from expert_cli.config.run_config import LogSaveEvalConfig, OptimConfig
 from expert_cli.data.packing.batches import Collator, PackedBatchSampler
 from expert_cli.data.packing.order import epoch_order
 from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.training.trainer import ExpertTrainer
-from tests import tiny
+from tests import run_blocks, tiny
 from tests.packs import packed
 
 # peft before 0.21, when the stock Trainer saves an adapter whose base model has no folder.
 pytestmark = pytest.mark.filterwarnings("ignore:Could not find a config file:UserWarning")
 
 EVENTS = sorted(name for name in vars(TrainerCallback) if name.startswith("on_"))
-OPTIM = OptimConfig(2.0, -1, 1, 2, 1e-3, "constant", (), 0.0, 0.0, 1.0, "adamw_torch", None)
-WATCH = LogSaveEvalConfig(3, "steps", 4, 0.0, None, "steps", 4, False, "eval_loss", False, 0, 0, 0, ())
+OPTIM = replace(run_blocks.OPTIM, epochs=2.0, learning_rate=1e-3, scheduler="constant", optim="adamw_torch")
+OPTIM = replace(OPTIM, gradient_accumulation_steps=2)
+WATCH = replace(run_blocks.LOG_SAVE_EVAL, logging_steps=3, save_every_s=0.0)
+WATCH = replace(WATCH, save_strategy="steps", save_steps=4, eval_strategy="steps", eval_steps=4)
 OFTEN = replace(WATCH, logging_steps=2, eval_steps=2)
 PACKS, EVAL_PACKS = 12, 1
 

@@ -13,10 +13,10 @@ import pytest
 from expert_cli.config.effects import Effect
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.config.settings import adjusted
 from expert_cli.data.located import LocatedData
 from expert_cli.data.store.build import TokenStore
 from expert_cli.hardware import machine
+from expert_cli.manifest.key import adjusted
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.pipeline.pretokenize import DataInputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,13 @@ import pytest
 import torch
 from peft import PeftModel
 
-from expert_cli.config.run_config import AdapterConfig, Checkpointing
 from expert_cli.errors import InputError
+from expert_cli.manifest.keys.compute import Checkpointing
 from expert_cli.manifest.types import AdapterType, Quantization
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter, linear_names, magnitudes
 from expert_cli.model.loading.quantize import load_base
-from tests import tiny
+from tests import run_blocks, tiny
 
 LINEARS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
 
@@ -34,7 +35,7 @@ def adapted(folder: Path, kind: AdapterType = "lora", quantization: Quantization
     settings: dict[str, Any] = {"rank": 4, "alpha": 8.0, "dropout": 0.0, "target_modules": ("all-linear",)}
     settings |= {"feedforward_modules": ("down_proj",) if kind == "ia3" else (), **changes}
     torch.manual_seed(0)
-    return add_adapter(base(folder, quantization, dtype), AdapterConfig(kind, **settings))
+    return add_adapter(base(folder, quantization, dtype), replace(run_blocks.ADAPTER, type=kind, **settings))
 
 
 def loss_of(model: Any) -> torch.Tensor:

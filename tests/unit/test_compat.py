@@ -79,15 +79,6 @@ def test_a_template_is_parsed_by_the_method_that_is_overridden() -> None:
     assert seen == ["{{ 1 }}"]
 
 
-def test_json_says_where_a_string_ends() -> None:
-    text = r'{"a\u00e4b": 1}'
-    assert _compat.scan_json_string(text, 2, True) == ("aäb", 11)
-    with pytest.raises(ValueError, match="Unterminated string"):
-        _compat.scan_json_string('"ab', 1, True)
-    with pytest.raises(ValueError, match="Invalid control character"):
-        _compat.scan_json_string('"a\n"', 1, True)
-
-
 def test_help_is_plain_after_typer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rich_utils, "COLOR_SYSTEM", "truecolor")
     monkeypatch.setattr(rich_utils, "FORCE_TERMINAL", True)

@@ -43,9 +43,9 @@ def _with_columns(found: Validation) -> Validation:
     """Look whether the columns that `field_mapping` names are there, where the rows are."""
     if found.plan is None or found.plan.run.data.mapping.is_empty():
         return found
-    from expert_cli.config.settings import not_used
     from expert_cli.data.sources.data_rows import absent_columns
     from expert_cli.manifest.json_parser import dotted
+    from expert_cli.manifest.key import not_used
 
     plan = found.plan
     absent = absent_columns(plan.run.data)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from expert_cli.config.effects import CARD
 from expert_cli.config.plan import Plan
+from expert_cli.manifest.key import CARD
 from expert_cli.training.result import FitResult
 from expert_cli.utils.files import redacted, write_text
 

@@ -6,15 +6,17 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
 
-from expert_cli.config.run_config import EXECUTION_ACCURACY, QUANTIZED
+from expert_cli.config.merged import Merged, adapter_block
+from expert_cli.config.run_config import QUANTIZED
+from expert_cli.config.settings import Settings
 from expert_cli.errors import ManifestIssue
 from expert_cli.manifest.json_parser import Path_
-from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.manifest.schema import ROPE_NUMBERS, Adapter, Base, Dataset, EvaluationBlock, Filters
-from expert_cli.manifest.training_config import SCHEDULE_BOUNDS, SCHEDULERS, TrainingConfig
-from expert_cli.manifest.types import AdapterType
+from expert_cli.manifest.keys.dataset import Dataset, Filters
+from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
+from expert_cli.manifest.keys.optim import SCHEDULE_BOUNDS, SCHEDULERS
+from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
+from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.paths import is_inside, project_root, slug, store_folder
 
 QUANTIZED_TABLE = (
@@ -37,108 +39,58 @@ Clash = tuple[str, str, str]
 
 
 def conflicts(
-    loaded: LoadedManifest,
-    base: Base,
-    index: int | None,
-    config: TrainingConfig,
-    origins: Mapping[str, str],
-    evaluation: EvaluationBlock,
+    merged: Merged, base: Settings[Base], config: Settings[TrainingConfig], evaluation: EvaluationBlock
 ) -> list[ManifestIssue]:
     """Return a fault for every two settings that do not go together, at the place where the first was written."""
-    faults = [
-        loaded.text.fault((*_block(loaded, index, origins.get(key, "")), _spelled(loaded, key, origins)), message, hint)
-        for found in (
-            _of_adapter(config, base),
-            _of_store(config, project_root(loaded.path)),
-            _of_precision(config),
-            _of_schedule(config),
-            _of_saving(config),
-            _of_best(config, evaluation),
-        )
-        for key, message, hint in found
-    ]
-    faults += [loaded.text.fault((*_entry(loaded, index), "rope_scaling"), *words) for words in _of_rope(base)]
+    loaded, entry = merged.loaded, merged.entry
+    found = (
+        *_of_adapter(config, base),
+        *_of_store(config.written, project_root(loaded.path)),
+        *_of_precision(config.written),
+        *_of_schedule(config),
+        *_of_saving(config.written, evaluation),
+    )
+    faults = [merged.fault(*words) for words in found]
+    faults += [loaded.text.fault((*entry, "rope_scaling"), words) for words in _of_rope(base.written)]
     dataset = loaded.manifest.training.dataset
     faults += [loaded.text.fault(("training", "dataset", *key), *words) for key, *words in _of_data(dataset)]
-    if len(slug(base.name)) > LONGEST_FOLDER:
+    if len(slug(base["name"])) > LONGEST_FOLDER:
         message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
-        faults.append(loaded.text.fault((*_entry(loaded, index), "name"), message, "give a folder with a shorter name"))
+        faults.append(loaded.text.fault((*entry, "name"), message, "give a folder with a shorter name"))
     return faults
 
 
-def doubts(
-    loaded: LoadedManifest, index: int | None, config: TrainingConfig, origins: Mapping[str, str]
-) -> list[ManifestIssue]:
+def doubts(merged: Merged) -> list[ManifestIssue]:
     """Return a warning for every value that is allowed, and more likely a slip."""
-    rate, key = config.learning_rate or 0.0, "learning_rate"
-    if rate <= LARGEST_USUAL_RATE or config.optim == "sgd":  # whose steps are as small as the gradients
+    rate = merged.values.learning_rate or 0.0
+    if rate <= LARGEST_USUAL_RATE or merged.values.optim == "sgd":  # whose steps are as small as the gradients
         return []
-    place = (*_block(loaded, index, origins.get(key, "")), key)
-    return [loaded.text.fault(place, f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned", "")]
+    message = f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned"
+    return [merged.fault("learning_rate", message)]
 
 
-def adapter_block(adapter: Adapter) -> dict[str, Any]:
-    """Return an adapter entry under the names of `training.config`, which repeats it and decides."""
-    named = {
-        "adapter_type": adapter.type if adapter.type in get_args(AdapterType) else None,
-        "rank": adapter.r or adapter.rank,
-        "alpha": adapter.alpha,
-        "dropout": adapter.dropout,
-        "target_modules": adapter.target_modules,
-    }
-    return {name: value for name, value in named.items() if value is not None}
-
-
-def contradictions(
-    loaded: LoadedManifest, base: Base, index: int | None, config: TrainingConfig
-) -> list[ManifestIssue]:
+def contradictions(merged: Merged) -> list[ManifestIssue]:
     """Return a warning for every value of the base model's adapter entry that differs from the one that decides."""
-    if not base.adapters or index is None:
+    if not merged.base.adapters or merged.index is None:
         return []
-    block = _block(loaded, index, "adapters[0]")
+    said = adapter_block(merged.base.adapters[0])
+    decides = {name: getattr(merged.values, name) for name in said}
     return [
-        loaded.text.fault(
-            (*block, _spelled(loaded, name, {name: "adapters[0]"})),
-            f"says {value}, training decides: {getattr(config, name)}",
-        )
-        for name, value in adapter_block(base.adapters[0]).items()
-        if getattr(config, name) != value
+        merged.fault(name, f"says {said[name]}, training decides: {value}", origin="adapters[0]")
+        for name, value in decides.items()
+        if said[name] != value
     ]
 
 
-def _entry(loaded: LoadedManifest, index: int | None) -> Path_:
-    """Return the path of a base model's entry, in either schema."""
-    return ("base_model",) if loaded.manifest.base_model is not None else ("base_models", index or 0)
-
-
-def _block(loaded: LoadedManifest, index: int | None, origin: str) -> Path_:
-    """Return the path of the block that a value of this origin was written in."""
-    entry = _entry(loaded, index)
-    if origin.startswith("base model"):
-        return (*entry, "config")
-    if origin == "adapters[0]":
-        return ("adapters", 0) if entry == ("base_model",) and loaded.manifest.adapters else (*entry, "adapters", 0)
-    return ("training", "config")
-
-
-def _spelled(loaded: LoadedManifest, key: str, origins: Mapping[str, str]) -> str:
-    """Return a key as it was written: under an old name, or as adapter entries call it."""
-    if origins.get(key) == "adapters[0]":
-        return {"adapter_type": "type", "rank": "r"}.get(key, key)
-    old = [name for name, new in TrainingConfig.old_names.items() if new == key]
-    written = loaded.manifest.training.config.model_fields_set
-    return next((name for name in old if name in written and key not in written), key)
-
-
-def _of_adapter(config: TrainingConfig, base: Base) -> Iterator[Clash]:
-    quantization, kind = base.quantization or "int4", config.adapter_type or "lora"
+def _of_adapter(config: Settings[TrainingConfig], base: Settings[Base]) -> Iterator[Clash]:
+    quantization, kind, written = base["quantization"], config["adapter_type"], config.written
     if kind in ("ia3", "lokr") and quantization in QUANTIZED:
-        hint = f'{QUANTIZED_TABLE}; for {base.name} write "quantization": "bf16"'
+        hint = f'{QUANTIZED_TABLE}; for {base["name"]} write "quantization": "bf16"'
         yield "adapter_type", f"{kind} does not go with quantization {quantization}", hint
-    if config.rank is None and kind != "ia3":
+    if written.rank is None and kind != "ia3":
         yield "rank", f"is missing: a {kind} adapter needs a rank", "8 to 32 is usual"
-    if kind == "ia3" and isinstance(config.target_modules, list):
-        strays = [name for name in config.feedforward_modules or () if name not in config.target_modules]
+    if kind == "ia3" and isinstance(written.target_modules, list):
+        strays = [name for name in written.feedforward_modules or () if name not in written.target_modules]
         if strays:
             message = f"feedforward_modules names {strays[0]}, which is not among target_modules"
             yield "feedforward_modules", message, "name it in both"
@@ -158,7 +110,7 @@ def _of_precision(config: TrainingConfig) -> Iterator[Clash]:
         yield "fp16", "fp16 and bf16 are both true", "keep bf16, unless the GPU lacks it"
 
 
-def _of_rope(base: Base) -> Iterator[tuple[str, str]]:
+def _of_rope(base: Base) -> Iterator[str]:
     """What transformers needs of a form of position scaling that it knows."""
     scaling, kind = base.rope_scaling, base.rope_type
     if not isinstance(scaling, dict) or not kind:
@@ -166,11 +118,11 @@ def _of_rope(base: Base) -> Iterator[tuple[str, str]]:
     for key in ROPE_NUMBERS[kind]:
         value, (low, high) = scaling.get(key), MOST_ROPE[key]
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
-            yield f"{kind} needs {key}, a number from {low:g} to {high:g}", ""
+            yield f"{kind} needs {key}, a number from {low:g} to {high:g}"
 
 
-def _of_schedule(config: TrainingConfig) -> Iterator[Clash]:
-    name, written = str(config.lr_scheduler or "cosine"), config.lr_scheduler_kwargs or {}
+def _of_schedule(config: Settings[TrainingConfig]) -> Iterator[Clash]:
+    name, written = config["lr_scheduler"], config.written.lr_scheduler_kwargs or {}
     for key, (low, high) in SCHEDULE_BOUNDS.items():
         if key in written and not low <= written[key] <= high:
             message = f"lr_scheduler_kwargs.{key} must be from {low:g} to {high:g}, is {written[key]:g}"
@@ -185,20 +137,17 @@ def _of_schedule(config: TrainingConfig) -> Iterator[Clash]:
     if name == "warmup_stable_decay" and "num_decay_steps" not in written:
         message = f"lr_scheduler {name} needs lr_scheduler_kwargs.num_decay_steps"
         yield "lr_scheduler", message, 'write "lr_scheduler_kwargs": {"num_decay_steps": 100}'
-    rate, end = config.learning_rate or 2e-4, written.get("lr_end", 1e-7)
+    rate, end = config["learning_rate"], written.get("lr_end", 1e-7)
     if name == "polynomial" and end >= rate:
         message = f"lr_scheduler_kwargs.lr_end {end:g} is not below learning_rate {rate:g}"
         yield "lr_scheduler_kwargs", message, "it is where the learning rate ends"
 
 
-def _of_saving(config: TrainingConfig) -> Iterator[Clash]:
+def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[Clash]:
+    """What chooses the best step must be measured, and the better of two values be the better one."""
     if config.save_strategy == "no" and config.save_every:
         message = f'save_strategy "no" and save_every "{config.save_every}" contradict each other'
         yield "save_every", message, "remove one of the two"
-
-
-def _of_best(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[Clash]:
-    """What chooses the best step must be measured, and the better of two values be the better one."""
     asks = "load_best_model_at_end" if config.load_best_model_at_end else "early_stopping_patience"
     if not (config.load_best_model_at_end or config.early_stopping_patience):
         return

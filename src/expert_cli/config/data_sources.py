@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceSpec
-from expert_cli.config.settings import Settings, applied, informational, not_used
+from expert_cli.config.settings import Settings
 from expert_cli.config.splits import named_split, parse_split, split_of
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, ManifestIssue
+from expert_cli.manifest.key import CARD, applied, not_used
+from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters
 from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.manifest.schema import Dataset, Filters
 from expert_cli.utils.text import shortened
 
 DATA_SUFFIXES: Mapping[str, str] = {
@@ -24,21 +25,9 @@ DATA_SUFFIXES: Mapping[str, str] = {
     ".arrow": "Arrow",
 }
 """Suffixes of data files in small letters, and the format of each: `FORMATS` in `data/formats/registry.py` has the rest."""
-DEFAULT_SHARE = 0.05
 Sources = tuple[SourceSpec, ...]
 _BRACKETS = re.compile(r"\[[^\]]*\]$")
 Data = Settings[Dataset]
-_DEDUPLICATE: Mapping[Deduplicate, str] = {
-    "off": "rows that stand twice are kept",
-    "row": "rows that stand twice are left out and counted",
-    "answer": "rows whose answer stood before are left out and counted",
-}
-_FORMAT = informational("the format is read from the file itself")
-UNUSED = {
-    "test_path": "test rows stay untouched: evaluation during training uses the validation rows",
-    "streaming": "rows are always read as a stream, and the store is built in shards",
-}
-"""Keys of a data set that have no effect in any run, and why."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +49,6 @@ def resolve_sources(
     `dataset` and `validation` are the command line's; with `dataset` the manifest's validation files are set aside.
     Raises InputError or ManifestError for a source of no known form.
     """
-    data.outcomes["format",] = _FORMAT
-    data.outcomes["type",] = informational("path or tasks says where the rows come from; this must agree with it")
-    for key, reason in UNUSED.items():
-        data.leave(reason, key)
     train, held_out = _from_manifest(loaded, data, root)
     if dataset is not None:
         train, held_out = (parse_source(dataset, (Path.cwd(),)),), ()
@@ -168,40 +153,33 @@ def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sour
 
     def parse(source: str, *key: str) -> SourceSpec:
         try:
-            spec = parse_source(source, folders)
+            return parse_source(source, folders)
         except InputError as error:
             fault = loaded.text.fault(("training", "dataset", *key), error.message, error.hint)
             raise ManifestError(loaded.path, [fault]) from error
-        what = "training rows" if key[-1] in ("path", "train") else "rows that evaluation uses"
-        data.outcomes[key] = applied(what if len(key) == 1 else f"{what} of this task")
-        if key[-1] in ("test_path", "test"):
-            data.outcomes[key] = not_used(UNUSED["test_path"])
-        return spec
 
     if written.test_path:
         parse(written.test_path, "test_path")
-
     if written.tasks:
         data.leave("the rows come from tasks", "path")
         data.leave("each task names its own rows: tasks.NAME.valid", "validation_path")
         return _tasks(data, parse)
-    train = (parse(written.path or "", "path"),)
-    held_out = (parse(written.validation_path, "validation_path"),) if written.validation_path else ()
+    train = (parse(data.use("path") or "", "path"),)
+    held_out = (parse(data.use("validation_path"), "validation_path"),) if written.validation_path else ()
     return train, held_out
 
 
 def _tasks(data: Data, parse: Callable[..., SourceSpec]) -> tuple[Sources, Sources]:
     train: list[SourceSpec] = []
     held_out: list[SourceSpec] = []
-    for name, task in (data.written.tasks or {}).items():
-        weight = task.weight or 1.0
-        train.append(replace(parse(task.train, "tasks", name, "train"), weight=weight, task=name))
-        if task.valid:
-            held_out.append(replace(parse(task.valid, "tasks", name, "valid"), task=name))
-        data.outcomes["tasks", name, "weight"] = applied(f"{weight:g} times its rows")
-        if task.test:
-            parse(task.test, "tasks", name, "test")
-        data.outcomes["tasks", name, "format"] = _FORMAT
+    for name, written in (data.written.tasks or {}).items():
+        task = Settings(written)
+        train.append(replace(parse(task.use("train"), "tasks", name, "train"), weight=task.use("weight"), task=name))
+        if written.valid:
+            held_out.append(replace(parse(task.use("valid"), "tasks", name, "valid"), task=name))
+        if written.test:
+            parse(written.test, "tasks", name, "test")
+        data.nest(("tasks", name), task)
     return tuple(train), tuple(held_out)
 
 
@@ -212,23 +190,23 @@ def _set_aside_validation(data: Data, reason: str) -> None:
 
 def _share(data: Data, held_out: Sources, *, evaluates: bool) -> float:
     """Return the share of the training rows that is split off for evaluation."""
-    share = data.written.validation_split or (DEFAULT_SHARE if evaluates else 0.0)
     if held_out:
         data.leave("the validation rows are named", "validation_split")
         return 0.0
-    return float(data.put("validation_split", share, "share of the training rows split off for evaluation, by seed"))
+    return float(
+        data.put("validation_split", data["validation_split"] if evaluates or data.written.validation_split else 0.0)
+    )
 
 
 def _mapping(data: Data) -> ColumnMapping:
-    fields = data.written.field_mapping
-    named = {role: value for role, value in fields if value} if fields else {}
-    for role in named:
-        data.outcomes["field_mapping", role] = applied("names the column")
-    data.outcomes["field_mapping",] = not_used("names no column: they are recognized by their usual names")
+    fields = Settings(data.written.field_mapping or FieldMapping())
+    named = {role: fields.use(role) for role, value in fields.written if value}
+    data.leave("names no column: they are recognized by their usual names", "field_mapping")
+    data.nest(("field_mapping",), fields)
     if "text" in named:
         data.leave("field_mapping.text names the column", "text_field")
     else:
-        named["text"] = data.use("text_field", "", "names the column of whole documents")
+        named["text"] = data.use("text_field") or ""
     return ColumnMapping(**named)
 
 
@@ -240,12 +218,12 @@ def _filters(data: Data) -> RowFilters:
     elif isinstance(old, Filters):
         written, key = old, "validation"
     if isinstance(old, str):
-        data.outcomes["validation",] = informational("carried to the model card")
+        data.outcomes["validation",] = CARD
     if written is None:
         return RowFilters()
-    said = written.deduplicate
+    filters, said = Settings(written), written.deduplicate
     deduplicate: Deduplicate = said if isinstance(said, str) else "row" if said else "off"
-    data.outcomes[key, "deduplicate"] = applied(_DEDUPLICATE[deduplicate])
-    for name in ("min_length", "max_length"):
-        data.outcomes[key, name] = applied("rows outside it are left out and counted")
-    return RowFilters(deduplicate, written.min_length or 0, written.max_length)
+    filters.put("deduplicate", deduplicate)
+    decided = RowFilters(deduplicate, filters.use("min_length"), filters.use("max_length"))
+    data.nest((key,), filters)
+    return decided

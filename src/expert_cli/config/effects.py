@@ -1,60 +1,28 @@
 """What became of every key of a manifest: one row a key, with a reason.
 
-Keys that decide something are told of by what decides (`RunSettings`): no table here says what they do. The tables here are of
-keys that decide nothing in a run. A test walks the schema and fails for a field that neither tells of.
+Keys that decide something are told of by what decides (`Settings`), the others by their declaration alone. A test walks the
+schema and fails for a field that neither tells of.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from expert_cli.config.settings import Outcome, Outcomes, Status, adjusted, applied, informational, not_used
+from expert_cli.config.merged import OF_ADAPTERS, Merged
+from expert_cli.config.settings import Outcomes
 from expert_cli.manifest.json_parser import JsonText, Path_, dotted
-from expert_cli.manifest.schema import Filters
+from expert_cli.manifest.key import CARD, Outcome, Status, adjusted, declared, informational, not_used
+from expert_cli.manifest.keys.dataset import Filters
+from expert_cli.manifest.schema import Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.text import shortened
 
-CARD = informational("carried to the model card")
-RUNTIME = informational("for the program that loads the expert")
-LATER = informational("for generation; no part of training")
 EMPTY = not_used("empty: as if it were not written")
 NULL = not_used("null: as if it were not written")
-
-TOP_LEVEL: Mapping[str, Outcome] = {
-    "name": applied("names the expert"),
-    "schema_version": applied("says how the file is read"),
-    "soft_prompts": not_used("soft prompts are not trained here"),
-    **dict.fromkeys(
-        (
-            *("version", "description", "author", "homepage", "license", "tags", "capabilities", "limitations"),
-            *("quality_metrics", "integrity", "repository"),
-        ),
-        CARD,
-    ),
-    **dict.fromkeys(("routing", "constraints", "perf", "runtime"), RUNTIME),
-    "evaluation": CARD,
-}
-TRAINING: Mapping[str, Outcome] = {
-    **dict.fromkeys(
-        (
-            *("trained_on", "checkpoint", "packaging_checkpoint", "base_model_version", "alternative_checkpoints"),
-            *("quality_score", "test_scenarios"),
-        ),
-        CARD,
-    ),
-    "decoding": LATER,
-}
-DATASET: Mapping[str, Outcome] = dict.fromkeys(
-    (
-        *("source", "sources", "preprocessing", "splits", "task_distribution", "format_distribution"),
-        *("generation", "augmentation"),
-    ),
-    CARD,
-)
 ADAPTER = informational("where other programs find the adapter; training.config decides what is trained")
 
 
@@ -74,20 +42,14 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Decided:
-    """What was decided of a manifest's keys, for the base model at `base_index` (None: one that the manifest does not list).
+class Decided(Merged):
+    """What was decided of a manifest's keys, for one base model.
 
-    outcomes: by path; ("config", KEY) speaks for the layer that KEY's value comes from, which `origins` names, and `values`
-    holds the merged values; ("base", KEY) is of the base model, ("dataset", ...), ("evaluation", ...), ("decoding", ...) of
-    the blocks of these names. dropped: keys whose value was set aside, and by what.
+    outcomes: by path; ("config", KEY) speaks for the layer that KEY's value comes from, which `origins` names; ("base", KEY) is
+    of the base model, ("dataset", ...), ("evaluation", ...), ("decoding", ...) of the blocks of these names.
     """
 
     outcomes: Outcomes
-    values: TrainingConfig
-    origins: Mapping[str, str]
-    dropped: Mapping[str, str]
-    base_index: int | None
-    base_name: str
 
 
 def effects(text: JsonText, decided: Decided) -> list[Effect]:
@@ -120,15 +82,15 @@ def _outcome(path: Path_, value: Any, decided: Decided, *, is_v1: bool) -> Outco
         case ("training", "dataset", *rest):
             return _dataset_outcome((*rest,), value, decided.outcomes)
         case ("training", str(key), *rest):
-            return _told(decided.outcomes, (key, *rest)) or TRAINING.get(key, CARD)
+            return _told(decided.outcomes, (key, *rest)) or declared(Training, key).always or CARD
         case ("base_model", *rest) if is_v1:
-            return _base_outcome(rest, value, decided, chosen=decided.base_index == 0)
+            return _base_outcome(rest, value, decided, chosen=decided.index == 0)
         case ("base_models", int(index), *rest):
-            return _base_outcome(rest, value, decided, chosen=index == decided.base_index)
+            return _base_outcome(rest, value, decided, chosen=index == decided.index)
         case ("adapters", *rest) if is_v1:
             return _adapter_outcome(rest, value, decided)
         case (str(key), *_):
-            return _told(decided.outcomes, path) or TOP_LEVEL.get(key, CARD)
+            return _told(decided.outcomes, path) or declared(Manifest, key).always or CARD
     return CARD
 
 
@@ -145,7 +107,7 @@ def _base_outcome(rest: list[Any], value: Any, decided: Decided, *, chosen: bool
     if not chosen:
         if rest[0] in ("name", "alias"):
             return informational("another base model that --base-model can pick")
-        return not_used(f"the base model of this run is {decided.base_name}")
+        return not_used(f"the base model of this run is {decided.base.name}")
     match rest:
         case ["adapters", *inner]:
             return _adapter_outcome(inner, value, decided)
@@ -158,7 +120,7 @@ def _adapter_outcome(rest: list[Any], value: Any, decided: Decided) -> Outcome:
     """An adapter entry repeats training.config, which decides; the first entry fills what training.config leaves out."""
     if not rest:
         return EMPTY
-    name = {"type": "adapter_type", "r": "rank"}.get(rest[-1], rest[-1])
+    name = OF_ADAPTERS.get(rest[-1], rest[-1])
     if rest[0] == 0 and value is not None and decided.origins.get(name) == "adapters[0]":
         return decided.outcomes["config", name]
     return ADAPTER
@@ -172,13 +134,8 @@ def _config_outcome(rest: list[Any], value: Any, decided: Decided, *, own_origin
         return not_used(f"{decided.dropped[name]} decides")
     origin = decided.origins.get(name, own_origin)
     now = getattr(decided.values, name)
-    if (
-        not origin.startswith(own_origin)
-        and origin != "--set"
-        and len(rest) == 1
-        and now != value
-        and value is not None
-    ):
+    is_overridden = origin != "--set" and not origin.startswith(own_origin)
+    if is_overridden and len(rest) == 1 and value not in (None, now):
         return adjusted(f"{now}", f"{origin} overrides it")
     if value is None and name != "save_total_limit":
         return NULL
@@ -192,7 +149,7 @@ def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
         return EMPTY
     if len(rest) > 1 and rest[0] in ("filters", "validation") and rest[1] not in Filters.model_fields:
         return CARD
-    return _told(outcomes, ("dataset", *rest)) or DATASET.get(str(rest[0]), CARD)
+    return _told(outcomes, ("dataset", *rest)) or CARD
 
 
 def effects_table(effects: Sequence[Effect], *, short: bool) -> tuple[str, list[str], list[list[str]]]:

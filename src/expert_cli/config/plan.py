@@ -12,7 +12,7 @@ from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter
 from expert_cli.config.conflicts import contradictions, doubts
 from expert_cli.config.data_sources import missing_tests
 from expert_cli.config.effects import Decided, Effect, effects, effects_table
-from expert_cli.config.resolve import Overrides, choose_base, decide, require_data
+from expert_cli.config.resolve import Overrides, decide, require_data
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.settings import Outcomes
 from expert_cli.errors import InputError, ManifestIssue, RunLocked
@@ -50,13 +50,12 @@ class Plan:
 def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
     """Read a manifest and decide everything. Raises ManifestError, InputError, EnvironmentProblem."""
     loaded = load_manifest(manifest, overrides.settings)
-    base, index = choose_base(loaded, overrides.base_model)
     resolution = decide(loaded, machine, overrides)
     decided = resolution.decided
     warnings = (
         *loaded.warnings,
-        *contradictions(loaded, base, index, decided.values),
-        *doubts(loaded, index, decided.values, decided.origins),
+        *contradictions(decided),
+        *doubts(decided),
         *missing_tests(loaded, resolution.run.root),
     )
     return Plan(loaded, resolution.run, decided, warnings)

@@ -1,7 +1,8 @@
 """Manifest + machine + command line -> `RunConfig`. Beside `defaults` nobody knows both what was written and what happens.
 
 A value comes from, in this order: the command line (`--set` and its shorter forms), the chosen base model's `config`,
-`training.config`, and last the default, which is decided here and in `defaults` and nowhere else.
+`training.config`, and last the default: the one that is declared beside the key, or what `defaults` makes of other keys and
+the machine.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from expert_cli.config.conflicts import LONGEST_FOLDER, adapter_block, conflicts
-from expert_cli.config.data_sources import Data, missing, resolve_sources
+from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
+from expert_cli.config.data_sources import missing, resolve_sources
 from expert_cli.config.defaults.compute import compute
-from expert_cli.config.defaults.training import Config, adapter, loader, model, optim
-from expert_cli.config.defaults.watch import log_save_eval
+from expert_cli.config.defaults.log_save_eval import log_save_eval
+from expert_cli.config.defaults.training import adapter, loader, model, optim
 from expert_cli.config.effects import Decided
-from expert_cli.config.run_config import AUTO, DataConfig, DeviceName, RunConfig
-from expert_cli.config.settings import Settings, applied
+from expert_cli.config.merged import Merged, adapter_block
+from expert_cli.config.run_config import AUTO, DataConfig, RunConfig
+from expert_cli.config.settings import Settings
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.key import applied
+from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.messages import unfit
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, EvaluationBlock
@@ -44,18 +48,6 @@ class Overrides:
     settings: tuple[str, ...] = ()
     offline: bool = False
     resume: str = ""
-
-
-@dataclass(frozen=True)
-class Written:
-    """`training.config` as it stands for one base model: the merged values and where each came from.
-
-    dropped: keys of `training.config` whose value an option of the command line set aside, and that option.
-    """
-
-    values: TrainingConfig
-    origins: dict[str, str]
-    dropped: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,7 @@ def _last_part(name: str) -> str:
     return name.rstrip("/\\").replace("\\", "/").lower().split("/")[-1]
 
 
-def merge(loaded: LoadedManifest, base: Base, overrides: Overrides) -> Written:
+def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Overrides) -> Merged:
     """Lay the base model's `config` and the command line over `training.config`, old names turned into new ones."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -126,7 +118,7 @@ def merge(loaded: LoadedManifest, base: Base, overrides: Overrides) -> Written:
             raise InputError(f"{option} {value}: {reason}")
         lay({name: value}, option)
         dropped.pop(name, None)
-    return Written(TrainingConfig.model_validate(values), origins, dropped)
+    return Merged(loaded, base, index, TrainingConfig.model_validate(values), origins, dropped)
 
 
 def _said(config: TrainingConfig) -> dict[str, Any]:
@@ -146,13 +138,14 @@ def decide(
     Raises ManifestError for settings that contradict each other, InputError for an option, EnvironmentProblem for a device.
     """
     base, chosen = choose_base(loaded, overrides.base_model) if index is None else (_base(loaded, index), index)
-    written = merge(loaded, base, overrides)
+    merged = merge(loaded, base, chosen, overrides)
     root, folder = project_root(loaded.path), loaded.path.parent
-    config, of_base, data = Settings(written.values), Settings(base), Settings(loaded.manifest.training.dataset)
+    config, of_base, data = Settings(merged.values), Settings(base), Settings(loaded.manifest.training.dataset)
     judging = loaded.manifest.evaluation
     evaluation = Settings(judging if isinstance(judging, EvaluationBlock) else EvaluationBlock())
     watching = log_save_eval(config, evaluation)
-    faults = conflicts(loaded, base, chosen, written.values, written.origins, evaluation.written)
+    evaluates = watching.eval_strategy != "no"
+    faults = conflicts(merged, of_base, config, evaluation.written)
     if faults:
         raise ManifestError(loaded.path, faults)
     device = _device(overrides.device, machine)
@@ -162,23 +155,30 @@ def decide(
         expert=loaded.manifest.name,
         manifest=loaded.path.resolve(),
         root=root,
-        store=_store(config, root, loaded.manifest.name),
+        store=config.put(
+            "pretokenized_cache", store_folder(root, loaded.manifest.name, config["pretokenized_cache"] or "")
+        ),
         output=output,
-        seed=_seed(config),
+        seed=config.use("seed"),
         model=to_load,
-        data=_data(loaded, data, root, config, overrides, evaluates=watching.eval_strategy != "no"),
+        data=config.block(
+            DataConfig,
+            **vars(resolve_sources(loaded, data, root, overrides.dataset, overrides.validation, evaluates=evaluates)),
+            completion_only=config.use("completion_only_loss"),
+            offline=overrides.offline,
+        ),
         adapter=to_train,
         optim=optim(config),
         loader=loader(config, device, best_fit=_began_by_best_fit(output, overrides.resume)),
         compute=compute(config, machine, device, to_train.type, to_load.quantization),
         watch=watching,
-        origins=tuple(sorted(written.origins.items())),
+        origins=tuple(sorted(merged.origins.items())),
     )
     blocks: dict[str, Settings[Any]] = {"config": config, "base": of_base, "dataset": data, "evaluation": evaluation}
     outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
     if watching.execution_eval_steps:
         outcomes["decoding", "stop_sequences"] = applied("end the answers that are run during training")
-    return Resolution(run, Decided(outcomes, written.values, written.origins, written.dropped, chosen, base.name))
+    return Resolution(run, Decided(**vars(merged), outcomes=outcomes))
 
 
 def _began_by_best_fit(output: Path, resume: str) -> bool:
@@ -187,36 +187,6 @@ def _began_by_best_fit(output: Path, resume: str) -> bool:
         return False
     begun = read_json(RunPaths(output if resume == AUTO else Path(resume).resolve().parents[1]).run_json)
     return bool(part(begun, "config", "loader").get("packing") == "best_fit")
-
-
-def _seed(config: Config) -> int:
-    seed = 42 if config.written.seed is None else config.written.seed
-    return int(config.put("seed", seed, f"seed {seed} for data order, adapter and dropout"))
-
-
-def _data(
-    loaded: LoadedManifest, data: Data, root: Path, config: Config, overrides: Overrides, *, evaluates: bool
-) -> DataConfig:
-    sources = resolve_sources(loaded, data, root, overrides.dataset, overrides.validation, evaluates=evaluates)
-    answers = config.written.completion_only_loss is not False
-    effect = "only answers are trained" if answers else "prompts are trained too"
-    return DataConfig(
-        train=sources.train,
-        validation=sources.validation,
-        validation_share=sources.validation_share,
-        mapping=sources.mapping,
-        filters=sources.filters,
-        completion_only=config.put("completion_only_loss", answers, effect),
-        max_seq_length=config.written.max_seq_length or 2048,
-        seed=_seed(config),
-        offline=overrides.offline,
-    )
-
-
-def _store(config: Config, root: Path, expert: str) -> Path:
-    store = store_folder(root, expert, config.written.pretokenized_cache or "")
-    config.put("pretokenized_cache", store, f"token stores lie in {store}")
-    return store
 
 
 def _device(asked: str, machine: Machine) -> DeviceName:

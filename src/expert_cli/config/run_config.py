@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from expert_cli.manifest.types import AdapterType, Dtype, Quantization, Strategy
+from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.manifest.keys.compute import ComputeConfig
+from expert_cli.manifest.keys.loader import LoaderConfig
+from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
+from expert_cli.manifest.keys.optim import OptimConfig
+from expert_cli.manifest.types import Quantization
 
 SourceKind = Literal["file", "folder", "hub"]
-Attention = Literal["fused", "flash", "eager"]
-Checkpointing = Literal["off", "all", "selective", "attention_only"]
-Packing = Literal["random", "best_fit", "concat", "off"]
-Overflow = Literal["truncate", "drop", "split", "error"]
 Deduplicate = Literal["off", "row", "answer"]
-DeviceName = Literal["cpu", "cuda"]
 Layout = Literal["packed", "padded"]
 
 AUTO = "auto"
@@ -25,8 +25,6 @@ AUTO = "auto"
 
 QUANTIZED: tuple[Quantization, ...] = ("int4", "int8")
 """Base weights other than those that most programs load."""
-EXECUTION_ACCURACY = "execution_accuracy"
-"""The metric of answers that are run, as against the loss of validation rows."""
 
 
 @dataclass(frozen=True)
@@ -104,96 +102,6 @@ class ModelConfig:
     template: str
     system_prompt: str | None
     rope_scaling: tuple[tuple[str, float | str], ...]
-
-
-@dataclass(frozen=True)
-class AdapterConfig:
-    """What is trained on top of the base model."""
-
-    type: AdapterType
-    rank: int
-    alpha: float
-    dropout: float
-    target_modules: tuple[str, ...]
-    feedforward_modules: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class OptimConfig:
-    """Steps, learning rate, optimizer. `max_steps` -1 = `epochs` decide. `warmup` < 1 is a share of all steps."""
-
-    epochs: float
-    max_steps: int
-    batch_size: int
-    gradient_accumulation_steps: int
-    learning_rate: float
-    scheduler: str
-    scheduler_kwargs: tuple[tuple[str, float], ...]
-    warmup: float
-    weight_decay: float
-    max_grad_norm: float
-    optim: str
-    neftune_noise_alpha: float | None
-
-
-@dataclass(frozen=True)
-class LoaderConfig:
-    """How batches reach the step. `prefetch_factor` is None without workers, where it has no meaning."""
-
-    num_workers: int
-    pin_memory: bool
-    prefetch_factor: int | None
-    packing: Packing
-    overflow: Overflow
-    group_by_length: bool
-
-
-@dataclass(frozen=True)
-class ComputeConfig:
-    """Where and in which precision the step runs."""
-
-    device: DeviceName
-    dtype: Dtype
-    tf32: bool
-    attention: Attention
-    checkpointing: Checkpointing
-    reentrant: bool
-    torch_compile: bool
-    compile_backend: str
-    compile_mode: str
-    fused_kernels: Literal["auto", "off"]
-    dequantized_copy: Literal["auto", "always", "never"]
-    on_oom: Literal["fit", "error"]
-
-    @property
-    def fuses_lora(self) -> bool:
-        """Whether LoRA's products are added in place: measured on CPUs alone, and torch.compile fuses them by itself."""
-        plain = self.dtype != "fp32" and not self.torch_compile
-        return self.device == "cpu" and self.fused_kernels != "off" and plain
-
-
-@dataclass(frozen=True)
-class LogSaveEvalConfig:
-    """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
-
-    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps. execution_eval_steps > 0: so many
-    steps between two evaluations that run the answers to `execution_eval_sample` cases.
-    """
-
-    logging_steps: int
-    save_strategy: Strategy
-    save_steps: int
-    save_every_s: float
-    save_total_limit: int | None
-    eval_strategy: Strategy
-    eval_steps: int
-    load_best_model_at_end: bool
-    metric_for_best_model: str
-    greater_is_better: bool
-    early_stopping_patience: int
-    execution_eval_steps: int
-    execution_eval_sample: int
-    report_to: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -3,70 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel
 
 from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.key import Outcome, adjusted, applied, declared, not_used
 
-Status = Literal["applied", "adjusted", "informational", "not_used"]
-Block = TypeVar("Block")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a key."""
-
-    status: Status
-    effect: str
-    reason: str = ""
-
-
+Block = TypeVar("Block", bound=BaseModel)
+Part = TypeVar("Part", bound="DataclassInstance")
 Outcomes = Mapping[Path_, Outcome]
 """What became of keys, by their path in a block; a path speaks for all below it."""
-
-
-def applied(effect: str, reason: str = "") -> Outcome:
-    """The key does what it says."""
-    return Outcome("applied", effect, reason)
-
-
-def adjusted(effect: str, reason: str) -> Outcome:
-    """The key's job is done with another value."""
-    return Outcome("adjusted", effect, reason)
-
-
-def not_used(reason: str) -> Outcome:
-    """The key has no effect in this run."""
-    return Outcome("not_used", "", reason)
-
-
-def informational(reason: str) -> Outcome:
-    """The key is there for people or other programs."""
-    return Outcome("informational", "", reason)
 
 
 class Settings(Generic[Block]):
     """One block as it was written, and what became of each of its keys.
 
-    A value goes into the run through `use` or `put`, which note what it does there; `leave` notes why one does not. So the
-    effects table says what was decided where it was decided. `written` is for looking at one key to decide about another.
+    A value goes into the run through `use`, `put` or `block`, which note what it does there; `leave` notes why one does not.
+    Defaults and effects are those that are declared beside the key. `written` is for looking at one key to decide about
+    another.
     """
 
     def __init__(self, written: Block) -> None:
         """Take a block; None in it means "not written"."""
         self.written = written
-        self.outcomes: dict[Path_, Outcome] = {}
+        always = {name: declared(type(written), name).always for name in type(written).model_fields}
+        self.outcomes: dict[Path_, Outcome] = {(name,): outcome for name, outcome in always.items() if outcome}
 
-    def use(self, key: str, default: Any, effect: str) -> Any:
-        """Return the value of a key, or what stands for it where it is not written, and note its effect."""
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a key, or what stands for it where it is not written."""
         value = getattr(self.written, key)
-        return self.put(key, default if value is None else value, effect)
+        return declared(type(self.written), key).default if value is None else value
 
-    def put(self, key: str, value: Any, effect: str, reason: str = "") -> Any:
-        """Return what a key was decided to, and note its effect; with a reason, that this is not what was written."""
+    def use(self, key: str) -> Any:
+        """Return the value of a key, or what stands for it where it is not written, and note its effect."""
+        return self.put(key, self[key])
+
+    def put(self, key: str, value: Any, effect: str = "", reason: str = "") -> Any:
+        """Return what a key was decided to, and note its effect; with a reason, that this is not what was written.
+
+        effect: where it is another one than the declared one, since other keys or the machine have a say.
+        """
+        effect = effect or declared(type(self.written), key).effect_of(value, self)
         self.outcomes[(key,)] = adjusted(effect, reason) if reason else applied(effect)
         return value
 
     def leave(self, reason: str, *keys: str) -> None:
         """Note that keys have no effect in this run."""
         self.outcomes |= {(key,): not_used(reason) for key in keys}
+
+    def nest(self, path: Path_, inner: Settings[Any]) -> None:
+        """Note what became of the keys of a block in this one, which stands at `path`."""
+        self.outcomes |= {(*path, *key): outcome for key, outcome in inner.outcomes.items()}
+
+    def block(self, kind: type[Part], **decided: Any) -> Part:
+        """Return a block of the run: what was decided of it, and for its other fields the keys of the same names."""
+        return kind(
+            **decided, **{field.name: self.use(field.name) for field in fields(kind) if field.name not in decided}
+        )

@@ -24,7 +24,7 @@ from expert_cli.hardware.machine import has_package
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend
 
 if TYPE_CHECKING:
-    from expert_cli.config.run_config import DeviceName
+    from expert_cli.manifest.keys.compute import DeviceName
     from expert_cli.manifest.types import Dtype
 
 ROUNDING = 0.2

@@ -11,8 +11,8 @@ from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from expert_cli.config.run_config import AdapterConfig
 from expert_cli.errors import InputError
+from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.types import Quantization
 from expert_cli.model.activation_checkpointing import decoder_layers
 from expert_cli.model.adapter import add_adapter

@@ -42,7 +42,7 @@ class Throughput:
 
 def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, machine: Machine) -> Throughput | None:
     """Return the pace of this machine's finished runs of the same base model, the newest of those that come nearest."""
-    mine = json.loads(json.dumps({"config": recorded.config(run), "machine": asdict(machine)}, default=str))
+    mine = json.loads(json.dumps({"config": recorded.block(run), "machine": asdict(machine)}, default=str))
     mine |= {"identity": {"base model": base_sha256}, "torch_threads": torch.get_num_threads()}
     finished = [pair for folder in folders for pair in _finished(folder)]
     alike = [pair for pair in finished if _per_token(pair[0]) == _per_token(mine)]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
-from expert_cli.config.run_config import DeviceName
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.answer import longest_right_answer, write_answers
 from expert_cli.evaluation.baseline import ask_base
@@ -25,6 +24,7 @@ from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.regrade import generation, read_kept
 from expert_cli.evaluation.result import Evaluated
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
+from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.runs.metrics import part
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter

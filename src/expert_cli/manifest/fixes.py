@@ -6,21 +6,24 @@ Only keys are renamed. A key whose value would mean something else under its rig
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from expert_cli._compat import scan_json_string
 from expert_cli.errors import ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_
-from expert_cli.manifest.schema import Dataset
+from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.spelling import BY_HAND
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import write_bytes
 
+_READER = json.JSONDecoder()
 _MEANT = re.compile(r"did you mean (\w+)\?.*")
 
 
@@ -67,7 +70,7 @@ def find_fixes(raw: str, text: JsonText, faults: Sequence[ManifestIssue]) -> tup
             continue
         present.add(new)
         start = lines[place[0] - 1] + place[1] - 1 + (place[0] == 1 and raw.startswith("\ufeff"))
-        fixes.append(Fix(*place, key, new, start, scan_json_string(raw, start + 1, True)[1]))
+        fixes.append(Fix(*place, key, new, start, _READER.raw_decode(raw, start)[1]))
     return fixes, remarks
 
 
@@ -111,6 +114,4 @@ def _old_name(path: Path_, value: Any) -> str:
 
 
 def _at(value: Any, path: Path_) -> Any:
-    for part in path:
-        value = value[part]
-    return value
+    return reduce(getitem, path, value)

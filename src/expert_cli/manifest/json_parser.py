@@ -14,9 +14,8 @@ import stat
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from expert_cli._compat import scan_json_string
 from expert_cli.errors import ManifestError, ManifestIssue
 
 MAX_BYTES = 4_000_000
@@ -24,12 +23,10 @@ MAX_DEPTH = 64
 MAX_NUMBER_CHARS = 40
 
 Path_ = tuple[str | int, ...]
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_]+")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _HALF = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile("\n")
-_LITERALS = {"true": True, "false": False, "null": None}
 _SPELLINGS = {
     "True": "true",
     "False": "false",
@@ -38,6 +35,13 @@ _SPELLINGS = {
     "Infinity": "a number",
     "undefined": "null",
 }
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(word)
+
+
+_SCALARS = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 @dataclass(frozen=True)
@@ -73,38 +77,36 @@ def read_json_text(path: Path) -> JsonText:
 
     Raises ManifestError: absent, a folder, too large, not UTF-8, not JSON, nested too deeply, a key twice.
     """
-    file = str(path)
     try:
         facts = path.stat()
         if stat.S_ISDIR(facts.st_mode):
-            hint = f"name the file: {path / 'manifest.json'}"
-            raise ManifestError(path, [ManifestIssue(file, 1, 1, "", "is a folder", hint)])
+            raise _refusal(path, "is a folder", f"name the file: {path / 'manifest.json'}")
         if not stat.S_ISREG(facts.st_mode):
-            hint = "write the manifest to a file first"
-            raise ManifestError(path, [ManifestIssue(file, 1, 1, "", "is a pipe or a device, not a file", hint)])
+            raise _refusal(path, "is a pipe or a device, not a file", "write the manifest to a file first")
         if (size := facts.st_size) > MAX_BYTES:
             message = f"is {size:,} bytes, a manifest may have {MAX_BYTES:,}"
-            raise ManifestError(
-                path, [ManifestIssue(file, 1, 1, "", message, "data belongs into data files that it names")]
-            )
+            raise _refusal(path, message, "data belongs into data files that it names")
         raw = path.read_bytes()
     except OSError as error:
         hint = "give the path of a manifest.json, or make one: expert-cli init NAME"
         reason = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error))
-        raise ManifestError(path, [ManifestIssue(file, 1, 1, "", reason, hint)]) from error
+        raise _refusal(path, reason, hint) from error
     return parse_json_text(_decode(raw, path), path)
+
+
+def _refusal(path: Path, message: str, hint: str, place: tuple[int, int] = (1, 1), key: str = "") -> ManifestError:
+    return ManifestError(path, [ManifestIssue(str(path), *place, key, message, hint)])
 
 
 def _decode(raw: bytes, path: Path) -> str:
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ManifestError(path, [ManifestIssue(str(path), 1, 1, "", "is UTF-16 text", "save it as UTF-8")])
+        raise _refusal(path, "is UTF-16 text", "save it as UTF-8")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = raw[: error.start]
-        line, column = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1
-        message = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-        raise ManifestError(path, [ManifestIssue(str(path), line, column, "", message, "save it as UTF-8")]) from error
+        place = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1
+        raise _refusal(path, f"byte 0x{raw[error.start]:02x} is not UTF-8", "save it as UTF-8", place) from error
 
 
 def parse_json_text(text: str, path: Path) -> JsonText:
@@ -112,9 +114,7 @@ def parse_json_text(text: str, path: Path) -> JsonText:
     parser = _Parser(text, path)
     parser.skip_space()
     if parser.at == len(text):
-        raise ManifestError(
-            path, [ManifestIssue(str(path), 1, 1, "", "is empty", "make a manifest: expert-cli init NAME")]
-        )
+        raise _refusal(path, "is empty", "make a manifest: expert-cli init NAME")
     value = parser.value((), 0)
     parser.skip_space()
     if parser.at < len(text):
@@ -140,9 +140,8 @@ class _Parser:
         line = bisect_right(self.lines, at)
         return line, at - self.lines[line - 1] + 1
 
-    def fail(self, message: str, suggestion: str = "", at: int | None = None, key: str = "") -> None:
-        line, column = self.position(self.at if at is None else at)
-        raise ManifestError(self.path, [ManifestIssue(str(self.path), line, column, key, message, suggestion)])
+    def fail(self, message: str, suggestion: str = "", at: int | None = None, key: str = "") -> NoReturn:
+        raise _refusal(self.path, message, suggestion, self.position(self.at if at is None else at), key)
 
     def skip_space(self) -> None:
         match = _SPACE.match(self.text, self.at)
@@ -156,100 +155,78 @@ class _Parser:
         if depth > MAX_DEPTH:
             self.fail(f"brackets nested more than {MAX_DEPTH} deep")
         char = self.peek()
-        if char == "{":
-            return self.object(path, depth)
-        if char == "[":
-            return self.array(path, depth)
-        if char == '"':
-            return self.string()
-        return self.number(path) if char and char in "-0123456789" else self.word(char)
+        if char in ("{", "["):
+            return self.members(path, depth, "}" if char == "{" else "]")
+        return self.scalar(path)
 
-    def string(self) -> str:
+    def scalar(self, path: Path_ = ()) -> Any:
+        """Read a text, a number or a word as the standard library does, which also takes NaN and what has no end."""
         start = self.at
         try:
-            value: str
-            value, self.at = scan_json_string(self.text, start + 1, True)
-        except json.JSONDecodeError as error:
-            self.fail(f"broken string: {error.msg.lower()}", 'close it with ", write \\\\ for a backslash', error.pos)
-        if _HALF.search(value):
-            self.fail(
-                "half of a surrogate pair, which is no character", "write the character itself, or both halves", start
-            )
-        return value
-
-    def number(self, path: Path_) -> int | float:
-        match = _NUMBER.match(self.text, self.at)
-        if match is None or len(match.group()) > MAX_NUMBER_CHARS:
+            value, end = _SCALARS.raw_decode(self.text, start)
+        except ValueError as error:
+            self.not_a_value(error)
+        if (value is None or isinstance(value, bool)) and _WORD.match(self.text, end):  # "nullable"
+            self.not_a_value()
+        if isinstance(value, str) and _HALF.search(value):
+            self.fail("half of a surrogate pair, which is no character", "write the character itself, or both halves")
+        if not isinstance(value, str) and end - start > MAX_NUMBER_CHARS:
             self.fail("not a number")
-            raise AssertionError
-        value = float(match.group()) if match.group(1) or match.group(2) else int(match.group())
-        if not math.isfinite(value):
-            self.fail(f"{match.group()} is no finite number", "the largest is about 1.8e308", key=dotted(path))
-        self.at = match.end()
+        if isinstance(value, float) and not math.isfinite(value):
+            message = f"{self.text[start:end]} is no finite number"
+            self.fail(message, "the largest is about 1.8e308", key=dotted(path))
+        self.at = end
         return value
 
-    def word(self, char: str) -> Any:
-        match = _WORD.match(self.text, self.at)
+    def not_a_value(self, error: ValueError | None = None) -> NoReturn:
+        char, match = self.peek(), _WORD.match(self.text, self.at)
+        if char == '"' and isinstance(error, json.JSONDecodeError):
+            self.fail(f"broken string: {error.msg.lower()}", 'close it with ", write \\\\ for a backslash', error.pos)
+        if char and char in "-0123456789":
+            self.fail("not a number")
         word = match.group() if match else ""
-        if word in _LITERALS:
-            self.at += len(word)
-            return _LITERALS[word]
         hints = {"/": 'comments are keys that start with "_"', "#": 'comments are keys that start with "_"'}
         hints |= {"'": 'strings stand in double quotes "', "": "the file ends too early: a bracket is not closed"}
         hint = f"write {_SPELLINGS[word]}" if word in _SPELLINGS else hints.get(char, "")
         what = f"{word or repr(char)} is not a JSON value" if char else "a value is missing at the end of the file"
         self.fail(what, hint)
-        return None
 
-    def array(self, path: Path_, depth: int) -> list[Any]:
-        items: list[Any] = []
+    def members(self, path: Path_, depth: int, bracket: str) -> Any:
+        """Read an object or a list, up to the bracket that closes it; keys that start with "_" are left out."""
+        members: dict[str | int, Any] = {}
         opened, self.at = self.at, self.at + 1
-        if self.peek() == "]":
+        if self.peek() == bracket:
             self.at += 1
-            return items
+            return members if bracket == "}" else []
         while True:
-            self.skip_space()
-            here = (*path, len(items))
-            self.places[here] = self.position(self.at)
-            items.append(self.value(here, depth + 1))
-            if self.closes("]", opened):
-                return items
-
-    def object(self, path: Path_, depth: int) -> dict[str, Any]:
-        members: dict[str, Any] = {}
-        opened, self.at = self.at, self.at + 1
-        if self.peek() == "}":
-            self.at += 1
-            return members
-        while True:
-            key_at = self.at if self.peek() == '"' else self.not_a_key(opened)
-            key = self.string()
+            char, start = self.peek(), self.at
+            key = len(members) if bracket == "]" else self.key(char, opened)
             here = (*path, key)
-            if self.peek() != ":":
-                self.fail(f'":" is missing after the key "{key}"')
-            self.at += 1
-            comment = key.startswith("_")
-            if key in members and not comment:
-                line, column = self.position(key_at)
+            is_comment = bracket == "}" and str(key).startswith("_")
+            if key in members and not is_comment:
                 message = f"key stands twice, first in line {self.places[here][0]}"
-                fault = ManifestIssue(str(self.path), line, column, dotted(here), message, "keep one of the two")
-                self.repeated.append(fault)
-            self.places.setdefault(here, self.position(key_at))
+                self.repeated += _refusal(
+                    self.path, message, "keep one of the two", self.position(start), dotted(here)
+                ).faults
+            self.places.setdefault(here, self.position(start))
             value = self.value(here, depth + 1)
-            if not comment:
+            if not is_comment:
                 members[key] = value
-            if self.closes("}", opened):
-                return members
-            self.skip_space()
+            if self.closes(bracket, opened):
+                return members if bracket == "}" else list(members.values())
 
-    def not_a_key(self, opened: int) -> int:
-        char = self.peek()
+    def key(self, char: str, opened: int) -> str:
+        """Read a key and the colon after it."""
         if not char:
             self.closes("}", opened)
-        quoted = 'keys stand in double quotes "'
-        hint = 'comments are keys that start with "_"' if char in "/#" else quoted
-        self.fail(f"{char!r} where a key should start", hint)
-        return self.at
+        if char != '"':
+            hint = 'comments are keys that start with "_"' if char in "/#" else 'keys stand in double quotes "'
+            self.fail(f"{char!r} where a key should start", hint)
+        key: str = self.scalar()
+        if self.peek() != ":":
+            self.fail(f'":" is missing after the key "{key}"')
+        self.at += 1
+        return key
 
     def closes(self, bracket: str, opened: int) -> bool:
         """After a member: True at the closing bracket, False at a comma that another member follows."""
@@ -265,5 +242,4 @@ class _Parser:
         if not char:
             line, column = self.position(opened)
             self.fail(f"the file ends, but the bracket of line {line}, column {column} is open", f"add {bracket!r}")
-        self.fail(f"{char!r} where ',' or {bracket!r} should stand", "a comma may be missing before it")
-        return False
+        return self.fail(f"{char!r} where ',' or {bracket!r} should stand", "a comma may be missing before it")

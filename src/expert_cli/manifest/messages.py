@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import types
+from collections.abc import Sequence
+from functools import reduce
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -35,7 +37,6 @@ def unfit(block: type[BaseModel], path: Path_, value: Any) -> str:
 def message_of(path: Path_, value: Any, error: ErrorDetails) -> str:
     """Return one error of pydantic's in words; `value`: what stands at `path`."""
     shown = shortened(json.dumps(value, ensure_ascii=True, default=str))
-    annotation = _annotation(path)
     if error["type"] == "string_pattern_mismatch":
         return f"must be {_PATTERNS[error['ctx']['pattern']]}, is {shown}"
     if error["type"] in _RULES:
@@ -43,9 +44,8 @@ def message_of(path: Path_, value: Any, error: ErrorDetails) -> str:
     if error["type"] in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         rule = error["msg"].removeprefix("Input should ").removeprefix("be ")
         return f"must be {rule}, is {shown}"
-    wanted = (
-        " or ".join(dict.fromkeys(_describe(part) for part in parts_of(annotation))) if annotation else "another type"
-    )
+    types_: list[Any] = reduce(member_types, path, [Manifest])
+    wanted = " or ".join(dict.fromkeys(map(_describe, types_))) or "another type"
     hint = ""
     if isinstance(value, str) and value.replace(".", "", 1).lstrip("-").isdigit() and "number" in wanted:
         hint = f": write {value} without quotes"
@@ -62,18 +62,18 @@ def parts_of(annotation: Any) -> list[Any]:
     return [] if annotation is type(None) else [annotation]
 
 
-def _annotation(path: Path_) -> Any:
-    """Return the type that the schema gives the key at `path`, or None for a key inside free-form data."""
-    types_: list[Any] = [Manifest]
-    for part in path:
-        found: list[Any] = []
-        for candidate in types_:
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel) and part in candidate.model_fields:
-                found += parts_of(candidate.model_fields[str(part)].annotation)
-            elif get_origin(candidate) is (list if isinstance(part, int) else dict):
-                found += parts_of(get_args(candidate)[-1])
-        types_ = found
-    return Union[tuple(types_)] if types_ else None  # noqa: UP007
+def member_types(types_: Sequence[Any], part: str | int) -> list[Any]:
+    """Return the types that the schema gives a key, or a member of a list, of a value that has one of `types_`.
+
+    None for one that a block does not know, and inside free-form data.
+    """
+    found: list[Any] = []
+    for candidate in types_:
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel) and part in candidate.model_fields:
+            found += parts_of(candidate.model_fields[str(part)].annotation)
+        elif get_origin(candidate) is (list if isinstance(part, int) else dict):
+            found += parts_of(get_args(candidate)[-1])
+    return found
 
 
 def _describe(part: Any) -> str:

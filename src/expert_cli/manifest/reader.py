@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from expert_cli.errors import InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_, dotted, parse_json_text, read_json_text
-from expert_cli.manifest.messages import message_of, parts_of, unfit
-from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest
-from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS, field_names, nearest, typo_of
+from expert_cli.manifest.keys.dataset import Dataset
+from expert_cli.manifest.messages import member_types, message_of, unfit
+from expert_cli.manifest.schema import Base, EvaluationBlock, Manifest
+from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS, nearest, typo_of
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import Strict
 from expert_cli.utils.text import shortened
@@ -51,8 +53,7 @@ def load_manifest(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
             raise
     if faults:
         raise ManifestError(path, faults)
-    contradictions = _contradictions(text, manifest)
-    if contradictions:
+    if contradictions := [text.fault(*words) for words in _contradictions(manifest)]:
         raise ManifestError(path, contradictions)
     return LoadedManifest(path, manifest, text, tuple(warnings))
 
@@ -64,14 +65,14 @@ def _override(text: JsonText, setting: str) -> str:
     """
     key, equals, written = setting.partition("=")
     prefix, _, name = key.strip().rpartition(".")
-    if not equals or prefix not in ("training.config", "evaluation", ""):
-        raise InputError(f'--set "{setting}" is not of the form training.config.KEY=VALUE')
     prefix = prefix or "training.config"
-    known = (EvaluationBlock if prefix == "evaluation" else TrainingConfig).model_fields
-    if name not in known:
-        near = nearest(name, known)
+    block = _SETTABLE.get(prefix)
+    if not equals or block is None:
+        raise InputError(f'--set "{setting}" is not of the form training.config.KEY=VALUE')
+    if name not in block.model_fields:
+        near = nearest(name, block.model_fields)
         raise InputError(f"--set: unknown key {prefix}.{name}", f"did you mean {near}?" if near else "")
-    value = _setting_value(setting, prefix, name, written.strip())
+    value = _setting_value(setting, block, (*prefix.split("."), name), written.strip())
     if prefix == "evaluation":
         _override_evaluation(text, name, value)
     else:
@@ -80,7 +81,7 @@ def _override(text: JsonText, setting: str) -> str:
     return f"{prefix}.{name}"
 
 
-def _setting_value(setting: str, prefix: str, name: str, written: str) -> Any:
+def _setting_value(setting: str, block: type[BaseModel], path: Path_, written: str) -> Any:
     """Return the value of one `--set`: JSON, or else the text as it is. Raises InputError for one that the key cannot take."""
     broken = ""
     try:
@@ -88,8 +89,7 @@ def _setting_value(setting: str, prefix: str, name: str, written: str) -> Any:
     except ManifestError as error:
         value = written
         broken = error.faults[0].message if written[:1] in ("[", "{", '"') else ""
-    block: type[BaseModel] = EvaluationBlock if prefix == "evaluation" else TrainingConfig
-    reason = unfit(block, (*prefix.split("."), name), value)
+    reason = unfit(block, path, value)
     if reason and broken:
         raise InputError(f"--set {shortened(setting)}: is not JSON: {broken}", "quote JSON for the shell")
     if reason:
@@ -104,6 +104,8 @@ _PLACES: dict[str, type[BaseModel]] = {
     "training.dataset": Dataset,
 }
 """Blocks whose keys decide something, by where they stand."""
+_SETTABLE: dict[str, type[BaseModel]] = {"training.config": TrainingConfig, "evaluation": EvaluationBlock}
+"""Blocks whose keys `--set` takes."""
 
 
 def _override_evaluation(text: JsonText, name: str, value: Any) -> None:
@@ -136,27 +138,25 @@ def _unknown_keys(text: JsonText) -> tuple[list[ManifestIssue], list[ManifestIss
     faults: list[ManifestIssue] = []
     warnings: list[ManifestIssue] = []
 
-    def walk(value: Any, block: type[BaseModel], path: Path_) -> None:
-        if not isinstance(value, dict):
-            return
-        for key, member in value.items():
+    def walk(value: Any, types: Sequence[Any], path: Path_) -> None:
+        block = next((kind for kind in types if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, member in members:
             here = (*path, key)
-            info = block.model_fields.get(key)
-            if info is not None:
-                _descend(member, info.annotation, here, walk)
+            if block is None or isinstance(key, int) or key in block.model_fields:
+                walk(member, member_types(types, key), here)
                 continue
-            names = field_names(block)
+            names = list(block.model_fields)
             place = _place_of(key, block)
             near = "" if place else nearest(key, names) if issubclass(block, Strict) else typo_of(key, names)
             if issubclass(block, Strict) or near:
-                means = f" ({BY_HAND[key.lower()]})" if key.lower() in BY_HAND else ""
-                hint = f"did you mean {near}?{means}" if near else place or f"known keys: {', '.join(names)}"
+                hint = f"did you mean {near}?{_by_hand(key)}" if near else place or f"known keys: {', '.join(names)}"
                 faults.append(text.fault(here, f"unknown key{f', nearest known: {near}' if near else ''}", hint))
             else:
                 kept = f"is not a key of this block, and kept as information; {place}" if place else _KEPT
                 warnings.append(text.fault(here, kept))
 
-    walk(text.value, Manifest, ())
+    walk(text.value, [Manifest], ())
     return faults, warnings
 
 
@@ -166,21 +166,11 @@ def _place_of(key: str, block: type[BaseModel]) -> str:
     if names & set(block.model_fields):
         return ""
     places = [f"{place}.{name}" for place, other in _PLACES.items() for name in names if name in other.model_fields]
-    means = f" ({BY_HAND[key.lower()]})" if key.lower() in BY_HAND else ""
-    return f"it belongs in {places[0]}{means}" if places else ""
+    return f"it belongs in {places[0]}{_by_hand(key)}" if places else ""
 
 
-def _descend(value: Any, annotation: Any, path: Path_, walk: Any) -> None:
-    """Walk into the blocks that `annotation` allows at `path`: a block, a list of blocks, a dict of blocks."""
-    for part in parts_of(annotation):
-        if isinstance(part, type) and issubclass(part, BaseModel):
-            walk(value, part, path)
-        elif get_origin(part) is list and isinstance(value, list):
-            for index, item in enumerate(value):
-                _descend(item, get_args(part)[0], (*path, index), walk)
-        elif get_origin(part) is dict and isinstance(value, dict):
-            for key, item in value.items():
-                _descend(item, get_args(part)[1], (*path, key), walk)
+def _by_hand(key: str) -> str:
+    return f" ({BY_HAND[key.lower()]})" if key.lower() in BY_HAND else ""
 
 
 def _faults(text: JsonText, errors: list[ErrorDetails], unknown: list[ManifestIssue]) -> list[ManifestIssue]:
@@ -221,60 +211,46 @@ def _written(value: Any, loc: tuple[str | int, ...]) -> tuple[Path_, Any]:
     return path, value
 
 
-def _contradictions(text: JsonText, manifest: Manifest) -> list[ManifestIssue]:
-    """Return the faults that need more than one key to see."""
-    faults: list[ManifestIssue] = []
+def _contradictions(manifest: Manifest) -> Iterator[tuple[Path_, str, str]]:
+    """Yield place, message and hint of the faults that need more than one key to see."""
     if manifest.base_model and manifest.base_models:
         message = "base_model and base_models are both there"
-        faults.append(text.fault(("base_model",), message, "keep base_models (schema 2.0) and remove base_model"))
+        yield ("base_model",), message, "keep base_models (schema 2.0) and remove base_model"
     if not manifest.bases:
-        faults.append(text.fault(("base_models",), "is missing: no base model is named"))
+        yield ("base_models",), "is missing: no base model is named", ""
     if manifest.base_models and manifest.adapters:
         hint = "keep base_models[i].adapters (schema 2.0) and remove the list at the top"
-        faults.append(text.fault(("adapters",), "adapters at the top belong to schema 1.0", hint))
-    faults += _out_of_reach(text, manifest)
+        yield ("adapters",), "adapters at the top belong to schema 1.0", hint
+    yield from _out_of_reach(manifest)
     dataset = manifest.training.dataset
     if dataset.type == "multi_task" and not dataset.tasks:
-        faults.append(
-            text.fault(("training", "dataset", "tasks"), "is missing: type multi_task takes its rows from it")
-        )
+        yield ("training", "dataset", "tasks"), "is missing: type multi_task takes its rows from it", ""
     if not dataset.path and not dataset.tasks:
         hint = 'write "path": a file, a folder or a hub id, or "type": "multi_task" and "tasks"'
-        faults.append(text.fault(("training", "dataset", "path"), "is missing: no data is named", hint))
-    blocks: list[tuple[Path_, TrainingConfig]] = [(("training", "config"), manifest.training.config)]
-    blocks += [(("base_models", i, "config"), base.config) for i, base in enumerate(manifest.bases) if base.config]
-    for path, config in blocks:
-        faults += _block_contradictions(text, path, config)
-    return faults
+        yield ("training", "dataset", "path"), "is missing: no data is named", hint
+    yield from _block_contradictions(("training", "config"), manifest.training.config)
+    for index, base in enumerate(manifest.bases):
+        if base.config:
+            yield from _block_contradictions(("base_models", index, "config"), base.config)
 
 
-def _out_of_reach(text: JsonText, manifest: Manifest) -> list[ManifestIssue]:
-    """Return a fault for every base model that `--base-model` could never pick, since an earlier one has its names."""
-    faults: list[ManifestIssue] = []
+def _out_of_reach(manifest: Manifest) -> Iterator[tuple[Path_, str, str]]:
+    """Yield a fault for every base model that `--base-model` could never pick, since an earlier one has its names."""
     taken: dict[str, int] = {}
     for index, base in enumerate(manifest.bases):
         key = "alias" if base.alias else "name"
         first = taken.get(str(getattr(base, key)).lower())
         if first is not None:
             message = f"base_models[{first}] has the same {key}: --base-model would never pick this one"
-            faults.append(text.fault(("base_models", index, key), message, "give each an alias of its own"))
+            yield ("base_models", index, key), message, "give each an alias of its own"
         for name in (base.alias or base.name, base.name):
             taken.setdefault(name.lower(), index)
-    return faults
 
 
-def _block_contradictions(text: JsonText, path: Path_, config: TrainingConfig) -> list[ManifestIssue]:
-    faults: list[ManifestIssue] = []
+def _block_contradictions(path: Path_, config: TrainingConfig) -> Iterator[tuple[Path_, str, str]]:
     for old, new in TrainingConfig.old_names.items():
         if getattr(config, old) is not None and getattr(config, new) is not None:
-            faults.append(
-                text.fault((*path, old), f"{old} is the old name of {new}, and both are there", f"remove {old}")
-            )
+            yield (*path, old), f"{old} is the old name of {new}, and both are there", f"remove {old}"
     unknown = sorted(set(config.gradient_checkpointing_kwargs or {}) - {"use_reentrant"})
     if unknown:
-        key = (*path, "gradient_checkpointing_kwargs", unknown[0])
-        faults.append(text.fault(key, "unknown setting; known: use_reentrant"))
-    return faults
-
-
-__all__ = ["LoadedManifest", "dotted", "load_manifest"]
+        yield (*path, "gradient_checkpointing_kwargs", unknown[0]), "unknown setting; known: use_reentrant", ""

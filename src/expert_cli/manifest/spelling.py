@@ -4,63 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pydantic import BaseModel
 from rapidfuzz.distance import DamerauLevenshtein
 
-OTHER_TOOLS = {
-    "per_device_train_batch_size": "batch_size",
-    "train_batch_size": "batch_size",
-    "micro_batch_size": "batch_size",
-    "num_train_epochs": "epochs",
-    "lora_r": "rank",
-    "r": "rank",
-    "lora_rank": "rank",
-    "lora_alpha": "alpha",
-    "lora_dropout": "dropout",
-    "lora_target_modules": "target_modules",
-    "lora_target": "target_modules",
-    "sequence_len": "max_seq_length",
-    "cutoff_len": "max_seq_length",
-    "max_length": "max_seq_length",
-    "model_max_length": "max_seq_length",
-    "sample_packing": "packing",
-    "lr": "learning_rate",
-    "lr_scheduler_type": "lr_scheduler",
-    "scheduler": "lr_scheduler",
-    "grad_accum": "gradient_accumulation_steps",
-    "grad_accumulation_steps": "gradient_accumulation_steps",
-    "gradient_clipping": "max_grad_norm",
-    "max_gradient_norm": "max_grad_norm",
-    "tf32": "use_tf32",
-    "sdp_attention": "use_sdpa",
-    "flash_attention": "flash_attention_2",
-    "flash_attn": "flash_attention_2",
-    "optimizer": "optim",
-    "num_workers": "dataloader_num_workers",
-    "train_on_inputs": "completion_only_loss",
-    "peft_type": "adapter_type",
-    "load_in_4bit": "quantization",
-    "load_in_8bit": "quantization",
-    "use_dora": "adapter_type",
-    "use_rslora": "adapter_type",
-    "dataset_text_field": "text_field",
-    "model_name": "name",
-    "model": "base_models",
-    "chat_template": "prompt_template",
-    "default_system_message": "system_prompt",
-    "default_system": "system_prompt",
-    "new_system_prompt": "system_prompt",
-    "system_message": "system_prompt",
-    "system": "system_prompt",
-    "val_set_size": "validation_split",
-    "prompt": "instruction",
-    "question": "instruction",
-    "context": "input",
-    "output": "response",
-    "answer": "response",
-    "completion": "response",
-    "conversations": "messages",
+_ELSEWHERE = {
+    "batch_size": "per_device_train_batch_size train_batch_size micro_batch_size",
+    "epochs": "num_train_epochs",
+    "rank": "lora_r r lora_rank",
+    "alpha": "lora_alpha",
+    "dropout": "lora_dropout",
+    "target_modules": "lora_target_modules lora_target",
+    "max_seq_length": "sequence_len cutoff_len max_length model_max_length",
+    "packing": "sample_packing",
+    "learning_rate": "lr",
+    "lr_scheduler": "lr_scheduler_type scheduler",
+    "gradient_accumulation_steps": "grad_accum grad_accumulation_steps",
+    "max_grad_norm": "gradient_clipping max_gradient_norm",
+    "use_tf32": "tf32",
+    "use_sdpa": "sdp_attention",
+    "flash_attention_2": "flash_attention flash_attn",
+    "optim": "optimizer",
+    "dataloader_num_workers": "num_workers",
+    "completion_only_loss": "train_on_inputs",
+    "adapter_type": "peft_type use_dora use_rslora",
+    "quantization": "load_in_4bit load_in_8bit",
+    "text_field": "dataset_text_field",
+    "name": "model_name",
+    "base_models": "model",
+    "prompt_template": "chat_template",
+    "system_prompt": "default_system_message default_system new_system_prompt system_message system",
+    "validation_split": "val_set_size",
+    "instruction": "prompt question",
+    "input": "context",
+    "response": "output answer completion",
+    "messages": "conversations",
 }
+OTHER_TOOLS = {name: ours for ours, names in _ELSEWHERE.items() for name in names.split()}
 """What other trainers call a thing, and its name here."""
 BY_HAND = {
     "train_on_inputs": "it means the opposite",
@@ -89,8 +67,3 @@ def typo_of(key: str, known: Iterable[str]) -> str:
         return ""
     distance, name = ranked[0]
     return name if distance <= max(1, len(name) // 4) and len(name) > 2 else ""
-
-
-def field_names(block: type[BaseModel]) -> list[str]:
-    """Return the keys a block knows."""
-    return list(block.model_fields)

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from expert_cli._compat import checkpoint_layer
-from expert_cli.config.run_config import Checkpointing
+from expert_cli.manifest.keys.compute import Checkpointing
 
 
 def decoder_layers(model: Any) -> list[Any]:

@@ -11,8 +11,8 @@ from peft import IA3Config, LoKrConfig, LoraConfig, PeftConfig, PeftModel, TaskT
 from rapidfuzz.distance import DamerauLevenshtein
 from transformers import PreTrainedModel
 
-from expert_cli.config.run_config import AdapterConfig
 from expert_cli.errors import InputError
+from expert_cli.manifest.keys.adapter import AdapterConfig
 
 
 def add_adapter(model: PreTrainedModel, adapter: AdapterConfig) -> PeftModel:

@@ -44,7 +44,7 @@ def write_run_json(
             "resumes": resumes,
             "command": resume_context.status.command,
             "identity": dict(resume_context.identity),
-            "config": recorded.config(plan.run),
+            "config": recorded.block(plan.run),
             "effects_of": "plan",
             "effects": [effect.as_json() for effect in plan.effects],
             "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},

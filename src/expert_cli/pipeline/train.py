@@ -16,7 +16,7 @@ from transformers import set_seed
 
 from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan, require_free
-from expert_cli.config.run_config import AUTO, EXECUTION_ACCURACY, RunConfig
+from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.data.packing.dataset import PackedDataset, plan_packs
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
@@ -25,6 +25,7 @@ from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of, require_positions
 from expert_cli.inference.expert import PromptRenderer
+from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter

@@ -13,11 +13,13 @@ from expert_cli.config.data_sources import parse_source
 from expert_cli.config.effects import Decided, Effect
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import SourceSpec
-from expert_cli.config.settings import Outcome, Outcomes, adjusted, applied, not_used
+from expert_cli.config.settings import Outcomes
 from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
 from expert_cli.manifest.json_parser import Path_
-from expert_cli.manifest.schema import Dataset
+from expert_cli.manifest.key import Outcome, adjusted, applied, declared, not_used
+from expert_cli.manifest.keys.dataset import Dataset
+from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.pipeline.pretokenize import DataInputs
@@ -29,7 +31,7 @@ def used_keys(plan: Plan, used: Used, kernels: KernelPlan, inputs: DataInputs, s
     """Return what the parts of a run tell, by path as in `Decided.outcomes`."""
     told = {
         **_adapter(used),
-        **_optimizer(plan.decided, used),
+        **_optimizer(plan, used),
         **_loader(used),
         **_precision(plan.decided, used),
         **_layers(plan.decided, used),
@@ -57,128 +59,121 @@ def _words(row: Effect) -> str:
     return f"{row.status.replace('_', ' ')} ({row.reason or row.effect})"
 
 
+def _when(happened: object, effect: str, reason: str) -> Outcome:
+    """The key did this, or nothing for that reason."""
+    return applied(effect) if happened else not_used(reason)
+
+
+def _declared(key: str, value: object, keys: object = None) -> Outcome:
+    """The key did what is declared of this value."""
+    return applied(declared(TrainingConfig, key).effect_of(value, keys))
+
+
 def _adapter(used: Used) -> dict[str, Outcome]:
-    adapter = used.adapter
-    told = {
+    adapter, no_such = used.adapter, "ia3 has no such setting"
+    is_ia3 = adapter.kind == "ia3"
+    scaled = f"scaled at their input: {', '.join(adapter.feedforward) or 'none'}"
+    return {
         "adapter_type": applied(f"a {adapter.kind} adapter was trained"),
         "target_modules": applied(f"adapters on {', '.join(adapter.modules)}"),
-    }
-    if adapter.kind == "ia3":
-        no_rank = not_used("ia3 has no such setting")
-        scaled = applied(f"scaled at their input: {', '.join(adapter.feedforward) or 'none'}")
-        return told | {"rank": no_rank, "alpha": no_rank, "dropout": no_rank, "feedforward_modules": scaled}
-    return told | {
-        "rank": applied(f"matrices of rank {adapter.rank}"),
-        "alpha": applied(f"scale of the adapter: alpha {adapter.alpha:g}"),
-        "dropout": applied(f"dropout {adapter.dropout:g} inside the adapter"),
-        "feedforward_modules": not_used("only ia3 has it"),
+        "rank": _when(not is_ia3, f"matrices of rank {adapter.rank}", no_such),
+        "alpha": _when(not is_ia3, f"scale of the adapter: alpha {adapter.alpha:g}", no_such),
+        "dropout": _when(not is_ia3, f"dropout {adapter.dropout:g} inside the adapter", no_such),
+        "feedforward_modules": _when(is_ia3, scaled, "only ia3 has it"),
     }
 
 
-def _optimizer(decided: Decided, used: Used) -> dict[str, Outcome]:
-    asked = (decided.values.batch_size or 1, decided.values.gradient_accumulation_steps or 1)
-    rows = f"{used.batch_size} x {used.accumulation} rows an optimizer step"
-    fits = asked == (used.batch_size, used.accumulation)
-    batch = applied(rows) if fits else adjusted(rows, "the micro-batch did not fit the GPU's memory")
-    by_steps = used.max_steps > 0
+def _optimizer(plan: Plan, used: Used) -> dict[str, Outcome]:
+    planned, by_steps = plan.run.optim, used.max_steps > 0
+    sizes = {"batch_size": used.batch_size, "gradient_accumulation_steps": used.accumulation}
+    batch = _declared("batch_size", used.batch_size, sizes)
+    if (planned.batch_size, planned.gradient_accumulation_steps) != (used.batch_size, used.accumulation):
+        batch = adjusted(batch.effect, "the micro-batch did not fit the GPU's memory")
+    clipped = f"gradients clipped to {used.max_grad_norm:g}"
     return {
-        "epochs": not_used(f"max_steps {used.max_steps} decided")
-        if by_steps
-        else applied(f"{used.epochs:g} passes over the data"),
-        "max_steps": applied(f"{used.steps} optimizer steps") if by_steps else not_used("not written"),
+        "epochs": not_used(f"max_steps {used.max_steps} decided") if by_steps else _declared("epochs", used.epochs),
+        "max_steps": _declared("max_steps", used.steps) if by_steps else not_used("not written"),
         "learning_rate": applied(f"peak learning rate {used.learning_rate:g}"),
         "weight_decay": applied(f"decoupled weight decay {used.weight_decay:g}"),
-        "max_grad_norm": applied(
-            f"gradients clipped to {used.max_grad_norm:g}" if used.max_grad_norm else "gradients were not clipped"
-        ),
+        "max_grad_norm": applied(clipped if used.max_grad_norm else "gradients were not clipped"),
         "batch_size": batch,
         "gradient_accumulation_steps": batch,
-        "optim": applied(f"optimizer {used.optimizer}"),
-        "neftune_noise_alpha": applied("noise on the embeddings") if used.noise else not_used("no noise was added"),
-        "seed": applied(f"seed {used.seed} for data order, adapter and dropout"),
-        **_warmup(decided, used),
+        "optim": _declared("optim", used.optimizer),
+        "neftune_noise_alpha": _when(used.noise, "noise on the embeddings", "no noise was added"),
+        "seed": _declared("seed", used.seed),
+        **_warmup(plan.decided, used),
     }
 
 
 def _warmup(decided: Decided, used: Used) -> dict[str, Outcome]:
-    rose = f"the learning rate rose for {used.warmup} steps" if used.warmup else "no warm-up"
+    rose = applied(f"the learning rate rose for {used.warmup} steps" if used.warmup else "no warm-up")
     if decided.values.warmup_steps:
-        return {"warmup_steps": applied(rose), "warmup_ratio": not_used("warmup_steps decided")}
-    by_ratio = adjusted(rose, "0 means not set; warmup_ratio decided")
-    return {
-        "warmup_steps": by_ratio if decided.values.warmup_ratio else applied(rose),
-        "warmup_ratio": applied(rose),
-    }
+        return {"warmup_steps": rose, "warmup_ratio": not_used("warmup_steps decided")}
+    by_ratio = adjusted(rose.effect, "0 means not set; warmup_ratio decided")
+    return {"warmup_steps": by_ratio if decided.values.warmup_ratio else rose, "warmup_ratio": rose}
 
 
 def _loader(used: Used) -> dict[str, Outcome]:
     loader = used.loader
-    longest = applied(f"the longest row had {loader.longest_row} tokens")
-    cut = not_used("concat cuts every document where a row ends")
+    cut_alike, ahead = loader.too_long is None, f"{loader.prefetch} batches prepared ahead by each worker"
     return {
-        "max_seq_length": longest,
-        "overflow": cut if loader.too_long is None else applied(f"{loader.too_long} documents were too long"),
+        "max_seq_length": applied(f"the longest row had {loader.longest_row} tokens"),
+        "overflow": _when(
+            not cut_alike,
+            f"{loader.too_long} documents were too long",
+            "concat cuts every document where a row ends",
+        ),
         "dataloader_num_workers": applied(f"{loader.workers} processes prepared batches"),
-        "dataloader_prefetch_factor": applied(f"{loader.prefetch} batches prepared ahead by each worker")
-        if loader.prefetch is not None
-        else not_used("there were 0 workers"),
+        "dataloader_prefetch_factor": _when(loader.prefetch is not None, ahead, "there were 0 workers"),
     }
 
 
 def _precision(decided: Decided, used: Used) -> dict[str, Outcome]:
-    told = {}
-    for key, asked in (("fp16", decided.values.fp16), ("bf16", decided.values.bf16)):
-        why = decided.outcomes["config", key].reason or "this machine does not train so"
-        if decided.outcomes["config", key].status == "not_used":
-            continue
-        wrong = asked and used.compute.precision != key
-        told[key] = adjusted(used.compute.precision, why) if wrong else applied(f"trained in {used.compute.precision}")
+    told, precision = {}, used.compute.precision
+    for key in ("fp16", "bf16"):
+        planned, wrong = decided.outcomes["config", key], getattr(decided.values, key) and precision != key
+        if planned.status != "not_used":
+            why = planned.reason or "this machine does not train so"
+            told[key] = adjusted(precision, why) if wrong else applied(f"trained in {precision}")
     return told
 
 
 def _layers(decided: Decided, used: Used) -> dict[str, Outcome]:
     """What was recomputed, and what was compiled."""
-    compute = used.compute
-    count = compute.recomputed or compute.recomputed_attention
-    what = "attention blocks" if compute.recomputed_attention else "layers"
-    effect = f"{what} of {count} layers were recomputed" if compute.recomputed_attention else ""
-    effect = effect or (f"{count} of {compute.layers} layers were recomputed" if count else "no layer was recomputed")
-    narrowed = decided.values.activation_checkpointing
-    asked = decided.values.gradient_checkpointing
-    switched = adjusted(effect, "a full step did not fit the GPU's memory")
-    whole = (
-        adjusted(effect, "activation_checkpointing narrowed it") if compute.recomputed_attention else applied(effect)
-    )
-    attention = applied(effect) if compute.recomputed_attention else not_used(f"gradient_checkpointing: {effect}")
-    off = not_used("torch_compile was off")
-    compiled = applied(f"{compute.compiled} decoder layers were compiled")
-    parts = decided.outcomes["config", "torch_compile_mode"] if compute.compiled else off
+    compute, written, off = used.compute, decided.values, "torch_compile was off"
+    blocks = compute.recomputed_attention
+    count = compute.recomputed or blocks
+    effect = f"{count} of {compute.layers} layers were recomputed" if count else "no layer was recomputed"
+    whole = applied(effect)
+    if blocks:
+        effect = f"attention blocks of {count} layers were recomputed"
+        whole = adjusted(effect, "activation_checkpointing narrowed it")
+    if count and not (written.gradient_checkpointing or written.activation_checkpointing):
+        whole = adjusted(effect, "a full step did not fit the GPU's memory")
+    compiled = f"{compute.compiled} decoder layers were compiled" if compute.compiled else "nothing was compiled"
     return {
-        "gradient_checkpointing": switched if count and not (asked or narrowed) else whole,
-        "activation_checkpointing": attention,
-        "gradient_checkpointing_kwargs": applied("settings of the recomputation")
-        if count
-        else not_used("nothing was recomputed"),
-        "torch_compile": compiled if compute.compiled else applied("nothing was compiled"),
-        "torch_compile_backend": applied("compiler back end") if compute.compiled else off,
-        "torch_compile_mode": parts,
+        "gradient_checkpointing": whole,
+        "activation_checkpointing": _when(blocks, effect, f"gradient_checkpointing: {effect}"),
+        "gradient_checkpointing_kwargs": _when(count, "settings of the recomputation", "nothing was recomputed"),
+        "torch_compile": applied(compiled),
+        "torch_compile_backend": _when(compute.compiled, "compiler back end", off),
+        "torch_compile_mode": decided.outcomes["config", "torch_compile_mode"] if compute.compiled else not_used(off),
     }
 
 
 def _kernels(plan: Plan, kernels: KernelPlan) -> dict[str, Outcome]:
     """What the kernel plan came to on the model, line by line."""
     told = {}
-    fused, copy = kernels.lines["fused"], kernels.lines.get("copy")
+    fused, copy, attention = kernels.lines["fused"], kernels.lines.get("copy"), kernels.lines["attention"]
     if plan.run.compute.fused_kernels != "off":
-        told["fused_kernels"] = not_used(fused.reason) if fused.used == "off" else applied(fused.reason)
+        told["fused_kernels"] = _when(fused.used != "off", fused.reason, fused.reason)
     told["dequantized_copy"] = applied(copy.reason) if copy else not_used("no weights in 4 bits")
-    attention = kernels.lines["attention"]
-    words = f"{attention.used}: {attention.reason}"
-    used = attention_backend(kernels.attention).asked_by
+    outcome = applied(f"{attention.used}: {attention.reason}")
+    if attention_backend(kernels.attention).asked_by != plan.run.compute.attention:
+        outcome = adjusted(attention.used, attention.reason)
     for key in ("use_sdpa", "flash_attention_2", "memory_efficient_attention"):
         if plan.decided.outcomes["config", key].status == "applied":
-            fits = used == plan.run.compute.attention
-            told[key] = applied(words) if fits else adjusted(attention.used, attention.reason)
+            told[key] = outcome
     return told
 
 
@@ -189,11 +184,10 @@ def _watch(decided: Decided, used: Used) -> dict[str, Outcome]:
         "save_strategy": applied(f"{used.checkpoints} checkpoints were written"),
         "report_to": applied(f"metrics went to {', '.join(used.reports) or 'metrics.jsonl alone'}"),
     }
-    if written.early_stopping_patience and used.best_step:
+    if written.early_stopping_patience:
         end = f"training stopped after step {used.steps}" if used.stopped_early else "never came to it"
-        told["early_stopping_patience"] = applied(f"{end}: the best evaluation was that of step {used.best_step}")
-    elif written.early_stopping_patience:
-        told["early_stopping_patience"] = not_used("the run ended before anything was evaluated")
+        best = f"{end}: the best evaluation was that of step {used.best_step}"
+        told["early_stopping_patience"] = _when(used.best_step, best, "the run ended before anything was evaluated")
     if written.load_best_model_at_end:
         told["load_best_model_at_end"] = applied(f"the adapter is that of step {used.best_step or used.steps}")
     return told
@@ -208,20 +202,15 @@ def _rows(plan: Plan, inputs: DataInputs, store: TokenStore) -> dict[Path_, Outc
     """Which of the manifest's sources were read, and which columns and filters."""
     written = plan.loaded.manifest.training.dataset
     folders = (plan.loaded.path.resolve().parent, plan.run.root)
-    read = {
-        "train": [at.spec for at in inputs.located.train],
-        "validation": [at.spec for at in inputs.located.validation],
-    }
+    read = {"train": inputs.located.train, "validation": inputs.located.validation}
     told: dict[Path_, Outcome] = {}
     for path, source, split in _sources(written):
-        found = any(_same(source, spec, folders) for spec in read[split])
-        count = store.stats.get(split, {}).get("rows", 0)
         planned = plan.decided.outcomes.get(("dataset", *path))
-        if found:
-            told[path] = applied(f"{count:,} documents of all sources")
+        if any(_same(source, at.spec, folders) for at in read[split]):
+            told[path] = applied(f"{store.stats.get(split, {}).get('rows', 0):,} documents of all sources")
         elif planned is not None and planned.status != "not_used":  # else the row says why already
             told[path] = not_used("its rows were not read")
-    return told | _columns(written, store)
+    return told | _columns(written, store.stats["train"]["mapping"])
 
 
 def _sources(written: Dataset) -> list[tuple[Path_, str, str]]:
@@ -244,20 +233,17 @@ def _same(source: str, spec: SourceSpec, folders: Sequence[Path]) -> bool:
     return (named.path, named.split, named.config) == (spec.path, spec.split, spec.config)
 
 
-def _columns(written: Dataset, store: TokenStore) -> dict[Path_, Outcome]:
-    mapping = store.stats["train"]["mapping"]
+def _columns(written: Dataset, mapping: str) -> dict[Path_, Outcome]:
+    """Which columns were read. mapping: as the store notes it, "ROLE <- COLUMN, ...; ..."; "" where it has noted none."""
     columns = dict(part.split(" <- ", 1) for line in mapping.split("; ") for part in line.split(", ") if " <- " in part)
+    named: dict[Path_, str | None] = {("field_mapping", role): column for role, column in written.field_mapping or ()}
+    if not named.get(("field_mapping", "text")):
+        named["text_field",] = written.text_field
     told: dict[Path_, Outcome] = {}
-    named: dict[Path_, tuple[str, str]] = {
-        ("field_mapping", role): (role, column) for role, column in written.field_mapping or () if column
-    }
-    if written.text_field and ("field_mapping", "text") not in named:
-        named["text_field",] = ("text", written.text_field)
-    for path, (role, column) in named.items():
-        read = columns.get(role, "")
-        fits = read.casefold() == redact(column).casefold()  # as the store notes its name
-        if mapping:
-            told[path] = (
-                applied(f"{role} was read from {read}") if fits else not_used(f"{role} was read from {read or '-'}")
-            )
+    for path, column in named.items():
+        if mapping and column:
+            role = "text" if path[0] == "text_field" else str(path[-1])
+            words = f"{role} was read from {columns.get(role) or '-'}"
+            fits = columns.get(role, "").casefold() == redact(column).casefold()  # as the store notes its name
+            told[path] = _when(fits, words, words)
     return told

@@ -9,8 +9,8 @@ import torch
 from accelerate import Accelerator
 from transformers import DefaultFlowCallback, TrainerControl, TrainerState, TrainingArguments
 
-from expert_cli.config.run_config import EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.data.packing.batches import PackedBatchSampler
+from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.training.save_schedule import SaveSchedule
 from expert_cli.training.state import TrainingState
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from expert_cli.config.run_config import EXECUTION_ACCURACY
 from expert_cli.hardware import nvml
+from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model.flops import Flops
 from expert_cli.training.heap import resident_mb
 from expert_cli.training.result import Done

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from expert_cli.config.run_config import Checkpointing
 from expert_cli.data.packing.dataset import PackedDataset, Place
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.errors import TrainingFailed
+from expert_cli.manifest.keys.compute import Checkpointing
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import Reporter

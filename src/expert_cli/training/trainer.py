@@ -14,10 +14,10 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset
 
-from expert_cli.config.run_config import OptimConfig
 from expert_cli.data.packing.batches import Batch, InTurn
 from expert_cli.data.packing.order import mixed
 from expert_cli.errors import TrainingFailed
+from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.lr_schedulers import one_cycle

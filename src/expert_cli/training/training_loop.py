@@ -27,8 +27,8 @@ from transformers import DefaultFlowCallback, Trainer, TrainerState
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import TrainOutput, speed_metrics
 
-from expert_cli.config.run_config import EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.data.packing.batches import Batch, PackedBatchSampler
+from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.training.flow_callback import FlowCallback
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.state import TrainingState

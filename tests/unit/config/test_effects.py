@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
-from expert_cli.config import effects as tables
 from expert_cli.config.effects import Effect
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.key import Key, declared
+from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters, Task
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.manifest.schema import Base, Dataset, EvaluationBlock, Manifest, Training
+from expert_cli.manifest.schema import Base, EvaluationBlock, Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
 from tests.machines import CPU
@@ -36,23 +37,61 @@ def rows_of(path: Path, machine: Machine = CPU, overrides: Overrides = Overrides
 
 BLOCKS: list[tuple[type[BaseModel], str, set[str]]] = [
     (TrainingConfig, "config", set(TrainingConfig.old_names)),
-    (Dataset, "dataset", {*tables.DATASET, *OF_SOME_MANIFESTS}),
+    (Dataset, "dataset", set(OF_SOME_MANIFESTS)),
     (Base, "base", {"config", "adapters"}),
     (EvaluationBlock, "evaluation", set()),
-    (Training, "", {*tables.TRAINING, "dataset", "config"}),
-    (Manifest, "", {*tables.TOP_LEVEL, "base_model", "base_models", "adapters", "training"}),
 ]
 
 
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-@pytest.mark.parametrize(("block", "name", "tables"), BLOCKS, ids=[block.__name__ for block, *_ in BLOCKS])
+@pytest.mark.parametrize(("block", "name", "others"), BLOCKS, ids=[block.__name__ for block, *_ in BLOCKS])
 def test_whatever_is_decided_tells_of_every_field_of_the_schema(
-    tmp_path: Path, machine: Machine, block: type[BaseModel], name: str, tables: set[str]
+    tmp_path: Path, machine: Machine, block: type[BaseModel], name: str, others: set[str]
 ) -> None:
-    """A field that is in no table must be told of by what decides, whether it is written or not."""
+    """A field must be told of by what decides or by its declaration, whether it is written or not."""
     decided = make_plan(manifests.write(tmp_path, manifests.small()), machine, Overrides()).decided
     told = {str(path[1]) for path in decided.outcomes if path[0] == name}
-    assert told - {*OF_SOME_MANIFESTS} == set(block.model_fields) - tables
+    assert told - {*OF_SOME_MANIFESTS} == set(block.model_fields) - others
+
+
+ALL_BLOCKS: list[type[BaseModel]] = [
+    *(Manifest, Base, Training, TrainingConfig, Dataset, FieldMapping, Task, Filters, EvaluationBlock),
+]
+"""But those of which one thing becomes as a whole: adapter entries, and how answers are generated."""
+TELL_OF_THEIR_KEYS: dict[str, set[str]] = {
+    "Manifest": {"base_model", "base_models", "adapters", "training"},
+    "Training": {"dataset", "config"},
+    "TrainingConfig": set(TrainingConfig.old_names),
+    "Dataset": {"tasks", "field_mapping", "filters", "validation"},
+    "Base": {"config", "adapters"},
+}
+"""Blocks in a block, and old names: what becomes of them is what becomes of their keys."""
+REQUIRED = {"Manifest": {"name", "training"}, "Training": {"dataset", "config"}, "Base": {"name"}, "Task": {"train"}}
+
+
+@pytest.mark.parametrize("block", ALL_BLOCKS, ids=[block.__name__ for block in ALL_BLOCKS])
+def test_every_key_is_declared_once_and_the_documents_have_it(block: type[BaseModel]) -> None:
+    """A key has an effect, a default unless it is required or nothing stands for it, and its line in the documents."""
+    undeclared = TELL_OF_THEIR_KEYS.get(block.__name__, set())
+    lines = (Path(__file__).parents[3] / "docs" / "EXPERT_FORMAT.md").read_text(encoding="utf-8").splitlines()
+    for name, field in block.model_fields.items():
+        declaration = declared(block, name)
+        assert (declaration == Key()) == (name in undeclared), name
+        assert bool(declaration.effect or declaration.always) == (name not in undeclared), name
+        assert field.is_required() == (name in REQUIRED.get(block.__name__, set())), name
+        assert field.description, name
+        outcome = declaration.always
+        if outcome is None or outcome.status != "not_used":
+            default = "" if declaration.default is None else f"| `{json.dumps(declaration.default)}` "
+            end = f"{default}| {' '.join(field.description.split())} |"
+            assert [line for line in lines if line.startswith(f"| `{name}` |") and line.endswith(end)], name
+
+
+@pytest.mark.parametrize("block", ALL_BLOCKS, ids=[block.__name__ for block in ALL_BLOCKS])
+def test_a_default_is_a_value_that_could_be_written(block: type[BaseModel]) -> None:
+    for name, field in block.model_fields.items():
+        default = declared(block, name).default
+        assert default is None or TypeAdapter(field.annotation).validate_python(default, strict=True) == default
 
 
 def keys_of(value: Any, path: str = "") -> Iterator[str]:

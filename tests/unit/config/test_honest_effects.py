@@ -13,13 +13,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from expert_cli.config.defaults.training import WITHOUT_EFFECT
 from expert_cli.config.effects import Effect, effects, leaves
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, decide
 from expert_cli.errors import ManifestError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.json_parser import Path_, dotted
+from expert_cli.manifest.key import declared
 from expert_cli.manifest.reader import LoadedManifest, load_manifest
 from expert_cli.manifest.schema import Manifest
 from expert_cli.manifest.training_config import TrainingConfig
@@ -335,4 +335,5 @@ def test_the_keys_without_effect_are_those_that_change_no_run(tmp_path: Path) ->
                     decided(other, machine) != before for other in others(changed, ("training", "config", key), None)
                 ):
                     inert.discard(key)
-    assert inert == set(WITHOUT_EFFECT)
+    outcomes = {name: declared(TrainingConfig, name).always for name in TrainingConfig.model_fields}
+    assert inert == {name for name, outcome in outcomes.items() if outcome and outcome.status == "not_used"}

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from expert_cli.config.resolve import resolve
-from expert_cli.config.run_config import AdapterConfig
 from expert_cli.estimate.memory import StepSettings, activation_bytes, components, growth_bytes
 from expert_cli.estimate.model_shape import linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.estimate.probe import ProbeResult
 from expert_cli.estimate.run_estimate import _total, needless_int4
+from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.types import Quantization
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
@@ -28,12 +28,12 @@ from expert_cli.model.kernels.select import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import DTYPES, load_base
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.heap import GROWN
-from tests import manifests, tiny
+from tests import manifests, run_blocks, tiny
 from tests.machines import CPU
 
 TOKENS = 256
 ODD = {"hidden_size": 88, "intermediate_size": 200, "num_attention_heads": 4, "head_dim": 22}
-LORA = AdapterConfig("lora", 8, 16.0, 0.0, ("all-linear",), ())
+LORA = replace(run_blocks.ADAPTER, rank=8, alpha=16.0)
 
 
 @pytest.fixture(scope="module", params=["llama", "qwen3"])
@@ -115,7 +115,7 @@ def test_stored_weights_are_as_many_bytes(
 
 @pytest.mark.parametrize("kind", ["lora", "dora", "rslora", "ia3", "lokr"])
 def test_the_adapter_has_as_many_parameters(folder: Path, kind: Any) -> None:
-    adapter = AdapterConfig(kind, 8, 16.0, 0.0, ("all-linear",), ())
+    adapter = replace(LORA, type=kind)
     base = load_base(folder, quantization="none", dtype=torch.float32, device="cpu", attention="sdpa", rope_scaling={})
     real = sum(p.numel() for p in add_adapter(base, adapter).parameters() if p.requires_grad)
     assert shape_of(meta_model(folder, adapter, dtype=torch.float32, attention="sdpa")).adapter_parameters == real
@@ -149,11 +149,11 @@ KEPT: dict[str, tuple[AdapterConfig, dict[str, Any]]] = {
     "lora, mixed": (LORA, {}),
     "lora, fused": (LORA, {"fused_lora": True}),
     "lora, fp32": (LORA, {"dtype": "fp32"}),
-    "lora on q and v": (AdapterConfig("lora", 8, 16.0, 0.0, ("q_proj", "v_proj"), ()), {}),
-    "lora with dropout": (AdapterConfig("lora", 8, 16.0, 0.1, ("all-linear",), ()), {}),
-    "dora": (AdapterConfig("dora", 8, 16.0, 0.0, ("all-linear",), ()), {}),
-    "ia3": (AdapterConfig("ia3", 0, 0.0, 0.0, ("all-linear",), ("down_proj",)), {}),
-    "lokr": (AdapterConfig("lokr", 8, 16.0, 0.0, ("all-linear",), ()), {}),
+    "lora on q and v": (replace(LORA, target_modules=("q_proj", "v_proj")), {}),
+    "lora with dropout": (replace(LORA, dropout=0.1), {}),
+    "dora": (replace(LORA, type="dora"), {}),
+    "ia3": (replace(LORA, type="ia3", rank=0, alpha=0.0, feedforward_modules=("down_proj",)), {}),
+    "lokr": (replace(LORA, type="lokr"), {}),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import TrainingArguments
 
-from expert_cli.config.run_config import LogSaveEvalConfig, OptimConfig
 from expert_cli.data.packing.batches import Collator, PackedBatchSampler
 from expert_cli.data.packing.order import epoch_order
 from expert_cli.data.packing.step_schedule import Schedule
@@ -23,11 +23,11 @@ from expert_cli.training.checkpointing import checkpoint, resume
 from expert_cli.training.oom import fit_memory, recompute_all
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import NullReporter
-from tests import tiny
+from tests import run_blocks, tiny
 from tests.packs import packed
 
-OPTIM = OptimConfig(1.0, -1, 6, 1, 1e-3, "constant", (), 0.0, 0.0, 1.0, "adamw_torch", None)
-WATCH = LogSaveEvalConfig(10, "no", 500, 0.0, None, "no", 500, False, "eval_loss", False, 0, 0, 0, ())
+OPTIM = replace(run_blocks.OPTIM, batch_size=6, learning_rate=1e-3, scheduler="constant", optim="adamw_torch")
+WATCH = replace(run_blocks.LOG_SAVE_EVAL, save_every_s=0.0)
 
 
 def trainer(folder: Path, room: list[int]) -> ExpertTrainer:

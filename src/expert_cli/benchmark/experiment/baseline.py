@@ -77,7 +77,7 @@ def train_baseline(way: str, manifest: Path, overrides: Overrides) -> None:
     model = _model(stock.run, inputs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
     made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
-    write_json(paths.run_json, {"config": recorded.config(stock.run), **made})
+    write_json(paths.run_json, {"config": recorded.block(stock.run), **made})
     peak_memory_mb = fit(model, stock, paths)
     write_json(paths.report_json, {"peak_memory_mb": peak_memory_mb, "store": describe(run, store).as_json()})
 

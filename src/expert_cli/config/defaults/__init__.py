@@ -1,3 +1,3 @@
-"""One block of a manifest goes in, the same block of the `RunConfig` comes out. Decides what stands for a key that is
-not written, and says what each written one does.
+"""One block of a manifest goes in, the same block of the `RunConfig` comes out. Decides what more than the key itself
+decides: other keys, the machine.
 """

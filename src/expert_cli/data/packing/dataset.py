@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from expert_cli.config.run_config import Overflow, Packing
 from expert_cli.data.packing.epoch_packs import EpochPacks
 from expert_cli.data.store.documents import Documents
+from expert_cli.manifest.keys.loader import Overflow, Packing
 
 Place = tuple[int, int]
 """An epoch and the index of a pack in it, both from 0."""

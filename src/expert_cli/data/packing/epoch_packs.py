@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from expert_cli.config.run_config import Overflow, Packing
 from expert_cli.data.packing.plan import Lengths, PackingPlan, apply_overflow, concat, no_packing, pack
 from expert_cli.data.packing.random_fit import pack_randomly
+from expert_cli.manifest.keys.loader import Overflow, Packing
 
 
 class EpochPacks:

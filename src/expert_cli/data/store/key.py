@@ -59,7 +59,7 @@ def store_key(
     masking: the rule of `Template.masking`. columns: the rule by which columns are recognized; the first one is no part of the
     key, so that stores from before it had a number are found.
     """
-    mapping = {name: value for name, value in recorded.column_mapping(data.mapping).items() if value}
+    mapping = {name: value for name, value in recorded.block(data.mapping).items() if value}
     parts = {
         "format": str(FORMAT),
         "train data": _content(located.train, hash_cache),
@@ -67,7 +67,7 @@ def store_key(
         "validation data": _content(located.validation, hash_cache),
         "validation rows": json.dumps([_rows(source, data) for source in located.validation]),
         "split": json.dumps([data.validation_share, data.seed]) if data.validation_share else "none",
-        "filters": json.dumps(recorded.row_filters(data.filters)),
+        "filters": json.dumps(recorded.block(data.filters)),
         "tokenizer": tokenizer,
         "template": template,
         "mapping": json.dumps(mapping),

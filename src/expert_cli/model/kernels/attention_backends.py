@@ -10,9 +10,10 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from expert_cli.config.run_config import Attention, DeviceName, Layout
+from expert_cli.config.run_config import Layout
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine, has_package
+from expert_cli.manifest.keys.compute import Attention, DeviceName
 from expert_cli.manifest.types import Dtype
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from expert_cli._compat import apply_liger, attention_name, expandable_segments
-from expert_cli.config.run_config import ComputeConfig, Layout, ModelConfig
+from expert_cli.config.run_config import Layout, ModelConfig
 from expert_cli.hardware.machine import Machine, has_package
+from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend, choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits

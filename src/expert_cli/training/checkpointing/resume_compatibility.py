@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config import recorded
-from expert_cli.config.run_config import LogSaveEvalConfig, RunConfig
+from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError, IntegrityError
+from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.utils.files import redact
 from expert_cli.utils.reporter import Reporter
@@ -70,7 +71,7 @@ def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
     if not (watch.load_best_model_at_end or watch.early_stopping_patience):
         return None
     not_of_it = ("logging_", "save_", "report_")
-    return {name: value for name, value in recorded.watch_block(watch).items() if not name.startswith(not_of_it)}
+    return {name: value for name, value in recorded.block(watch).items() if not name.startswith(not_of_it)}
 
 
 def _told_apart(value: Any) -> Any:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.config.run_config import Overflow
 from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, truncate_middle
 from expert_cli.errors import InputError
+from expert_cli.manifest.keys.loader import Overflow
 from tests.packs import END, encoded, packed
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.config.run_config import Packing
 from expert_cli.data.packing.epoch_packs import EpochPacks
 from expert_cli.data.packing.plan import PackingPlan, pack
 from expert_cli.data.packing.random_fit import pack_randomly, shuffled
 from expert_cli.errors import ExpertError
+from expert_cli.manifest.keys.loader import Packing
 from tests.packs import packed
 
 

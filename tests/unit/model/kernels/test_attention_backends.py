@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import AttentionInterface, MistralConfig, MistralForCausalLM
 
-from expert_cli.config.run_config import Attention, DeviceName
 from expert_cli.errors import InputError
 from expert_cli.hardware import machine
+from expert_cli.manifest.keys.compute import Attention, DeviceName
 from expert_cli.manifest.types import Dtype
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from bitsandbytes.nn import Linear4bit
 
-from expert_cli.config.run_config import AdapterConfig
 from expert_cli.data.packing.batches import Collator
 from expert_cli.manifest.types import AdapterType
 from expert_cli.model.adapter import add_adapter
@@ -16,7 +16,7 @@ from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import load_base
-from tests import tiny
+from tests import run_blocks, tiny
 
 
 def loss_and_gradients(
@@ -29,7 +29,7 @@ def loss_and_gradients(
         assert dequantize_linears(base, dtype) == len(packed) == 14
         assert not any(isinstance(m, Linear4bit) for m in base.modules())
     torch.manual_seed(0)
-    config = AdapterConfig(adapter, 4, 8.0, 0.0, ("all-linear",), ())
+    config = replace(run_blocks.ADAPTER, type=adapter)
     model = add_adapter(base, config)
     if fused:
         fuse(model)

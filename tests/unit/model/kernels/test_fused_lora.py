@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from peft import PeftModel
 
-from expert_cli.config.run_config import AdapterConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.fused_lora import fuse
-from tests import tiny
+from tests import run_blocks, tiny
 
 IDS = torch.arange(5, 45)[None]
 LAYERS = 14
@@ -19,7 +19,7 @@ LAYERS = 14
 
 def model(kind: Any = "lora", dropout: float = 0.0, *, dtype: torch.dtype = torch.bfloat16) -> PeftModel:
     torch.manual_seed(0)
-    made = add_adapter(tiny.tiny_model().to(dtype), AdapterConfig(kind, 4, 8.0, dropout, ("all-linear",), ()))
+    made = add_adapter(tiny.tiny_model().to(dtype), replace(run_blocks.ADAPTER, type=kind, dropout=dropout))
     for name, parameter in made.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.1)

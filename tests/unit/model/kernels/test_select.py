@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 from bitsandbytes.nn import Linear4bit
 
-from expert_cli.config.run_config import AdapterConfig, ComputeConfig, ModelConfig
+from expert_cli.config.run_config import ModelConfig
 from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import attention_backends, select
 from expert_cli.model.kernels.select import apply_adapter_kernels, apply_kernels, kernel_plan
 from expert_cli.model.loading.quantize import load_base
-from tests import tiny
+from tests import run_blocks, tiny
 from tests.machines import CPU as HERE
 from tests.machines import H200, T4
 
 MODEL = ModelConfig("m", "", "int4", "", None, ())
-CPU = ComputeConfig("cpu", "bf16", False, "fused", "off", False, False, "inductor", "default", "auto", "auto", "fit")
+CPU = run_blocks.COMPUTE
 GPU = replace(CPU, device="cuda")
 
 ATTENTION = {
@@ -89,7 +90,7 @@ def test_fused_kernels_need_a_gpu_and_the_package(
     ],
 )
 def test_plain_lora_is_fused_on_a_cpu(change: dict[str, Any], kind: Any, used: str) -> None:
-    model = add_adapter(tiny.tiny_model(), AdapterConfig(kind, 4, 8.0, 0.0, ("all-linear",), ()))
+    model = add_adapter(tiny.tiny_model(), replace(run_blocks.ADAPTER, type=kind))
     compute = replace(CPU, **change)
     plan = apply_adapter_kernels(kernel_plan(compute, MODEL, HERE), model, compute)
     assert plan.lines["fused"].used == used

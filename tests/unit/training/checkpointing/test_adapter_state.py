@@ -12,7 +12,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import Trainer, TrainingArguments, get_scheduler
 
-from expert_cli.manifest.training_config import OPTIMIZERS
+from expert_cli.manifest.keys.optim import OPTIMIZERS
 from expert_cli.training.checkpointing.adapter_state import adapter_parts, estimate_bytes, load_adapter
 from expert_cli.training.checkpointing.checkpoint import CheckpointState, read, write
 from expert_cli.training.checkpointing.serialization import capture_rng, load_optimizer, restore_rng, serialize

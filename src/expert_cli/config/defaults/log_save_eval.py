@@ -1,18 +1,17 @@
-"""When a run logs, evaluates and saves: what of a manifest is used, and what stands for a key that is not written."""
+"""When a run logs, evaluates and saves: what of a manifest is used, where more than the key itself decides."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from expert_cli.config.defaults.training import Config
-from expert_cli.config.run_config import EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.config.settings import Settings
+from expert_cli.manifest.key import declared
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.manifest.schema import EvaluationBlock
+from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import Strategy
 
-SAVE_EVERY = "5m"
-STEPS = 500
-"""Between two checkpoints, where nothing says more."""
 LEAST_KEPT = 2
 """The newest checkpoint may be damaged when the machine fails."""
 
@@ -27,14 +26,12 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
     save_strategy, save_every_s = _saving(config, bool(written.save_steps or wants_best))
     asks_eval = bool(written.eval_steps or wants_best or (written.early_stopping_patience and not by_running))
     default: Strategy = "epoch" if wants_best and save_strategy == "epoch" else "steps"
-    eval_strategy: Strategy = written.eval_strategy or (default if asks_eval else "no")
-    config.put("eval_strategy", eval_strategy, f'evaluation: "{eval_strategy}"')
+    eval_strategy: Strategy = config.put("eval_strategy", written.eval_strategy or (default if asks_eval else "no"))
     save_steps, eval_steps = _steps(config, save_strategy, eval_strategy)
-    report_to = config.written.report_to or ()
+    report_to = written.report_to or ()
     targets = () if report_to == "none" else (report_to,) if isinstance(report_to, str) else tuple(report_to)
-    every = written.logging_steps or 10
-    return LogSaveEvalConfig(
-        logging_steps=config.put("logging_steps", every, f"a log line every {every} steps"),
+    return config.block(
+        LogSaveEvalConfig,
         save_strategy=save_strategy,
         save_steps=save_steps,
         save_every_s=save_every_s,
@@ -44,18 +41,16 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
         **_best(config, by_running=by_running),
         execution_eval_steps=execution_eval_steps,
         execution_eval_sample=execution_eval_sample,
-        report_to=config.put("report_to", targets, f"metrics go to {', '.join(targets) or 'metrics.jsonl alone'}"),
+        report_to=config.put("report_to", targets),
     )
 
 
 def _execution_eval(evaluation: Settings[EvaluationBlock]) -> tuple[int, int]:
     """Return (steps between two evaluations that run answers, cases that are answered); (0, 0) where none are."""
-    every = evaluation.written.every_steps
-    if not every:
-        evaluation.leave("no answers are run during training: evaluation.every_steps", "every_steps", "sample")
-        return 0, 0
-    evaluation.put("every_steps", every, "the expert answers cases during training, and the answers are run")
-    return every, int(evaluation.use("sample", 24, "how many cases it answers then"))
+    if evaluation.written.every_steps:
+        return evaluation.use("every_steps"), evaluation.use("sample")
+    evaluation.leave("no answers are run during training: evaluation.every_steps", "every_steps", "sample")
+    return 0, 0
 
 
 def _saving(config: Config, asks_steps: bool) -> tuple[Strategy, float]:
@@ -63,66 +58,49 @@ def _saving(config: Config, asks_steps: bool) -> tuple[Strategy, float]:
     written = config.written
     strategy: Strategy = written.save_strategy or ("steps" if asks_steps else "no")
     better = ", and one after each better evaluation" if written.load_best_model_at_end else ""
-    config.put("save_strategy", strategy, f'checkpoints: "{strategy}"{better}')
-    by_time = written.save_every or (SAVE_EVERY if not (written.save_strategy or asks_steps) else "0s")
+    config.put("save_strategy", strategy, better and f'checkpoints: "{strategy}"{better}')
+    by_time = "0s" if (written.save_strategy or asks_steps) and not written.save_every else config["save_every"]
     seconds = float(by_time[:-1]) * {"s": 1, "m": 60, "h": 3600}[by_time[-1]]
-    config.put("save_every", seconds, f"a checkpoint every {seconds:g} s of training, at a step's end")
-    return strategy, seconds
+    return strategy, config.put("save_every", seconds)
 
 
 def _steps(config: Config, save: Strategy, evaluate: Strategy) -> tuple[int, int]:
-    """Return the steps between two checkpoints and between two evaluations."""
-    written = config.written
-    save_steps = eval_steps = STEPS
-    config.leave(f'the strategy is "{save}"', "save_steps")
-    config.leave(f'the strategy is "{evaluate}"', "eval_steps")
-    if save == "steps":
-        save_steps = written.save_steps or written.eval_steps or STEPS
-        config.put("save_steps", save_steps, f"a checkpoint every {save_steps} steps")
-    if evaluate == "steps":
-        eval_steps = written.eval_steps or written.save_steps or STEPS
-        config.put("eval_steps", eval_steps, f"an evaluation every {eval_steps} steps")
-    elif save == "steps" and not written.save_steps:
+    """Return the steps between two checkpoints and between two evaluations; a key that is not written takes the other's."""
+    written, default = config.written, declared(TrainingConfig, "save_steps").default
+    save_steps = config.put("save_steps", written.save_steps or written.eval_steps or default)
+    eval_steps = config.put("eval_steps", written.eval_steps or config["save_steps"])
+    if save != "steps":
+        config.leave(f'the strategy is "{save}"', "save_steps")
+    if evaluate != "steps":
+        config.leave(f'the strategy is "{evaluate}"', "eval_steps")
+    if save == "steps" and evaluate != "steps" and not written.save_steps:
         config.put("eval_steps", save_steps, f"a checkpoint every {save_steps} steps: save_steps is not written")
     if evaluate == "steps" and save != "steps" and not written.eval_steps:
         config.put("save_steps", eval_steps, f"an evaluation every {eval_steps} steps: eval_steps is not written")
-    return save_steps, eval_steps
+    return save_steps if save == "steps" else default, eval_steps if evaluate == "steps" else default
 
 
 def _limit(config: Config, *, writes: bool) -> int | None:
-    limit = config.written.save_total_limit
+    limit: int | None = config.use("save_total_limit")
     if not writes and not config.written.load_best_model_at_end:
         config.leave("no checkpoints are written", "save_total_limit")
         return None
     if limit is not None and limit < LEAST_KEPT:
         reason = "the newest checkpoint may be damaged when the machine fails"
         return int(config.put("save_total_limit", LEAST_KEPT, f"{LEAST_KEPT}", reason))
-    config.put(
-        "save_total_limit",
-        limit,
-        "every checkpoint is kept" if limit is None else f"the newest {limit} checkpoints are kept",
-    )
     return limit
 
 
 def _best(config: Config, *, by_running: bool) -> dict[str, Any]:
     """Return what the best step is chosen by, and what hangs on it."""
-    written = config.written
-    loads, patience = bool(written.load_best_model_at_end), written.early_stopping_patience or 0
-    effect = "the best checkpoint becomes the adapter" if loads else "the last step becomes the adapter"
-    config.put("load_best_model_at_end", loads, effect)
-    metric, greater = "eval_loss", False
-    if loads or patience:
-        metric = EXECUTION_ACCURACY if by_running else "eval_loss"
-        greater = by_running if written.greater_is_better is None else written.greater_is_better
-        config.put("metric_for_best_model", metric, f"the best model is chosen by {metric}")
-        config.put("greater_is_better", greater, "larger is better" if greater else "smaller is better")
-    else:
+    loads, patience = config.use("load_best_model_at_end"), config.written.early_stopping_patience or 0
+    asks, greater = bool(loads or patience), config.written.greater_is_better
+    metric = config.put("metric_for_best_model", EXECUTION_ACCURACY if asks and by_running else EVAL_LOSS)
+    greater = config.put("greater_is_better", asks and (by_running if greater is None else greater))
+    if not asks:
         config.leave("nothing asks for the best model", "metric_for_best_model", "greater_is_better")
-    what = "evaluations that run answers" if by_running else "evaluations"
-    config.put(
-        "early_stopping_patience", patience, f"training stops after {patience} {what} in a row that are no better"
-    )
+    what = f"training stops after {patience} evaluations that run answers in a row that are no better"
+    config.put("early_stopping_patience", patience, what if by_running else "")
     return {
         "load_best_model_at_end": loads,
         "metric_for_best_model": metric,

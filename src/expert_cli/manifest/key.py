@@ -1,0 +1,95 @@
+"""What is declared of a manifest's key beside its type: what stands for it where it is not written, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+Status = Literal["applied", "adjusted", "informational", "not_used"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a key."""
+
+    status: Status
+    effect: str
+    reason: str = ""
+
+
+def applied(effect: str, reason: str = "") -> Outcome:
+    """The key does what it says."""
+    return Outcome("applied", effect, reason)
+
+
+def adjusted(effect: str, reason: str) -> Outcome:
+    """The key's job is done with another value."""
+    return Outcome("adjusted", effect, reason)
+
+
+def not_used(reason: str) -> Outcome:
+    """The key has no effect in this run."""
+    return Outcome("not_used", "", reason)
+
+
+def informational(reason: str) -> Outcome:
+    """The key is there for people or other programs."""
+    return Outcome("informational", "", reason)
+
+
+CARD = informational("carried to the model card")
+RUNTIME = informational("for the program that loads the expert")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key's declaration; `key` and `always` put one at a field.
+
+    default: what stands for the key where it is not written; None: nothing does, or what other keys and the machine say.
+    effect: what a value does: a text for `str.format`, to which the value and all `keys` of the block are known, a text for
+    each value, or a function of it. off: the same of a value that is false, 0 or empty. always: what becomes of the key in
+    every run, whatever its value.
+    """
+
+    default: Any = None
+    effect: str | Mapping[Any, str] | Callable[[Any], str] = ""
+    off: str = ""
+    always: Outcome | None = None
+
+    def effect_of(self, value: Any, keys: object) -> str:
+        """Return what a value does. keys: has the value of each key of the block under its name, as a mapping has."""
+        if self.off and not value:
+            return self.off
+        if isinstance(self.effect, str):
+            return self.effect.format(value, keys=keys)
+        return self.effect[value] if isinstance(self.effect, Mapping) else self.effect(value)
+
+    def __call__(self, schema: dict[str, Any]) -> None:
+        """Put the default into the key's JSON Schema, which pydantic calls its `json_schema_extra` with."""
+        if self.default is not None:
+            schema["default"] = self.default
+
+
+def key(default: Any, effect: str | Mapping[Any, str] | Callable[[Any], str], *, off: str = "") -> Any:
+    """Return the field of a key that may be left out; not written, its value is None and `default` stands for it."""
+    return Field(default=None, json_schema_extra=Key(default, effect, off))
+
+
+def always(outcome: Outcome) -> Any:
+    """Return the field of a key that may be left out, and of which the same becomes in every run."""
+    return Field(default=None, json_schema_extra=Key(always=outcome))
+
+
+def unused(reason: str) -> Any:
+    """Return the field of a key that is read, so that manifests which have it go on working, and changes no run."""
+    return always(not_used(reason))
+
+
+def declared(block: type[BaseModel], name: str) -> Key:
+    """Return what is declared of a block's key; an empty declaration for one that the block does not know."""
+    field = block.model_fields.get(name)
+    extra = field.json_schema_extra if field else None
+    return extra if isinstance(extra, Key) else Key()

@@ -1,0 +1,44 @@
+"""Which adapter is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from expert_cli.manifest.key import key
+from expert_cli.manifest.types import AdapterType, Modules, PositiveNumber, Share, Strict, Text
+
+
+class AdapterKeys(Strict):
+    """What may be written of the adapter."""
+
+    method: Literal["sft"] | None = key("sft", "supervised fine-tuning")
+    """Supervised fine-tuning; the only method."""
+    adapter_type: AdapterType | None = key("lora", "a {} adapter is trained")
+    """Kind of adapter."""
+    rank: Annotated[int, Field(gt=0, le=2**16)] | None = key(None, "rank of the adapter's matrices")
+    """Rank of the adapter's matrices; needed unless `adapter_type` is ia3."""
+    alpha: PositiveNumber | None = key(None, "scale of the adapter")
+    """Scale of the adapter: alpha / rank (rslora: alpha / sqrt(rank)); twice the rank where it is not written."""
+    dropout: Share | None = key(0.0, "dropout inside the adapter")
+    """Dropout on the adapter's input."""
+    target_modules: Modules | None = key("all-linear", "the layers that get an adapter")
+    """Names of the linear layers that get an adapter, or "all-linear"."""
+    feedforward_modules: Annotated[list[Text], Field(min_length=1)] | None = key(
+        None, "IA3 scales these at their input"
+    )
+    """ia3: which of `target_modules` are feed-forward layers (scaled at their input)."""
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    """What is trained on top of the base model."""
+
+    type: AdapterType
+    rank: int
+    alpha: float
+    dropout: float
+    target_modules: tuple[str, ...]
+    feedforward_modules: tuple[str, ...]

@@ -1,0 +1,98 @@
+"""How a step is computed: precision, attention, kernels, recomputation, compiler, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from expert_cli.manifest.key import key, unused
+from expert_cli.manifest.types import Dtype, NotNegative, Strict, Text
+
+DeviceName = Literal["cpu", "cuda"]
+Attention = Literal["fused", "flash", "eager"]
+Checkpointing = Literal["off", "all", "selective", "attention_only"]
+Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
+ATTENTION: dict[Attention, str] = {
+    "fused": "documents attend within themselves by fused kernels (the kernel plan names them)",
+    "flash": "documents attend within themselves by flash-attn",
+    "eager": "attention with a mask of tokens x tokens",
+}
+CHECKPOINTING: dict[Checkpointing, str] = {
+    "off": "activations are kept, none recomputed",
+    "all": "every layer is recomputed in the backward pass",
+    "selective": "every second layer is recomputed",
+    "attention_only": "the attention blocks are recomputed",
+}
+_FUSED = {"auto": "Liger's kernels are used", "off": "no fused kernels but PyTorch's"}
+_COPIES = {
+    "auto": "4-bit weights are unpacked once: where memory allows",
+    "always": "4-bit weights are unpacked once: always",
+    "never": "4-bit weights are unpacked once: never",
+}
+_ON_OOM = {
+    "fit": "the micro-batch is halved until a full step fits",
+    "error": "a step that does not fit ends the run",
+}
+
+
+class ComputeKeys(Strict):
+    """What may be written of how a step is computed."""
+
+    fp16: bool | None = key(None, "trains in {}")
+    """Train in half precision (GPU)."""
+    bf16: bool | None = key(None, "trains in {}")
+    """Train in bfloat16. Neither written: what the machine does well; both false: fp32."""
+    use_tf32: bool | None = key(False, "matrix products and cuDNN may use TF32", off="TF32 stays off")
+    """TF32 in fp32 matrix products, where the GPU has it."""
+    use_sdpa: bool | None = key(True, ATTENTION)
+    """PyTorch's fused attention."""
+    flash_attention_2: bool | None = key(False, {**ATTENTION, "fused": "flash-attn is not asked for"})
+    """The flash-attn package's attention, where it is installed and there is a GPU."""
+    memory_efficient_attention: bool | None = key(False, ATTENTION)
+    """Attention that keeps no full score matrix; part of `use_sdpa`."""
+    gradient_checkpointing: bool | Literal["selective"] | None = key(False, CHECKPOINTING)
+    """Recompute activations in the backward pass: true, false, or "selective" (every second layer)."""
+    gradient_checkpointing_kwargs: dict[str, bool] | None = key(None, "use_reentrant: true", off="use_reentrant: false")
+    """Settings of it; `use_reentrant` is the only one."""
+    activation_checkpointing: Literal["attention_only"] | None = key(None, CHECKPOINTING)
+    """Recompute the attention blocks only; narrows `gradient_checkpointing: true`."""
+    torch_compile: bool | None = key(False, "every decoder layer is compiled", off="nothing is compiled")
+    """Compile every decoder layer."""
+    torch_compile_backend: Text | None = key("inductor", "compiler back end")
+    """Compiler back end."""
+    torch_compile_mode: Mode | None = key("default", "what the compiler optimizes for")
+    """What the compiler optimizes for."""
+    use_cuda_graphs: bool | None = unused("no graphs are recorded: the documents of a batch differ from step to step")
+    """Replay recorded GPU work; needs batches of one fixed shape."""
+    cuda_graph_warmup_steps: NotNegative | None = unused("no graphs are recorded")
+    """Steps before the recording."""
+    fused_kernels: Literal["auto", "off"] | None = key("auto", _FUSED)
+    """Liger's fused kernels where they are installed and there is a GPU; on a CPU LoRA's products, added in place."""
+    dequantized_copy: Literal["auto", "always", "never"] | None = key("auto", _COPIES)
+    """Unpack 4-bit weights once instead of at every step; auto: where memory allows."""
+    on_oom: Literal["fit", "error"] | None = key("fit", _ON_OOM)
+    """When the first step does not fit the GPU: a smaller micro-batch at the same effective batch (fit), or stop."""
+
+
+@dataclass(frozen=True)
+class ComputeConfig:
+    """Where and in which precision the step runs."""
+
+    device: DeviceName
+    dtype: Dtype
+    tf32: bool
+    attention: Attention
+    checkpointing: Checkpointing
+    reentrant: bool
+    torch_compile: bool
+    compile_backend: str
+    compile_mode: str
+    fused_kernels: Literal["auto", "off"]
+    dequantized_copy: Literal["auto", "always", "never"]
+    on_oom: Literal["fit", "error"]
+
+    @property
+    def fuses_lora(self) -> bool:
+        """Whether LoRA's products are added in place: measured on CPUs alone, and torch.compile fuses them by itself."""
+        plain = self.dtype != "fp32" and not self.torch_compile
+        return self.device == "cpu" and self.fused_kernels != "off" and plain

@@ -1,0 +1,113 @@
+"""`training.dataset`: which rows train the expert, and which evaluate it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from expert_cli.manifest.key import CARD, Key, always, informational, key, not_used, unused
+from expert_cli.manifest.types import Loose, NotNegative, Positive, Strict, Text
+
+FORMAT = informational("the format is read from the file itself")
+UNTOUCHED = not_used("test rows stay untouched: evaluation during training uses the validation rows")
+_DEDUPLICATE = {
+    "off": "rows that stand twice are kept",
+    "row": "rows that stand twice are left out and counted",
+    "answer": "rows whose answer stood before are left out and counted",
+}
+_COLUMN = "names the column"
+_OUTSIDE = "rows outside it are left out and counted"
+
+
+class FieldMapping(Strict):
+    """`training.dataset.field_mapping`: which column holds what."""
+
+    instruction: Text | None = key(None, _COLUMN)
+    """Column of the task."""
+    input: Text | None = key(None, _COLUMN)
+    """Column of the context, schema or input; may be empty in a row."""
+    response: Text | None = key(None, _COLUMN)
+    """Column of the answer."""
+    text: Text | None = key(None, _COLUMN)
+    """Column of whole documents."""
+    messages: Text | None = key(None, _COLUMN)
+    """Column of conversations."""
+
+
+class Task(Strict):
+    """`training.dataset.tasks.<name>`: one task of a multi_task data set."""
+
+    train: Text = Field(json_schema_extra=Key(effect="training rows of this task"))
+    """File of its training rows."""
+    valid: Text | None = key(None, "rows that evaluation uses of this task")
+    """File of its validation rows."""
+    test: Text | None = always(UNTOUCHED)
+    """File of its test rows."""
+    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = key(1.0, "{:g} times its rows")
+    """0.4 takes 40 % of the rows, 2.0 takes every row twice."""
+    format: Text | None = always(FORMAT)
+    """Format of the files; read from their names."""
+
+
+class Filters(Loose):
+    """`training.dataset.filters` (`validation` is its old name): rows to leave out."""
+
+    deduplicate: bool | Literal["row", "answer"] | None = key(None, _DEDUPLICATE)
+    """Leave out rows that stand twice (true or "row"), or those whose answer stood before ("answer"). The first one stays."""
+    min_length: NotNegative | None = key(0, _OUTSIDE)
+    """Shortest row, in characters of prompt and answer."""
+    max_length: Positive | None = key(None, _OUTSIDE)
+    """Longest row, in characters of prompt and answer."""
+
+
+class Dataset(Loose):
+    """`training.dataset`: which rows train the expert. Other keys are information for the model card."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"validation": "filters"}
+
+    path: Text | None = key(None, "training rows")
+    """Local file or folder (relative to the manifest, then to the project root), or hub id `id::split::config`."""
+    format: Text | None = always(FORMAT)
+    """Format of the data; read from the file itself."""
+    type: Literal["single", "multi_task"] | None = always(
+        informational("path or tasks says where the rows come from; this must agree with it")
+    )
+    """multi_task: the rows come from `tasks`."""
+    tasks: Annotated[dict[str, Task], Field(min_length=1, max_length=1000)] | None = None
+    """The tasks of a multi_task data set, by name."""
+    field_mapping: FieldMapping | None = None
+    """Which column holds what; recognized by their usual names where it is not written."""
+    text_field: Text | None = key(None, "names the column of whole documents")
+    """Column of whole documents; short for `field_mapping.text`."""
+    validation_path: Text | None = key(None, "rows that evaluation uses")
+    """Rows that evaluation uses."""
+    test_path: Text | None = always(UNTOUCHED)
+    """Rows that neither training nor evaluation during training touches."""
+    validation_split: Annotated[float, Field(gt=0, lt=1)] | None = key(
+        0.05, "share of the training rows split off for evaluation, by seed"
+    )
+    """Share of the training rows that is split off for evaluation, by seed, where it is asked for or rows are evaluated."""
+    streaming: bool | None = unused("rows are always read as a stream, and the store is built in shards")
+    """The data is larger than memory."""
+    filters: Filters | None = None
+    """Rows to leave out."""
+    validation: Filters | str | None = None
+    """Old name of `filters`; a text is information for the model card."""
+    source: Any = always(CARD)
+    """Where the rows come from."""
+    sources: Any = always(CARD)
+    """Where the rows come from, one by one."""
+    preprocessing: Any = always(CARD)
+    """What was done to the rows."""
+    splits: Any = always(CARD)
+    """How many rows each split has."""
+    task_distribution: Any = always(CARD)
+    """Rows by task."""
+    format_distribution: Any = always(CARD)
+    """Rows by format."""
+    generation: Any = always(CARD)
+    """How rows were generated."""
+    augmentation: Any = always(CARD)
+    """How rows were varied."""

@@ -1,0 +1,62 @@
+"""How rows become packs, and packs the batches of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from expert_cli.manifest.key import key, unused
+from expert_cli.manifest.types import Positive, Strict
+
+Packing = Literal["random", "best_fit", "concat", "off"]
+Overflow = Literal["truncate", "drop", "split", "error"]
+PACKINGS: dict[Packing, str] = {
+    "random": "each row is filled with whole documents drawn at random, anew for every epoch; they do not see each other",
+    "best_fit": "each row is filled with whole documents of like length, the same in every epoch, which do not see each "
+    "other: rows of one database or template meet in a step, up to 50 times as often as by chance",
+    "concat": "documents are laid end to end and cut; for comparison only",
+    "off": "one document a row, padded to the longest of its batch",
+}
+OVERFLOWS: dict[Overflow, str] = {
+    "truncate": "longer documents lose the middle of their prompt",
+    "drop": "longer documents are left out",
+    "split": "longer documents are split",
+    "error": "a longer document is an error",
+}
+_ALIKE = "rows of similar length share a batch, by seed: they are often alike otherwise, too"
+
+
+class LoaderKeys(Strict):
+    """What may be written of packs and batches."""
+
+    max_seq_length: Annotated[int, Field(ge=8, le=2**24)] | None = key(2048, "a row holds {} tokens")
+    """Longest document in tokens."""
+    packing: bool | Literal["random", "best_fit", "concat"] | None = key("random", PACKINGS)
+    """Fill each row with several documents that do not see each other: "random" (the same as true) draws them anew for every
+    epoch, "best_fit" puts documents of like length together, "concat" cuts them; false: one document a row."""
+    overflow: Overflow | None = key("truncate", "documents longer than max_seq_length: {}")
+    """What becomes of a document longer than `max_seq_length`: truncate (the middle of its prompt), drop, split, error."""
+    group_by_length: bool | None = key(False, _ALIKE, off="rows are shuffled")
+    """Batches of rows of similar length."""
+    dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = key(0, "{} processes prepare batches")
+    """Processes that prepare batches; 0 prepares them in the training process."""
+    dataloader_pin_memory: bool | None = key(True, "page-locked batches", off="ordinary memory")
+    """Page-locked batches for a faster copy to the GPU, where there is one."""
+    dataloader_prefetch_factor: Positive | None = key(2, "batches prepared ahead by each worker")
+    """Batches each worker prepares ahead."""
+    dataloader_persistent_workers: bool | None = unused("the same workers serve the whole run, whatever this says")
+    """Keep the workers between epochs."""
+
+
+@dataclass(frozen=True)
+class LoaderConfig:
+    """How batches reach the step. `prefetch_factor` is None without workers, where it has no meaning."""
+
+    num_workers: int
+    pin_memory: bool
+    prefetch_factor: int | None
+    packing: Packing
+    overflow: Overflow
+    group_by_length: bool

@@ -1,0 +1,80 @@
+"""When a run logs, saves and evaluates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from expert_cli.manifest.key import key
+from expert_cli.manifest.types import TIME, Positive, Strategy, Strict
+
+EVAL_LOSS = "eval_loss"
+EXECUTION_ACCURACY = "execution_accuracy"
+"""The metric of answers that are run, as against the loss of validation rows."""
+
+
+class LogSaveEvalKeys(Strict):
+    """What may be written of logs, checkpoints and evaluations."""
+
+    logging_steps: Positive | None = key(10, "a log line every {} steps")
+    """Steps between two log lines."""
+    save_strategy: Strategy | None = key(None, 'checkpoints: "{}"')
+    """When checkpoints are written; by time (`save_every`) where it is not written."""
+    save_steps: Positive | None = key(500, "a checkpoint every {} steps")
+    """Steps between two checkpoints."""
+    save_every: Annotated[str, Field(pattern=TIME)] | None = key(
+        "5m", "a checkpoint every {:g} s of training, at a step's end"
+    )
+    """Time between two checkpoints ("30s", "5m", "1h"); the default stands where nothing else says when to save."""
+    save_total_limit: Positive | None = key(None, "the newest {} checkpoints are kept", off="every checkpoint is kept")
+    """Checkpoints that are kept, at least 2; null keeps all."""
+    evaluation_strategy: Strategy | None = None
+    """Old name of `eval_strategy`."""
+    eval_strategy: Strategy | None = key(None, 'evaluation: "{}"')
+    """When the validation rows are evaluated; "no" where nothing asks for it."""
+    eval_steps: Positive | None = key(None, "an evaluation every {} steps")
+    """Steps between two evaluations; `save_steps` where it is not written."""
+    load_best_model_at_end: bool | None = key(
+        False, "the best checkpoint becomes the adapter", off="the last step becomes the adapter"
+    )
+    """End with the best step by `metric_for_best_model`, which is saved when it is evaluated, instead of the last one."""
+    metric_for_best_model: Literal["eval_loss", "loss", "execution_accuracy"] | None = key(
+        EVAL_LOSS, "the best model is chosen by {}"
+    )
+    """What "best" means. execution_accuracy needs `evaluation.every_steps`."""
+    greater_is_better: bool | None = key(None, "larger is better", off="smaller is better")
+    """Whether a larger metric is better; false where it is not written, true for execution_accuracy."""
+    early_stopping_patience: Positive | None = key(
+        None, "training stops after {} evaluations in a row that are no better"
+    )
+    """Stop after this many evaluations without a better one."""
+    report_to: (
+        Literal["tensorboard", "trackio", "wandb", "none"] | list[Literal["tensorboard", "trackio", "wandb"]] | None
+    ) = key(None, lambda targets: f"metrics go to {', '.join(targets) or 'metrics.jsonl alone'}")
+    """Where metrics go besides metrics.jsonl."""
+
+
+@dataclass(frozen=True)
+class LogSaveEvalConfig:
+    """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
+
+    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps. execution_eval_steps > 0: so many
+    steps between two evaluations that run the answers to `execution_eval_sample` cases.
+    """
+
+    logging_steps: int
+    save_strategy: Strategy
+    save_steps: int
+    save_every_s: float
+    save_total_limit: int | None
+    eval_strategy: Strategy
+    eval_steps: int
+    load_best_model_at_end: bool
+    metric_for_best_model: str
+    greater_is_better: bool
+    early_stopping_patience: int
+    execution_eval_steps: int
+    execution_eval_sample: int
+    report_to: tuple[str, ...]

@@ -1,0 +1,103 @@
+"""How long is trained, and how a step changes the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from expert_cli.manifest.key import key
+from expert_cli.manifest.types import LARGEST, NotNegative, NotNegativeNumber, Positive, PositiveNumber, Share, Strict
+
+Epochs = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
+SCHEDULERS: dict[str, frozenset[str]] = {
+    "linear": frozenset(),
+    "cosine": frozenset({"num_cycles"}),
+    "cosine_with_restarts": frozenset({"num_cycles"}),
+    "polynomial": frozenset({"lr_end", "power"}),
+    "constant": frozenset(),
+    "constant_with_warmup": frozenset(),
+    "inverse_sqrt": frozenset({"timescale"}),
+    "cosine_with_min_lr": frozenset({"num_cycles", "min_lr", "min_lr_rate"}),
+    "cosine_warmup_with_min_lr": frozenset({"num_cycles", "min_lr", "min_lr_rate", "warmup_lr_rate"}),
+    "warmup_stable_decay": frozenset({"num_decay_steps", "num_stable_steps", "min_lr_ratio", "num_cycles"}),
+    "one_cycle": frozenset({"pct_start", "div_factor", "final_div_factor", "three_phase"}),
+}
+SCHEDULE_BOUNDS: dict[str, tuple[float, float]] = {
+    "num_cycles": (0, 1e6),
+    "power": (0, 1e3),
+    "timescale": (1, LARGEST),
+    "num_stable_steps": (0, LARGEST),
+    "num_decay_steps": (0, LARGEST),
+    "pct_start": (0, 1),
+    "div_factor": (1, 1e9),
+    "final_div_factor": (1, 1e9),
+    "min_lr": (0, 1e6),
+    "min_lr_rate": (0, 1),
+    "min_lr_ratio": (0, 1),
+    "warmup_lr_rate": (0, 1),
+    "lr_end": (0, 1e6),
+}
+"""What the settings of schedulers may be, both ends included."""
+OPTIMIZERS = (
+    *("adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit"),
+    *("paged_adamw", "paged_adamw_32bit", "paged_adamw_8bit", "adafactor"),
+    *("lion_32bit", "lion_8bit", "paged_lion_32bit", "paged_lion_8bit"),
+    *("ademamix", "ademamix_8bit", "paged_ademamix_32bit", "paged_ademamix_8bit"),
+    *("rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit", "sgd", "adagrad"),
+)
+_ROWS = "{keys[batch_size]} x {keys[gradient_accumulation_steps]} rows an optimizer step"
+
+
+class OptimKeys(Strict):
+    """What may be written of the length of training and of the optimizer."""
+
+    epochs: Epochs | None = key(1.0, "{:g} passes over the data")
+    """Passes over the data, fractions allowed."""
+    num_epochs: Epochs | None = None
+    """Old name of `epochs`."""
+    max_steps: Positive | None = key(None, "{} optimizer steps")
+    """Optimizer steps; decides instead of `epochs`."""
+    learning_rate: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = key(2e-4, "peak learning rate")
+    """Peak learning rate. Above 1 it is warned of."""
+    lr_scheduler: Literal[tuple(SCHEDULERS)] | None = key(  # type: ignore[valid-type]
+        "cosine", "how the learning rate runs"
+    )
+    """How the learning rate runs."""
+    lr_scheduler_kwargs: dict[str, int | float | bool] | None = key(None, "passed to the scheduler")
+    """Settings of the scheduler, such as `num_cycles`."""
+    warmup_steps: NotNegative | None = key(0, "the learning rate rises for {} steps", off="no warm-up")
+    """Steps in which the learning rate rises from 0; 0 means "not set" beside a `warmup_ratio`."""
+    warmup_ratio: Share | None = key(0.0, "the learning rate rises over {:.0%} of all steps")
+    """The same as a share of all steps; `warmup_steps` > 0 wins."""
+    weight_decay: NotNegativeNumber | None = key(0.0, "decoupled weight decay")
+    """Decoupled weight decay."""
+    max_grad_norm: NotNegativeNumber | None = key(1.0, "gradient clipping", off="gradients are not clipped")
+    """Gradients are scaled down to this norm (0: never)."""
+    batch_size: Positive | None = key(1, _ROWS)
+    """Rows a device and micro-step."""
+    gradient_accumulation_steps: Positive | None = key(1, _ROWS)
+    """Micro-steps an optimizer step."""
+    optim: Literal[OPTIMIZERS] | None = key("adamw_torch_fused", "optimizer {}")  # type: ignore[valid-type]
+    """Optimizer."""
+    neftune_noise_alpha: PositiveNumber | None = key(None, "noise on the embeddings")
+    """Noise on the embeddings (NEFTune)."""
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """Steps, learning rate, optimizer. `max_steps` -1 = `epochs` decide. `warmup` < 1 is a share of all steps."""
+
+    epochs: float
+    max_steps: int
+    batch_size: int
+    gradient_accumulation_steps: int
+    learning_rate: float
+    scheduler: str
+    scheduler_kwargs: tuple[tuple[str, float], ...]
+    warmup: float
+    weight_decay: float
+    max_grad_norm: float
+    optim: str
+    neftune_noise_alpha: float | None
