@@ -11,7 +11,8 @@ from typing import Any
 from expert_cli.config.plan import Plan
 from expert_cli.manifest.key import CARD
 from expert_cli.training.result import FitResult
-from expert_cli.utils.files import redacted, write_text
+from expert_cli.utils.files import write_text
+from expert_cli.utils.redaction import redacted
 
 HUB_LICENSES = (
     "apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0 bigcode-openrail-m "

@@ -21,8 +21,9 @@ from expert_cli.artifacts.report_data import RunData, accuracies, figures, read_
 from expert_cli.errors import InputError
 from expert_cli.runs.metrics import base_title, number
 from expert_cli.runs.status import Ending
-from expert_cli.utils.files import redact, write_text
+from expert_cli.utils.files import write_text
 from expert_cli.utils.paths import shown
+from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import duration, moment, shortened
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from expert_cli.utils.files import redacted
+from expert_cli.utils.redaction import redacted
 from expert_cli.utils.reporter import Bar, NullBar, PlainBar
 from expert_cli.utils.text import aligned, clean, count, failure_lines, is_figures
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from expert_cli.utils.files import command_text
+from expert_cli.utils.redaction import command_text
 
 THROTTLES = {
     0x002: "clocks set by user",

@@ -19,7 +19,8 @@ from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing.resume_compatibility import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.training.result import FitResult, mean_span
-from expert_cli.utils.files import redact, sha256_of, stamp
+from expert_cli.utils.files import sha256_of, stamp
+from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import duration, shortened
 

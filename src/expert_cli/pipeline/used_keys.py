@@ -24,7 +24,7 @@ from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.training.used import Used
-from expert_cli.utils.files import redact
+from expert_cli.utils.redaction import redact
 
 
 def used_keys(plan: Plan, used: Used, kernels: KernelPlan, inputs: DataInputs, store: TokenStore) -> Outcomes:

@@ -1,7 +1,6 @@
 """Files written beside their place, synced and renamed, so that a reader sees the old one or the new one, never half.
 
-Secrets (hub tokens, values of *_TOKEN and *_KEY) never reach a text written here. They are cut out of texts before these are
-put into JSON: cut out of JSON they would take quotes and backslashes along.
+Secrets never reach a text written here (`redaction.py`).
 """
 
 from __future__ import annotations
@@ -9,76 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from expert_cli.utils.filesystem import open_unnoticed
-
-_OF_THE_HUB = r"hf_(?:[A-Za-z0-9]{34,}|[A-Za-z0-9]{16,}(?=…|\.\.\.))"
-"""As long as the hub makes its tokens, or cut: a folder or a column may well be named hf_ and a long word."""
-_SECRET = re.compile(
-    _OF_THE_HUB + r"|(?i:(?<=_token=)|(?<=_key=)|(?<=_token\": \")|(?<=_key\": \"))(?!\*\*\*)[^\s\"']+"
-)
-_WORDS_OF_MODELS = ("answer", "raw")
-"""Under these names stand answers that are judged again: {"primary_key": "id"} is right or wrong, and no secret."""
-_SECRET_NAME = re.compile(r".*_(?:token|key)", re.IGNORECASE | re.DOTALL)
-_SECRET_OPTION = re.compile(r"--?[\w-]*(?:token|key|secret|passw\w*|credentials?)", re.IGNORECASE)
-_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
-
-
-def redact(text: str) -> str:
-    """Return `text` with secrets replaced by ***; a text that was redacted stays as it is."""
-    return _SECRET.sub("***", text)
-
-
-def redacted(value: Any) -> Any:
-    """Return a value that JSON can hold with every secret in it replaced by ***, as plain dicts and lists.
-
-    A secret is what `redact` takes for one, in names as in values, and any text named *_token or *_key; in answers of models
-    it is a hub token alone. What is no JSON (a path) becomes text.
-    """
-    if isinstance(value, str):
-        return redact(value)
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, Mapping):
-        return {
-            redact(name) if isinstance(name, str) else name: _redacted_entry(name, entry)
-            for name, entry in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return [redacted(entry) for entry in value]
-    return redact(str(value))
-
-
-def _redacted_entry(name: Any, entry: Any) -> Any:
-    if entry and isinstance(name, str) and isinstance(entry, str):
-        if name in _WORDS_OF_MODELS:
-            return re.sub(_OF_THE_HUB, "***", entry)
-        if _SECRET_NAME.fullmatch(name):
-            return "***"
-    return redacted(entry)
-
-
-def command_text(words: Sequence[str]) -> str:
-    """Return a command line that may be shown: values of options named after a secret and passwords in URLs are ***."""
-    shown: list[str] = []
-    hide_next = False
-    for word in words:
-        option, _, value = word.partition("=")
-        is_secret = _SECRET_OPTION.fullmatch(option) is not None
-        if hide_next and not word.startswith("-"):
-            shown.append("***")
-        elif is_secret and value:
-            shown.append(f"{option}=***")
-        else:
-            shown.append(_PASSWORD_IN_URL.sub("***", word))
-        hide_next = is_secret and not value
-    return redact(" ".join(shown))
+from expert_cli.utils.redaction import redact, redacted
 
 
 def write_text(path: Path, text: str) -> None:

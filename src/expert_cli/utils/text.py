@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from expert_cli.utils.files import redact
+from expert_cli.utils.redaction import redact
 
 
 def size_text(count: float) -> str:

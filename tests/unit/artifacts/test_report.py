@@ -15,7 +15,7 @@ from expert_cli.artifacts.report import CHARACTERS, MAX_RUNS, _part, write_repor
 from expert_cli.artifacts.report_data import read_run
 from expert_cli.errors import InputError
 from expert_cli.runs.metrics import SHARES as ALL_SHARES
-from expert_cli.utils.files import redact
+from expert_cli.utils.redaction import redact
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
 SHARES = {"data": 0.25, "forward": 0.25, "backward": 0.5}

@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from expert_cli.hardware import machine, nvml
-from expert_cli.utils.files import command_text
+from expert_cli.utils.redaction import command_text
 from tests.fake_nvml import FakeNvml, NvmlError
 
 

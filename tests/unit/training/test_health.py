@@ -15,7 +15,6 @@ from expert_cli.errors import TrainingFailed
 from expert_cli.model.flops import flops, peak_flops
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
-from expert_cli.training.save_schedule import SaveSchedule
 from expert_cli.training.state import TrainingState
 from expert_cli.training.step_timer import PHASES, StepTimer
 from tests import tiny
@@ -140,23 +139,6 @@ def test_every_moment_is_counted_once() -> None:
     assert shares["forward"] * wall == pytest.approx(timer.totals["forward"])
     assert timer.totals["forward"] >= 0.03 > timer.totals["data"] >= 0.01
     assert timer.totals["backward"] == 0
-
-
-def test_saving_by_the_clock_costs_at_most_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("expert_cli.training.save_schedule.time.monotonic", lambda: now[0])
-    saves = SaveSchedule(10.0)
-    now[0] = 9.9
-    assert not saves.due()
-    now[0] = 10.0
-    assert saves.due()
-    with saves.measured():
-        now[0] += 0.5
-    now[0] += 49.9
-    assert not saves.due()
-    now[0] += 0.1
-    assert saves.due()
-    assert not SaveSchedule(0.0).due()
 
 
 def test_the_best_evaluation_is_kept_and_stale_ones_counted() -> None:

@@ -22,7 +22,7 @@ from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
 from expert_cli.data.sources.hub import refuse_damaged
 from expert_cli.data.store.files import FORMAT, FileHashCache
 from expert_cli.data.templates.template import Template
-from expert_cli.utils.files import redacted
+from expert_cli.utils.redaction import redacted
 from expert_cli.utils.text import change
 
 

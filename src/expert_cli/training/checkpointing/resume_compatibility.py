@@ -13,7 +13,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.runs.metrics import items, part, read_json
-from expert_cli.utils.files import redact
+from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import change
 
