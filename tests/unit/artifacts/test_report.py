@@ -143,7 +143,7 @@ def test_one_run(tmp_path: Path) -> None:
         "data 25.0%",
         "backward 50.0%",
         "10 documents, 100 tokens, 40 trained; length p50 9, max 20",
-        "3 rows, 98.70% full: at most 1,024 tokens a row (max_seq_length); 5 tokens cut",
+        "3 packs, 98.70% full: at most 1,024 tokens a pack (max_seq_length); 5 tokens cut",
         "started 2026-11-21 08:00 UTC",
         "time 2 h 05 min",
         "peak memory 2.6 GB",
