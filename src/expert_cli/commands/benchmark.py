@@ -93,7 +93,7 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
         console.info(f"runs too  {other} (--run names another)")
     with console.live() as show:
         seen = session.monitor_run(
-            target, duration, interval, lambda s: show(view.progress_line(s), view.figures(s), view.rows(s))
+            target, duration, interval, lambda s: show(view.progress_line(s), view.figures_line(s), view.rows(s))
         )
     _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
 
@@ -136,6 +136,6 @@ def _show(console: Console, document: dict[str, Any], output: Path | None, code:
     if console.as_json:
         console.document(document)
     else:
-        console.text(view.summary(document) if document["kind"] == "monitor" else tables.text_of(document))
+        console.text(view.summary(document) if document["kind"] == "monitor" else tables.as_text(document))
     if code:
         raise typer.Exit(code)

@@ -16,7 +16,7 @@ from typing import Any
 
 from expert_cli.config.data_sources import DATA_SUFFIXES
 from expert_cli.config.run_config import SourceSpec
-from expert_cli.data.store.inspect import BUILDING, kind_of, recorded_key, saved_files
+from expert_cli.data.store.inspect import BUILDING, recorded_key, store_files, store_kind
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.disk import SLOW_MB_PER_S, ReadSpeed, measure_read
 from expert_cli.inventory.dataset import DatasetEntry, Kind, Status, dataset_option, examine, name_in
@@ -160,7 +160,7 @@ class _Search:
         for path in sorted({key for key in self.sources if isinstance(key, Path)} - self.seen):
             self.seen.add(path)
             if is_folder(path):
-                yield self._local(self.folder or path.parent, path, kind_of(path) or "folder", [path])
+                yield self._local(self.folder or path.parent, path, store_kind(path) or "folder", [path])
             else:
                 folders.setdefault(path.parent, []).append(path)
         for folder, named in folders.items():
@@ -191,7 +191,7 @@ class _Search:
         if real in self.seen or any(is_file(folder / name) for name in RUN_FILES):
             return
         self.seen.add(real)
-        kind = kind_of(folder)
+        kind = store_kind(folder)
         files = [folder] if kind else self._loose(folder)
         if files:
             yield kind or "folder", folder, files
@@ -242,7 +242,7 @@ class _Search:
         row = self._row(name, place, path, kind, named, note, option)
         if kind not in ("saved", "token_store"):
             return examine(row, files, self.pulse)
-        listed, fault = saved_files(path)
+        listed, fault = store_files(path)
         if fault:
             row = replace(row, status="damaged", note=fault, option="")
         return examine(row, files, self.pulse, listed.__contains__)

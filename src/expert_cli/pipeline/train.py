@@ -49,7 +49,7 @@ from expert_cli.runs.lock import contents, run_lock
 from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.checkpointing.resume import find
+from expert_cli.training.checkpointing.resume import find_checkpoint
 from expert_cli.training.checkpointing.resume_compatibility import identity, require_same
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
@@ -187,7 +187,7 @@ def _resume_context(
     if options.locked is not None:
         require_same(options.locked, what, report)
     checkpoints = RunPaths(run.output).checkpoints
-    resumed = find(checkpoints, options.resume, what, options.drift, report) if options.resume else None
+    resumed = find_checkpoint(checkpoints, options.resume, what, options.drift, report) if options.resume else None
     return ResumeContext(what, resumed, status)
 
 

@@ -33,7 +33,7 @@ import torch
 from transformers import DataCollatorForSeq2Seq, DataCollatorWithFlattening, set_seed
 
 from expert_cli.benchmark.experiment.baseline_rows import documents_of_steps, texts_of_steps
-from expert_cli.benchmark.experiment.baseline_trainer import StockRun, fit
+from expert_cli.benchmark.experiment.baseline_trainer import StockRun, fit_stock
 from expert_cli.config import recorded
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
@@ -78,7 +78,7 @@ def train_baseline(way: str, manifest: Path, overrides: Overrides) -> None:
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
     made = {"store": {"parts": dict(store.key.parts)}, "model": origin, "machine": asdict(facts)}
     write_json(paths.run_json, {"config": recorded.block(stock.run), **made})
-    peak_memory_mb = fit(model, stock, paths)
+    peak_memory_mb = fit_stock(model, stock, paths)
     write_json(paths.report_json, {"peak_memory_mb": peak_memory_mb, "store": describe(run, store).as_json()})
 
 

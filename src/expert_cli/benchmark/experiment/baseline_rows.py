@@ -71,7 +71,7 @@ def _documents(pack: Mapping[str, Any]) -> list[Tokens]:
 def texts_of_steps(run: RunConfig, inputs: DataInputs, packs: PackedDataset) -> tuple[StepRows, int]:
     """Return as many texts a step as the packs hold on average, and how many of them a micro-batch takes."""
     numbers, batch, accumulation = rows_of_steps(run, packs)
-    texts = texts_of(run, inputs, set(numbers), len(packs.documents))
+    texts = texts_of_documents(run, inputs, set(numbers), len(packs.documents))
     rows = np.arange(len(numbers)).reshape(-1, accumulation, batch)
     return StepRows([texts[number] for number in numbers], rows.tolist(), accumulation), batch
 
@@ -103,7 +103,9 @@ def _begun(data: PackedDataset, epoch: int, chosen: NDArray[np.int64]) -> list[i
     return packs.documents[pieces[packs.starts[pieces] == 0]].tolist()  # type: ignore[no-any-return]
 
 
-def texts_of(run: RunConfig, inputs: DataInputs, wanted: Collection[int], documents: int) -> Mapping[int, Document]:
+def texts_of_documents(
+    run: RunConfig, inputs: DataInputs, wanted: Collection[int], documents: int
+) -> Mapping[int, Document]:
     """Return documents of the store as the text they were made from. documents: how many the store holds.
 
     Raises InputError if the rows are not those of the store.

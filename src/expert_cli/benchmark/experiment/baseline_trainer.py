@@ -152,7 +152,7 @@ def _trainer(model: Any, stock: StockRun, timer: StepTimer, checkpoints: Path) -
     return trainer
 
 
-def fit(model: Any, stock: StockRun, paths: RunPaths) -> float:
+def fit_stock(model: Any, stock: StockRun, paths: RunPaths) -> float:
     """Let the way's Trainer train, its steps told as the tool tells its own; return the most memory that it took, in MB.
 
     Raises EnvironmentProblem where its batches are not what the tool trains, TrainingFailed when memory runs out.

@@ -11,7 +11,7 @@ from expert_cli.runs.metrics import SHARES
 Document = Mapping[str, Any]
 
 
-def text_of(document: Document) -> str:
+def as_text(document: Document) -> str:
     """Return the lines of a document by its kind."""
     lines = {"experiment": _experiment, "compare": _compare, "sweep": _sweep}[document["kind"]](document)
     return "\n".join([*lines, *(f"note: {note}" for note in document["notes"])])

@@ -22,7 +22,7 @@ def progress_line(seen: MonitorSession) -> str:
     return "  ".join(parts)
 
 
-def figures(seen: MonitorSession) -> str:
+def figures_line(seen: MonitorSession) -> str:
     """Return the newest sample's main figures as part of a line."""
     sample = seen.samples[-1]
     gpu = gpu_of(sample, main_gpu(seen.samples, seen.gpu_index))

@@ -126,7 +126,7 @@ def read_blocks(path: Path, columns: ColumnFilter, limit: int) -> Iterator[Block
             return
 
 
-def count_rows(file: io.FileIO) -> Iterator[int]:
+def count_json_rows(file: io.FileIO) -> Iterator[int]:
     last = b"\n"
     while block := file.read(_COUNTED_BYTES):
         yield block.count(b"\n")

@@ -47,10 +47,10 @@ class FileFormat:
 
 FORMATS: Mapping[str, FileFormat] = {
     "JSON lines": FileFormat(
-        "JSON lines", json_lines.read_rows, json_lines.read_blocks, json_lines.count_rows, json_lines.begins
+        "JSON lines", json_lines.read_rows, json_lines.read_blocks, json_lines.count_json_rows, json_lines.begins
     ),
     "JSON": FileFormat(
-        "a list of JSON objects", text.read_json, begins=re.compile(rb"\[\s*\{\s*[\"}]").match, whole=True
+        "a list of JSON objects", text.read_json_rows, begins=re.compile(rb"\[\s*\{\s*[\"}]").match, whole=True
     ),
     "CSV": FileFormat("the CSV files beside it", text.read_csv),
     "Parquet": FileFormat(

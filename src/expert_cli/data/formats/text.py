@@ -26,7 +26,7 @@ _LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds
 T = TypeVar("T")
 
 
-def read_json(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
+def read_json_rows(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
     """A list of rows, {"data": [rows]}, or rows line by line under the wrong suffix."""
     refuse_utf16(path)
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)

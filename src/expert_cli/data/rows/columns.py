@@ -89,7 +89,7 @@ def absent(names: Sequence[str], mapping: ColumnMapping) -> dict[str, str]:
     """Return why a column that the manifest names is not there, by its role, for those that are none of `names`."""
     wanted = {role.name: getattr(mapping, role.name) for role in fields(mapping)}
     reason = f"names no column of the first rows; these have: {listed(names)}"
-    return {role: reason for role, column in wanted.items() if column and not find(column, names)}
+    return {role: reason for role, column in wanted.items() if column and not find_column(column, names)}
 
 
 def listed(names: Sequence[str], at_most: int = 20) -> str:
@@ -120,7 +120,7 @@ class ColumnNames:
         wanted = getattr(self.mapping, role)
         if not wanted:
             return ""
-        found = find(wanted, self.names)
+        found = find_column(wanted, self.names)
         if found:
             return found
         alike = [name for name in self.names if name.casefold() == wanted.casefold()] or [typo_of(wanted, self.names)]
@@ -136,7 +136,7 @@ class ColumnNames:
 
     def all_usual(self, role: str) -> list[str]:
         """Return the columns with a role's usual names, the preferred one first."""
-        return [column for name in USUAL_NAMES[role] if (column := find(name, self.names))]
+        return [column for name in USUAL_NAMES[role] if (column := find_column(name, self.names))]
 
     def unclear(self, what: str, instruction: str, response: str) -> InputError:
         """Return the error that a question and an answer cannot be told, of which these are known."""
@@ -146,7 +146,7 @@ class ColumnNames:
         )
 
 
-def find(wanted: str, names: Sequence[str]) -> str:
+def find_column(wanted: str, names: Sequence[str]) -> str:
     """Return the column of that name: exact, else the only one that differs in case alone; "" if there is none."""
     if wanted in names:
         return wanted

@@ -23,7 +23,7 @@ from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.selection import RowSelection, Split, select_rows
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.inspect import RULE_OF_COLUMNS, StoreState, has_stores, inspect_store, kind_of, read_stats
+from expert_cli.data.store.inspect import RULE_OF_COLUMNS, StoreState, has_stores, inspect_store, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.templates.template import input_heading
@@ -216,7 +216,7 @@ def _split_stats(
 def foreign_store(folder: Path) -> Path | None:
     """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
     below = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
-    return next((place for place in (folder, *below) if kind_of(place) == "saved"), None)
+    return next((place for place in (folder, *below) if store_kind(place) == "saved"), None)
 
 
 def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:

@@ -87,7 +87,7 @@ def read_stats(home: Path) -> dict[str, Any]:
     return stats
 
 
-def kind_of(folder: Path) -> Literal["token_store", "saved"] | None:
+def store_kind(folder: Path) -> Literal["token_store", "saved"] | None:
     """Return what a folder is; a folder named like a store is one, also when its fingerprint is gone."""
     if is_file(folder / FINGERPRINT):
         return "token_store"
@@ -112,7 +112,7 @@ def recorded_key(folder: Path) -> tuple[str, str]:
     return key, ""
 
 
-def saved_files(folder: Path) -> tuple[list[Path], str]:
+def store_files(folder: Path) -> tuple[list[Path], str]:
     """Return the Arrow files that the lists of a saved `Dataset` or `DatasetDict` name, and what is wrong with it or ""."""
     files: list[Path] = []
     for state in sorted((*folder.glob(saved.STATE), *folder.glob(f"*/{saved.STATE}"))):

@@ -34,7 +34,7 @@ class Resumed:
     parts: CheckpointState
 
 
-def find(
+def find_checkpoint(
     folder: Path, wanted: str, identity: Mapping[str, Any], drift: Collection[str], report: Reporter
 ) -> Resumed | None:
     """Return the checkpoint to go on from: the newest good one in `folder` ("auto"; None without any), or the one named.

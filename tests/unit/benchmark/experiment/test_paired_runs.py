@@ -17,7 +17,7 @@ from expert_cli.benchmark.experiment.environment import data_facts, machine_fact
 from expert_cli.benchmark.experiment.paired_runs import ExperimentResult, ExperimentSpec, experiment, make_job, order
 from expert_cli.benchmark.experiment.parity import Curve
 from expert_cli.benchmark.experiment.subprocess_run import StepCounts, StepSamples, Variant
-from expert_cli.benchmark.experiment.tables import text_of
+from expert_cli.benchmark.experiment.tables import as_text
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, InputError, Interrupted
 from expert_cli.runs.paths import RunPaths
@@ -48,7 +48,7 @@ def test_pairs_have_the_same_seed() -> None:
     assert [run["seed"] for run in document["a"]["runs"]] == [42, 43, 44]
     assert document["a"]["seconds_per_epoch"] == pytest.approx(50.0)
     assert document["gate"] is None
-    text = text_of(document)
+    text = as_text(document)
     assert "A is 2.00x (95 %: 2.00 to 2.00) as fast as B (3 pairs of 3 steps after 1 of warm-up)" in text
     assert "\nmedian of the pairs: 2.00x\nloss: equal, 2.0000 and 2.0000, 0.0000 apart" in text
 
@@ -78,7 +78,7 @@ def test_the_gate(gate: float | None, loss: float, reason: str) -> None:
     assert bool(found.missed()) == bool(reason)
     document = valid(found.as_json())
     assert document["gate"] is None or document["gate"]["passed"] == (not reason)
-    assert ("BROKEN" in text_of(document)) == (loss != 2.0)
+    assert ("BROKEN" in as_text(document)) == (loss != 2.0)
 
 
 def test_interrupted_with_what_there_is() -> None:
@@ -89,7 +89,7 @@ def test_interrupted_with_what_there_is() -> None:
 
     document = valid(experiment(job(2, 1.5), MACHINE, NullReporter(), runner(answer, [])).as_json())
     assert document["interrupted"]
-    assert "interrupted: 1 and 1 of 2 runs each are done" in text_of(document)
+    assert "interrupted: 1 and 1 of 2 runs each are done" in as_text(document)
     assert document["ratio"]["ci95"] is None
 
 
@@ -102,7 +102,7 @@ def test_interrupted_before_a_pair_was_done() -> None:
     document = valid(experiment(job(2, 1.5), MACHINE, NullReporter(), runner(answer, [])).as_json())
     assert (document["b"], document["ratio"], document["loss_parity"]) == (None, None, None)
     assert document["gate"] == {"ratio": 1.5, "passed": False, "reason": "no pair of runs was finished"}
-    assert "seconds per epoch       100  -" in text_of(document)
+    assert "seconds per epoch       100  -" in as_text(document)
 
     def at_once(side: Variant, seed: int) -> Any:
         raise KeyboardInterrupt
@@ -214,7 +214,7 @@ def test_saved_results_are_compared(tmp_path: Path) -> None:
     assert document["ratio"]["ci95"][0] > 1.5
     assert (document["loss_parity"]["verdict"], document["loss_parity"]["b"]) == ("higher", 1.0)
     assert document["notes"] == []
-    assert "each against what it was measured with: A 4.2" in text_of(document)
+    assert "each against what it was measured with: A 4.2" in as_text(document)
 
 
 @pytest.mark.parametrize(

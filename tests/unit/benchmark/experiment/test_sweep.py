@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Variant
 from expert_cli.benchmark.experiment.sweep import combinations, parse_sweep, sweep
-from expert_cli.benchmark.experiment.tables import text_of
+from expert_cli.benchmark.experiment.tables import as_text
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, ManifestError, TrainingFailed
 from expert_cli.training.signals import Terminated
@@ -103,7 +103,7 @@ def test_the_fastest_that_fits(manifest: Path) -> None:
     assert document["fastest"]["manifest"] == {
         "training": {"config": {"batch_size": 4, "gradient_accumulation_steps": 2}}
     }
-    text = text_of(document)
+    text = as_text(document)
     assert "--set training.config.batch_size=4 --set training.config.gradient_accumulation_steps=2" in text
     assert "not run: batch_size 3 does not divide the effective batch 8" in text
     assert document["notes"] == []
@@ -185,7 +185,7 @@ def test_interrupted_with_what_there_is(manifest: Path) -> None:
         ("ran", ""),
         ("not run", "interrupted before it ran"),
     ]
-    assert text_of(document).endswith("interrupted: not every combination was run")
+    assert as_text(document).endswith("interrupted: not every combination was run")
     assert found.exit_code == 130
 
 
@@ -220,5 +220,5 @@ def test_nothing_ran(manifest: Path) -> None:
     document = valid(found.as_json())
     assert found.exit_code == 2
     assert document["fastest"] is None
-    assert text_of(document).endswith("nothing ran")
+    assert as_text(document).endswith("nothing ran")
     assert json.loads(json.dumps(document)) == document

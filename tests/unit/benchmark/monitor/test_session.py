@@ -335,7 +335,7 @@ def test_what_a_terminal_shows(tmp_path: Path) -> None:
     paths = run_folder(tmp_path, {"step": 3, "loss": 1.5, "tokens_per_s": 900.0, "seconds": 3.0})
     seen = watch(session.MonitoredRun(paths, None), duration=0.2, gpus=[gpu_sample()])
     assert view.progress_line(seen).endswith(" s  step 3  loss 1.500  900 tokens/s")
-    assert view.figures(seen).startswith("GPU 50 %  GPU memory 1,000 MB  GPU temperature 60 °C")
+    assert view.figures_line(seen).startswith("GPU 50 %  GPU memory 1,000 MB  GPU temperature 60 °C")
     table = view.rows(seen)
     assert ["GPU", "50 %", "50 %", "50 %", "50 %", "██"] in table
     assert {len(row) for row in table} == {6}
