@@ -31,9 +31,12 @@ def disk_problem(
 ) -> EnvironmentProblem | None:
     """Return the error for a full disk or a place that cannot be written; None where it is something else.
 
-    error: an exception, or what another program said; a library's own exception counts where it tells of a full disk.
+    error: an exception, or what another program said; a library's own exception counts where it tells of a full disk, an
+    ExpertError never: what it quotes may come from anywhere.
     failed: what could not be done and where ("" = the error's own path says it). elsewhere: what to do instead ("" = nothing).
     """
+    if isinstance(error, ExpertError):
+        return None
     found = error if isinstance(error, OSError) else _full_disk(str(error))
     if found is None or found.errno not in _REMEDIES:
         return None

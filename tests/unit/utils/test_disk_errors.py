@@ -34,8 +34,9 @@ def test_a_full_disk_is_told_in_the_same_words(error: BaseException | str) -> No
         SafetensorError("No such file or directory (os error 2)"),
         RuntimeError("[Errno 13] Permission denied: another program was refused something"),
         ValueError("28"),
+        InputError('rows.jsonl:3: "label" is "[Errno 28]"', "correct the row"),
     ],
-    ids=["no such file", "of a library", "not about a full disk", "no error of the system"],
+    ids=["no such file", "of a library", "not about a full disk", "no error of the system", "said already"],
 )
 def test_what_is_not_of_the_disk_stays_as_it_is(error: Exception) -> None:
     assert disk_problem(error) is None
