@@ -72,16 +72,22 @@ def tiny_tokenizer(vocab_size: int = 384, *, chat_template: str | None = CHATML)
     return tokenizer
 
 
+SHAPE: dict[str, Any] = {
+    "vocab_size": 384,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
+
+
 def tiny_model(architecture: Architecture = "llama", *, vocab_size: int = 384, **overrides: Any) -> torch.nn.Module:
     """Return a seeded fp32 causal model: 2 layers, hidden 64, 4/2 heads, tied; `overrides` go to the config."""
     shape: dict[str, Any] = {
+        **SHAPE,
         "vocab_size": vocab_size,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
         "max_position_embeddings": 2048,
         "tie_word_embeddings": True,
         "bos_token_id": None,

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from tests import tiny
-
-SHAPE: dict[str, Any] = {
-    "vocab_size": 384,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-}
 
 
 def test_gradients_of_one_document_stay_in_it() -> None:
@@ -34,7 +22,7 @@ def test_gradients_of_one_document_stay_in_it() -> None:
 
 def test_architectures_that_need_more_than_we_do_keep_their_own() -> None:
     torch.manual_seed(0)
-    assert "caps attention scores" in attention.unsupported_reason(Gemma2ForCausalLM(Gemma2Config(**SHAPE)))
+    assert "caps attention scores" in attention.unsupported_reason(Gemma2ForCausalLM(Gemma2Config(**tiny.SHAPE)))
     assert attention.unsupported_reason(tiny.tiny_model()) == ""
 
 

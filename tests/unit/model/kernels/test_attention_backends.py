@@ -26,20 +26,11 @@ from tests.machines import CPU, H200, T4
 LENGTHS = (5, 1, 9, 3)
 LONG = (3, 520, 8)
 """Beyond 512 tokens a CPU attends in another way."""
-SHAPE: dict[str, Any] = {
-    "vocab_size": 384,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-}
 
 
 def mistral() -> Any:
     torch.manual_seed(0)
-    return MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=4))
+    return MistralForCausalLM(MistralConfig(**tiny.SHAPE, sliding_window=4))
 
 
 MODELS = {"llama": tiny.tiny_model, "qwen3": lambda: tiny.tiny_model("qwen3"), "mistral, window 4": mistral}
