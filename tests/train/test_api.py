@@ -108,11 +108,14 @@ class StepCounter(TrainerCallback, ExportableState):
 def test_callbacks_of_ones_own_are_called_and_go_on_where_the_run_does(tmp_path: Path, model: Path) -> None:
     manifest, output = project(tmp_path, model, max_steps=5), tmp_path / "run"
     stopped, unbroken, resumed = StepCounter(ctrl_c=2), StepCounter(), StepCounter()
+    later, later_resumed = StepCounter(), StepCounter()
+    later.steps = 100
     with pytest.raises(Interrupted, match="stopped by SIGINT after step 3 of 5"):
-        expert_cli.train(manifest, output=output, callbacks=[stopped])
-    expert_cli.train(manifest, output=output, callbacks=[resumed], resume="auto")
+        expert_cli.train(manifest, output=output, callbacks=[stopped, later])
+    expert_cli.train(manifest, output=output, callbacks=[resumed, later_resumed], resume="auto")
     expert_cli.train(manifest, output=tmp_path / "other", callbacks=[unbroken])
     assert (stopped.steps, resumed.steps, unbroken.steps) == (3, 5, 5)
+    assert (later.steps, later_resumed.steps) == (103, 105)
     assert resumed.begun
     first = unbroken.logs[0]
     assert {"loss", "learning_rate", "tokens_real", "tokens_per_s", "step_time_shares/forward"} <= set(first)

@@ -82,7 +82,7 @@ def save(
             "gradients": trainer.gradients.state(),
             "batch": [schedule.batch_size, schedule.accumulation],
             "recomputes": trainer.recomputes,
-            "callbacks": {type(one).__name__: one.state() for one in _exportable(trainer)},
+            "callbacks": [[type(one).__name__, one.state()] for one in _exportable(trainer)],
         },
         identity=identity,
         losses=torch.tensor(losses, dtype=torch.float64),
@@ -109,9 +109,12 @@ def restore(trainer: ExpertTrainer, model: PeftModel, parts: CheckpointState) ->
     values = {**parts.trainer["progress"], "losses": parts.losses.tolist()}
     for name, value in vars(TrainingState.from_json(values)).items():
         setattr(trainer.progress, name, value)
-    states = parts.trainer.get("callbacks", {})  # checkpoints of earlier versions have none
-    for callback in _exportable(trainer):
-        vars(callback).update(states.get(type(callback).__name__, {}).get("attributes", {}))
+    states = list(parts.trainer.get("callbacks", []))  # checkpoints of earlier versions have none
+    for callback in _exportable(trainer):  # of several of one class each gets its own, in their order
+        mine = next((kept for kept in states if kept[0] == type(callback).__name__), None)
+        if mine is not None:
+            states.remove(mine)
+            vars(callback).update(mine[1].get("attributes", {}))
     restore_rng(parts.rng)
 
 
