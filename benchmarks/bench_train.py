@@ -77,15 +77,18 @@ def words_of(found: list[dict[str, Any]]) -> str:
 
 def narrow_project(folder: Path) -> Path:
     """Write a manifest of Qwen3-0.6B's tree of modules with tiny layers, MICRO_STEPS micro-steps a step; return its path."""
+    return sums_project(folder, "qwen3", NARROW, {**CONFIG, **TINY_STEPS})
+
+
+def sums_project(folder: Path, architecture: Any, shape: dict[str, Any], config: dict[str, Any]) -> Path:
+    """Write a manifest of a tiny model of this form, to be trained on sums with these settings; return its path."""
     from tests.tiny import tiny_model_folder
 
-    model = tiny_model_folder(folder / "narrow", "qwen3", **NARROW)
+    model = tiny_model_folder(folder / "model", architecture, **shape)
     rows = folder / "rows.jsonl"
     texts = [{"question": f"Add {n} and {n % 7}", "context": "", "answer": str(n + n % 7)} for n in range(400)]
     rows.write_text("".join(json.dumps(text) + "\n" for text in texts), encoding="utf-8")
-    return write_manifest(
-        folder / "project", {"name": str(model), "quantization": "none"}, rows, {**CONFIG, **TINY_STEPS}
-    )
+    return write_manifest(folder / "project", {"name": str(model), "quantization": "none"}, rows, config)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ from filelock import FileLock
 # Tiny models gain nothing from threads, and lose seconds where threads wait for each other on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from expert_cli._compat import quiet_imports
 from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
 from expert_cli.hardware.machine import has_package
 from expert_cli.utils.paths import cache_folder
+from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import NullReporter
 
 if TYPE_CHECKING:
     from expert_cli.model.loading.sources import LocalModel
 
-quiet_imports()
+prepare_process()
 
 # A shell's background jobs ignore Ctrl-C, and what they start inherits that: the tests that send one would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from expert_cli.hardware.machine import Gpu, Machine
 
@@ -13,3 +16,21 @@ H200 = Machine("Linux", 16, 2**36, (Gpu("NVIDIA H200", 2**37, (9, 0)),), cpu_bf1
 RTX_4090 = replace(CPU, gpus=(Gpu("NVIDIA GeForce RTX 4090", 24 * 2**30, (8, 9)),), torch_cuda="13.0")
 T4 = replace(RTX_4090, gpus=(Gpu("Tesla T4", 2**34, (7, 5)),))
 """One older than Ampere."""
+
+MI300X = replace(
+    H200, gpus=(Gpu("AMD Instinct MI300X", 192 * 2**30, (9, 4), "rocm"),), torch_cuda="", torch_hip="6.4.43484"
+)
+ARC = replace(CPU, gpus=(Gpu("Intel(R) Arc(TM) B580 Graphics", 12 * 2**30, (0, 0), "xpu"),), torch_xpu="20250301")
+MAC = replace(CPU, system="Darwin", gpus=(Gpu("Apple GPU", 2**35, (0, 0), "mps"),), torch_mps=True)
+OF_DEVICES = {"cpu": CPU, "cuda": H200, "rocm": MI300X, "xpu": ARC, "mps": MAC}
+"""One machine for every device."""
+
+
+def install(folder: Path, patch: pytest.MonkeyPatch, **modules: str) -> None:
+    """Let packages be installed: module=distribution. There is nothing in them."""
+    for module, distribution in modules.items():
+        (folder / f"{module}.py").touch()
+        described = folder / f"{distribution.replace('-', '_')}-9.0.dist-info"
+        described.mkdir()
+        (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 9.0\n", "utf-8")
+    patch.syspath_prepend(folder)

@@ -64,20 +64,19 @@ def make_job(manifest: Path, steps: int, way: str) -> Job:
     """Read a manifest, build or open its token store, and lay down what each step trains."""
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
-    from expert_cli.data.packing.batches import PackedBatchSampler
+    from expert_cli.data.packing.batches import PackedBatchSampler, orders_of, schedule_of
     from expert_cli.hardware import machine
     from expert_cli.pipeline import train as pipeline
     from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
-    from expert_cli.training import fit
     from expert_cli.utils.reporter import NullReporter
 
     facts = machine.inspect()
-    watched = 2 * WATCHED if facts.cuda_usable else 0
+    watched = 2 * WATCHED if facts.device != "cpu" else 0
     output = manifest.parent / f"run-{way}-{os.getpid()}"
     run = make_plan(manifest, facts, Overrides(max_steps=steps + watched, output=output, offline=True)).run
     inputs = resolve_inputs(run, NullReporter())
     data = pipeline._data(store_for(run, inputs, NullReporter()), inputs, run, NullReporter())
-    batches = PackedBatchSampler(fit.schedule_of(run, data.train, 1), fit.orders_of(run, data.train))
+    batches = PackedBatchSampler(schedule_of(run, data.train, 1), orders_of(run, data.train))
     return Job(run, inputs, data, batches, make_meter(steps, on_gpu=run.compute.device == "cuda"))
 
 
@@ -86,9 +85,9 @@ def child(way: str, manifest: Path, warm: int, measured: int, cap_gb: float = 0.
 
     cap_gb: let the process have this much of the GPU's memory.
     """
-    from expert_cli._compat import quiet_imports
+    from expert_cli.utils.process_setup import prepare_process
 
-    quiet_imports()
+    prepare_process()
     import torch
 
     from expert_cli.model.flops import flops
@@ -139,14 +138,13 @@ def our_model(job: Job) -> tuple[Any, Any]:
     from transformers import set_seed
 
     from expert_cli.hardware import machine
-    from expert_cli.model.kernels.select import kernel_plan, set_torch_flags
+    from expert_cli.model.kernels.select import set_torch_flags
     from expert_cli.pipeline import train as pipeline
     from expert_cli.utils.reporter import NullReporter
 
     set_torch_flags(job.run.compute)
     set_seed(job.run.seed)
-    plan = kernel_plan(job.run.compute, job.run.model, machine.inspect())
-    made: tuple[Any, Any] = pipeline._model(job.inputs.source, job.run, plan, job.data, NullReporter())
+    made: tuple[Any, Any] = pipeline._model(job.inputs.source, job.run, machine.inspect(), job.data, NullReporter())
     return made
 
 

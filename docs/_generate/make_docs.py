@@ -9,11 +9,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-import typer
-
 from docs._generate.format_docs import expert_format
 from docs._generate.interface_docs import interface
-from expert_cli.cli import COMMANDS, app, root
+from expert_cli.cli import COMMANDS, command, root
 from expert_cli.errors import ExpertError
 
 DOCS = Path(__file__).parents[1]
@@ -71,20 +69,20 @@ def main() -> int:
 
 def command_line() -> str:
     """Return the text of docs/CLI.md."""
-    group: Any = typer.main.get_command(app)
     description, examples = _help(root)
     parts = [f"# The commands\n\n{description}\n\n{_code(examples)}", SHARED, _exit_codes()]
-    for name, command in group.commands.items():
-        description, examples = _help(command.callback)
+    for name in COMMANDS:
+        its = command(name)
+        description, examples = _help(its.callback)
         usage = " ".join(
             [
                 f"expert-cli {name}",
                 "[OPTIONS]",
-                *(_argument(p) for p in command.params if p.param_type_name == "argument"),
+                *(_argument(p) for p in its.params if p.param_type_name == "argument"),
             ]
         )
         parts.append(
-            f"## expert-cli {name}\n\n{description}\n\n{_code([usage])}{_parameters(command)}Examples:\n\n{_code(examples)}"
+            f"## expert-cli {name}\n\n{description}\n\n{_code([usage])}{_parameters(its)}Examples:\n\n{_code(examples)}"
         )
     return "".join(parts).rstrip("\n") + "\n"
 

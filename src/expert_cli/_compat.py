@@ -9,6 +9,7 @@ their signatures, and the behavior of all that stands here.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ def quiet_imports() -> None:
     """
     sys.modules.setdefault("kernels", None)  # type: ignore[arg-type]
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    logging.getLogger("liger_kernel").setLevel(logging.ERROR)  # 0.6 to 0.8: what it leaves out; the kernel plan tells
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
 
 
@@ -136,6 +138,16 @@ def takes_attention(model: Any) -> bool:
     return bool(getattr(model, "_supports_attention_backend", False))
 
 
+def takes_flash_attention(model: Any, name: str) -> bool:
+    """Whether transformers lets a model attend through "flash_attention_2" or "flash_attention_3".
+
+    transformers 5.17 to 5.23 (modeling_utils.py): asked again when it is set, where it raises, or takes another kernel from
+    the hub instead. Remove when that is public.
+    """
+    listed = getattr(model, "_compatible_flash_implementations", None)
+    return bool(getattr(model, "_supports_flash_attn", False)) and (listed is None or name in listed)
+
+
 def checkpoint_layer(layer: Any, function: Callable[..., Any]) -> None:
     """Let a decoder layer recompute its activations through `function`.
 
@@ -156,15 +168,26 @@ def apply_liger(model: Any) -> None:
     _apply_liger_kernel_to_instance(model=model, cross_entropy=False, fused_linear_cross_entropy=False)
 
 
+def liger_knows(model_type: str) -> bool:
+    """Whether Liger has kernels for an architecture; one that it does not know it leaves as it is.
+
+    liger-kernel 0.6 to 0.8 (transformers/monkey_patch.py): the table that `apply_liger` looks into. Remove when it is public.
+    """
+    from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
+
+    return model_type in MODEL_TYPE_TO_APPLY_LIGER_FN
+
+
 def expandable_segments() -> None:
     """Let CUDA's allocator grow its blocks, which otherwise fragment when batches differ in length. Linux alone.
 
-    torch 2.6 to 2.13: public is only the environment's PYTORCH_ALLOC_CONF, read before torch is imported. Remove when
-    there is a function.
+    torch 2.6 to 2.13: public is only the environment's PYTORCH_ALLOC_CONF, read before torch is imported. From 2.10 on the
+    first name exists, and the second one warns of it. Remove when there is a public function.
     """
     import torch
 
-    torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+    newer = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+    (newer or torch.cuda.memory._set_allocator_settings)("expandable_segments:True")
 
 
 def norms(tensors: list[torch.Tensor]) -> torch.Tensor:
@@ -188,6 +211,17 @@ def scale_(tensors: list[torch.Tensor], factor: torch.Tensor) -> None:
     torch._foreach_mul_(tensors, factor)
 
 
+def copy_(to: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
+    """Copy every tensor to the one at its place in `to`, turned to its dtype, in few launches.
+
+    torch 2.6 to 2.13: torch.nn.utils has no such function; a GPU narrows 400 tensors in 400 launches without it. Remove
+    when one is public.
+    """
+    import torch
+
+    torch._foreach_copy_(to, tensors)
+
+
 def softmax_backward(gradient: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
     """Return the gradient of what a softmax over the last dimension made `chances` of.
 
@@ -201,6 +235,43 @@ def softmax_backward(gradient: torch.Tensor, chances: torch.Tensor) -> torch.Ten
 def is_compiled(module: torch.nn.Module) -> bool:
     """Whether `module.compile()` was called. torch 2.6 to 2.13 keep it here; remove when a public attribute tells."""
     return module._compiled_call_impl is not None
+
+
+def quiet_compiler() -> None:
+    """Keep inductor's tables of what it tuned, and its hints, off stderr; its errors, and all that Dynamo warns of, are told.
+
+    torch 2.6 to 2.13 (_logging, _inductor/config.py): their switches, none promised, and no public one. Who sets it in
+    the environment, by TORCH_LOGS, is told all. Remove when torch.compiler has a switch.
+    """
+    if "TORCH_LOGS" in os.environ:
+        return
+    import torch
+    import torch._inductor.config as inductor
+
+    torch._logging.set_logs(inductor=logging.ERROR)  # type: ignore[attr-defined]
+    inductor.autotune_num_choices_displayed = 0
+    if hasattr(inductor, "max_autotune_report_choices_stats"):
+        inductor.max_autotune_report_choices_stats = False
+    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
+
+
+def forget_graphs() -> None:
+    """Let torch.compile begin anew in this process, and `graphs_made` too."""
+    import torch
+    from torch._dynamo.utils import counters
+
+    torch.compiler.reset()
+    counters.clear()
+
+
+def graphs_made() -> tuple[int, float]:
+    """Return how many graphs torch.compile has made since `forget_graphs`, and the seconds that it took.
+
+    torch 2.6 to 2.13 (_dynamo/utils.py): nothing public counts them. Remove when torch.compiler does.
+    """
+    from torch._dynamo.utils import calculate_time_spent, counters
+
+    return counters["stats"]["unique_graphs"], calculate_time_spent()["total_wall_time"]
 
 
 def optimizer_buffer(optimizer: Any, parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -1,58 +1,71 @@
-"""Registers the commands, and turns an ExpertError into text and an exit code."""
+"""Names the commands, and turns an ExpertError into text and an exit code."""
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+from importlib import import_module
+from inspect import Signature, signature
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from expert_cli import __version__
-from expert_cli._compat import plain_help
-from expert_cli.commands.benchmark import benchmark
-from expert_cli.commands.chat import chat
-from expert_cli.commands.doctor import doctor
-from expert_cli.commands.evaluate import evaluate
-from expert_cli.commands.export import export
-from expert_cli.commands.find_datasets import find_datasets
-from expert_cli.commands.init import init
-from expert_cli.commands.pretokenize import pretokenize
-from expert_cli.commands.report import report
-from expert_cli.commands.schema import schema
-from expert_cli.commands.train import train
-from expert_cli.commands.validate import validate
-from expert_cli.console.terminal import Console, wants_style
-from expert_cli.errors import CTRL_C, ExpertError
+from expert_cli.commands.options import Debug, Json, Quiet
+from expert_cli.errors import CTRL_C, ExpertError, InputError, Interrupted
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "train": train,
-    "pretokenize": pretokenize,
-    "evaluate": evaluate,
-    "export": export,
-    "chat": chat,
-    "find-datasets": find_datasets,
-    "benchmark": benchmark,
-    "report": report,
-    "validate": validate,
-    "schema": schema,
-    "init": init,
-    "doctor": doctor,
+if TYPE_CHECKING:
+    from expert_cli.console.terminal import Console
+
+COMMANDS = {
+    "train": "Train an expert from its manifest.",
+    "pretokenize": "Tokenize an expert's data once; training opens the result.",
+    "evaluate": "Let an expert answer its cases, and judge the answers: SQL, Cypher and TypeScript by running them, "
+    "JSON by comparing it.",
+    "export": "Write an expert in the form in which it is used, with its model card.",
+    "chat": "Ask an expert.",
+    "find-datasets": "List the data on this machine: size, last use, which expert names it, and what is missing.",
+    "benchmark": "Watch a training run and say what holds it back; or measure one setting against another.",
+    "report": "Draw a run, or several side by side, as one HTML file that needs no network.",
+    "validate": "Check manifests, and say what every key does on this machine.",
+    "schema": "Print the manifest's JSON Schema, for editors and other programs.",
+    "init": "Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.",
+    "doctor": "Say whether this machine is ready: what is here, what really works, and how to mend what does not.",
 }
+"""The first line of each command's help; the command is the function of its name in the module of its name."""
 
 
 class _Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        _tidy_help(self.get_params(ctx))
+        """Keep "<bool>" behind options without a value out of the help, and escape sequences where none are wanted."""
+        from expert_cli._compat import plain_help
+        from expert_cli.console.terminal import wants_style
+
+        if not wants_style(sys.stdout):
+            plain_help()
+        for option in self.get_params(ctx):
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
         super().format_help(ctx, formatter)
 
 
 class _Root(TyperGroup):
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        _tidy_help(self.get_params(ctx))
-        super().format_help(ctx, formatter)
+    """Knows of a command its name and its line. Its module is imported when it is called: the help of all needs none."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, line in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=line))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, known, rest = super().resolve_command(ctx, args)
+        return name, command(name) if name in COMMANDS else known, rest
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  typer's signature
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: Any) -> Any:
         """Hand Ctrl-C on to `main`: typer would end the process without a word."""
@@ -62,24 +75,30 @@ class _Root(TyperGroup):
             raise typer.Abort from error
 
 
-def _tidy_help(options: Iterable[Any]) -> None:
-    """Keep "<bool>" behind options without a value out of the help, and escape sequences where none are wanted."""
-    if not wants_style(sys.stdout):
-        plain_help()
-    for option in options:
-        if getattr(option, "is_flag", False):
-            option.metavar = ""
-
-
+# Without markup: what draws typer's panels takes longer to load than all that this help needs.
 app = typer.Typer(
     name="expert-cli",
     cls=_Root,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name, command in COMMANDS.items():
-    app.command(name, cls=_Command)(command)
+
+
+def command(name: str) -> Any:
+    """Return the command of this name, its module imported, with the options that every command has."""
+    function = name.replace("-", "_")
+    run = getattr(import_module(f"expert_cli.commands.{function}"), function)
+
+    def with_console(as_json: Json = False, quiet: Quiet = False, debug: Debug = False, **asked: Any) -> None:
+        run(_console(name, as_json=as_json, quiet=quiet, debug=debug), **asked)
+
+    (_, *own), (*common, _) = (signature(one, eval_str=True).parameters.values() for one in (run, with_console))
+    with_console.__signature__ = Signature([*own, *common])  # type: ignore[attr-defined]
+    with_console.__doc__ = run.__doc__
+    alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
+    alone.command(name, cls=_Command)(with_console)
+    return typer.main.get_command(alone)
 
 
 def _version(shown: bool) -> None:
@@ -99,45 +118,42 @@ def root(
 
         expert-cli init expert-regex
 
-        expert-cli validate experts/expert-sql/manifest.json
+        expert-cli validate expert-regex/manifest.json
 
-        expert-cli train --manifest experts/expert-sql/manifest.json --base-model smollm2
+        expert-cli train -m expert-regex/manifest.json --base-model smollm2
     """
     if ctx.invoked_subcommand is None:
-        ctx.get_help()
+        typer.echo(ctx.get_help())
         raise typer.Exit(2)
 
 
 def main() -> None:
     """Run the command line; the process ends here with an exit code of docs/INTERFACE.md."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a character that the console cannot show is never an error
     word = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
-    console = Console(word if word in COMMANDS else "", as_json="--json" in sys.argv, quiet=True)
+    name = word if word in COMMANDS else ""
     try:
-        code = app(standalone_mode=False, prog_name="expert-cli")
-    except ExpertError as error:
-        code = _failed(console, error)
+        sys.exit(app(standalone_mode=False, prog_name="expert-cli") or 0)
     except TyperException as error:
-        code = 2
-        help_ = f"see expert-cli {word} --help" if word in COMMANDS else f"commands: {', '.join(COMMANDS)}"
-        console.fail(error.format_message(), help_, code)
+        hint = f"see expert-cli {name} --help" if name else f"commands: {', '.join(COMMANDS)}"
+        failure: ExpertError = InputError(error.format_message(), hint)
     except (KeyboardInterrupt, typer.Abort):
-        code = CTRL_C
-        console.fail("interrupted", "", code)
+        failure = Interrupted("interrupted", "", CTRL_C)
     except Exception as error:  # noqa: BLE001  the outermost boundary: a bug is reported as one
         from expert_cli.utils.disk_errors import known
 
-        if met := known(error):
-            code = _failed(console, met)
-        else:
-            console.trace()
-            hint = f"this is a bug in expert-cli {__version__}: report the lines above with the manifest"
-            console.fail(f"{type(error).__name__}: {error}", hint, 1)
-            code = 1
-    sys.exit(code or 0)
+        met = known(error)
+        if met is None or "--debug" in sys.argv:
+            _console(name).trace()
+        hint = f"this is a bug in expert-cli {__version__}: report the lines above with the manifest"
+        failure = met or ExpertError(f"{type(error).__name__}: {error}", hint)
+    _console(name, as_json="--json" in sys.argv).fail(failure.message, failure.hint, failure.exit_code)
+    sys.exit(failure.exit_code)
 
 
-def _failed(console: Console, error: ExpertError) -> int:
-    if "--debug" in sys.argv:
-        console.trace()
-    console.fail(error.message, error.hint, error.exit_code)
-    return error.exit_code
+def _console(command: str, **asked: bool) -> Console:
+    from expert_cli.console.terminal import Console  # loads rich
+
+    return Console(command, **asked)

@@ -30,6 +30,10 @@ class ExpertError(Exception):
         self.message = message
         self.hint = hint
 
+    def as_json(self) -> dict[str, str | int]:
+        """Return what documents say of a failure."""
+        return {"exit_code": self.exit_code, "message": self.message, "hint": self.hint}
+
 
 class InputError(ExpertError):
     """What the user wrote cannot be used: a command line, a manifest, rows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -43,7 +44,22 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     ),
     "many unknown keys": (("train", "-m", "typos.json"), 2, "(and 2 more: expert-cli validate typos.json)"),
     "cuda without a GPU": ((*TRAIN, "--device", "cuda"), 3, "error: --device cuda: no usable GPU\n  use --device cpu"),
-    "unknown device": ((*TRAIN, "--device", "tpu"), 2, "--device tpu: must be auto, cpu or cuda"),
+    "unknown device": (
+        (*TRAIN, "--device", "tpu"),
+        2,
+        '--device tpu: must be one of "auto", "cpu", "cuda", "rocm", "xpu", "mps"',
+    ),
+    "rocm without its torch": ((*TRAIN, "--device", "rocm"), 3, "--device rocm: the installed torch is built for C"),
+    "xpu without its torch": (
+        (*TRAIN, "--device", "xpu", "--plan"),
+        3,
+        "--device xpu: the installed torch is built for C",
+    ),
+    "mps without a Mac": (
+        (*TRAIN, "--device", "mps", "--plan"),
+        3,
+        f"--device mps: this is {platform.system()}; Apple GPUs",
+    ),
     "--set of an unknown key": (
         (*TRAIN, "--set", "training.config.learning_rte=1"),
         2,
@@ -111,7 +127,7 @@ def test_a_console_without_these_characters(cli: Cli, tmp_path: Path) -> None:
     done = cli("validate", "manifest.json", PYTHONIOENCODING="ascii")
     assert done.code == 2
     assert "training.config.beschr?nkung: unknown key" in done.out
-    assert cli("--help", PYTHONIOENCODING="ascii").code == 0
+    assert all(cli(*args, PYTHONIOENCODING="ascii").code == 0 for args in (["--help"], ["train", "--help"]))
 
 
 def test_control_characters_of_a_manifest_are_spelled_out(cli: Cli, tmp_path: Path) -> None:
@@ -127,7 +143,7 @@ def test_a_line_number_is_not_an_emoji(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-@pytest.mark.parametrize("args", [["--help"], ["validate", "manifest.json"], ["trian"]], ids=" ".join)
+@pytest.mark.parametrize("args", [["init", "--help"], ["validate", "manifest.json"], ["trian"]], ids=" ".join)
 def test_no_color_gives_plain_text_on_a_terminal(folder: Path, args: list[str]) -> None:
     plain, colored = on_a_terminal(folder, args, NO_COLOR="1"), on_a_terminal(folder, args, NO_COLOR="")
     assert b"\x1b" not in plain

@@ -91,4 +91,4 @@ def test_a_malformed_row_exits_with_2_and_its_line(cli: Cli, answers: Path) -> N
         file.write('{"verifier": "sql", "answer": "SELECT 1"}\n')
     done = cli("evaluate", "--answers", answers)
     assert (done.code, done.out) == (2, "")
-    assert "answers.jsonl:5: database: Field required" in done.err
+    assert "answers.jsonl:5: expected: Field required" in done.err

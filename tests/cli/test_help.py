@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from typer.testing import CliRunner
 
 import expert_cli
+from expert_cli import cli as command_line
 from expert_cli.cli import COMMANDS, app, root
 from tests import manifests
 
 HEAVY = {"torch", "transformers", "datasets", "peft", "bitsandbytes", "accelerate", "pyarrow", "tokenizers", "numpy"}
+MODULES = {name: f"expert_cli.commands.{name.replace('-', '_')}" for name in COMMANDS}
 # Typer itself imports pydantic once it has values to convert, so a command's --help may; our schema still must not be built.
 LOADED = """
 import atexit, json, sys
@@ -39,11 +41,28 @@ def test_every_command_has_help_with_an_example(cli: Callable[..., Any], command
     assert "<bool>" not in done.out
 
 
-def test_the_root_help_lists_every_command(cli: Callable[..., Any]) -> None:
+def test_the_root_help_lists_every_command_and_its_line(cli: Callable[..., Any]) -> None:
     done = cli("-h")
-    assert done.code == 0
-    listed = done.out.partition("─ Commands ─")[2]
-    assert all(f"│ {command} " in listed for command in COMMANDS)
+    assert (done.code, done.err) == (0, "")
+    listed = " ".join(done.out.partition("\nCommands:\n")[2].split())
+    assert listed == " ".join(f"{command} {line}" for command, line in COMMANDS.items())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_line_of_a_command_is_the_first_of_its_own_help(command: str) -> None:
+    own = command_line.command(command)
+    assert (own.name, inspect.getdoc(own.callback).splitlines()[0]) == (command, COMMANDS[command])
+
+
+def test_shells_complete_commands_and_the_options_of_one() -> None:
+    def completed(*words: str) -> list[str]:
+        asked = {"_EXPERT_CLI_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["expert-cli", *words])}
+        asked["COMP_CWORD"] = str(len(words))
+        return CliRunner().invoke(app, [], env=asked, prog_name="expert-cli").stdout.split()
+
+    assert completed("") == list(COMMANDS)
+    assert completed("re") == ["report"]
+    assert completed("init", "--fo") == ["--folder"]
 
 
 def test_version(cli: Callable[..., Any]) -> None:
@@ -52,7 +71,8 @@ def test_version(cli: Callable[..., Any]) -> None:
 
 
 def examples() -> list[str]:
-    texts = [inspect.getdoc(function) or "" for function in (root, *COMMANDS.values())]
+    functions = (root, *(command_line.command(name).callback for name in COMMANDS))
+    texts = [inspect.getdoc(function) or "" for function in functions]
     lines = [line.strip() for text in texts for line in text.partition("Examples:")[2].splitlines()]
     return [line for line in lines if line]
 
@@ -61,14 +81,18 @@ def examples() -> list[str]:
 def test_examples_are_commands_that_can_be_typed(line: str) -> None:
     program, name, *args = shlex.split(line.partition(" > ")[0])
     assert program == "expert-cli"
-    typer.main.get_command(app).commands[name].make_context(name, args)  # raises for an option that is not there
+    command_line.command(name).make_context(name, args)  # raises for an option that is not there
 
 
 @pytest.mark.parametrize(
     ("args", "absent"),
     [
-        pytest.param(["--help"], HEAVY | {"pydantic"}, id="--help"),
-        pytest.param(["train", "--help"], HEAVY | {"expert_cli.manifest.schema"}, id="train --help"),
+        pytest.param(["--help"], HEAVY | {"pydantic", "rich"} | {*MODULES.values()}, id="--help"),
+        pytest.param(
+            ["train", "--help"],
+            HEAVY | {"expert_cli.manifest.schema"} | {*MODULES.values()} - {MODULES["train"]},
+            id="train --help",
+        ),
         pytest.param(["--version"], HEAVY | {"pydantic"}, id="--version"),
         pytest.param(["validate", "manifest.json"], HEAVY, id="validate"),
         pytest.param(["validate", "manifest.json", "--fix"], HEAVY, id="validate --fix"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from expert_cli.commands.init import init
+from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_cases
 
@@ -49,7 +50,7 @@ def test_a_second_init_is_refused_and_changes_nothing(cli: Callable[..., Any], t
 )
 def test_a_name_that_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="cannot be the name of an expert"):
-        init(name, folder=tmp_path)
+        init(Console("init"), name, folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -25,11 +25,9 @@ from expert_cli.cli import app
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.rows import scan
-from expert_cli.data.store.files import read_fingerprint
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
-from expert_cli.utils.files import sha256_of, write_json, write_sealed
 from expert_cli.utils.reporter import Bar, NullBar, NullReporter
 from tests import manifests, tiny
 
@@ -372,26 +370,6 @@ def test_a_store_of_alpaca_that_is_there_is_found_without_a_look_at_all_rows(
     monkeypatch.setattr(scan, "read_blocks", lambda path, *rest: opened.append(path) or read_blocks(path, *rest))
     (found,) = pretokenize("-m", manifest)
     assert (built["status"], found["status"], found["key"], opened) == ("built", "hit", built["key"], [])
-
-
-def test_a_store_that_read_no_weight_of_rows_is_built_anew(tmp_path: Path, model: Path) -> None:
-    rows = [{"question": "q", "answer": f"a{n}", "weight": n % 2} for n in range(4)]
-    manifest = project(tmp_path, model, rows)
-    (built,) = pretokenize("-m", manifest)
-    assert (built["rows"], built["dropped"]) == (2, {"not to be trained": 2})
-    home = Path(built["path"])
-    sealed = read_fingerprint(home)
-    stats = json.loads((home / "stats.json").read_text(encoding="utf-8"))
-    stats["train"] = {**stats["train"], "ignored": ["weight"]}
-    del stats["train"]["rule_of_columns"]
-    write_json(home / "stats.json", stats)
-    changed = {"bytes": (home / "stats.json").stat().st_size, "sha256": sha256_of(home / "stats.json")}
-    files = {**sealed["files"], "stats.json": changed}
-    write_sealed(home / "fingerprint.json", {**sealed, "files": files})
-    (again,) = pretokenize("-m", manifest)
-    assert (again["status"], again["reason"]) == ("rebuilt", f"{home} left weight of the rows unread")
-    (found,) = pretokenize("-m", manifest)
-    assert (found["status"], found["rows"]) == ("hit", 2)
 
 
 def test_what_is_read_of_conversations_and_texts_is_told(tmp_path: Path, model: Path) -> None:

@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from benchmarks import measure_experts as measured
-from expert_cli.cli import app
-
-COMMANDS: Any = typer.main.get_command(app)
+from expert_cli import cli
 
 
 def options(out: Path, **more: Any) -> argparse.Namespace:
@@ -29,7 +26,7 @@ def test_every_command_is_one(tmp_path: Path, more: dict[str, int]) -> None:
         files = measured.case_files(name, asked)
         assert set(files) == {"cases", "unseen"}
         for command in (train, *(measured.evaluate_command(name, key, path, asked) for key, path in files.items())):
-            read = COMMANDS.commands[command[0]].make_context(command[0], command[1:]).params
+            read = cli.command(command[0]).make_context(command[0], command[1:]).params
             for part in ("manifest", "dataset", "cases"):
                 assert not read.get(part) or (measured.HERE / read[part]).is_file()
         assert measured.printed(train, tmp_path).count("OUT") == 1

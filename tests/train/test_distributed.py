@@ -16,6 +16,7 @@ from tests.train.projects import project
 
 TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TORCHRUN = [*TOGETHER, "-m", "expert_cli"]
+ROOT = Path(__file__).parents[2]
 ALONE = [sys.executable, "-m", "expert_cli"]
 
 
@@ -40,6 +41,19 @@ def losses(output: Path) -> list[float]:
     return [line["loss"] for line in lines if "loss" in line]
 
 
+TWO_NODES = """
+import json, os, sys
+from pathlib import Path
+import expert_cli
+
+folder, rank = Path(sys.argv[1]), os.environ["RANK"]
+output = folder / ("b" if rank == "0" else "elsewhere")  # a disk that only the first node has
+found = expert_cli.train(folder / "two" / "manifest.json", output=output, resume="auto", device="cpu", offline=True)
+kept = {name: found.document[name] for name in ("resumed_from", "adapter_sha256") if name in found.document}
+(folder / rank).write_text(json.dumps(kept))
+"""
+
+
 def test_two_processes_train_what_one_does_and_resume(tmp_path: Path, model: Path) -> None:
     config = {
         "max_steps": None,
@@ -52,10 +66,10 @@ def test_two_processes_train_what_one_does_and_resume(tmp_path: Path, model: Pat
     one = project(tmp_path / "one", model, gradient_accumulation_steps=2, **config)
     two = project(tmp_path / "two", model, gradient_accumulation_steps=1, **config)
     alone = run(ALONE, one, "--output", str(tmp_path / "a"))
-    together = run(TORCHRUN, two, "--output", str(tmp_path / "b"))
-    assert together["steps"] == alone["steps"]
+    trained = run(TORCHRUN, two, "--output", str(tmp_path / "b"))
+    assert trained["steps"] == alone["steps"]
     for kind in ("real", "trained"):
-        assert together["tokens"][kind] == alone["tokens"][kind]
+        assert trained["tokens"][kind] == alone["tokens"][kind]
     assert losses(tmp_path / "b") == pytest.approx(losses(tmp_path / "a"), rel=1e-5)
     (tmp_path / "b" / "COMPLETE").unlink()
     for checkpoint in (tmp_path / "b" / "checkpoints").iterdir():
@@ -63,34 +77,114 @@ def test_two_processes_train_what_one_does_and_resume(tmp_path: Path, model: Pat
             for path in checkpoint.iterdir():
                 path.unlink()
             checkpoint.rmdir()
-    resumed = run(TORCHRUN, two, "--output", str(tmp_path / "b"), "--resume", "auto")
-    assert resumed["resumed_from"].endswith("checkpoint-2")
-    assert resumed["adapter_sha256"] == together["adapter_sha256"]
+    found = together(tmp_path, TWO_NODES)
+    assert found[0]["resumed_from"].endswith("checkpoint-2")
+    assert found == [{**found[0], "adapter_sha256": trained["adapter_sha256"]}, {}]
+    # Complete by now, which the second node cannot see.
+    assert together(tmp_path, TWO_NODES) == [found[0], found[0]]
+    assert not (tmp_path / "elsewhere").exists()
 
 
-UNEQUAL = """
-import sys
-from pathlib import Path
-from accelerate import Accelerator
-from expert_cli.training.training_loop import broadcast_rank0
-
-accelerator = Accelerator(cpu=True)
-rank = accelerator.process_index
-found = broadcast_rank0(accelerator, lambda: (0.3, 0.9)[rank])
-Path(sys.argv[1], str(rank)).write_text(repr(found))
-accelerator.end_training()
-"""
-
-
-def test_all_processes_judge_by_what_the_first_one_found(tmp_path: Path) -> None:
-    script = tmp_path / "unequal.py"
-    script.write_text(UNEQUAL, encoding="utf-8")
+def together(folder: Path, program: str) -> list[Any]:
+    """Run a program in two processes, each of which writes what it finds as JSON to argv[1]/RANK; return both."""
+    script = folder / "program.py"
+    script.write_text(program, encoding="utf-8")
     done = subprocess.run(
-        [*TOGETHER, str(script), str(tmp_path)],
+        [*TOGETHER, str(script), str(folder)],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        timeout=240,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert [(tmp_path / rank).read_text() for rank in "01"] == ["0.3", "0.3"]
+    return [json.loads((folder / rank).read_text(encoding="utf-8")) for rank in "01"]
+
+
+EXCHANGED = """
+import json, os, sys
+from pathlib import Path
+import torch.distributed as dist
+from expert_cli.utils.distributed import all_reduce_any, all_reduce_sum, broadcast_rank0, leave, rank0_first, world_size
+
+dist.init_process_group("cuda:gloo")  # like NCCL, it takes no tensor of a CPU
+rank = dist.get_rank()
+order = Path(sys.argv[1], "order")
+with rank0_first():
+    before = order.is_file()
+    order.touch()
+asked = []
+found = broadcast_rank0(lambda: asked.append(rank) or {"mine": (0.3, 0.9)[rank]})
+Path(sys.argv[1], str(rank)).write_text(json.dumps(
+    [world_size(), all_reduce_sum(rank + 1, 2**40), all_reduce_any(rank == 1, False), found, asked, before]
+))
+leave()
+"""
+
+
+def test_counts_flags_and_decisions_go_over_cpus(tmp_path: Path) -> None:
+    same = [2, [3, 2**41], [True, False], {"mine": 0.3}]
+    assert together(tmp_path, EXCHANGED) == [[*same, [0], False], [*same, [], True]]
+
+
+DEVICES = """
+import json, sys
+from pathlib import Path
+import torch
+from accelerate import PartialState
+from expert_cli.hardware.devices import DEVICES
+from expert_cli.utils.distributed import leave
+
+job = PartialState(cpu=True)
+found = []
+for count in (2, 1):  # all of a machine's GPUs, or one that the scheduler gave to each process
+    torch.cuda.device_count = lambda: count
+    found.append(DEVICES["cuda"].place(job.local_process_index))
+Path(sys.argv[1], str(job.process_index)).write_text(json.dumps([*found, DEVICES["cpu"].place(job.local_process_index)]))
+leave()
+"""
+
+
+def test_each_process_loads_onto_its_own_gpu(tmp_path: Path) -> None:
+    assert together(tmp_path, DEVICES) == [[0, 0, "cpu"], [1, 0, "cpu"]]
+
+
+OUT_OF_MEMORY = """
+import hashlib, json, sys
+from pathlib import Path
+import torch
+from accelerate import PartialState
+from expert_cli.training.oom import fit_memory
+from expert_cli.utils.distributed import leave
+from expert_cli.utils.reporter import NullReporter
+from tests.small_trainer import IMPOSSIBLE, small_trainer
+
+rank, folder = PartialState(cpu=True).process_index, Path(sys.argv[1])
+fails = [rank == 1]
+
+def once(gradient):
+    if fails[0]:
+        fails[0] = False
+        torch.empty(IMPOSSIBLE, dtype=torch.uint8)
+
+def trained(name, batch, accumulation):
+    made = small_trainer(folder / f"{name}{rank}", batch=batch, accumulation=accumulation)
+    made.gradients.parameters[2].register_hook(once)  # in the middle of a backward pass
+    fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
+    made.train()
+    numbers = torch.cat([parameter.detach().flatten() for parameter in made.gradients.parameters])
+    return made.adjusted, made.progress.losses, hashlib.sha256(numbers.numpy().tobytes()).hexdigest()
+
+found = trained("shrunk", 6, 1), trained("asked", 3, 2)
+(folder / str(rank)).write_text(json.dumps(found))
+leave()
+"""
+
+
+def test_where_one_process_runs_out_of_memory_all_shrink_and_go_on(tmp_path: Path) -> None:
+    first, second = together(tmp_path, OUT_OF_MEMORY)
+    assert first == second
+    (adjusted, *shrunk), (unadjusted, *asked) = first
+    assert (adjusted, unadjusted) == (["micro-batch 6 x 1 -> 3 x 2"], [])
+    assert shrunk == asked
+    assert len(shrunk[0]) == 1

@@ -213,7 +213,9 @@ def test_a_plan_that_comes_out_another_way_is_named(tmp_path: Path, model: Path)
 
 USED = Used(
     adapter=UsedAdapter("lora", 4, 8.0, 0.0, ("q_proj",), ()),
-    compute=UsedCompute("bf16", tf32=False, layers=2, recomputed=0, recomputed_attention=0, compiled=0),
+    compute=UsedCompute(
+        "bf16", tf32=False, layers=2, recomputed=0, recomputed_attention=0, compiled=0, graphs=0, copies=0
+    ),
     loader=UsedLoader(workers=2, pinned=False, prefetch=2, longest_row=30, too_long=0),
     optimizer="AdamW",
     learning_rate=1e-3,
@@ -281,11 +283,18 @@ LATER = {
     ),
     "fused by nothing": ({"fused_kernels": "auto"}, {}, "fused_kernels", "not_used", "is fused on a CPU"),
     "compiled by nothing": (
-        {"torch_compile": True, "torch_compile_backend": "x"},
+        {"torch_compile": True, "torch_compile_backend": "eager"},
         {},
         "torch_compile_backend",
         "not_used",
         "off",
+    ),
+    "compiled to nothing": (
+        {"torch_compile": True, "torch_compile_backend": "eager"},
+        {"compute": replace(USED.compute, compiled=2)},
+        "torch_compile",
+        "not_used",
+        "nothing was compiled",
     ),
     "another precision": (
         {"bf16": True},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -13,14 +14,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from transformers import TrainerCallback
+from typer.testing import CliRunner
 
-from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, RunLocked
+import expert_cli
+from expert_cli.cli import app
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, RunLocked, TrainingFailed
 from expert_cli.pipeline import result
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing import checkpoint
 from expert_cli.utils.reporter import Bar, NullBar, NullReporter
 from tests import manifests, tiny
+from tests.dataset_world import Words
+from tests.small_trainer import IMPOSSIBLE
 from tests.train.projects import ROWS, project, train
 
 RESUME = RunOptions(resume="auto")
@@ -329,6 +337,70 @@ def test_drift_is_allowed_by_name(tmp_path: Path, model: Path) -> None:
         train(longer, RunOptions(resume="auto", drift=("steps",)))
     resumed = train(longer, RunOptions(resume="auto", drift=("optim.max_steps",)))
     assert resumed.document["steps"] == 8
+
+
+class Full(TrainerCallback):
+    """Asks once for more memory than there is, in the middle of a run."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            torch.empty(IMPOSSIBLE, dtype=torch.uint8)
+
+
+LESS: dict[str, tuple[dict[str, Any], dict[str, Any], list[int]]] = {
+    "micro-batch": (
+        {"batch_size": 8, "gradient_accumulation_steps": 1},
+        {"optim": {"batch_size": 4, "gradient_accumulation_steps": 2}},
+        [4, 2],
+    ),
+    "activations": (
+        {"batch_size": 1, "gradient_accumulation_steps": 8},
+        {"compute": {"checkpointing": "all"}},
+        [1, 8],
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "told", "batch"), LESS.values(), ids=LESS.keys())
+def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(
+    tmp_path: Path, model: Path, config: dict[str, Any], told: dict[str, Any], batch: list[int]
+) -> None:
+    manifest = project(tmp_path, model, save_steps=2, max_seq_length=16, **config)
+    straight = train(manifest, output=tmp_path / "a")
+    with pytest.raises(TrainingFailed, match=r"out of memory at step 4; the checkpoints in .* are safe") as caught:
+        expert_cli.train(manifest, output=tmp_path / "b", callbacks=[Full(3)])
+    command = shlex.split(caught.value.hint.removeprefix("go on: "))
+    assert command[0] == "expert-cli"
+    done = CliRunner().invoke(app, command[1:])
+    assert done.exit_code == 0, done.output
+    recorded = json.loads(RunPaths(tmp_path / "b").run_json.read_text(encoding="utf-8"))
+    assert len(recorded["resumes"]) == 1
+    for block, values in told.items():
+        assert recorded["config"][block] | values == recorded["config"][block]
+    last = checkpoint.latest_valid(RunPaths(tmp_path / "b").checkpoints).path
+    assert last is not None
+    assert checkpoint.read(last).trainer["batch"] == batch
+    assert losses(tmp_path / "b") == pytest.approx(losses(tmp_path / "a"), rel=1e-4)
+    assert straight.document["steps"] == 6
+
+
+def test_another_effective_batch_that_was_allowed_is_trained(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(Crash):
+        train(project(tmp_path, model, save_steps=2), report=CrashingAt(3))
+    smaller = project(tmp_path, model, save_steps=2, batch_size=4)
+    found = train(smaller, RunOptions(resume="auto", drift=("optim.batch_size",)))
+    last = checkpoint.latest_valid(RunPaths(found.output).checkpoints).path
+    assert last is not None
+    assert checkpoint.read(last).trainer["batch"] == [4, 1]
+
+
+def test_very_few_steps_are_told_of(tmp_path: Path, model: Path) -> None:
+    report = Words()
+    train(project(tmp_path, model, max_steps=None, epochs=1, max_seq_length=64), report=report)
+    assert any(line.startswith("warning: the run has ") and "optimizer steps in all" in line for line in report.lines)
 
 
 def test_a_named_checkpoint_starts_another_run(tmp_path: Path, model: Path) -> None:

@@ -16,7 +16,14 @@ import pytest
 import torch
 import typer
 from huggingface_hub.utils.tqdm import tqdm
-from transformers import Trainer, TrainerState
+from transformers import (
+    GptOssForCausalLM,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
+    PreTrainedModel,
+    Trainer,
+    TrainerState,
+)
 from transformers.trainer_callback import CallbackHandler
 from typer import rich_utils
 from typer.testing import CliRunner
@@ -169,15 +176,82 @@ def test_a_layer_recomputes_through_the_function_that_it_was_given() -> None:
     assert len(calls) == 1
 
 
+def test_which_models_take_flash_attention() -> None:
+    """Set without asking, it raises for one, and takes a kernel of the hub in place of the one asked for for the other."""
+    assert _compat.takes_flash_attention(tiny.tiny_model(), "flash_attention_2")
+    assert not _compat.takes_flash_attention(GptOssForCausalLM, "flash_attention_2")
+    assert not _compat.takes_flash_attention(Llama4ForCausalLM, "flash_attention_2")
+    with torch.device("meta"):
+        model = Llama4ForCausalLM(Llama4TextConfig(**tiny.SHAPE, num_local_experts=2))
+    with pytest.raises(ValueError, match="does not support Flash Attention 2"):
+        model.set_attn_implementation("flash_attention_2")
+    assert "compatible_flash_implementations is not None" in inspect.getsource(PreTrainedModel)
+
+
 @pytest.mark.skipif(not has_package("liger_kernel"), reason="liger-kernel is for Linux with a GPU")
 def test_liger_takes_a_model_that_is_loaded() -> None:
     from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
     assert parameters(_apply_liger_kernel_to_instance)[0] == "model"
+    assert _compat.liger_knows("llama")
+    assert not _compat.liger_knows("no such architecture")
 
 
-def test_the_allocator_can_be_set_by_a_function() -> None:
+@pytest.mark.filterwarnings("error")
+def test_the_allocator_is_set_without_a_warning() -> None:
+    _compat.expandable_segments()
+
+
+def test_an_older_torch_has_the_allocators_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parameters(torch.cuda.memory._set_allocator_settings) == ["env"]
+    told: list[str] = []
+    monkeypatch.delattr(torch._C, "_accelerator_setAllocatorSettings", raising=False)
+    monkeypatch.setattr(torch.cuda.memory, "_set_allocator_settings", told.append)
+    _compat.expandable_segments()
+    assert told == ["expandable_segments:True"]
+
+
+def test_of_the_compiler_errors_and_what_dynamo_warns_of_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = """
+import logging, os, sys, warnings
+from expert_cli import _compat
+_compat.quiet_compiler()
+import torch._inductor.config as inductor
+from torch._inductor import utils
+from torch._dynamo import convert_frame
+utils.log.warning("a hint")
+utils.log.error("an error")
+convert_frame.log.warning("a limit")
+warnings.warn("TensorFloat32 tensor cores are there", UserWarning)
+warnings.warn("something else", UserWarning)
+sys.stderr.write(f"tables of {inductor.autotune_num_choices_displayed}")
+"""
+    told = []
+    for asked in (None, "inductor"):
+        monkeypatch.delenv("TORCH_LOGS", raising=False) if asked is None else monkeypatch.setenv("TORCH_LOGS", asked)
+        told.append(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stderr)
+    quiet, loud = told
+    for text in ("an error", "a limit", "something else", "tables of 0"):
+        assert text in quiet
+    for text in ("a hint", "TensorFloat32"):
+        assert text not in quiet
+        assert text in loud
+    assert "tables of 0" not in loud
+
+
+def test_the_compiler_tells_how_many_graphs_it_made_and_how_long_that_took() -> None:
+    _compat.forget_graphs()
+    assert _compat.graphs_made() == (0, 0.0)
+    doubled = torch.compile(lambda x: 2 * x, backend="eager")
+    doubled(torch.ones(3))
+    graphs, seconds = _compat.graphs_made()
+    assert graphs == 1
+    assert seconds > 0
+    doubled(torch.ones(3))
+    assert _compat.graphs_made() == (1, seconds), "what is compiled costs once"
+    _compat.forget_graphs()
+    doubled(torch.ones(3))
+    assert _compat.graphs_made()[0] == 1
 
 
 def test_norms_and_scaling_in_one_launch() -> None:
@@ -185,6 +259,13 @@ def test_norms_and_scaling_in_one_launch() -> None:
     assert _compat.norms(tensors).tolist() == [5.0, 0.0, 2.0]
     _compat.scale_(tensors, torch.tensor(0.5))
     assert [tensor.tolist() for tensor in tensors] == [[1.5, 2.0], [[0.0, 0.0], [0.0, 0.0]], 1.0]
+
+
+def test_tensors_are_copied_and_narrowed_together() -> None:
+    tensors = [torch.randn(2, 3), torch.randn(4)]
+    flat = torch.empty(10, dtype=torch.bfloat16)
+    _compat.copy_([flat[:6].view(2, 3), flat[6:]], tensors)
+    assert torch.equal(flat, torch.cat([tensor.flatten() for tensor in tensors]).bfloat16())
 
 
 def test_the_backward_pass_of_a_softmax_is_that_of_autograd() -> None:

@@ -35,7 +35,7 @@ RETIRED = {
     "PackBatches": "PackedBatchSampler",
     "EpochOrder": "EpochPermutation",
     "foresee": "predict_kernels",
-    "why_not": "unsupported_reason",
+    "why_not": "refuses",
     "Watcher": "MetricsCallback",
     "PhaseClock": "StepTimer",
     "Continuity": "ResumeContext",

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expert_cli.api.common import FilePath, optional_path
 from expert_cli.errors import InputError
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.paths import FilePath, optional_path
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -76,18 +77,18 @@ def evaluate(
     _require_at_least(1, batch_size=batch_size, max_new_tokens=max_new_tokens, limit=limit)
     _require_at_least(0, shots=shots)
     _require_company(against, max_drop)
-    from expert_cli._compat import quiet_imports
     from expert_cli.config.plan import trained_adapter
     from expert_cli.evaluation.evaluate import BATCH, cases_of, evaluate_adapter
     from expert_cli.inference.generation_config import generation_config
     from expert_cli.pipeline.publish import leave
+    from expert_cli.utils.process_setup import prepare_process
 
     trained = trained_adapter(Path(adapter), optional_path(manifest), base_model, offline=offline)
-    batch_size = batch_size or BATCH[trained.plan.run.compute.device]
+    batch_size = batch_size or BATCH[DEVICES[trained.plan.run.compute.device].kind]
     settings = generation_config(trained.plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
     asked = cases_of(trained.plan, optional_path(cases), limit)
     reporter.info("loading the model")
-    quiet_imports()
+    prepare_process()
     found = evaluate_adapter(
         trained, asked, settings, reporter, case_timeout_s=case_timeout_s, baseline=baseline, shots=shots
     )
@@ -156,12 +157,12 @@ def load_expert(
         ExpertError: InputError, EnvironmentProblem, RunLocked or IntegrityError, as `evaluate` does.
     """
     _require_at_least(1, max_new_tokens=max_new_tokens)
-    from expert_cli._compat import quiet_imports
     from expert_cli.config.plan import trained_adapter
+    from expert_cli.utils.process_setup import prepare_process
 
     trained = trained_adapter(Path(run), optional_path(manifest), base_model, offline=offline)
     reporter.info("loading the model")
-    quiet_imports()
+    prepare_process()
     from expert_cli.inference.chat import open_chat
 
     return open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=sample)

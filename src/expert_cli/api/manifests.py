@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expert_cli.api.common import FilePath
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.paths import FilePath
 
 if TYPE_CHECKING:
     from expert_cli.config.validate import Validation

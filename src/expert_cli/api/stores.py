@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expert_cli.api.common import FilePath
 from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.paths import FilePath
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ def _inputs(
     own_folder: bool,
 ) -> tuple[RunConfig, DataInputs]:
     """Return the run, its store where it is asked for, and what the store is made of."""
-    from expert_cli._compat import quiet_imports
     from expert_cli.config.plan import make_plan
     from expert_cli.hardware import machine
     from expert_cli.utils.paths import folder_name
+    from expert_cli.utils.process_setup import prepare_process
 
     run = make_plan(Path(manifest), machine.inspect(), overrides).run
-    quiet_imports()
+    prepare_process()
     from expert_cli.data.tokenize.backends import limit_threads
     from expert_cli.pipeline.pretokenize import resolve_inputs, staged_inputs
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from expert_cli.api.common import FilePath, optional_path
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.paths import FilePath, optional_path
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
+    from expert_cli.config.resolve import Overrides
     from expert_cli.estimate.run_estimate import RunEstimate
     from expert_cli.pipeline.result import RunResult
 
@@ -25,6 +26,14 @@ def require_consistent(resume: str, allow_drift: Collection[str], *, overwrite: 
         raise InputError("--allow-drift goes with --resume")
     if overwrite and resume:
         raise InputError("--overwrite moves aside the run that --resume goes on with: give one of them")
+
+
+def _overrides(asked: Mapping[str, Any]) -> Overrides:
+    """Return what a function of this module was asked of a run's settings, by the names of its parameters."""
+    from expert_cli.config.resolve import Overrides
+
+    said = {field.name: asked[field.name] for field in fields(Overrides)}
+    return Overrides(**said | {"output": optional_path(asked["output"]), "settings": tuple(asked["settings"])})
 
 
 @disk_errors()
@@ -63,7 +72,7 @@ def train(
         validation: Evaluate on these rows instead.
         base_model: One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file,
             `pypi:PACKAGE==VERSION#path/in/wheel`. Default: the manifest's first.
-        device: "auto", "cpu" or "cuda".
+        device: "cpu", "cuda", "rocm", "xpu" or "mps"; "auto": what the manifest says, and by default the first GPU there is.
         epochs: Passes over the data, more than 0.
         max_steps: Stop after this many optimizer steps.
         seed: Seed of everything random.
@@ -90,26 +99,13 @@ def train(
         RunLocked: The folder holds a run already, or another process owns it.
         Interrupted: A signal or the file STOP ended the run, after it was saved.
     """
+    overrides = _overrides(locals())
     from expert_cli.config.plan import plan_run
-    from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
     from expert_cli.pipeline.options import RunOptions, command_line
     from expert_cli.runs.log import Logged, RunLog
 
     require_consistent(resume, allow_drift, overwrite=overwrite)
-    overrides = Overrides(
-        dataset=dataset,
-        validation=validation,
-        base_model=base_model,
-        output=optional_path(output),
-        device=device,
-        epochs=epochs,
-        max_steps=max_steps,
-        seed=seed,
-        settings=tuple(settings),
-        offline=offline,
-        resume=resume,
-    )
     options = RunOptions(
         overwrite=overwrite,
         resume=resume,
@@ -156,25 +152,12 @@ def estimate_run(
     their own. price: what an hour of this machine costs, like "2.50/h". Raises what `train` raises before its first step;
     with `probe` also what its steps raise.
     """
+    overrides = _overrides(locals())
     from expert_cli.config.plan import plan_run
-    from expert_cli.config.resolve import Overrides
     from expert_cli.estimate.prices import parse_price
     from expert_cli.hardware import machine
 
     hourly = parse_price(price) if price else None
-    overrides = Overrides(
-        dataset=dataset,
-        validation=validation,
-        base_model=base_model,
-        output=optional_path(output),
-        device=device,
-        epochs=epochs,
-        max_steps=max_steps,
-        seed=seed,
-        settings=tuple(settings),
-        offline=offline,
-        resume=resume,
-    )
     facts = machine.inspect()
     plan = plan_run(Path(manifest), facts, overrides, reporter, keeps=True)
     from expert_cli.estimate import run_estimate

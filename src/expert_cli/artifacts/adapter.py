@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expert_cli.artifacts.loading_code import adapter_lines, put_loading, write_base
-from expert_cli.artifacts.model_card import model_card
+from expert_cli.artifacts.loading_code import SECTION, adapter_lines, write_base
+from expert_cli.artifacts.model_card import model_card, put_section
 from expert_cli.config.plan import Plan
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.model.loading.sources import LocalModel
@@ -31,7 +31,7 @@ def save_adapter(
     renderer.tokenizer.hf.chat_template = renderer.template.chat_template
     renderer.tokenizer.hf.save_pretrained(beside)
     write_text(beside / "README.md", model_card(plan, done))
-    put_loading(beside / "README.md", adapter_lines(plan.run, source, renderer))
+    put_section(beside / "README.md", SECTION, adapter_lines(plan.run, source, renderer))
     sync_folder(beside)
     remove(paths.adapter)
     beside.rename(paths.adapter)

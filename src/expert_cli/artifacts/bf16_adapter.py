@@ -19,6 +19,7 @@ from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import Turn, drawn_turns
 from expert_cli.errors import InputError, TrainingFailed
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of, locate_base
 from expert_cli.model.adapter import trained_in_fp32
 from expert_cli.utils.reporter import Reporter
@@ -59,7 +60,7 @@ def fit_to_bf16(trained: TrainedAdapter, folder: Path, report: Reporter, *, step
 def _trainable(run: RunConfig, adapter: Path, report: Reporter) -> PeftModel:
     source = locate_base(run, report)
     base = load_base_of(run, source.folder)
-    model = PeftModel.from_pretrained(base, adapter, is_trainable=True, torch_device=run.compute.device)
+    model = PeftModel.from_pretrained(base, adapter, is_trainable=True, torch_device=DEVICES[run.compute.device].type)
     return trained_in_fp32(model).train()
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from transformers import AutoConfig
 
 from expert_cli.artifacts.gguf_writer import GgufType, require_writable
-from expert_cli.artifacts.loading_code import PROMPT, adapter_lines, put_loading, whole_lines, write_base
+from expert_cli.artifacts.loading_code import PROMPT, SECTION, adapter_lines, whole_lines, write_base
 from expert_cli.artifacts.merged_model import Agreement, Prompts, in_words, write_whole
 from expert_cli.artifacts.model_card import model_card, put_section, with_library
 from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
@@ -115,7 +115,7 @@ def _write(
     form = f"the model with its adapter merged ({', '.join(forms)})"
     _card(trained, folder, [f"{line}." for line in in_words(agreement)], library=library, form=form)
     file = next((path.name for path in folder.glob("*.gguf")), "")
-    put_loading(folder / "README.md", whole_lines(_shown(renderer, prompts), merged=merge, gguf=file))
+    put_section(folder / "README.md", SECTION, whole_lines(_shown(renderer, prompts), merged=merge, gguf=file))
     return facts, agreement
 
 
@@ -134,7 +134,7 @@ def _write_adapter(
     write_base(folder, run, source, renderer.template.fingerprint)
     renderer.tokenizer.hf.save_pretrained(folder)
     _card(trained, folder, [], library="peft", form="the adapter")
-    put_loading(folder / "README.md", adapter_lines(run, source, renderer, _shown(renderer, prompts), remarks))
+    put_section(folder / "README.md", SECTION, adapter_lines(run, source, renderer, _shown(renderer, prompts), remarks))
 
 
 def _shown(renderer: PromptRenderer, prompts: Prompts) -> str:

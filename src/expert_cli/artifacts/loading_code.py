@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from transformers import BitsAndBytesConfig
 
-from expert_cli.artifacts.model_card import put_section
 from expert_cli.config.adapter_origin import BASE, CONFIG
 from expert_cli.config.run_config import QUANTIZED, RunConfig
 from expert_cli.inference.expert import PromptRenderer
@@ -52,11 +51,6 @@ def write_base(folder: Path, run: RunConfig, source: LocalModel, template: str) 
     )
     config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     write_json(folder / CONFIG, {**config, "base_model_name_or_path": source.address})
-
-
-def put_loading(card: Path, lines: Sequence[str]) -> None:
-    """Write the section of a card that says how what lies beside it is loaded, in place of another form's."""
-    put_section(card, SECTION, lines)
 
 
 def adapter_lines(

@@ -21,6 +21,7 @@ from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import drawn_turns
 from expert_cli.errors import IntegrityError
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.inference.expert import PromptRenderer, load_adapted, open_expert
 from expert_cli.inference.generate import answers
@@ -106,7 +107,7 @@ def write_whole(
         del written
         gc.collect()
     if gguf is not None:
-        written = load_gguf(file, torch.float32).to(run.compute.device)
+        written = load_gguf(file, torch.float32).to(DEVICES[run.compute.device].type)
         agreement["gguf"] = asked.agreement(written, before, meant, "GGUF file", gguf)
     return agreement
 

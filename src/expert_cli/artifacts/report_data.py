@@ -1,9 +1,7 @@
-"""One run directory as a report shows it: its files, its series, its evaluation, the command that makes it again."""
+"""One run directory as a report shows it: its files, its series, its evaluation."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -117,37 +115,6 @@ class RunData:
     def effects(self) -> list[dict[str, Any]]:
         """What became of each key of the manifest."""
         return [row for row in items(self.run_json, "effects") if isinstance(row, dict)]
-
-    @property
-    def command(self) -> str:
-        """The command line: as it was recorded, else put together from what was set beside the manifest."""
-        if isinstance(self.run_json.get("command"), str):
-            return str(self.run_json["command"])
-        config, base_model = self.config, part(self.config, "model").get("name")
-        words: list[str] = ["expert-cli", "train", "--manifest", str(config.get("manifest") or "MANIFEST")]
-        words += ["--base-model", str(base_model)] if base_model else []
-        words += self._other_rows()
-        values = {str(row.get("key")): row.get("value") for row in self.effects}
-        optim = part(config, "optim")
-        for origin in items(config, "origins"):
-            key, place = (str(word) for word in origin) if isinstance(origin, list) and len(origin) == 2 else ("", "")
-            if place == "--set":
-                words += ["--set", f"training.config.{key}={json.dumps(values.get(f'training.config.{key}'))}"]
-            elif place.startswith("--") and key in optim:
-                words += [place, str(optim[key])]
-        words += ["--seed", str(config["seed"])] if number(config, "seed") is not None else []
-        return shlex.join(words)
-
-    def _other_rows(self) -> list[str]:
-        """Return the options that name rows where the manifest's own were replaced, as the effects tell."""
-        train, held_out = (
-            [str(part(source).get("path")) for source in items(self.config, "data", key)]
-            for key in ("train", "validation")
-        )
-        reasons = [str(row.get("reason")) for row in self.effects if str(row.get("key")).startswith("training.dataset")]
-        if not train or not any(train[0] in reason or reason.startswith("--dataset") for reason in reasons):
-            return []
-        return ["--dataset", train[0], *(["--validation", held_out[0]] if held_out else [])]
 
 
 def read_run(folder: Path) -> RunData:

@@ -3,40 +3,98 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from expert_cli.commands.options import benchmark as ask
-from expert_cli.commands.options.common import Debug, Json, Offline, Quiet
+from expert_cli.commands.options import Offline
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
-from expert_cli.errors import CTRL_C, ThresholdNotMet
+from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
+from expert_cli.manifest.keys.compute import DeviceChoice
+
+Mode = Literal["watch", "experiment", "sweep", "compare"]
+
+_WATCH, _MEASURE, _COMPARE = "Watch a run", "Measure (with --manifest)", "Compare saved results"
 
 
 def benchmark(
-    run: ask.Run = None,
-    duration: ask.Duration = 60.0,
-    interval: ask.Interval = 2.0,
-    manifest: ask.Manifest = None,
-    against: ask.Against = None,
-    sweep: ask.Sweep = None,
-    steps: ask.Steps = 20,
-    warmup: ask.Warmup = 3,
-    repeats: ask.Repeats = None,
-    gate: ask.Gate = None,
-    base_model: ask.Base = None,
-    dataset: ask.Dataset = None,
-    validation: ask.Validation = None,
-    device: ask.Device = "auto",
-    seed: ask.Seed = None,
-    set_: ask.Set = None,
-    compare: ask.Compare = None,
-    force: ask.Force = False,
+    console: Console,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--run",
+            help="Watch the run of this folder. Default: the newest one on this machine.",
+            rich_help_panel=_WATCH,
+        ),
+    ] = None,
+    duration: Annotated[
+        float, typer.Option(min=0.1, help="Watch for this many seconds.", rich_help_panel=_WATCH)
+    ] = 60.0,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.", rich_help_panel=_WATCH)] = 2.0,
+    manifest: Annotated[
+        Path | None, typer.Option("--manifest", "-m", help="Measure this manifest.", rich_help_panel=_MEASURE)
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="padded|flattening|trl|unoptimized|MANIFEST",
+            help="What it is measured against: a way of the stock libraries, or another manifest.",
+            rich_help_panel=_MEASURE,
+        ),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=a,b,c",
+            help="Values of a setting to try at the same effective batch; repeatable, every combination is run.",
+            rich_help_panel=_MEASURE,
+        ),
+    ] = None,
+    steps: Annotated[
+        int, typer.Option(min=1, help="Optimizer steps that are measured.", rich_help_panel=_MEASURE)
+    ] = 20,
+    warmup: Annotated[int, typer.Option(min=0, help="Steps before them that are not.", rich_help_panel=_MEASURE)] = 3,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs of each side (3), of each combination (1).", rich_help_panel=_MEASURE),
+    ] = None,
+    gate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATIO",
+            min=0.01,
+            help="Exit 5 if the ratio is below this, or the two do not learn the same.",
+            rich_help_panel=_MEASURE,
+        ),
+    ] = None,
+    base_model: Annotated[
+        str | None,
+        typer.Option("--base-model", help="Base model of all runs, as train takes it.", rich_help_panel=_MEASURE),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Train on these rows instead.", rich_help_panel=_MEASURE)] = None,
+    validation: Annotated[
+        str | None, typer.Option(help="Set these rows apart instead.", rich_help_panel=_MEASURE)
+    ] = None,
+    device: Annotated[DeviceChoice, typer.Option(help="Where to run.", rich_help_panel=_MEASURE)] = "auto",
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.", rich_help_panel=_MEASURE)] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="training.config.KEY=VALUE",
+            help="Change one setting of all runs; repeatable.",
+            rich_help_panel=_MEASURE,
+        ),
+    ] = None,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="A.json B.json", help="Two results saved with --output.", rich_help_panel=_COMPARE),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even of different machines, base models or rows.", rich_help_panel=_COMPARE)
+    ] = False,
     output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file, too.")] = None,
     offline: Offline = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Watch a training run and say what holds it back; or measure one setting against another.
 
@@ -60,8 +118,7 @@ def benchmark(
 
         expert-cli benchmark --compare today.json yesterday.json
     """
-    console = Console("benchmark", as_json=as_json, quiet=quiet)
-    mode = ask.mode_of(run, manifest, against, sweep, gate, compare)
+    mode = _mode_of(run, manifest, against, sweep, gate, compare)
     if mode == "watch":
         _watch(console, run, duration, interval, output)
     elif compare is not None:
@@ -82,6 +139,35 @@ def benchmark(
         )
         found, code = _measure(console, manifest, against or "", sweep or [], overrides, (steps, warmup, repeats), gate)
         _show(console, found, output, code)
+
+
+def _mode_of(
+    run: Path | None,
+    manifest: Path | None,
+    against: str | None,
+    sweep: list[str] | None,
+    gate: float | None,
+    compare: Any,
+) -> Mode:
+    """Return what is asked for. Raises InputError where the options do not say one thing."""
+    modes: dict[Mode, bool] = {
+        "watch": run is not None,
+        "experiment": against is not None,
+        "sweep": bool(sweep),
+        "compare": compare is not None,
+    }
+    asked = [mode for mode, is_asked in modes.items() if is_asked]
+    if len(asked) > 1:
+        raise InputError("give one of --run, --against, --sweep, --compare")
+    mode = asked[0] if asked else "watch"
+    measures = mode in ("experiment", "sweep")
+    if measures and manifest is None:
+        raise InputError(f"--{'sweep' if sweep else 'against'} needs --manifest")
+    if manifest is not None and not measures:
+        raise InputError("--manifest needs --against padded|flattening|trl|unoptimized|MANIFEST, or --sweep KEY=a,b,c")
+    if gate is not None and mode != "experiment":
+        raise InputError("--gate needs --against")
+    return mode
 
 
 def _watch(console: Console, folder: Path | None, duration: float, interval: float, output: Path | None) -> None:

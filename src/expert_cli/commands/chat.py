@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expert_cli import api
-from expert_cli.commands.options.common import (
-    AdapterFolder,
-    Debug,
-    Json,
-    MaxNewTokens,
-    Offline,
-    Quiet,
-    Sample,
-    TrainedBase,
-    TrainedManifest,
-)
+from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, Sample, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
@@ -26,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def chat(
+    console: Console,
     adapter: AdapterFolder,
     manifest: TrainedManifest = None,
     prompt: Annotated[str, typer.Option(help="One prompt; without it, a conversation.", show_default=False)] = "",
@@ -40,9 +31,6 @@ def chat(
     max_new_tokens: MaxNewTokens = 256,
     base_model: TrainedBase = None,
     offline: Offline = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Ask an expert.
 
@@ -57,8 +45,7 @@ def chat(
 
         expert-cli chat --adapter runs/sql --prompt "List the boats" --json
     """
-    console = Console("chat", as_json=as_json, quiet=quiet)
-    if as_json and not prompt:
+    if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
     talk = api.load_expert(
         adapter,
@@ -71,7 +58,7 @@ def chat(
     )
     if not prompt:
         _converse(talk, console, input_, compare=compare)
-    elif as_json:
+    elif console.as_json:
         base = "".join(talk.base(prompt, input_)) if compare else None
         expert = talk.ask(prompt, input_)
         console.document({"prompt": prompt, "input": input_, "expert": expert, "base_model": base})

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expert_cli.commands.options.common import Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
@@ -18,13 +17,11 @@ if TYPE_CHECKING:
 
 
 def doctor(
+    console: Console,
     free_memory: Annotated[
         bool, typer.Option("--free-memory", help="List who holds GPU memory and how to give it back; ends no process.")
     ] = False,
     deep: Annotated[bool, typer.Option("--deep", help="Also try torch.compile, a minute or two more.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Say whether this machine is ready: what is here, what really works, and how to mend what does not.
 
@@ -39,7 +36,6 @@ def doctor(
 
         expert-cli doctor --free-memory
     """
-    console = Console("doctor", as_json=as_json, quiet=quiet)
     if free_memory:
         from expert_cli.doctor.gpu_memory import memory_holders
 
@@ -49,7 +45,7 @@ def doctor(
     from expert_cli.doctor.checks import check_up
 
     lines = check_up(Path.cwd(), console, deep=deep)
-    if as_json:
+    if console.as_json:
         console.document({"state": worst(lines), "lines": [asdict(line) for line in lines]})
     else:
         _show(console, lines)

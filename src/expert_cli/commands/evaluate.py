@@ -3,49 +3,70 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from expert_cli import api
-from expert_cli.commands.options import evaluate as ask
-from expert_cli.commands.options.common import (
-    AdapterIfAny,
-    Debug,
-    Json,
-    MaxNewTokens,
-    Offline,
-    Quiet,
-    Sample,
-    TrainedBase,
-    TrainedManifest,
-)
+from expert_cli.api.experts import MAX_DROP
+from expert_cli.commands.options import AdapterIfAny, MaxNewTokens, Offline, Sample, TrainedBase, TrainedManifest
 from expert_cli.commands.tables import show_drop, show_evaluation, show_generation
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ThresholdNotMet
 
 
 def evaluate(
+    console: Console,
     manifest: TrainedManifest = None,
     adapter: AdapterIfAny = None,
-    answers: ask.Answers = None,
-    cases: ask.Cases = None,
-    baseline: ask.Baseline = False,
-    shots: ask.Shots = 0,
+    answers: Annotated[
+        Path | None,
+        typer.Option(
+            help="Judge these answers instead: one JSON object a line, or what --output wrote, whose answers are judged again."
+        ),
+    ] = None,
+    cases: Annotated[
+        Path | None,
+        typer.Option(
+            help="The cases. Default: tests/cases.jsonl beside the manifest; where it is, others are kept only by --output."
+        ),
+    ] = None,
+    baseline: Annotated[
+        bool, typer.Option("--baseline", help="Let the base model answer as well, asked in its own chat template.")
+    ] = False,
+    shots: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="With --baseline: ask the base model once more, after so many training rows as examples.",
+            show_default=False,
+        ),
+    ] = 0,
     base_model: TrainedBase = None,
     sample: Sample = False,
-    batch_size: ask.BatchSize = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Answers written at once. Default: 16; on a GPU 64.")
+    ] = None,
     max_new_tokens: MaxNewTokens = 256,
-    limit: ask.Limit = None,
-    case_timeout: ask.CaseTimeout = 2.0,
-    threshold: ask.Threshold = None,
-    against: ask.Against = None,
-    max_drop: ask.MaxDrop = None,
-    output: ask.Output = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Only N rows, spread over the categories; kept only by --output."),
+    ] = None,
+    case_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that one answer may run.")] = 2.0,
+    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.")] = None,
+    against: Annotated[Path | None, typer.Option(help="An earlier evaluation, compared case by case.")] = None,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help=f"With --against: exit 5 if the accuracy fell by more than this; {MAX_DROP}."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the JSON document here as well; an adapter's run directory gets that of all its own cases anyway: "
+            "evaluation.json."
+        ),
+    ] = None,
     offline: Offline = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Let an expert answer its cases, and judge the answers: SQL, Cypher and TypeScript by running them, JSON by comparing it.
 
@@ -66,8 +87,10 @@ def evaluate(
 
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
-    console = Console("evaluate", as_json=as_json, quiet=quiet)
-    ask.require_company(answers, adapter, baseline=baseline, shots=shots, sample=sample)
+    if (answers is None) == (adapter is None):
+        raise typer.BadParameter("give --adapter DIR, or --answers FILE")
+    if answers is not None and (baseline or shots or sample):
+        raise typer.BadParameter("--baseline, --shots and --sample go with --adapter: --answers are written already")
     common: dict[str, Any] = {
         "cases": cases,
         "limit": limit,
@@ -93,14 +116,14 @@ def evaluate(
             max_new_tokens=max_new_tokens,
             offline=offline,
         )
-    if as_json:
+    if console.as_json:
         console.document(found.as_json())
     else:
         show_evaluation(console, found.evaluation)
         show_generation(console, found)
         if found.drop:
             show_drop(console, found.drop)
-    if found.missed and as_json:
+    if found.missed and console.as_json:
         raise typer.Exit(ThresholdNotMet.exit_code)
     if found.missed:
         raise ThresholdNotMet(found.missed, "see the failures above")

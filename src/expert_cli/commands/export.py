@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from expert_cli.commands.options.common import (
-    AdapterFolder,
-    Debug,
-    Json,
-    Offline,
-    Quiet,
-    TrainedBase,
-    TrainedManifest,
-)
+from expert_cli.commands.options import AdapterFolder, Offline, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError, IntegrityError
 
@@ -29,6 +21,7 @@ PROMPTS = 20
 
 
 def export(
+    console: Console,
     adapter: AdapterFolder,
     output: Annotated[Path, typer.Option(help="A new folder.")],
     merge: Annotated[bool, typer.Option("--merge", help="The whole model with the adapter in it, in bf16.")] = False,
@@ -47,9 +40,6 @@ def export(
     manifest: TrainedManifest = None,
     base_model: TrainedBase = None,
     offline: Offline = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Write an expert in the form in which it is used, with its model card.
 
@@ -74,13 +64,12 @@ def export(
 
     if for_base and (merge or gguf):
         raise typer.BadParameter("--for-base is for an adapter: what is merged is right on every machine")
-    console = Console("export", as_json=as_json, quiet=quiet)
     require_new(output)
     found = trained_adapter(adapter, manifest, base_model, offline=offline)
     console.info("loading the model")
-    from expert_cli._compat import quiet_imports
+    from expert_cli.utils.process_setup import prepare_process
 
-    quiet_imports()
+    prepare_process()
     from expert_cli.artifacts.export import export_expert
     from expert_cli.artifacts.merged_model import in_words
 
@@ -91,7 +80,7 @@ def export(
         remarks = bases.in_words() if bases else []
         done = export_expert(found, output, _prompts(found), console, merge=merge, gguf=gguf, remarks=remarks)
     document = done.as_json() | {"bases": bases.as_json() if bases else None}
-    if as_json:
+    if console.as_json:
         console.document(document)
         return
     for line in [*in_words(done.agreement), *remarks]:

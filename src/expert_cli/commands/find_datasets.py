@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expert_cli.commands.options.common import Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError
 from expert_cli.utils.reporter import NullReporter
@@ -24,6 +23,7 @@ _AGES = ((60.0, "minute"), (3600.0, "hour"), (86400.0, "day"), (30.4 * 86400, "m
 
 
 def find_datasets(
+    console: Console,
     experts: Annotated[
         Path | None,
         typer.Option(help="The experts' folder. Default: experts/ here or above."),
@@ -35,9 +35,6 @@ def find_datasets(
     measure_disk: Annotated[
         bool, typer.Option("--measure-disk", help="Measure how fast the disk under each data set reads.")
     ] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """List the data on this machine: size, last use, which expert names it, and what is missing.
 
@@ -54,7 +51,6 @@ def find_datasets(
     from expert_cli.inventory.hf_cache import hf_caches
     from expert_cli.inventory.manifest_references import default_experts
 
-    console = Console("find-datasets", as_json=as_json, quiet=quiet)
     if hf_cache is not None and not hf_cache.is_dir():
         console.warning(f"{hf_cache}: no such cache")
     home = experts or default_experts(Path.cwd())
@@ -63,7 +59,7 @@ def find_datasets(
     inventory = take_inventory(home, hf_caches(hf_cache), console, _current_key)
     if measure_disk:
         inventory = measure_disks(inventory, console)
-    if as_json:
+    if console.as_json:
         console.document(inventory.as_json())
         return
     now = time.time()
@@ -82,12 +78,12 @@ def _current_key(plan: Plan) -> str | None:
 
     Only asked where there is a store to compare with: it loads the tokenizer.
     """
-    from expert_cli._compat import quiet_imports
     from expert_cli.data.store.inspect import has_stores
+    from expert_cli.utils.process_setup import prepare_process
 
     if not has_stores(plan.run.store):
         return None
-    quiet_imports()
+    prepare_process()
     from expert_cli.pipeline.pretokenize import explain, resolve_inputs
 
     run = replace(plan.run, data=replace(plan.run.data, offline=True))

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from expert_cli.commands.options.common import Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.files import write_text
@@ -16,13 +15,11 @@ from expert_cli.utils.text import shortened
 
 
 def init(
+    console: Console,
     name: Annotated[str, typer.Argument(help="Name of the expert; its folder is made.")],
     folder: Annotated[
         Path | None, typer.Option(help="Where the folder is made. Default: experts/ if there is one, else here.")
     ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.
 
@@ -36,7 +33,6 @@ def init(
     from expert_cli.manifest.types import LONGEST_NAME
     from expert_cli.utils.paths import slug
 
-    console = Console("init", as_json=as_json, quiet=quiet)
     if not re.fullmatch(r"\w([\w.-]*\w)?", name) or len(name) > LONGEST_NAME:
         hint = f"use at most {LONGEST_NAME} letters, digits, - and _; --folder says where"
         raise InputError(f'"{shortened(name)}" cannot be the name of an expert', hint)
@@ -55,7 +51,7 @@ def init(
         raise EnvironmentProblem(
             f"{home} cannot be made: {error.strerror}", "give another folder with --folder"
         ) from error
-    if as_json:
+    if console.as_json:
         console.document({"manifest": str(manifest)})
     else:
         run = home / "weights" / slug(str(SMOLLM2["name"]))

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from expert_cli import api
-from expert_cli.commands.options.common import BaseModel, Debug, Json, Offline, Quiet
+from expert_cli.commands.options import BaseModel, Offline
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
-    from expert_cli.pipeline.pretokenize import StoreExplanation, StoreReport
+    from expert_cli.pipeline.pretokenize import StoreReport
 
 
 def pretokenize(
+    console: Console,
     manifest: Annotated[
         list[Path] | None,
         typer.Option("--manifest", "-m", help="An expert's manifest.json; repeatable."),
@@ -40,9 +41,6 @@ def pretokenize(
         bool, typer.Option("--prune", help="Delete this expert's other stores, those of other base models too.")
     ] = False,
     offline: Offline = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Tokenize an expert's data once; training opens the result.
 
@@ -56,7 +54,6 @@ def pretokenize(
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
     """
-    console = Console("pretokenize", as_json=as_json, quiet=quiet)
     manifests = _all_in(experts) if every else manifest or []
     if not manifests:
         raise typer.BadParameter("give --manifest PATH, or --all")
@@ -76,7 +73,10 @@ def pretokenize(
             if explain:
                 explanation = api.explain_store(path, **where)
                 rows.append(explanation.as_json())
-                _show_explanation(console, explanation)
+                if not console.as_json:
+                    found, changes = explanation.state, explanation.state.changes
+                    words = f"{explanation.expert}: {found.state}: {found.reason}"
+                    console.text("\n".join([words, *(f"  {change}" for change in changes)]))
             else:
                 report = api.pretokenize(
                     path, **where, force=force, verify=verify, documents=show, threads=threads, prune=prune
@@ -86,12 +86,15 @@ def pretokenize(
         except ExpertError as error:
             if len(manifests) == 1:
                 raise
-            if debug:
+            if console.debug:
                 console.trace()
             failed.append((path, error))
             console.info(f"failed    {path}")
-    if as_json:
-        console.document({"stores": rows} | ({"failed": [_failure(*one) for one in failed]} if failed else {}))
+    if console.as_json:
+        console.document(
+            {"stores": rows}
+            | ({"failed": [{"manifest": str(path), **error.as_json()} for path, error in failed]} if failed else {})
+        )
     _end(console, failed, len(manifests))
 
 
@@ -100,15 +103,6 @@ def _all_in(experts: Path) -> list[Path]:
     if not manifests:
         raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
     return manifests
-
-
-def _failure(manifest: Path, error: ExpertError) -> dict[str, object]:
-    return {
-        "manifest": str(manifest),
-        "exit_code": error.exit_code,
-        "message": error.message,
-        "hint": error.hint,
-    }
 
 
 def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -> None:
@@ -121,12 +115,6 @@ def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -
             where = "" if error.message.startswith(str(path)) else f"{path}: "
             console.fail(f"{where}{error.message}", error.hint, error.exit_code)
     raise typer.Exit(failed[0][1].exit_code)
-
-
-def _show_explanation(console: Console, found: StoreExplanation) -> None:
-    if not console.as_json:
-        state = found.state
-        console.text("\n".join([f"{found.expert}: {state.state}: {state.reason}", *(f"  {c}" for c in state.changes)]))
 
 
 def _show_report(console: Console, report: StoreReport) -> None:

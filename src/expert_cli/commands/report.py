@@ -8,19 +8,16 @@ from typing import Annotated
 
 import typer
 
-from expert_cli.commands.options.common import Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 
 
 def report(
+    console: Console,
     runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
     output: Annotated[
         Path | None,
         typer.Option(help="The file to write. Default: report.html in the run's folder; of several runs, here."),
     ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Draw a run, or several side by side, as one HTML file that needs no network.
 
@@ -33,14 +30,13 @@ def report(
     from expert_cli.artifacts.report import write_report
     from expert_cli.runs.paths import RunPaths
 
-    console = Console("report", as_json=as_json, quiet=quiet)
     to = output or (RunPaths(runs[0]).report_html if len(runs) == 1 else Path("report.html"))
     endings = write_report(runs, to)
     for run, ending in zip(runs, endings, strict=True):
         console.info(f"{run}: {ending.words}")
         if ending.go_on:
             console.info(f"  go on: {ending.go_on}")
-    if as_json:
+    if console.as_json:
         document = {"report": str(to.resolve()), "runs": [str(run.resolve()) for run in runs]}
         console.document({**document, "endings": [asdict(ending) for ending in endings]})
     else:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from expert_cli.commands.options.common import Debug, Json, Quiet
 from expert_cli.console.terminal import Console
 
 
-def schema(as_json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:  # noqa: ARG001  --debug: cli.main
+def schema(console: Console) -> None:
     """Print the manifest's JSON Schema, for editors and other programs.
 
     Examples:
@@ -18,9 +17,8 @@ def schema(as_json: Json = False, quiet: Quiet = False, debug: Debug = False) ->
 
         expert-cli schema --json
     """
-    console = Console("schema", as_json=as_json, quiet=quiet)
     document = manifest_schema()
-    if as_json:
+    if console.as_json:
         console.document({"schema": document})
     else:
         console.text(json.dumps(document, indent=2))

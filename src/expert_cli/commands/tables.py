@@ -133,7 +133,7 @@ def _needs(found: dict[str, Any], device: str) -> list[list[str]]:
         ["epochs", f"{found['epochs']:.2f}", exact, store],
         ["tokens", f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} a step)", exact, store],
         [
-            "GPU memory" if device == "cuda" else "memory",
+            "memory" if device == "cpu" else "GPU memory",
             f"{found['vram_mb']['total'] / 1024:.1f} GB",
             f"± {found['vram_mb']['error_pct']:.0f} %",
             found["memory_source"],
@@ -157,7 +157,7 @@ def _money(amount: float, currency: str) -> str:
 
 
 def _named(name: str, device: str) -> str:
-    return "CUDA context (assumed)" if name == "process" and device == "cuda" else WORDS[name]
+    return WORDS[name] if device == "cpu" or name != "process" else f"{device.upper()} context (assumed)"
 
 
 def _card(card: dict[str, Any]) -> list[str]:

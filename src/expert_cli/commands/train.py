@@ -3,45 +3,67 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from expert_cli import api
 from expert_cli.api.training import require_consistent
-from expert_cli.commands.options import train as ask
-from expert_cli.commands.options.common import BaseModel, Debug, Json, ManifestPath, Offline, Quiet
+from expert_cli.commands.options import BaseModel, ManifestPath, Offline
 from expert_cli.console.terminal import Console
+from expert_cli.manifest.keys.compute import DeviceChoice
 
 if TYPE_CHECKING:
     from expert_cli.estimate.run_estimate import RunEstimate
 
 
 def train(
+    console: Console,
     manifest: ManifestPath,
-    output: ask.Output = None,
-    overwrite: ask.Overwrite = False,
-    dataset: ask.Dataset = None,
-    validation: ask.Validation = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder of the run. Default: weights/<base model>/ beside the manifest.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Move a run that lies there aside.")] = False,
+    dataset: Annotated[str | None, typer.Option(help="Train on this file, folder or hub id instead.")] = None,
+    validation: Annotated[str | None, typer.Option(help="Evaluate on these rows instead.")] = None,
     base_model: BaseModel = None,
-    device: ask.Device = "auto",
-    epochs: ask.Epochs = None,
-    max_steps: ask.MaxSteps = None,
-    seed: ask.Seed = None,
-    set_: ask.Set = None,
-    resume: ask.Resume = None,
-    allow_drift: ask.AllowDrift = None,
-    max_loss_spike: ask.MaxLossSpike = 0.0,
-    locked: ask.Locked = None,
-    trust_store: ask.TrustStore = False,
-    stage: ask.Stage = None,
-    plan_only: ask.PlanOnly = False,
-    probe: ask.Probe = False,
-    price: ask.Price = "",
+    device: Annotated[
+        str, typer.Option(help=f"{', '.join(get_args(DeviceChoice))}; auto: what the manifest says.")
+    ] = "auto",
+    epochs: Annotated[float | None, typer.Option(min=0, help="Passes over the data.")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many optimizer steps.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="auto|PATH", help="Go on: with the newest good checkpoint (auto) or the one in PATH."),
+    ] = None,
+    allow_drift: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="With --resume: what may differ from before; repeatable.")
+    ] = None,
+    max_loss_spike: Annotated[
+        float, typer.Option(min=0, metavar="FACTOR", help="Warn of a loss this many times the median of the last 20.")
+    ] = 0.0,
+    locked: Annotated[
+        Path | None,
+        typer.Option(help="A run.json: refuse (exit 6) if data, tokenizer, base model, settings or code differ."),
+    ] = None,
+    trust_store: Annotated[
+        bool, typer.Option("--trust-store", help="Use a tokenized data set that another program saved there.")
+    ] = False,
+    stage: Annotated[
+        Path | None, typer.Option(help="Copy the token store to this folder (a faster disk) first.")
+    ] = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Train nothing: say what the run will need and cost. Builds the token store.")
+    ] = False,
+    probe: Annotated[bool, typer.Option("--probe", help="With --plan: measure a few real steps.")] = False,
+    price: Annotated[str, typer.Option(metavar="2.50/h", help="With --plan: what an hour of this machine costs.")] = "",
     offline: Offline = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Train an expert from its manifest.
 
@@ -57,7 +79,6 @@ def train(
 
         expert-cli train -m experts/expert-sql/manifest.json --plan --price 2.50/h
     """
-    console = Console("train", as_json=as_json, quiet=quiet)
     if (probe or price) and not plan_only:
         raise typer.BadParameter(f"{'--probe' if probe else '--price'} goes with --plan")
     require_consistent(resume or "", allow_drift or (), overwrite=overwrite)
@@ -90,7 +111,7 @@ def train(
     )
     if os.environ.get("RANK", "0") != "0":
         return
-    if as_json:
+    if console.as_json:
         console.document(result.document)
     else:
         console.text(result.summary())

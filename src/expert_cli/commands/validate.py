@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expert_cli import api
-from expert_cli.commands.options.common import BaseModel, Debug, Json, Quiet
+from expert_cli.commands.options import BaseModel
 from expert_cli.console.terminal import Console
 from expert_cli.utils.text import plural
 
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 
 
 def validate(
+    console: Console,
     manifests: Annotated[list[Path], typer.Argument(help="One or more manifest.json files.")],
     base_model: BaseModel = None,
     fix: Annotated[bool, typer.Option("--fix", help="Show mistyped and old keys under their right names.")] = False,
     write: Annotated[bool, typer.Option("--write", help="With --fix: change the file, then check it again.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,  # noqa: ARG001  read by cli.main
 ) -> None:
     """Check manifests, and say what every key does on this machine.
 
@@ -37,20 +35,19 @@ def validate(
 
         expert-cli validate old/manifest.json --fix --write
     """
-    console = Console("validate", as_json=as_json, quiet=quiet)
     checks = []
     for path in manifests:
         checks.append(api.validate(path, base_model=base_model, fix=fix, write=write))
-        if not as_json:
-            _show(console, checks[-1], quiet=quiet, write=write)
+        if not console.as_json:
+            _show(console, checks[-1], write=write)
     valid = not any(found.errors for found in checks)
-    if as_json:
+    if console.as_json:
         console.document({"valid": valid, "manifests": [found.as_json() for found in checks]})
     raise typer.Exit(0 if valid else 2)
 
 
-def _show(console: Console, validate: Validation, *, quiet: bool, write: bool) -> None:
-    if validate.plan and not quiet:
+def _show(console: Console, validate: Validation, *, write: bool) -> None:
+    if validate.plan and not console.quiet:
         from expert_cli.config.effects import effects_table
 
         console.table(*effects_table(validate.plan.effects, short=False))

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast, get_args
 
-from expert_cli._compat import quiet_imports
 from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter
 from expert_cli.config.conflicts import contradictions, doubts
 from expert_cli.config.data_sources import missing_tests
@@ -20,6 +19,7 @@ from expert_cli.hardware.machine import Machine, inspect
 from expert_cli.manifest.reader import LoadedManifest, load_manifest
 from expert_cli.manifest.types import Quantization
 from expert_cli.runs.lock import contents
+from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import Reporter
 
 
@@ -76,7 +76,7 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
         report.warning(str(warning))
     report.info_table(*effects_table(plan.effects, short=True))
     report.info("loading the training libraries")
-    quiet_imports()
+    prepare_process()
     return plan
 
 

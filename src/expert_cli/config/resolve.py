@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
 from expert_cli.config.data_sources import missing, resolve_sources
@@ -21,6 +21,7 @@ from expert_cli.config.merged import Merged, adapter_block
 from expert_cli.config.run_config import AUTO, DataConfig, RunConfig
 from expert_cli.config.settings import Settings
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.key import applied
 from expert_cli.manifest.keys.compute import DeviceName
@@ -35,7 +36,7 @@ from expert_cli.utils.paths import project_root, slug, store_folder
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says; None = not said."""
+    """What the command line says; None = not said. device "auto": what the manifest says."""
 
     dataset: str | None = None
     validation: str | None = None
@@ -109,9 +110,9 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
     if overrides.epochs is not None and values.pop("max_steps", None) is not None:
         dropped = {"max_steps": "--epochs"}
         origins.pop("max_steps")
-    for name in ("epochs", "max_steps", "seed"):
+    for name in ("device", "epochs", "max_steps", "seed"):
         value, option = getattr(overrides, name), f"--{name.replace('_', '-')}"
-        if value is None:
+        if value is None or (name == "device" and value == "auto"):
             continue
         reason = unfit(TrainingConfig, ("training", "config", name), value)
         if reason:
@@ -148,9 +149,11 @@ def decide(
     faults = conflicts(merged, of_base, config, evaluation.written)
     if faults:
         raise ManifestError(loaded.path, faults)
-    device = _device(overrides.device, machine)
+    device = _device(config, merged, machine)
     output = (overrides.output or folder / "weights" / slug(base.name)).resolve()
-    to_train, to_load = adapter(config), model(of_base, config)
+    to_train, to_load, stepping = adapter(config), model(of_base, config), optim(config)
+    if lack := DEVICES[device].refuses(machine, to_load.quantization, stepping.optim):
+        raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     run = RunConfig(
         expert=loaded.manifest.name,
         manifest=loaded.path.resolve(),
@@ -168,7 +171,7 @@ def decide(
             offline=overrides.offline,
         ),
         adapter=to_train,
-        optim=optim(config),
+        optim=stepping,
         loader=loader(config, device, best_fit=_began_by_best_fit(output, overrides.resume)),
         compute=compute(config, machine, device, to_train.type, to_load.quantization),
         watch=watching,
@@ -189,14 +192,15 @@ def _began_by_best_fit(output: Path, resume: str) -> bool:
     return bool(part(begun, "config", "loader").get("packing") == "best_fit")
 
 
-def _device(asked: str, machine: Machine) -> DeviceName:
-    if asked not in ("auto", "cpu", "cuda"):
-        raise InputError(f"--device {asked}: must be auto, cpu or cuda")
-    if asked == "cuda" and not machine.cuda_usable:
-        raise EnvironmentProblem(
-            "--device cuda: no usable GPU", machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
-        )
-    return "cuda" if asked == "cuda" or (asked == "auto" and machine.cuda_usable) else "cpu"
+def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) -> DeviceName:
+    """Return where a run trains. Raises EnvironmentProblem where it cannot."""
+    asked = config["device"]
+    if asked == "auto":
+        asked = machine.device
+    elif lack := DEVICES[asked].lacks(machine):
+        option = "--device" if merged.origins.get("device") == "--device" else "device"
+        raise EnvironmentProblem(f"{option} {asked}: {lack[0]}", lack[1])
+    return cast(DeviceName, config.put("device", asked))
 
 
 def missing_data(config: RunConfig) -> list[str]:

@@ -5,7 +5,6 @@ The library knows only the `Reporter` protocol; a command makes a `Console` and 
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
@@ -91,17 +90,16 @@ def _grouped(columns: list[str], rows: list[list[str]]) -> Table:
 class Console:
     """Writes to the terminal: live bars where there is one, plain lines where there is none.
 
-    as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results.
+    as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results. debug: errors that do
+    not end the command are told with their traceback, too.
     """
 
-    def __init__(self, command: str, *, as_json: bool = False, quiet: bool = False) -> None:
-        """Open both streams; characters that the console cannot show are replaced, never an error."""
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="replace")
+    def __init__(self, command: str, *, as_json: bool = False, quiet: bool = False, debug: bool = False) -> None:
+        """Open both streams."""
         self.command = command
         self.as_json = as_json
         self.quiet = quiet
+        self.debug = debug
         self._out = _Stream(stderr=False)
         self._err = _Stream(stderr=True)
 

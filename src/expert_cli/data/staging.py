@@ -18,7 +18,7 @@ from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.disk import BLOCK, drop_cached
-from expert_cli.utils.disk_errors import FULL
+from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import parse_json, sha256_of, write_json
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
@@ -113,30 +113,25 @@ class _Copy:
     def make(self, advance: Callable[[int], None]) -> None:
         """Copy beside its place, read back, rename, note."""
         beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        try:
-            self.record.unlink(missing_ok=True)
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            sha256 = self._write(beside, advance)
-            if sha256_of(beside) != sha256:
-                raise IntegrityError(
-                    f"{self.path}: the staged copy reads back different from what was written",
-                    f"do not trust the disk of {self.top}; stage to another one",
-                )
-            beside.replace(self.path)
-            write_json(self.record, {"file": str(self.source), "source": self.facts, "sha256": sha256})
-        except OSError as error:
-            if error.errno not in FULL:
-                message = f"{self.source}: cannot be staged to {self.path}: {error.strerror or error}"
-                raise EnvironmentProblem(message) from error
-            message = f"{self.path}: the disk is full; {size_text(self.size)} were to be written"
-            raise EnvironmentProblem(message, "free some space, or stage to another disk") from error
-        finally:
-            beside.unlink(missing_ok=True)
-            folder = self.path.parent
-            with suppress(OSError):  # one that is not empty
-                while folder != self.top:
-                    folder.rmdir()
-                    folder = folder.parent
+        with disk_errors(f"{self.source}: cannot be staged to {self.path}", "stage to another disk"):
+            try:
+                self.record.unlink(missing_ok=True)
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                sha256 = self._write(beside, advance)
+                if sha256_of(beside) != sha256:
+                    raise IntegrityError(
+                        f"{self.path}: the staged copy reads back different from what was written",
+                        f"do not trust the disk of {self.top}; stage to another one",
+                    )
+                beside.replace(self.path)
+                write_json(self.record, {"file": str(self.source), "source": self.facts, "sha256": sha256})
+            finally:
+                beside.unlink(missing_ok=True)
+                folder = self.path.parent
+                with suppress(OSError):  # one that is not empty
+                    while folder != self.top:
+                        folder.rmdir()
+                        folder = folder.parent
 
     def _write(self, beside: Path, advance: Callable[[int], None]) -> str:
         """Copy the bytes, and drop them from the page cache, so that reading back asks the disk; return their hash."""
@@ -169,13 +164,9 @@ def _facts(path: Path) -> dict[str, int]:
 
 def _require_space(target: Path, needed: int) -> None:
     """Make the target folder and compare its free space with the bytes that are to be copied."""
-    try:
+    with disk_errors(f"{target}: cannot be staged to", "name a folder: --stage DIR"):
         target.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(target).free
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"{target}: cannot be staged to: {error.strerror}", "name a folder: --stage DIR"
-        ) from error
     if needed > free:
         message = f"{target}: {needed:,} bytes are to be staged, and {free:,} bytes are free"
         raise EnvironmentProblem(message, "free some space, or stage to another disk")

@@ -34,7 +34,7 @@ def check_up(here: Path, report: Reporter, *, deep: bool) -> list[CheckResult]:
             bar.update(done, f"now {probe.name}, up to {probe.limit_s:.0f} s")
             lines += next(probing, [])
         bar.update(len(quick) + len(probes))
-    device = "cuda" if machine.inspect().cuda_usable else "cpu"
+    device = machine.inspect().device
     return lines if deep else [*lines, *guarded("slow probes", lambda: untried(device))]
 
 
@@ -65,7 +65,7 @@ def about_the_machine() -> list[tuple[str, Check]]:
         ("system", lambda: system.system(facts)),
         ("driver", lambda: system.check_driver(driver, system.has_nvidia_device())),
         ("torch build", lambda: system.torch_build(facts, driver)),
-        ("GPU", lambda: system.check_gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"))),
+        ("GPU", lambda: system.check_gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"), facts.gpus)),
         ("GPU memory", lambda: system.memory_in_use(nvml.sample(), nvml.holders())),
     ]
     # a GPU that the installed torch cannot use comes before everything else

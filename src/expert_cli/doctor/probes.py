@@ -16,12 +16,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from expert_cli.doctor.check_result import CheckResult, State
 from expert_cli.hardware import machine
+from expert_cli.hardware.devices import DEVICES, present
 from expert_cli.hardware.machine import has_package
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend
+from expert_cli.utils.text import first_line
 
 if TYPE_CHECKING:
     from expert_cli.manifest.keys.compute import DeviceName
@@ -57,11 +59,17 @@ class Probe:
 
 def _device() -> tuple[DeviceName, Dtype]:
     """Return where and in which half precision this machine would train."""
-    import torch
-
-    if not torch.cuda.is_available():
+    here = machine.inspect()
+    device = cast("DeviceName", here.device)
+    if not DEVICES[device].is_available():
         return "cpu", "bf16"
-    return "cuda", "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp16"
+    return device, "bf16" if device == "cpu" or here.gpus[0].has_bf16 else "fp16"
+
+
+def _place() -> tuple[str, Dtype]:
+    """Return the same, by torch's word for the device."""
+    device, precision = _device()
+    return DEVICES[device].type, precision
 
 
 def try_torch() -> str:
@@ -70,15 +78,17 @@ def try_torch() -> str:
     import torch
 
     loaded = f"loads in {time.monotonic() - started:.1f} s"
-    if not torch.cuda.is_available():
-        if torch.version.cuda and machine.inspect().gpus:
+    seen = [(device.type, index) for device in present() for index in range(len(device.cards()))]
+    if not seen:
+        here = machine.inspect()
+        if here.torch_device != "cpu" and here.gpus:
             raise Broken(f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU choice")
         return f"{loaded}, computes on {torch.get_num_threads()} CPU threads"
-    for index in range(torch.cuda.device_count()):
-        block = torch.ones(256, 256, device=f"cuda:{index}")
+    for place, index in seen:
+        block = torch.ones(256, 256, device=f"{place}:{index}")
         if (block @ block)[0, 0].item() != 256.0:
             raise Broken(f"GPU {index} multiplies wrongly", "do not train on this GPU; test its memory")
-    return f"{loaded}, multiplies on each of {torch.cuda.device_count()} GPU(s)"
+    return f"{loaded}, multiplies on each of {len(seen)} GPU(s)"
 
 
 def try_bitsandbytes() -> str:
@@ -92,7 +102,7 @@ def try_bitsandbytes() -> str:
 
     from expert_cli.model.loading.quantize import DTYPES
 
-    device, precision = _device()
+    device, precision = _place()
     dtype = DTYPES[precision]
     torch.manual_seed(0)
     frozen = Linear4bit(64, 64, bias=False, compute_dtype=dtype, compress_statistics=True, quant_type="nf4")
@@ -137,8 +147,9 @@ def try_attention(backend: AttentionBackend) -> str:
 
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"vocab_size": 64, "hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 1}
-    model: Any = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=2))
-    model = model.to(device, DTYPES[precision])
+    model: Any = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=1))
+    place = DEVICES[device].type
+    model = model.to(place, DTYPES[precision])
     attention.use(model, backend.name)
     packs = isolation.packs(cpu_attention.LONGEST + isolation.BEYOND, None)
     found = [isolation.measure_leakage(model, backend.layout, lengths) for lengths in packs]
@@ -147,8 +158,8 @@ def try_attention(backend: AttentionBackend) -> str:
     if not all(one.holds for one in found):
         raise Broken(words)
     lengths = packs[0]
-    ids = torch.zeros(1, sum(lengths), dtype=torch.int64, device=device)
-    starts = torch.tensor([0, *lengths], device=device).cumsum(0).int()
+    ids = torch.zeros(1, sum(lengths), dtype=torch.int64, device=place)
+    starts = torch.tensor([0, *lengths], device=place).cumsum(0).int()
     model(input_ids=ids, use_cache=False, **attention.varlen_kwargs(starts, max(lengths))).logits.sum().backward()
     if not all(bool(parameter.grad.isfinite().all()) for parameter in model.parameters()):
         raise Broken("its gradient is not finite")
@@ -159,7 +170,7 @@ def try_compile() -> str:
     """Compile a small function with its backward pass and compare it with the same one as it is."""
     import torch
 
-    device, _ = _device()
+    device, _ = _place()
     torch.manual_seed(0)
     weight = torch.randn(32, 32, device=device)
 
@@ -185,7 +196,7 @@ def try_compile() -> str:
 
 def missing_for_compile(which: Callable[[str], str | None], system: str, device: str) -> tuple[str, str]:
     """Return what torch.compile lacks, and how to get it; ("", "") if it is something else."""
-    if device == "cuda" and not has_package("triton"):
+    if device in ("cuda", "xpu") and not has_package("triton"):
         return "triton is missing", "pip install " + ("triton-windows" if system == "Windows" else "triton")
     names, fix = _COMPILERS.get(system, _COMPILERS["Linux"])
     own = os.environ.get("CXX")
@@ -227,7 +238,7 @@ QUICK = tuple(probe for probe in PROBES if not probe.takes)
 def untried(device: str) -> list[CheckResult]:
     """Return a line for each probe that is not in QUICK: what it would take, or what is seen to lack without trying.
 
-    On a GPU ("cuda") another compiler than the CPU's may do.
+    On a GPU another compiler than the CPU's may do.
     """
     which = shutil.which if device == "cpu" else lambda name: name
     lacking, fix = missing_for_compile(which, platform.system(), device)
@@ -242,9 +253,9 @@ def untried(device: str) -> list[CheckResult]:
 
 def main() -> None:
     """Run the probes that lines of JSON name; answer each with one. What libraries print goes to stderr."""
-    from expert_cli._compat import quiet_imports
+    from expert_cli.utils.process_setup import prepare_process
 
-    quiet_imports()
+    prepare_process()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     by_name = {probe.name: probe for probe in PROBES}
@@ -259,9 +270,4 @@ def attempt(probe: Probe) -> CheckResult:
     except Broken as broken:
         return CheckResult(probe.name, probe.severity, str(broken), broken.fix or probe.fix)
     except Exception as error:  # noqa: BLE001  a probe finds out what breaks
-        return CheckResult(probe.name, probe.severity, _first_line(error), probe.fix)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
+        return CheckResult(probe.name, probe.severity, f"{type(error).__name__}: {first_line(error)}", probe.fix)

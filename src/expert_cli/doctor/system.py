@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from expert_cli.doctor.check_result import CheckResult, judged
-from expert_cli.hardware.machine import Machine
+from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.hardware.nvml import Driver, GpuInfo, GpuProcess, GpuSample
 from expert_cli.utils.text import size_text
 
@@ -71,7 +71,7 @@ def torch_build(machine: Machine, found: Driver) -> CheckResult:
     if version == "not installed":
         return CheckResult("torch build", "fail", "torch is not installed", "pip install torch")
     built, driver = machine.torch_cuda, found.cuda
-    words = f"{version}, built for CUDA {built}" if built else f"{version}, for CPUs"
+    words = f"{version}, for CPUs" if machine.torch_device == "cpu" else f"{version}, built for {machine.torch_build}"
     if not (built and driver and int(built.split(".")[0]) > driver[0]):
         return CheckResult("torch build", "ok", words)
     index = f"https://download.pytorch.org/whl/cu{driver[0]}{driver[1]}"
@@ -79,8 +79,11 @@ def torch_build(machine: Machine, found: Driver) -> CheckResult:
     return CheckResult("torch build", "fail", f"{words}; the driver runs CUDA up to {driver[0]}.{driver[1]}", fix)
 
 
-def check_gpus(cards: Sequence[GpuInfo], visible: str | None) -> list[CheckResult]:
-    """Judge every GPU; `visible` is CUDA_VISIBLE_DEVICES, None where it is not set."""
+def check_gpus(cards: Sequence[GpuInfo], visible: str | None, seen: Sequence[Gpu] = ()) -> list[CheckResult]:
+    """Judge every GPU; `visible` is CUDA_VISIBLE_DEVICES, None where it is not set. seen: what torch sees, of any maker."""
+    if not cards and seen:
+        words = [f"{gpu.name}, {size_text(gpu.memory_bytes)}, --device {gpu.device}" for gpu in seen]
+        return [CheckResult(f"GPU {index}", "ok", found) for index, found in enumerate(words)]
     if not cards:
         return [CheckResult("GPU", "warn", "none: training runs on the CPU, which suits small models and trials only")]
     lines = [_gpu(card) for card in cards]
@@ -98,7 +101,8 @@ def _gpu(card: GpuInfo) -> CheckResult:
     name, capability = f"GPU {card.index}", card.capability
     if card.problem:
         return CheckResult(name, "fail", f"{card.name or 'a card'} does not answer: {card.problem}", _DEAD)
-    words = [card.name, "memory not told" if card.memory_bytes is None else size_text(card.memory_bytes)]
+    untold = "memory not told" if card.mig else "shares the system's memory"
+    words = [card.name, untold if card.memory_bytes is None else size_text(card.memory_bytes)]
     if capability is None:
         words.append("compute capability not told")
     else:

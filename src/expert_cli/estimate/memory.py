@@ -26,12 +26,13 @@ from peft import PeftModel
 from expert_cli.config.run_config import RunConfig
 from expert_cli.estimate.model_shape import Part, Shape, linear_weights, stored_bytes
 from expert_cli.estimate.workload import Workload
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.types import Dtype
 from expert_cli.model.kernels.attention_backends import attention_backend
-from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES
+from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, chunk_rows
 from expert_cli.model.kernels.cpu_attention import is_supported
-from expert_cli.model.kernels.select import KernelPlan, kernel_plan, predict_kernels
+from expert_cli.model.kernels.select import LORA, KernelPlan, kernel_plan, predict_kernels
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.heap import GROWN
@@ -80,7 +81,7 @@ class StepSettings:
     @property
     def copies_inputs(self) -> bool:
         """Whether an adapted layer narrows its input to a copy of its own."""
-        return self.is_mixed and self.kernels.lines["fused"].used != "lora"
+        return self.is_mixed and LORA not in self.kernels.lines["fused"].used
 
 
 def step_settings(
@@ -92,6 +93,7 @@ def step_settings(
         kernel_plan(run.compute, run.model, machine),
         model,
         run.compute,
+        machine,
         dequantized_bytes=2 * linear_weights(shape) if is_nf4 else 0,
         free=free - stored_bytes(shape, run.model.quantization, DTYPES[run.compute.dtype].itemsize),
     )
@@ -140,16 +142,19 @@ def activation_bytes(shape: Shape, setting: StepSettings) -> int:
 def head_bytes(shape: Shape, setting: StepSettings) -> int:
     """Return the bytes of logits and what is made of them.
 
-    In chunks: the logits, which become their slopes, and fp32 log-probabilities; and the hidden states of the trained
-    places with their gradient. In full: the model's logits and, of the trained places, an fp32 copy, its logarithm, and
-    the gradient of it.
+    In chunks: the logits, which become their slopes; of a part of a chunk, fp32 log-probabilities and the fp32 copy of
+    narrow logits that torch makes them of; and the hidden states of the trained places with their gradient. In full: the
+    model's logits and, of the trained places, an fp32 copy, its logarithm, and the gradient of it.
     """
     hidden = 2 * setting.trained * shape.hidden * setting.element
     if setting.kernels.full_logits:
         selected = setting.trained * shape.vocabulary * (setting.element + 12)
         return hidden + 2 * setting.tokens * shape.vocabulary * setting.element + selected
-    rows = min(setting.trained, max(16, CHUNK_BYTES[setting.run.compute.device] // (4 * shape.vocabulary)))
-    return hidden + rows * shape.vocabulary * (4 + setting.element)
+    device, dtype = DEVICES[setting.run.compute.device].type, setting.run.compute.dtype
+    rows = chunk_rows(shape.vocabulary, CHUNK_BYTES[device])
+    logits, softmax = (min(setting.trained, count) * shape.vocabulary for count in rows)
+    copies = setting.element < 4 and (device, dtype) != ("cuda", "fp16")  # CUDA reads fp16 as it is
+    return hidden + logits * setting.element + softmax * (8 if copies else 4)
 
 
 def _heap_bytes(shape: Shape, setting: StepSettings, used: int) -> int:
@@ -183,7 +188,7 @@ def attention_bytes(shape: Shape, part: Part, setting: StepSettings) -> int:
     """Return what one attention block keeps."""
     backend = attention_backend(setting.kernels.attention)
     element, scores = setting.element, shape.head_count * setting.longest
-    keys = shape.heads if backend.repeats_keys else shape.key_heads
+    keys = shape.heads if backend.repeats_keys() else shape.key_heads
     kept = element * 2 * (shape.heads + keys) + 4 * shape.head_count
     compute = setting.run.compute
     if backend.keeps_scores:
@@ -211,7 +216,7 @@ def _adapter_bytes(part: Part, setting: StepSettings) -> int:
     if adapter.type == "lokr":
         return kept
     if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
-        kept += part.inputs * (1 if setting.run.compute.device == "cuda" else 4)
+        kept += part.inputs * (4 if setting.run.compute.device == "cpu" else 1)
     if adapter.type == "dora":
         kept += 2 * element * part.outputs
     return kept + element * adapter.rank * part.layers

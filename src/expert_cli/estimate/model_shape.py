@@ -14,9 +14,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.types import Quantization
-from expert_cli.model.activation_checkpointing import decoder_layers
+from expert_cli.model.activation_checkpointing import attention_block, decoder_layers
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.flops import frozen_linears, head_widths
+from expert_cli.model.flops import attention_layers, frozen_linears, head_widths
 
 NF4_BLOCK = 64
 NESTED_BLOCK = 256
@@ -68,13 +68,16 @@ class Shape:
         return sum(tensor.numel() for tensor in self.adapter)
 
 
-def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, attention: str) -> PeftModel:
+def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, attention: str | None) -> PeftModel:
     """Return the model of a folder with its adapter, all on the meta device. Raises InputError as training would."""
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     try:
         with torch.device("meta"):
             base = AutoModelForCausalLM.from_config(
-                config, dtype=dtype, attn_implementation=attention, trust_remote_code=False
+                config,
+                dtype=dtype,
+                attn_implementation=attention if attention_layers(config.get_text_config()) else None,
+                trust_remote_code=False,
             )
             base.requires_grad_(False)
             return add_adapter(base, adapter)
@@ -100,7 +103,7 @@ def shape_of(model: PeftModel) -> Shape:
         vocabulary=config.vocab_size,
         heads=heads,
         key_heads=key_heads,
-        head_count=config.num_attention_heads,
+        head_count=getattr(config, "num_attention_heads", 0),
     )
 
 
@@ -129,14 +132,16 @@ def _nf4(weights: int) -> int:
 
 def _attention(layer: Any, hidden: int, heads: int, key_heads: int) -> Part:
     """Return a decoder layer's attention; its norms are those of all query heads or of all key heads."""
-    within = dict(layer.self_attn.named_modules()) if hasattr(layer, "self_attn") else {}
+    block = attention_block(layer)
+    within = dict(block.named_modules()) if block else {}
     norms = sum(key_heads if name.startswith("k") else heads for name, module in within.items() if _is_norm(module))
     return _part(list(within.values()), hidden, norms, 0)
 
 
 def _rest(layer: Any, hidden: int, *, is_first: bool) -> Part:
     """Return what is not attention in a decoder layer; nothing trained comes before the first one's norm."""
-    within = set(layer.self_attn.modules()) if hasattr(layer, "self_attn") else set()
+    block = attention_block(layer)
+    within = set(block.modules()) if block else set()
     outside = [module for module in layer.modules() if module not in within]
     norms = hidden * (sum(map(_is_norm, outside)) - is_first)
     return _part(outside, hidden, norms, max((m.in_features for m in outside if _is_down(m, hidden)), default=0))

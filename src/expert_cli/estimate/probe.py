@@ -13,7 +13,13 @@ import psutil
 
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.pipeline.train_subprocess import QUIET_SETTINGS, Lines, run_train_subprocess, train_words, with_settings
+from expert_cli.pipeline.train_subprocess import (
+    QUIET_SETTINGS,
+    Lines,
+    run_train_subprocess,
+    train_command,
+    with_settings,
+)
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.paths import RunPaths
 
@@ -47,7 +53,7 @@ def probe(run: RunConfig, overrides: Overrides) -> ProbeResult:
 
     with tempfile.TemporaryDirectory(prefix="expert-cli-probe-", ignore_cleanup_errors=True) as folder:
         output = Path(folder) / "run"
-        words = train_words(run.manifest, replace(probe_overrides(run, overrides), output=output))
+        words = train_command(run.manifest, replace(probe_overrides(run, overrides), output=output))
         lines = run_train_subprocess("the probe failed", words, output, look, _POLL_S)
         allocated_mb = read_json(RunPaths(output).report_json)["peak_memory_mb"]
     tokens_per_s, spread_pct = speed([(line["tokens_real"], line["seconds"]) for line in lines])

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import psutil
-import torch
 from peft import PeftModel
 
 from expert_cli.config.plan import Plan
 from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.validate import FOR_EVERY_BASE
+from expert_cli.data.packing.step_schedule import few_steps
 from expert_cli.estimate.gpu_fit import GpuFit, fit_gpus
 from expert_cli.estimate.memory import (
     CONTEXT_BYTES,
@@ -30,6 +30,7 @@ from expert_cli.estimate.probe import STEPS as PROBED_STEPS
 from expert_cli.estimate.probe import ProbeResult, probe
 from expert_cli.estimate.throughput import ERROR_PCT, Throughput, by_formula, earlier_runs
 from expert_cli.estimate.workload import Workload, work_of
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.model.flops import flops
 from expert_cli.model.kernels.attention_backends import loaded_with
@@ -38,7 +39,7 @@ from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.utils.reporter import Reporter
 
-MEMORY_ERROR_PCT = {"cpu": 30, "cuda": 25}
+MEMORY_ERROR_PCT = {"cpu": 30, "gpu": 25}
 """How far off the sum may be. CPU: 2.8 standard deviations (t, 5 degrees of freedom) of the six settings that its numbers were
 fitted to, benchmarks/check_plan.py; docs/BENCHMARKS.md says how others came out. GPU: assumed."""
 PROBE_ERROR_PCT = 15
@@ -99,7 +100,7 @@ class RunEstimate:
             "cards": [asdict(card) for card in self.cards],
             "advice": list(self.advice),
             "effects": [effect.as_json() for effect in self.plan.effects],
-            "kernels": {name: asdict(kernel) for name, kernel in self.kernels.lines.items()},
+            "kernels": self.kernels.as_json(),
         }
 
 
@@ -134,9 +135,9 @@ def estimate_run(
         measured = probe(run, overrides)
     memory = components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
     total, error, source = _total(memory, measured, setting)
-    card = machine.gpus[0] if device == "cuda" else None
+    card = machine.gpus[0] if device != "cpu" else None
     # the manifest as it would be decided on a machine with a GPU of Ampere's generation or later
-    other = replace(machine, gpus=(Gpu("a card", 0, (8, 6)),), torch_cuda=torch.version.cuda or "12")
+    other = replace(machine, system="Linux", gpus=(Gpu("a card", 0, (8, 6)),), torch_cuda="13", bitsandbytes_lacks=())
     there = resolve(plan.loaded, other, replace(overrides, device="cuda"))
     return RunEstimate(
         plan,
@@ -149,8 +150,11 @@ def estimate_run(
         source,
         _throughput(run, work, machine, model, inputs.source.sha256, measured),
         price or (rented(card.name) if card else None),
-        tuple(fit_gpus(there, other, model, shape, work, MEMORY_ERROR_PCT["cuda"])),
-        needless_int4(shape, setting, memory["process"], card.memory_bytes if card else 0),
+        tuple(fit_gpus(there, other, model, shape, work, MEMORY_ERROR_PCT["gpu"])),
+        (
+            *needless_int4(shape, setting, memory["process"], card.memory_bytes if card else 0),
+            *filter(None, [few_steps(work.schedule)]),
+        ),
     )
 
 
@@ -164,7 +168,7 @@ def needless_int4(shape: Shape, setting: StepSettings, process: int, gpu_bytes: 
     else:
         plain = replace(setting, run=replace(run, model=replace(run.model, quantization="none")))
         needs = sum(components(shape, plain, process).values())
-        if needs * (1 + MEMORY_ERROR_PCT[run.compute.device] / 100) > gpu_bytes:
+        if needs * (1 + MEMORY_ERROR_PCT[DEVICES[run.compute.device].kind] / 100) > gpu_bytes:
             return ()
         why = f"without it the run needs {needs / 2**30:.1f} GB of the card's {gpu_bytes / 2**30:.0f} GB"
     return (f"int4 saves no memory that is needed here: {why}; {FOR_EVERY_BASE}",)
@@ -191,7 +195,9 @@ def _total(memory: Mapping[str, int], measured: ProbeResult | None, setting: Ste
     device = setting.run.compute.device
     if measured is None:
         what = "checked on one CPU" if device == "cpu" else "not yet checked on a GPU"
-        return sum(memory.values()), MEMORY_ERROR_PCT[device], f"formula, {what}"
+        if "recurrence" in setting.kernels.lines:
+            what += "; what layers with a state keep beside their linear layers is not in it: --probe measures it"
+        return sum(memory.values()), MEMORY_ERROR_PCT[DEVICES[device].kind], f"formula, {what}"
     if device == "cpu":
         probed = measured.resident_bytes
         later = growth_bytes(setting, probed) - growth_bytes(replace(setting, steps=PROBED_STEPS), probed)

@@ -13,13 +13,14 @@ import torch
 
 from expert_cli.config import recorded
 from expert_cli.config.run_config import RunConfig
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.flops import Flops
 from expert_cli.model.loading.quantize import DTYPES
-from expert_cli.runs.metrics import number, part, read_json
+from expert_cli.runs.metrics import items, number, part, read_json
 from expert_cli.runs.paths import RunPaths
 
-EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "cuda": 0.3}
+EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "gpu": 0.3}
 """Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (benchmarks/check_plan);
 on a GPU it is assumed."""
 OVERHEAD_S = 0.04
@@ -62,20 +63,20 @@ def by_formula(cost: Flops, trained_share: float, micro_tokens: float, device: s
 
     micro_tokens: real tokens of a micro-step.
     """
-    speed = matmul_flops(device, dtype)
+    speed, efficiency = matmul_flops(device, dtype), EFFICIENCY[DEVICES[device].kind]
     per_token = cost.per_token + trained_share * cost.per_trained_token
     words = (
         f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s, "
-        f"{EFFICIENCY[device]:.0%} of it assumed"
+        f"{efficiency:.0%} of it assumed"
     )
-    seconds_per_token = per_token / (EFFICIENCY[device] * speed) + OVERHEAD_S / micro_tokens
+    seconds_per_token = per_token / (efficiency * speed) + OVERHEAD_S / micro_tokens
     return Throughput(1 / seconds_per_token, ERROR_PCT["formula"], words)
 
 
 def matmul_flops(device: str, dtype: str) -> float:
     """Measure the operations a second of a matrix product of 1024 x 1024 (GPU: 8192), the best of a few."""
-    size = _SIZE * 8 if device == "cuda" else _SIZE
-    left, right = (torch.randn(size, size, device=device, dtype=DTYPES[dtype]) for _ in range(2))
+    size, place = _SIZE if device == "cpu" else _SIZE * 8, DEVICES[device].type
+    left, right = (torch.randn(size, size, device=place, dtype=DTYPES[dtype]) for _ in range(2))
     best = float("inf")
     for _ in range(_REPEATS):
         started = time.perf_counter()
@@ -99,7 +100,8 @@ def _finished(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 def _per_token(record: Mapping[str, Any]) -> list[Any]:
     """Return what decides how fast a token is: base model, machine, adapter, how a step is computed."""
     config, machine = part(record, "config"), part(record, "machine")
-    here = (machine.get("system"), machine.get("cores"), machine.get("gpus"), record.get("torch_threads"))
+    gpus = [(gpu.get("name"), gpu.get("memory_bytes")) for gpu in items(machine, "gpus")]
+    here = (machine.get("system"), machine.get("cores"), gpus, record.get("torch_threads"))
     model = (part(record, "identity").get("base model"), part(config, "model").get("quantization"))
     return [*here, *model, part(config, "adapter"), part(config, "compute")]
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from expert_cli.config.run_config import Layout, RunConfig
-from expert_cli.data.packing.batches import Order
+from expert_cli.data.packing.batches import Order, orders_of, schedule_of
 from expert_cli.data.packing.dataset import PackedDataset, plan_packs
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
-from expert_cli.training.fit import orders_of, schedule_of
 
 
 @dataclass(frozen=True)

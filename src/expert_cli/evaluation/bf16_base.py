@@ -21,6 +21,7 @@ from expert_cli.evaluation.evaluate import (
     check_gradable,
 )
 from expert_cli.evaluation.grade import grade
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter
@@ -86,7 +87,7 @@ def questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> t
     from expert_cli.data.store.documents import drawn_turns
 
     settings = generation_config(
-        trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[trained.plan.run.compute.device]
+        trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[DEVICES[trained.plan.run.compute.device].kind]
     )
     if trained.plan.own_cases.is_file():
         cases = cases_of(trained.plan, None, limit)

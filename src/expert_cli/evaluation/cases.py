@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
+from expert_cli.utils.files import unique_keys
 
 MAX_LINE_BYTES = 16 << 20
 Stop = Literal["end", "length", "sequence"]
@@ -125,19 +126,11 @@ def _object(where: str, line: bytes) -> dict[str, Any]:
     if len(line) > MAX_LINE_BYTES:
         raise InputError(f"{where}: {len(line):,} bytes, a row may have {MAX_LINE_BYTES:,}", "shorten the answer")
     try:
-        value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_no_number)
+        value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON: {error}", "one JSON object a line, in UTF-8") from error
     if not isinstance(value, dict):
         raise InputError(f"{where}: {_named(value)}, not an object", "one JSON object a line")
-    return value
-
-
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(members)
-    if len(value) < len(members):
-        keys = [key for key, _ in members]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} twice")
     return value
 
 

@@ -23,8 +23,8 @@ from expert_cli.evaluation.few_shot import NO_SHOTS, drawn_shots
 from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.regrade import generation, read_kept
 from expert_cli.evaluation.result import Evaluated
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
-from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.runs.metrics import part
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter
@@ -32,7 +32,7 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
 
-BATCH: dict[DeviceName, int] = {"cpu": 16, "cuda": 64}
+BATCH = {"cpu": 16, "gpu": 64}
 DEFAULT_NEW_TOKENS = 256
 CASE_TIMEOUT_S = 2.0
 DUMMY = "x"
@@ -151,7 +151,9 @@ def accuracy_of(
     """Return what lets a model in training answer the cases as it is then, and gives the share that is right."""
 
     def measure() -> float:
-        settings = generation_config(plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[plan.run.compute.device])
+        settings = generation_config(
+            plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[DEVICES[plan.run.compute.device].kind]
+        )
         share = grade(
             write_answers(model, renderer, cases, settings, NullReporter(), "").answers, NullReporter(), CASE_TIMEOUT_S
         ).share

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +11,10 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verdict import Grade, Kind
-from expert_cli.utils.reporter import Bar, Reporter
+from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.statistics import wilson
 
 EXAMPLES = 3
-QUIET_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -109,16 +106,11 @@ def grade(rows: Sequence[CaseAnswer], report: Reporter, case_timeout_s: float) -
 
     Raises InputError with file and line where a case itself is at fault, EnvironmentProblem where an engine is missing.
     """
-    started = time.monotonic()
     judged: list[GradedAnswer] = []
-    bar: Bar | None = None
-    with ExitStack() as stack:
+    with late_progress(report, "judging", len(rows), "answers") as show:
         for row in rows:
             judged.append(GradedAnswer(row, verdict_on(row, case_timeout_s)))
-            if bar is None and time.monotonic() - started > QUIET_S:
-                bar = stack.enter_context(report.progress("judging", len(rows), "answers"))
-            if bar is not None:
-                bar.update(len(judged))
+            show(len(judged))
     return Evaluation(tuple(judged))
 
 

@@ -6,7 +6,6 @@ cases.jsonl       the same ids and prompts; what is right may have become anothe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.baseline import BaselineComparison
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, Stop, read_cases, stratified_sample
 from expert_cli.evaluation.grade import Evaluation, grade
-from expert_cli.runs.metrics import BASES, items, number, part
+from expert_cli.runs.metrics import BASES, items, number, part, read_json
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
 
@@ -89,11 +88,8 @@ def read_kept(path: Path, cases: Path | None) -> KeptAnswers | None:
 
     Raises InputError where the cases are gone.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(document, dict) or not items(document, "answers"):
+    document = read_json(path)
+    if not items(document, "answers"):
         return None
     file = cases or Path(str(document.get("cases_file") or ""))
     if not file.is_file():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.grade import Evaluation
+from expert_cli.runs.metrics import items, read_json
 from expert_cli.utils.statistics import Paired
 
 
@@ -36,29 +36,15 @@ def compare_with(path: Path, new: Evaluation, max_drop: float) -> Drop:
 
     Raises InputError where it is none, where no case is in both, or where a case has changed.
     """
-    old = _read(path)
-    lost = gained = cases = 0
-    for judged in new.answers:
-        row = old.get(judged.row.id)
-        if row is None:
-            continue
+    rows = [row for row in items(read_json(path), "answers") if isinstance(row, dict)]
+    if not rows:
+        raise InputError(f"{path}: not an evaluation", "give a file that evaluate --output wrote")
+    old = {row.get("id"): row for row in rows}
+    pairs = [(judged, old[judged.row.id]) for judged in new.answers if judged.row.id in old]
+    for judged, row in pairs:
         if row.get("case") != judged.row.digest:
             raise InputError(f"{judged.row.where}: case {judged.row.id!r} is not that of {path}", "evaluate it again")
-        cases += 1
-        passed = row.get("kind") == "correct"
-        lost += passed and not judged.verdict.passed
-        gained += judged.verdict.passed and not passed
-    if not cases:
+    if not pairs:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
-    alone = (len(new.answers) - cases, len(old) - cases)
-    return Drop(path, Paired(cases, lost, gained), max_drop, alone)
-
-
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return {row["id"]: row for row in document["answers"]}
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", "give a file that evaluate --output wrote") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path}: not an evaluation", "give a file that evaluate --output wrote") from error
+    found = Paired.of((row.get("kind") == "correct" for _, row in pairs), (one.verdict.passed for one, _ in pairs))
+    return Drop(path, found, max_drop, (len(new.answers) - len(pairs), len(old) - len(pairs)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ from transformers.generation import (
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.model.kernels.attention import plain_attention
+from expert_cli.model.kernels.compiled_layers import uncompiled
+from expert_cli.utils.out_of_memory import is_out_of_memory
 
 
 def answers(
@@ -55,7 +58,9 @@ def answers(
                             written[row].append(token)
                     tokens += len(step)
                     on_step(done, tokens)
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
                 hint = f"--batch-size {max(1, len(batch) // 2)} would fit"
                 raise EnvironmentProblem(
                     f"{len(batch)} answers at once do not fit into the GPU's memory", hint
@@ -88,7 +93,7 @@ def _steps(
     lengths = torch.tensor([len(prompts[row]) for row in rows], device=device)
     mask = (torch.arange(longest, device=device) >= longest - lengths[:, None]).long()
     positions = (mask.cumsum(1) - 1).clamp(min=0)
-    cache = DynamicCache(config=model.config)
+    cache, taken_as = DynamicCache(config=model.config), _cache_argument(model)
     choose = _chooser(settings, rows)
     for _ in range(settings.max_new_tokens):
         out = model(
@@ -96,9 +101,9 @@ def _steps(
             # without padding no mask: transformers then uses the kernel's own causal one
             attention_mask=None if bool(mask.all()) else mask,
             position_ids=positions,
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
+            **{taken_as: cache},
         )
         tokens = choose(out.logits[:, -1].float(), rows)
         values = tokens.tolist()
@@ -107,13 +112,19 @@ def _steps(
         if not kept:
             return
         if len(kept) < len(rows):
-            index = torch.tensor(kept, device=device)
-            cache.batch_select_indices(index)
+            index: Any = torch.tensor(kept, device=device)  # transformers declares LongTensor
+            cache.reorder_cache(index)  # batch_select_indices leaves states of recurrent layers out
             rows = [rows[n] for n in kept]
             tokens, mask, positions = tokens[index], mask[index], positions[index]
         ids = tokens[:, None]
         mask = torch.cat([mask, mask.new_ones(len(rows), 1)], 1)
         positions = positions[:, -1:] + 1
+
+
+def _cache_argument(model: Any) -> str:
+    """Return under which name a model takes its cache; those of Mamba layers alone leave any other unread."""
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return "cache_params" if "cache_params" in signature(base.forward).parameters else "past_key_values"
 
 
 def _chooser(settings: GenerationConfig, rows: Sequence[int]) -> Callable[[torch.Tensor, Sequence[int]], torch.Tensor]:
@@ -138,7 +149,7 @@ def _chooser(settings: GenerationConfig, rows: Sequence[int]) -> Callable[[torch
 
 @contextmanager
 def _generating(model: Any) -> Iterator[None]:
-    """Put the model into evaluation, with an attention that has a cache; a model in training is left as it was."""
+    """Put the model into evaluation, not compiled, with an attention that has a cache; one in training is left as it was."""
     was_training = model.training
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
@@ -147,6 +158,7 @@ def _generating(model: Any) -> Iterator[None]:
     try:
         with ExitStack() as stack:
             stack.enter_context(plain_attention(base))
+            stack.enter_context(uncompiled(base))
             stack.enter_context(torch.no_grad())
             if low is not None and torch.float32 in dtypes:  # an adapter in training is fp32
                 stack.enter_context(torch.autocast(model.device.type, dtype=low))

@@ -8,9 +8,9 @@ experts' files  experts/<name>/**: a row a folder, of the files that manifests n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,10 @@ from expert_cli.inventory.hf_cache import (
     snapshot,
 )
 from expert_cli.inventory.manifest_references import CurrentKey, ManifestReferences, read_experts
-from expert_cli.inventory.tree import INFO_NAMES, Pulse
+from expert_cli.inventory.tree import INFO_NAMES
 from expert_cli.utils.filesystem import is_file, is_folder, real_path, subfolders
 from expert_cli.utils.paths import STORES
-from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.text import size_text
 
 MAX_DEPTH = 5
@@ -75,8 +75,9 @@ def take_inventory(
             raise InputError(f"{experts}: no such folder of experts", "name one: --experts DIR")
         homes = [experts] if is_file(experts / "manifest.json") else subfolders(experts)
     named = read_experts(homes, report, current_key)
-    with ExitStack() as stack:
-        search = _Search(named, experts, caches, Pulse(report, stack))
+    seen = count(1)
+    with late_progress(report, "looking at data sets", None, "files") as show:
+        search = _Search(named, experts, caches, lambda: show(next(seen)))
         rows = [*search.hub(), *search.arrow(), *search.stores(), *search.local(homes), *search.missing()]
     places = list(dict.fromkeys(row.place for row in rows))
     rows.sort(key=lambda row: (places.index(row.place), row.name.lower()))
@@ -119,7 +120,7 @@ class _Search:
     """One walk over all places."""
 
     def __init__(
-        self, experts: Sequence[ManifestReferences], folder: Path | None, caches: HfCaches, pulse: Pulse
+        self, experts: Sequence[ManifestReferences], folder: Path | None, caches: HfCaches, pulse: Callable[[], None]
     ) -> None:
         self.experts = experts
         self.folder = folder

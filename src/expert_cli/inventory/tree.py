@@ -9,17 +9,14 @@ import os
 import stat
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from expert_cli.config.data_sources import DATA_SUFFIXES
 from expert_cli.utils.filesystem import is_folder
-from expert_cli.utils.reporter import Bar, Reporter
 
 MAX_S = 30.0
 """A folder that takes longer to list is counted only so far; its row says so."""
-QUIET_S = 2.0
 INFO_NAMES = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
 
 
@@ -80,26 +77,6 @@ class Tree:
     def add_closed(self, error: OSError) -> None:
         """Count a folder that could not be listed; one that is gone was not there."""
         self.unreadable += not isinstance(error, FileNotFoundError)
-
-
-class Pulse:
-    """Counts files, and shows that it is alive once the search has taken 2 s."""
-
-    def __init__(self, report: Reporter, stack: ExitStack) -> None:
-        """Show the bar for as long as `stack` is open."""
-        self.report = report
-        self.stack = stack
-        self.seen = 0
-        self.started = time.monotonic()
-        self.bar: Bar | None = None
-
-    def __call__(self) -> None:
-        """Count one file."""
-        self.seen += 1
-        if self.bar is None and time.monotonic() - self.started > QUIET_S:
-            self.bar = self.stack.enter_context(self.report.progress("looking at data sets", None, "files"))
-        if self.bar is not None and self.seen % 256 == 0:
-            self.bar.update(self.seen)
 
 
 def scan_tree(roots: Sequence[Path], pulse: Callable[[], None], *, max_s: float = MAX_S) -> Tree:

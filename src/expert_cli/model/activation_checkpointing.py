@@ -14,8 +14,14 @@ from expert_cli.manifest.keys.compute import Checkpointing
 
 
 def decoder_layers(model: Any) -> list[Any]:
-    """Return the model's decoder layers in order."""
-    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    """Return the model's decoder layers in order, each whole: Zamba2 has layers within layers."""
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, GradientCheckpointingLayer)}
+    return [layer for name, layer in layers.items() if not any(name.startswith(f"{other}.") for other in layers)]
+
+
+def attention_block(layer: Any) -> Any:
+    """Return a decoder layer's attention, or None: in hybrid models most layers have another block in its place."""
+    return getattr(layer, "self_attn", None)
 
 
 def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
@@ -27,10 +33,10 @@ def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing,
         return
     function = partial(checkpoint, use_reentrant=reentrant)
     for layer in decoder_layers(model)[:: 2 if what == "selective" else 1]:
-        if what == "attention_only":
-            layer.self_attn.forward = partial(_recomputed, function, layer.self_attn.forward)
-        else:
+        if what != "attention_only":
             checkpoint_layer(layer, function)
+        elif block := attention_block(layer):
+            block.forward = partial(_recomputed, function, block.forward)
     if reentrant:
         # it passes gradients on only where an input asks for them, and the embeddings are frozen
         model.enable_input_require_grads()

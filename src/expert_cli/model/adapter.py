@@ -13,16 +13,23 @@ from transformers import PreTrainedModel
 
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.model.kernels.recurrence import read_as_weights, recurrent_layers
+from expert_cli.utils.text import first_line
 
 
 def add_adapter(model: PreTrainedModel, adapter: AdapterConfig) -> PeftModel:
     """Return the model with a fresh adapter whose tensors are fp32; only they require gradients.
 
     fp32 matters: DoRA's magnitudes are near 1, and in bf16 a usual step rounds to no change at all. Random tensors come
-    from torch's global generator. Raises InputError for target modules that the model does not have.
+    from torch's global generator. Raises InputError for target modules that the model does not have, or that peft refuses.
     """
     targets = _targets(model, adapter.target_modules)
-    return trained_in_fp32(get_peft_model(model, _config(adapter, targets), autocast_adapter_dtype=True))
+    try:
+        adapted = get_peft_model(model, _config(adapter, targets), autocast_adapter_dtype=True)
+    except ValueError as error:
+        words = f"{model.config.model_type} takes no {adapter.type} adapter on these layers: {first_line(error)}"
+        raise InputError(words, 'name other target_modules, or write "adapter_type": "lora"') from error
+    return trained_in_fp32(adapted)
 
 
 def trained_in_fp32(model: PeftModel) -> PeftModel:
@@ -43,18 +50,22 @@ def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:
 
 
 def linear_names(model: torch.nn.Module) -> list[str]:
-    """Return the last name parts of the model's linear layers, the output head left out."""
+    """Return the last name parts of the model's linear layers, the output head left out.
+
+    So are names that other modules have, too: Zamba2 numbers some linear layers as it numbers its decoder layers.
+    """
     head = getattr(model, "get_output_embeddings", lambda: None)()
-    names = {
-        name.rsplit(".", 1)[-1]
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and module is not head
-    }
-    return sorted(names)
+    linear: set[str] = set()
+    others: set[str] = set()
+    for name, module in model.named_modules():
+        names = linear if isinstance(module, torch.nn.Linear) and module is not head else others
+        names.add(name.rsplit(".", 1)[-1])
+    return sorted(linear - others)
 
 
 def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
-    available = linear_names(model)
+    passed_by: set[str] = set().union(*map(read_as_weights, recurrent_layers(model)))
+    available = [name for name in linear_names(model) if name not in passed_by]
     if tuple(wanted) == ("all-linear",):
         return available
     paths = [name for name, _ in model.named_modules()]
@@ -64,6 +75,11 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
         raise InputError(
             f"target_modules: {model.config.model_type} has no module {', '.join(missing)} (did you mean {near}?)",
             f'its linear layers: {", ".join(available)}; "all-linear" takes them all',
+        )
+    if strays := [name for name in wanted if name.rsplit(".", 1)[-1] in passed_by]:
+        raise InputError(
+            f"target_modules: {model.config.model_type} reads the weights of {', '.join(strays)} itself, past an adapter",
+            f'its other linear layers: {", ".join(available)}; "all-linear" takes them all',
         )
     return list(wanted)
 

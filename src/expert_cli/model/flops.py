@@ -63,13 +63,14 @@ def flops(model: Any, lengths: NDArray[np.int64], *, recomputed: bool) -> Flops:
 
     Frozen weights need no gradient of their own, hence 4, not 6. S_eff = sum(length^2) / sum(length) over the documents,
     `lengths`, which attend within themselves. recomputed: activation checkpointing adds the forward pass again.
-    transformers' own total_flos takes every parameter as trained.
+    transformers' own total_flos takes every parameter as trained. Layers: those that attend; what others do beside their
+    linear layers, a state's update or a convolution, is left out.
     """
     config = model.config.get_text_config()
     linear = sum(layer.in_features * layer.out_features for layer in frozen_linears(model))
     adapter = sum(p.numel() for p in model.parameters() if p.requires_grad)
     s_eff = float((lengths.astype(np.float64) ** 2).sum() / max(1, lengths.sum()))
-    attention = s_eff * head_widths(config)[0] * config.num_hidden_layers
+    attention = s_eff * head_widths(config)[0] * attention_layers(config)
     forward = 2 * linear + 2 * adapter + 2 * attention
     per_token = 4 * linear + 6 * adapter + 6 * attention + (forward if recomputed else 0)
     return Flops(float(per_token), float(4 * model.get_output_embeddings().weight.numel()))
@@ -85,8 +86,16 @@ def frozen_linears(model: Any) -> list[torch.nn.Linear]:
     return [layer for layer in linear if not any(p.requires_grad for p in layer.parameters())]
 
 
+def attention_layers(config: Any) -> int:
+    """Return how many layers attend; in hybrid models, others carry a state or are feed-forward alone."""
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+    return sum(kind not in ("linear_attention", "conv", "mlp", "moe") for kind in kinds)
+
+
 def head_widths(config: Any) -> tuple[int, int]:
-    """Return the widths of all query heads and of all key heads together."""
-    count = config.num_attention_heads
+    """Return the widths of all query heads and of all key heads together; zeros where no layer attends."""
+    count = getattr(config, "num_attention_heads", 0)
+    if not count:
+        return 0, 0
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // count
     return count * head_dim, (getattr(config, "num_key_value_heads", None) or count) * head_dim

@@ -40,9 +40,9 @@ class RunOptions:
     callbacks: tuple[TrainerCallback, ...] = ()
 
 
-def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> str:
-    """Return what starts such a run from a shell, without what is said of an earlier one: `--resume auto` goes behind it."""
-    words = ["expert-cli", "train", "--manifest", str(manifest)]
+def train_words(manifest: Path, overrides: Overrides, options: RunOptions = RunOptions()) -> list[str]:
+    """Return the words behind `expert-cli` that start such a run, without what is said of an earlier one."""
+    words = ["train", "--manifest", str(manifest)]
     for block in (overrides, options):
         for field in fields(block):
             value = getattr(block, field.name)
@@ -51,4 +51,9 @@ def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> s
             option = "--" + _OPTIONS.get(field.name, field.name).replace("_", "-")
             for one in value if isinstance(value, tuple) else (value,):
                 words += [option] if one is True else [option, str(one)]
-    return shlex.join(words)
+    return words
+
+
+def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> str:
+    """Return what starts such a run from a shell; `--resume auto` goes behind it."""
+    return shlex.join(["expert-cli", *train_words(manifest, overrides, options)])

@@ -104,7 +104,7 @@ def document(
         "mfu_peak": done.peak,
         "step_time_shares": dict(done.step_time_shares),
         "store": store,
-        "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
+        "kernels": kernels.as_json(),
         "adjusted": list(done.adjusted),
         "resumed_from": str(resumed_from) if resumed_from else None,
         "adapter_sha256": sha256,

@@ -47,7 +47,7 @@ def write_run_json(
             "config": recorded.block(plan.run),
             "effects_of": "plan",
             "effects": [effect.as_json() for effect in plan.effects],
-            "kernels": {name: asdict(kernel) for name, kernel in kernels.lines.items()},
+            "kernels": kernels.as_json(),
             "template": inputs.template.name,
             "data": {"files": dict(zip(files, resume_context.identity["data"], strict=True)), **store.stats},
             "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
@@ -58,8 +58,8 @@ def write_run_json(
     )
 
 
-def write_effects(paths: RunPaths, effects: Sequence[Effect]) -> None:
-    """Write what became of every key once more, now that the run has ended, in place of what was planned."""
+def write_effects(paths: RunPaths, effects: Sequence[Effect], kernels: KernelPlan) -> None:
+    """Write what became of every key and kernel once more, now that the run has ended, in place of what was planned."""
     planned = read_json(paths.run_json)
     rows = [effect.as_json() for effect in effects]
-    write_json(paths.run_json, {**planned, "effects_of": "run", "effects": rows})
+    write_json(paths.run_json, {**planned, "effects_of": "run", "effects": rows, "kernels": kernels.as_json()})

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,14 +28,17 @@ from expert_cli.inference.base_model import load_base_of, require_positions
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model import isolation
-from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
+from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.kernels.compiled_layers import compile_layers
 from expert_cli.model.kernels.select import (
     KernelPlan,
     apply_adapter_kernels,
     apply_kernels,
     kernel_plan,
     set_torch_flags,
+    with_copies,
+    with_graphs,
 )
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
@@ -53,6 +57,7 @@ from expert_cli.training.checkpointing.resume import find_checkpoint
 from expert_cli.training.checkpointing.resume_compatibility import identity, require_same
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
+from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, rank0_first
 from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.reporter import NullReporter, Reporter
 
@@ -72,17 +77,16 @@ def train(
     """
     job = PartialState(cpu=plan.run.compute.device == "cpu")
     with run_lock(plan.run.output) if job.is_main_process else nullcontext():
-        done = finished(plan.run, options.drift, report) if options.resume == AUTO else None
-        if done is not None:
-            report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
-            return done
-        if job.is_main_process:
+        done = None
+        if options.resume == AUTO:  # a node without the run's files would begin anew, and wait for the others
+            done = broadcast_rank0(partial(finished, plan.run, options.drift, report))
+        if done is None and job.is_main_process:
             done = _recorded(plan, machine, report, options, job, log or RunLog())
-        else:
+        elif done is None:
             done = _train(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
-        if job.num_processes > 1:
-            job.wait_for_everyone()  # one that left early would be taken for one that failed
-            job.destroy_process_group()
+        elif job.is_main_process:
+            report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
+        leave()
         return done
 
 
@@ -117,16 +121,17 @@ def _train(
         _make_room(run.output, report, options)
         status.begin()
         log.begin(paths.log)
-    with job.main_process_first():
+    with rank0_first():
         store = _store(run, inputs, key, options, report)
     data = _data(store, inputs, run, report)
     set_seed(run.seed)
     set_torch_flags(run.compute)
-    model, kernels = _model(inputs.source, run, kernel_plan(run.compute, run.model, machine), data, report)
+    model, kernels = _model(inputs.source, run, machine, data, report)
     if job.is_main_process:
         write_run_json(paths, plan, machine, inputs, store, kernels, resume_context)
     questions = choose(plan, inputs, report) if job.is_main_process else []
     before = ask(model, questions, renderer, plan, report)
+    barrier()
     set_seed(run.seed)
     done = fit(
         model,
@@ -140,6 +145,7 @@ def _train(
     )
     if not job.is_main_process:
         return RunResult(run.output, {})
+    kernels = with_copies(with_graphs(kernels, done.used.compute.graphs), done.used.compute.copies)
     _write_effects(plan, done, kernels, inputs, store, report)
     asked = samples(questions, before, ask(model, questions, renderer, plan, report))
     sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
@@ -187,8 +193,8 @@ def _resume_context(
     if options.locked is not None:
         require_same(options.locked, what, report)
     checkpoints = RunPaths(run.output).checkpoints
-    resumed = find_checkpoint(checkpoints, options.resume, what, options.drift, report) if options.resume else None
-    return ResumeContext(what, resumed, status)
+    find = partial(find_checkpoint, checkpoints, options.resume, what, options.drift, report)
+    return ResumeContext(what, broadcast_rank0(find) if options.resume else None, status)
 
 
 def _cases(plan: Plan, report: Reporter) -> list[EvalCase]:
@@ -261,20 +267,18 @@ def _packs(store: TokenStore, split: str, run: RunConfig, report: Reporter) -> P
 
 
 def _model(
-    source: LocalModel, run: RunConfig, kernels: KernelPlan, data: TrainingData, report: Reporter
+    source: LocalModel, run: RunConfig, machine: Machine, data: TrainingData, report: Reporter
 ) -> tuple[PeftModel, KernelPlan]:
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
     base = load_base_of(run, source.folder)
-    kernels = apply_kernels(kernels, base, run.compute)
+    kernels = apply_kernels(kernel_plan(run.compute, run.model, machine), base, run.compute, machine)
     autocast = None if run.compute.dtype == "fp32" else DTYPES[run.compute.dtype]
     one_document = run.loader.packing == "off" and (kernels.layout == "padded" or run.optim.batch_size == 1)
     isolation.prove(base, kernels.layout, kernels.attention, data.longest, one_document=one_document, autocast=autocast)
     model = add_adapter(base, run.adapter)
     kernels = apply_adapter_kernels(kernels, model, run.compute)
     enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
-    if run.compute.torch_compile:
-        for layer in decoder_layers(base):
-            layer.compile(backend=run.compute.compile_backend, mode=run.compute.compile_mode)
+    compile_layers(base, run.compute)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.info(f"model     {source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
     for name, kernel in kernels.lines.items():
@@ -289,4 +293,4 @@ def _write_effects(
     rows = plan.effects_after(used_keys(plan, done.used, kernels, inputs, store))
     for difference in effect_changes(plan.effects, rows):
         report.warning(difference)
-    write_effects(RunPaths(plan.run.output), rows)
+    write_effects(RunPaths(plan.run.output), rows, kernels)

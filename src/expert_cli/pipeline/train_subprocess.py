@@ -22,6 +22,7 @@ from expert_cli.errors import (
     IntegrityError,
     TrainingFailed,
 )
+from expert_cli.pipeline.options import train_words
 from expert_cli.runs.metrics import MetricsTail
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.signals import Terminated
@@ -43,21 +44,9 @@ def with_settings(asked: Overrides, *settings: str) -> Overrides:
     return replace(asked, settings=tuple(by_key.values()))
 
 
-def train_words(manifest: Path, asked: Overrides) -> list[str]:
+def train_command(manifest: Path, asked: Overrides) -> list[str]:
     """Return what stands behind `python` to train a manifest with these overrides."""
-    named = {
-        "--output": asked.output,
-        "--dataset": asked.dataset,
-        "--validation": asked.validation,
-        "--base-model": asked.base_model,
-        "--device": asked.device,
-        "--seed": asked.seed,
-        "--max-steps": asked.max_steps,
-    }
-    words = [f"{option}={value}" for option, value in named.items() if value is not None]
-    words += [f"--set={setting}" for setting in asked.settings]
-    words += ["--offline"] * asked.offline
-    return ["-m", "expert_cli", "train", f"--manifest={manifest}", *words, "--json", "--quiet"]
+    return ["-m", "expert_cli", *train_words(manifest, asked), "--json", "--quiet"]
 
 
 def run_train_subprocess(

@@ -25,6 +25,7 @@ from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.training.used import Used
 from expert_cli.utils.redaction import redact
+from expert_cli.utils.text import plural
 
 
 def used_keys(plan: Plan, used: Used, kernels: KernelPlan, inputs: DataInputs, store: TokenStore) -> Outcomes:
@@ -150,13 +151,18 @@ def _layers(decided: Decided, used: Used) -> dict[str, Outcome]:
         whole = adjusted(effect, "activation_checkpointing narrowed it")
     if count and not (written.gradient_checkpointing or written.activation_checkpointing):
         whole = adjusted(effect, "a full step did not fit the GPU's memory")
-    compiled = f"{compute.compiled} decoder layers were compiled" if compute.compiled else "nothing was compiled"
+    compiled = applied("nothing was compiled")
+    if compute.compiled:
+        effect = f"{compute.compiled} decoder layers were compiled: {plural(compute.graphs, 'graph')}"
+        compiled = _when(compute.graphs, effect, "nothing was compiled")
     return {
         "gradient_checkpointing": whole,
         "activation_checkpointing": _when(blocks, effect, f"gradient_checkpointing: {effect}"),
         "gradient_checkpointing_kwargs": _when(count, "settings of the recomputation", "nothing was recomputed"),
-        "torch_compile": applied(compiled),
-        "torch_compile_backend": _when(compute.compiled, "compiler back end", off),
+        "torch_compile": compiled,
+        "torch_compile_backend": decided.outcomes["config", "torch_compile_backend"]
+        if compute.compiled
+        else not_used(off),
         "torch_compile_mode": decided.outcomes["config", "torch_compile_mode"] if compute.compiled else not_used(off),
     }
 

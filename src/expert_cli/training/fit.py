@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,11 +12,11 @@ from peft import PeftModel
 from transformers import PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
+from expert_cli._compat import forget_graphs, graphs_made
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.batches import Collator, Order, PackedBatchSampler
+from expert_cli.data.packing.batches import Collator, PackedBatchSampler, orders_of, schedule_of
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.order import epoch_order, grouped_order
-from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.data.packing.step_schedule import few_steps
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import Flops, flops, peak_flops
@@ -36,12 +35,14 @@ from expert_cli.training.checkpointing.resume import (
 )
 from expert_cli.training.heap import HeapKeeper
 from expert_cli.training.metrics_callback import MetricsCallback
-from expert_cli.training.oom import fit_memory, largest_batch_fits, recompute_all
+from expert_cli.training.oom import adjust_to_memory, largest_batch_fits, out_of_memory
 from expert_cli.training.result import FitResult
 from expert_cli.training.signals import StopRequest
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.training.used import Used, what_was_used
+from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import plural
 
 
 @dataclass(frozen=True)
@@ -104,38 +105,20 @@ def fit(
         max_loss_spike=max_loss_spike,
         warning=report.warning,
     )
+    if told := few_steps(trainer.batches.schedule):
+        report.warning(told)
     before = magnitudes(model)
-    adjusted = _start(trainer, model, run, paths, resume_context, report)
+    _start(trainer, model, run, paths, resume_context, report)
     recomputed = run.compute.checkpointing == "all" or trainer.recomputes
     cost = flops(model.get_base_model(), data.train.document_lengths, recomputed=recomputed)
     cards = trainer.batches.schedule.processes
-    peak = peak_flops(torch.cuda.get_device_name(), cards) if trainer.timer.on_gpu else None
+    peak = peak_flops(trainer.timer.device.card_name(), cards) if trainer.timer.on_gpu else None
     metrics_callback = _watched(trainer, stop, paths, resume_context, report, cost, peak[0] if peak else None)
     if trainer.progress.step > trainer.args.get_warmup_steps(trainer.batches.schedule.steps) + 1:
         _require_moved(model, before)
     if run.watch.load_best_model_at_end:
         load_best(trainer, model, paths.checkpoints)
-    return _result(trainer, metrics_callback, cost, peak, adjusted, what_was_used(trainer, model))
-
-
-def schedule_of(run: RunConfig, train: PackedDataset, processes: int) -> Schedule:
-    """Return the optimizer steps of a run: exact, before anything is loaded."""
-    optim = run.optim
-    return Schedule(
-        train.packs.count, optim.batch_size, optim.gradient_accumulation_steps, processes, optim.epochs, optim.max_steps
-    )
-
-
-def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
-    """Return the order of the packs of every epoch (from 0); the latest one is remembered."""
-
-    @lru_cache(1)
-    def order_of(epoch: int) -> Order:
-        if run.loader.group_by_length:
-            return grouped_order(train.packs.of(epoch).lengths, run.optim.batch_size, run.seed, epoch)
-        return epoch_order(train.packs.count(epoch), run.seed, epoch)
-
-    return order_of
+    return _result(trainer, metrics_callback, cost, peak, what_was_used(trainer, model))
 
 
 def _trainer(
@@ -155,7 +138,7 @@ def _trainer(
         args=arguments,
         train_dataset=data.train,
         eval_dataset=data.validation,
-        data_collator=Collator(data.pad_id, kernels.layout, longest * run.optim.batch_size, longest),
+        data_collator=Collator(data.pad_id, kernels.layout, longest=longest),
         run_answers=data.run_answers,
         **plugged,
     )
@@ -171,30 +154,24 @@ def _start(
     paths: RunPaths,
     resume_context: ResumeContext,
     report: Reporter,
-) -> list[str]:
-    """Put the trainer where the run begins or goes on; return what had to be adjusted to the GPU's memory."""
-    adjusted: list[str] = []
-    resumed = resume_context.resumed
-    if resumed is not None:
-        batch, accumulation = resumed.parts.trainer["batch"]
-        trainer.batches.schedule = replace(trainer.batches.schedule, batch_size=batch, accumulation=accumulation)
-        if resumed.parts.trainer["recomputes"]:
-            recompute_all(trainer, run.compute.checkpointing)
-        restore(trainer, model, resumed.parts)
-    elif trainer.args.device.type == "cuda":
-        switch_on = partial(recompute_all, trainer, run.compute.checkpointing)
-        adjusted = fit_memory(trainer, switch_on, report, may_adjust=run.compute.on_oom == "fit")
+) -> None:
+    """Put the trainer where the run begins or goes on, with what the device's memory allows."""
     if run.compute.torch_compile:
-        started = time.monotonic()
+        forget_graphs()  # layers of one class share how often they may be compiled anew, with those of other runs too
+    before = resume_context.resumed.parts if resume_context.resumed is not None else None
+    adjust_to_memory(trainer, run, before, report)
+    if before is not None:
+        restore(trainer, model, before)
+    if run.compute.torch_compile:
         largest_batch_fits(trainer)
-        report.info(f"compile   took {time.monotonic() - started:.1f} s with the first step")
+        graphs, seconds = graphs_made()
+        report.info(f"compile   {plural(graphs, 'graph')} in {seconds:.1f} s")
     if trainer.args.process_index == 0:
         truncate_metrics(paths, trainer.progress.step)
         saves = trainer.batches.schedule.steps // run.watch.save_steps + 1 if run.watch.save_strategy == "steps" else 2
         paths.checkpoints.mkdir(exist_ok=True)
         check_disk_space(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
     resume_context.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
-    return adjusted
 
 
 def _save(trainer: ExpertTrainer, *, model: PeftModel, paths: RunPaths, resume_context: ResumeContext) -> None:
@@ -203,7 +180,7 @@ def _save(trainer: ExpertTrainer, *, model: PeftModel, paths: RunPaths, resume_c
 
 
 def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
-    callbacks: list[TrainerCallback] = [] if run.compute.device == "cuda" else [HeapKeeper()]
+    callbacks: list[TrainerCallback] = [HeapKeeper()] if run.compute.device == "cpu" else []
     if "tensorboard" in run.watch.report_to:
         from torch.utils.tensorboard import SummaryWriter
 
@@ -247,20 +224,10 @@ def _watched(
 def _train(trainer: ExpertTrainer, paths: RunPaths, resume_context: ResumeContext) -> None:
     try:
         trainer.train()
-    except torch.OutOfMemoryError as error:
-        batch = trainer.batches.schedule.batch_size
-        fits = (
-            f"batch_size {max(1, batch // 2)} with twice the gradient_accumulation_steps"
-            if batch > 1
-            else "gradient_checkpointing: true"
-        )
-        kept = (
-            f"; the checkpoints in {paths.checkpoints} are safe" if any(paths.checkpoints.glob("checkpoint-*")) else ""
-        )
-        raise TrainingFailed(
-            f"out of GPU memory at step {trainer.progress.step + 1}{kept}",
-            f"{fits} would fit; go on: {resume_context.status.go_on}",
-        ) from error
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise out_of_memory(trainer, paths.checkpoints, resume_context.status.go_on) from error
 
 
 def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
@@ -277,7 +244,6 @@ def _result(
     metrics_callback: MetricsCallback,
     cost: Flops,
     peak: tuple[float, str] | None,
-    adjusted: list[str],
     used: Used,
 ) -> FitResult:
     progress, here = trainer.progress, metrics_callback.done_here()
@@ -294,7 +260,7 @@ def _result(
         mfu=cost.of(here.real, here.trained) / max(1e-9, here.seconds) / peak[0] if peak else None,
         peak=peak[1] if peak else "",
         step_time_shares=trainer.timer.shares(),
-        adjusted=tuple(adjusted),
+        adjusted=tuple(trainer.adjusted),
         stop_reason=trainer.flow.stop_reason,
         used=used,
     )

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-from accelerate import Accelerator
 from transformers import DefaultFlowCallback, TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.data.packing.batches import PackedBatchSampler
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.training.state import TrainingState
+from expert_cli.utils.distributed import all_reduce_any
 
 LARGEST_SHARE = 0.01
 """Of the time, at most this much is spent on saving by the clock."""
@@ -58,12 +57,11 @@ class FlowCallback(DefaultFlowCallback):
         watch: LogSaveEvalConfig,
         progress: TrainingState,
         batches: PackedBatchSampler,
-        accelerator: Accelerator,
         stop_asked: Callable[[], bool],
         *,
         evaluates: bool,
     ) -> None:
-        """Take what is asked for, how far the run is, its schedule, and how its processes agree.
+        """Take what is asked for, how far the run is, and its schedule.
 
         stop_asked: whether the run shall stop. evaluates: there are validation rows.
         """
@@ -71,7 +69,6 @@ class FlowCallback(DefaultFlowCallback):
         self.watch = watch
         self.progress = progress
         self.batches = batches
-        self.accelerator = accelerator
         self.saves = SaveSchedule(watch.save_every_s)
         self.stop_asked = stop_asked
         self.answers_due = False
@@ -147,15 +144,8 @@ class FlowCallback(DefaultFlowCallback):
             control.should_save = True
 
     def _stop_or_save_if_asked(self, control: TrainerControl) -> None:
-        stop, in_time = self._any_process(self.stop_asked(), self.saves.due())
+        stop, in_time = all_reduce_any(self.stop_asked(), self.saves.due())
         if stop or in_time:
             self._save(control)
         if stop:
             control.should_training_stop = self._interrupted = True
-
-    def _any_process(self, *flags: bool) -> list[bool]:
-        """Return each flag as set if any process sets it: all must save and stop at the same step."""
-        if self.batches.schedule.processes == 1:
-            return list(flags)
-        sums = self.accelerator.reduce(torch.tensor(flags, dtype=torch.int32, device=self.accelerator.device), "sum")
-        return [bool(flag) for flag in sums.tolist()]

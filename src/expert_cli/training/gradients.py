@@ -24,28 +24,32 @@ class Gradients:
         self._steps = 0
 
     def clip(self, largest: float) -> torch.Tensor:
-        """Scale all gradients so that their common norm is at most `largest` (0: leave them); return the norm, fp32 []."""
+        """Scale all gradients so that their common norm is at most `largest` (0: leave them).
+
+        Return the norms before that, [1 + tensors]: the common one, then each tensor's, for `dead_layers` to be told once
+        they can be read without waiting.
+        """
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
         each = norms(gradients)
-        moved = each != 0
-        self._moved = moved if self._moved is None else self._moved | moved
-        self._steps += 1
         total: torch.Tensor = torch.linalg.vector_norm(each)
         if largest > 0:
             scale_(gradients, torch.clamp(largest / (total + 1e-6), max=1.0))
-        return total
+        return torch.cat([total.unsqueeze(0), each])
 
     def zero_grad(self) -> None:
         """Drop the gradients of the last step."""
         for parameter in self.parameters:
             parameter.grad = None
 
-    def dead_layers(self) -> list[str]:
-        """Return the layers none of whose tensors had a gradient since the last call; empty before 3 steps.
+    def dead_layers(self, norms: torch.Tensor) -> list[str]:
+        """Take each tensor's norm of one more step, on the CPU, [tensors]; after 3 steps return the layers without gradients.
 
         LoRA's A has none in the first step, when B is zero; a layer whose A and B both have none is cut off from the loss.
         """
-        if self._moved is None or self._steps < WATCHED_STEPS:
+        moved = norms != 0
+        self._moved = moved if self._moved is None else self._moved | moved
+        self._steps += 1
+        if self._steps < WATCHED_STEPS:
             return []
         alive = {layer for layer, moved in zip(self._layer_of, self._moved.tolist(), strict=True) if moved}
         self._moved, self._steps = None, 0
@@ -57,6 +61,5 @@ class Gradients:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take back what `state` gave."""
-        moved = state["moved"]
-        self._moved = moved.to(self.parameters[0].device) if moved is not None else None
+        self._moved = state["moved"]
         self._steps = int(state["steps"])

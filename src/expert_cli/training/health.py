@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import torch
 
 from expert_cli.errors import TrainingFailed
+from expert_cli.hardware.devices import device_of
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.state import TrainingState
 
@@ -18,7 +20,8 @@ SPIKE_STEPS = 20
 class TrainingHealth:
     """Reads what a step came to one step late: asking at once would wait for the GPU, once in every step.
 
-    On a CPU there is nothing to wait for, and a step's figures are read when it is done.
+    On a CPU there is nothing to wait for, and without pinned memory no copy that does not wait: there a step's figures are
+    read when it is done.
     """
 
     def __init__(
@@ -43,18 +46,19 @@ class TrainingHealth:
         self.scaled = scaled
         self.grad_norm = 0.0
         self._unread: torch.Tensor | None = None
-        self._copied: torch.cuda.Event | None = None
+        self._copied: Any = None
 
-    def record(self, pair: torch.Tensor) -> None:
-        """Take (loss, gradient norm), fp32 [2], of the step just done."""
+    def record(self, figures: torch.Tensor) -> None:
+        """Take loss, gradient norm and each tensor's norm of the step just done, fp32 [2 + tensors]."""
         self.flush()
-        if not pair.is_cuda:
-            self._unread = pair
+        device = device_of(figures.device)
+        if not device.pins_memory:
+            self._unread = figures
             self.flush()
             return
-        self._unread = torch.empty(2, pin_memory=True)
-        self._unread.copy_(pair, non_blocking=True)
-        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._unread = torch.empty(len(figures), pin_memory=True)
+        self._unread.copy_(figures, non_blocking=True)
+        self._copied = device.event()
         self._copied.record()
 
     def flush(self) -> None:
@@ -66,11 +70,11 @@ class TrainingHealth:
             return
         if self._copied is not None:
             self._copied.synchronize()
-        loss, self.grad_norm = self._unread.tolist()
+        (loss, self.grad_norm), norms = self._unread[:2].tolist(), self._unread[2:]
         self._unread = None
         self._watch(loss)
         self.progress.losses.append(loss)
-        self._require_healthy(loss, len(self.progress.losses))
+        self._require_healthy(loss, norms, len(self.progress.losses))
 
     def _watch(self, loss: float) -> None:
         recent = self.progress.losses[-SPIKE_STEPS:]
@@ -81,7 +85,7 @@ class TrainingHealth:
                 f"{SPIKE_STEPS} before; {self.documents(step)}"
             )
 
-    def _require_healthy(self, loss: float, step: int) -> None:
+    def _require_healthy(self, loss: float, norms: torch.Tensor, step: int) -> None:
         where = f"step {step}"
         if not math.isfinite(loss) or not (math.isfinite(self.grad_norm) or self.scaled):
             sick = (
@@ -96,7 +100,7 @@ class TrainingHealth:
                 f"the loss of {where} is exactly 0.0; {self.documents(step - 1)}",
                 "look at these rows: nothing in them is trained, or the model's output is broken",
             )
-        dead = self.gradients.dead_layers()
+        dead = self.gradients.dead_layers(norms)
         if dead:
             raise TrainingFailed(
                 f"{len(dead)} adapter layers get no gradient at all, {dead[0]} among them ({where})",

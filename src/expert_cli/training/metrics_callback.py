@@ -8,24 +8,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from expert_cli.hardware import nvml
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.model.flops import Flops
-from expert_cli.training.heap import resident_mb
 from expert_cli.training.result import Done
 from expert_cli.training.state import TrainingState
 from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.reporter import Bar
 
+MB = 2**20
 LOGGED = ("loss", "grad_norm", "learning_rate", "eval_loss", EXECUTION_ACCURACY, "epoch")
-
-
-def memory_mb(*, on_gpu: bool) -> float:
-    """Return the memory that a run uses: allocated on the GPU it trains on, else this process's resident set."""
-    return torch.cuda.memory_allocated() / 2**20 if on_gpu else resident_mb()
 
 
 class MetricsCallback(TrainerCallback):
@@ -64,7 +57,6 @@ class MetricsCallback(TrainerCallback):
         self._learning_rate = 0.0
         self._measured: dict[str, Any] = {}
         self._told = False
-        self._card = _card_in_use() if timer.on_gpu else None
 
     @property
     def seconds(self) -> float:
@@ -78,19 +70,26 @@ class MetricsCallback(TrainerCallback):
 
     @property
     def peak_memory_mb(self) -> float:
-        """The most memory allocated on the GPU; on a CPU, the largest resident set at the end of a step."""
-        return torch.cuda.max_memory_allocated() / 2**20 if self.timer.on_gpu else self._peak_mb
+        """The most memory allocated on the GPU in training; where nothing counts it, the most at the end of a step."""
+        peak = self.timer.device.peak()
+        return self._peak_mb if peak is None else peak / MB
+
+    @property
+    def memory_mb(self) -> float:
+        """The memory that the run uses: allocated on the GPU it trains on, else this process's resident set."""
+        return self.timer.device.allocated() / MB
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
-        """Start the clock: what came before is not training."""
+        """Start the clock, and the peak of memory: what came before, batches that did not fit among it, is not training."""
         self.started = time.monotonic()
+        self.timer.device.reset_peak()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Move the bar."""
         self.progress.seconds = self.seconds
-        if not self.timer.on_gpu:
-            self._peak_mb = max(self._peak_mb, resident_mb())
-        self.bar.update(state.global_step, self._note())
+        now = self.memory_mb
+        self._peak_mb = max(self._peak_mb, now)
+        self.bar.update(state.global_step, self._note(now))
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Stop both clocks at once: the last step's evaluation and checkpoint are in the seconds as in the shares."""
@@ -123,7 +122,7 @@ class MetricsCallback(TrainerCallback):
         if "loss" in logged:
             line |= self._measured
             self._learning_rate = logged["learning_rate"]
-            self.bar.update(state.global_step, self._note())
+            self.bar.update(state.global_step, self._note(line["memory_mb"]))
         with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -133,8 +132,7 @@ class MetricsCallback(TrainerCallback):
         progress = self.progress
         real, trained = progress.real - self._before[0], progress.trained - self._before[1]
         self._before = (progress.real, progress.trained)
-        on_gpu = self.timer.on_gpu
-        spilled = spilled_mb() if on_gpu else 0.0
+        spilled = self.timer.device.spilled() / MB
         if spilled and not self._told:
             self._told = True
             self.warning(
@@ -146,26 +144,20 @@ class MetricsCallback(TrainerCallback):
             "tokens_real": progress.real,
             "tokens_trained": progress.trained,
             "tokens_padded": progress.padded,
-            "memory_mb": round(memory_mb(on_gpu=on_gpu), 1),
+            "memory_mb": round(self.memory_mb, 1),
             "spilled_mb": round(spilled, 1),
             "mfu": round(self.flops.of(real, trained) / wall / self.peak_flops, 4) if self.peak_flops else None,
             "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
-            "gpu": None if self._card is None else _gpu(self._card),
+            "gpu": self.timer.device.sample(),
         }
 
-    def _note(self) -> str:
+    def _note(self, memory_mb: float) -> str:
         losses = self.progress.losses
         loss = f"loss {losses[-1]:.3f}  " if losses else ""
         rate = f"  lr {self._learning_rate:.1e}" if self._learning_rate else ""
         data = self._measured.get("step_time_shares", {}).get("data", 0.0)
         rate += f"  waits for data {data:.0%}" if data >= 0.005 else ""
-        return f"{loss}{self.done_here().tokens_per_s:,.0f} tokens/s{rate}  {memory_mb(on_gpu=self.timer.on_gpu) / 1024:.1f} GB"
-
-
-def spilled_mb() -> float:
-    """Return the GPU memory that lies in the host's: Windows' driver moves it there without a word, and all gets slow."""
-    _, total = torch.cuda.mem_get_info()
-    return max(0, torch.cuda.memory_reserved() - total) / 2**20
+        return f"{loss}{self.done_here().tokens_per_s:,.0f} tokens/s{rate}  {memory_mb / 1024:.1f} GB"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
@@ -177,21 +169,3 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
         elif value is not None:
             flat[f"{prefix}{name}"] = value
     return flat
-
-
-def _card_in_use() -> int | None:
-    """Return the driver's index of the GPU in use, which torch numbers among those that CUDA_VISIBLE_DEVICES names."""
-    return dict(enumerate(nvml.visible())).get(torch.cuda.current_device())
-
-
-def _gpu(index: int) -> dict[str, float | None] | None:
-    """Return what the driver tells of a GPU, or None where it tells nothing."""
-    found = next((one for one in nvml.sample() if one.index == index), None)
-    if found is None:
-        return None
-    return {
-        "utilization": found.utilization,
-        "memory_mb": found.memory_used_mb,
-        "power_w": found.power_w,
-        "temperature_c": found.temperature_c,
-    }

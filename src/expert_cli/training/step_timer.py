@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-import torch
+from expert_cli.hardware.device import Device
 
 Phase = Literal["data", "host_to_device", "forward", "backward", "optimizer", "checkpoint", "eval", "other"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -16,32 +16,32 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 class StepTimer:
     """Adds up the time of every phase.
 
-    On a GPU each phase lies between two CUDA events, so that what counts is the GPU's time, and waiting for data counts
-    only while the GPU has nothing to do; the events are read when the figures are asked for, not before. "other" is what
+    Each phase lies between two events of the device, so that on a GPU what counts is the GPU's time, and waiting for data
+    counts only while it has nothing to do; the events are read when the figures are asked for, not before. "other" is what
     remains of the wall clock: the tool itself.
     """
 
-    def __init__(self, *, on_gpu: bool) -> None:
+    def __init__(self, device: Device) -> None:
         """Start the wall clock."""
-        self.on_gpu = on_gpu
+        self.device = device
         self.totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
-        self._pending: list[tuple[Phase, torch.cuda.Event, torch.cuda.Event]] = []
+        self._pending: list[tuple[Phase, Any, Any]] = []
         self._since = time.perf_counter()
         self._before = dict(self.totals)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether what is timed is a GPU."""
+        return self.device.is_gpu
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
         """Count the block as `name`; phases are not nested."""
-        if self.on_gpu:
-            begin, end = _event(), _event()
-            begin.record()
-            yield
-            end.record()
-            self._pending.append((name, begin, end))
-            return
-        started = time.perf_counter()
+        begin, end = self.device.event(), self.device.event()
+        begin.record()
         yield
-        self.totals[name] += time.perf_counter() - started
+        end.record()
+        self._pending.append((name, begin, end))
 
     def lap(self) -> tuple[float, dict[str, float]]:
         """Return the seconds since the last lap and the share of each phase in them; the shares sum to 1."""
@@ -64,10 +64,6 @@ class StepTimer:
         for name, begin, end in self._pending:
             self.totals[name] += begin.elapsed_time(end) / 1000
         self._pending.clear()
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 def _shares(seconds: dict[Phase, float]) -> dict[str, float]:

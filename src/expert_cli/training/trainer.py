@@ -14,7 +14,7 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset
 
-from expert_cli.data.packing.batches import Batch, InTurn
+from expert_cli.data.packing.batches import Batch, Collator, InTurn
 from expert_cli.data.packing.order import mixed
 from expert_cli.errors import TrainingFailed
 from expert_cli.manifest.keys.optim import OptimConfig
@@ -23,6 +23,7 @@ from expert_cli.training.health import TrainingHealth
 from expert_cli.training.lr_schedulers import one_cycle
 from expert_cli.training.signals import leave_ctrl_c
 from expert_cli.training.training_loop import TrainingLoop
+from expert_cli.utils.distributed import all_reduce_sum
 
 
 class ExpertTrainer(TrainingLoop):
@@ -55,6 +56,7 @@ class ExpertTrainer(TrainingLoop):
             warning=warning,
         )
         self.learning_rate, self.recomputes = 0.0, False
+        self.adjusted: list[str] = []  # what was given up for a step to fit the memory, in words
         self._prepared: Any = None
 
     def prepare(self) -> None:
@@ -79,15 +81,22 @@ class ExpertTrainer(TrainingLoop):
         schedule: LRScheduler = self.lr_scheduler
         return schedule
 
+    @property
+    def collate(self) -> Collator:
+        """What makes a batch of packs; where its shape is fixed, it is that of the present schedule's micro-batches."""
+        collator: Any = self.data_collator
+        made: Collator = collator.for_batches(self.batches.schedule.batch_size)
+        return made
+
     def loader(self, dataset: Dataset[Any], batches: Any) -> DataLoader[Batch]:
         """Return a loader with the manifest's settings."""
         workers = self.args.dataloader_num_workers
         return DataLoader(
             dataset,
             batch_sampler=batches,
-            collate_fn=self.data_collator,
+            collate_fn=self.collate,
             num_workers=workers,
-            pin_memory=self.args.dataloader_pin_memory and self.args.device.type == "cuda",
+            pin_memory=self.args.dataloader_pin_memory and self.timer.device.pins_memory,
             prefetch_factor=self.args.dataloader_prefetch_factor if workers else None,
             worker_init_fn=leave_ctrl_c,
         )
@@ -117,25 +126,20 @@ class ExpertTrainer(TrainingLoop):
                     self.accelerator.backward(loss)
             total += loss.detach()
         with self.timer.phase("optimizer"):
-            norm = self._update()
+            norms = self._update()
         self.progress.step += 1
         self.progress.real += real
         self.progress.trained += trained
         self.progress.padded += places - real
-        self.health.record(torch.stack([self._mean(total), norm.float()]))
+        self.health.record(torch.cat([self._mean(total).unsqueeze(0), norms.float()]))
 
     def _counts(self, micro: Sequence[Batch]) -> tuple[int, int, int]:
         """Return the trained tokens, the real tokens and all places of a step, of all processes together."""
-        counts = torch.tensor(
-            [
-                sum(len(batch["targets"]) for batch in micro),
-                sum(batch["real_tokens"] for batch in micro),
-                sum(batch["input_ids"].numel() for batch in micro),
-            ]
+        trained, real, places = all_reduce_sum(
+            sum(len(batch["targets"]) for batch in micro),
+            sum(batch["real_tokens"] for batch in micro),
+            sum(batch["input_ids"].numel() for batch in micro),
         )
-        if self.batches.schedule.processes > 1:
-            counts = self.accelerator.reduce(counts.to(self.args.device), "sum").cpu()
-        trained, real, places = counts.tolist()
         return trained, real, places
 
     def _on_device(self, batch: Batch) -> Batch:
@@ -154,10 +158,10 @@ class ExpertTrainer(TrainingLoop):
         return context
 
     def _update(self) -> torch.Tensor:
-        """Clip, let the optimizer and the schedule step, drop the gradients; return the norm before clipping."""
+        """Clip, let the optimizer and the schedule step, drop the gradients; return the norms before clipping."""
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
-        norm = self.gradients.clip(self.args.max_grad_norm)
+        norms = self.gradients.clip(self.args.max_grad_norm)
         self.learning_rate = float(self.lr_scheduler.get_last_lr()[0])
         self.control = self.callback_handler.on_pre_optimizer_step(self.args, self.state, self.control)
         self.optimizer.step()
@@ -165,7 +169,7 @@ class ExpertTrainer(TrainingLoop):
         if not self.accelerator.optimizer_step_was_skipped:
             self.lr_scheduler.step()
         self.gradients.zero_grad()
-        return norm
+        return norms
 
     def _mean(self, total: torch.Tensor) -> torch.Tensor:
         """Return the step's loss: every process holds `processes` times its share of it."""
@@ -181,8 +185,12 @@ class ExpertTrainer(TrainingLoop):
         return f"its documents (counted from 0): {', '.join(map(str, rows[:12]))}{more}"
 
     def dry_run_step(self, batch: Batch) -> None:
-        """Run forward and backward on a batch and keep nothing but the gradients."""
-        self.accelerator.backward(self._prepared(**self._on_device(batch)))
+        """Run forward and backward on a batch and keep nothing but the gradients.
+
+        Processes exchange none: one whose memory runs out would leave the others waiting, and its own exchange half done.
+        """
+        with self._sync(last=False):
+            self.accelerator.backward(self._prepared(**self._on_device(batch)))
 
     def log_steps(self) -> None:
         """Log the mean loss of the steps since the last time."""
@@ -203,7 +211,8 @@ class ExpertTrainer(TrainingLoop):
             return {}
         self.health.flush()
         schedule, packs = self.batches.schedule, len(self.eval_dataset)
-        share = InTurn(packs, self.args.eval_batch_size, rank=self.args.process_index, processes=schedule.processes)
+        # Not args.eval_batch_size: it is that of all GPUs that this process can see, and is not smaller after an adjustment.
+        share = InTurn(packs, schedule.batch_size, rank=self.args.process_index, processes=schedule.processes)
         loader = self.callback_handler.eval_dataloader = self.loader(self.eval_dataset, share)
         sums = torch.zeros(2, device=self.args.device, dtype=torch.float64)
         self._prepared.eval()

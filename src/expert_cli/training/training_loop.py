@@ -20,19 +20,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-from accelerate import Accelerator
 from torch.utils.data import DataLoader, Dataset
 from transformers import DefaultFlowCallback, Trainer, TrainerState
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import TrainOutput, speed_metrics
 
 from expert_cli.data.packing.batches import Batch, PackedBatchSampler
+from expert_cli.hardware.devices import device_of
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.training.flow_callback import FlowCallback
 from expert_cli.training.health import TrainingHealth
 from expert_cli.training.state import TrainingState
 from expert_cli.training.step_timer import StepTimer
+from expert_cli.utils.distributed import broadcast_rank0
 
 
 class TrainingLoop(Trainer, ABC):
@@ -63,13 +63,11 @@ class TrainingLoop(Trainer, ABC):
         self.watch = watch
         self.batches = batches
         self.progress = TrainingState()
-        self.timer = StepTimer(on_gpu=self.args.device.type == "cuda")
+        self.timer = StepTimer(device_of(self.args.device))
         self.run_answers = run_answers
         self.answered = 0
         self._write_checkpoint = save
-        self.flow = FlowCallback(
-            watch, self.progress, batches, self.accelerator, stop_asked, evaluates=self.eval_dataset is not None
-        )
+        self.flow = FlowCallback(watch, self.progress, batches, stop_asked, evaluates=self.eval_dataset is not None)
         self.remove_callback(DefaultFlowCallback)
         self.callback_handler.callbacks.insert(0, self.flow)
         self._last_logged = 0
@@ -172,7 +170,7 @@ class TrainingLoop(Trainer, ABC):
                 self.evaluate()
         if self.run_answers is not None and (answers or (evaluates and self.eval_dataset is None)):
             with self.timer.phase("eval"):
-                self.log_evaluation({EXECUTION_ACCURACY: broadcast_rank0(self.accelerator, self.run_answers)})
+                self.log_evaluation({EXECUTION_ACCURACY: broadcast_rank0(self.run_answers)})
                 self.answered += 1
         if self.control.should_save:
             self.health.flush()
@@ -193,13 +191,3 @@ class TrainingLoop(Trainer, ABC):
         # Not before: EarlyStoppingCallback compares with the best of the evaluations before.
         self.state.best_metric, self.state.best_global_step = self.progress.best, self.progress.best_step or None
         return metrics
-
-
-def broadcast_rank0(accelerator: Accelerator, measure: Callable[[], float]) -> float:
-    """Measure in every process, and return what the first one found.
-
-    Under load an answer may run out of time in one process and not in another; all must save and stop at the same step.
-    """
-    found = measure()
-    mine = torch.tensor(found if accelerator.is_main_process else 0.0, dtype=torch.float64, device=accelerator.device)
-    return float(accelerator.reduce(mine, "sum"))

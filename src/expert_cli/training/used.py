@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from peft import PeftModel
 
-from expert_cli._compat import is_compiled
-from expert_cli.model.activation_checkpointing import decoder_layers
+from expert_cli._compat import graphs_made, is_compiled
+from expert_cli.model.activation_checkpointing import attention_block, decoder_layers
+from expert_cli.model.kernels.dequantize import DequantizedLinear
 from expert_cli.training.trainer import ExpertTrainer
 
 
@@ -28,7 +29,11 @@ class UsedAdapter:
 
 @dataclass(frozen=True)
 class UsedCompute:
-    """How a step was computed. layers: decoder layers in all, those recomputed as a whole, by their attention, compiled."""
+    """How a step was computed. layers: decoder layers in all, those recomputed as a whole, by their attention, compiled.
+
+    graphs: compiled for all steps and evaluations of the loss together. copies: linear layers whose 4-bit weight was unpacked
+    once.
+    """
 
     precision: str
     tf32: bool
@@ -36,6 +41,8 @@ class UsedCompute:
     recomputed: int
     recomputed_attention: int
     compiled: int
+    graphs: int
+    copies: int
 
 
 @dataclass(frozen=True)
@@ -128,13 +135,16 @@ def _adapter(model: PeftModel) -> UsedAdapter:
 def _compute(trainer: ExpertTrainer, model: PeftModel) -> UsedCompute:
     layers = decoder_layers(model)
     precision = trainer.accelerator.mixed_precision
+    compiled = sum(is_compiled(layer) for layer in layers)
     return UsedCompute(
         precision="fp32" if precision == "no" else precision,
-        tf32=trainer.timer.on_gpu and torch.backends.cuda.matmul.allow_tf32,
+        tf32=trainer.timer.device.tf32_since is not None and torch.backends.cuda.matmul.allow_tf32,
         layers=len(layers),
         recomputed=sum(bool(layer.gradient_checkpointing) for layer in layers),
-        recomputed_attention=sum(isinstance(layer.self_attn.forward, partial) for layer in layers),
-        compiled=sum(is_compiled(layer) for layer in layers),
+        recomputed_attention=sum(isinstance(block.forward, partial) for block in map(attention_block, layers) if block),
+        compiled=compiled,
+        graphs=graphs_made()[0] if compiled else 0,
+        copies=sum(isinstance(module, DequantizedLinear) for module in model.modules()),
     )
 
 

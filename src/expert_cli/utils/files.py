@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,19 @@ def json_text(value: Mapping[str, Any]) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
     # A file's name that is no UTF-8 holds half of a surrogate pair: such a thing JSON can only spell out.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class KeyTwice(ValueError):
+    """An object that names a key twice, of which `json` would keep the last."""
+
+
+def unique_keys(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these members: the `object_pairs_hook` of JSON that is read strictly. Raises KeyTwice."""
+    found = dict(members)
+    if len(found) < len(members):
+        key, _ = Counter(key for key, _ in members).most_common(1)[0]
+        raise KeyTwice(f'the key "{key}" stands twice')
+    return found
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -12,6 +12,13 @@ import platformdirs
 STORES = "datasets_optimized"
 """The folder of token stores in a project."""
 _LONGEST_NAME = 100
+FilePath = str | os.PathLike[str]
+"""A path as people hand it to a function."""
+
+
+def optional_path(path: FilePath | None) -> Path | None:
+    """Return a path as one, None as None."""
+    return None if path is None else Path(path)
 
 
 def cache_folder() -> Path:

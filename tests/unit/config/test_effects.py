@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, TypeAdapter
@@ -14,14 +14,14 @@ from pydantic import BaseModel, TypeAdapter
 from expert_cli.config.effects import Effect
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.hardware.machine import Machine
+from expert_cli.hardware.machine import FLASH_ATTENTION, Machine
 from expert_cli.manifest.key import Key, declared
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters, Task
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Base, EvaluationBlock, Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
-from tests.machines import CPU
+from tests.machines import CPU, RTX_4090, T4, install
 from tests.machines import H200 as GPU
 
 EXPERTS = sorted((Path(__file__).parents[3] / "experts").glob("*/manifest.json"))
@@ -125,8 +125,8 @@ def test_the_four_experts_are_here() -> None:
 
 
 OPTIMIZED = {
-    "batch_size": 16,
-    "gradient_accumulation_steps": 4,
+    "batch_size": 4,
+    "gradient_accumulation_steps": 1,
     "max_seq_length": 2048,
     "dataloader_num_workers": 8,
     "dataloader_prefetch_factor": 8,
@@ -231,6 +231,27 @@ CASES: dict[str, tuple[Machine, dict[str, Any], str, str, str]] = {
         "adjusted",
         "default",
     ),
+    "max-autotune": (
+        CPU,
+        {"torch_compile": True, "torch_compile_mode": "max-autotune"},
+        "torch_compile_mode",
+        "adjusted",
+        "max-autotune-no-cudagraphs",
+    ),
+    "graphs without a compiler": (
+        CPU,
+        {"torch_compile": True, "torch_compile_backend": "cudagraphs"},
+        "torch_compile_backend",
+        "adjusted",
+        "inductor",
+    ),
+    "a mode of another compiler": (
+        CPU,
+        {"torch_compile": True, "torch_compile_backend": "aot_eager", "torch_compile_mode": "max-autotune"},
+        "torch_compile_mode",
+        "not_used",
+        "aot_eager has no modes",
+    ),
     "epochs beside steps": (CPU, {"epochs": 2, "max_steps": 3}, "epochs", "not_used", "max_steps 3"),
     "keep all": (CPU, {"save_steps": 5, "save_total_limit": None}, "save_total_limit", "applied", "every checkpoint"),
     "null": (CPU, {"dropout": None}, "dropout", "not_used", "null"),
@@ -244,6 +265,27 @@ def test_the_row_of_one_key(
 ) -> None:
     rows = {row.key: row for row in rows_of(manifests.write(tmp_path, manifests.small(**config)), machine)}
     row = rows[f"training.config.{key}"]
+    assert row.status == status
+    assert words in f"{row.effect} {row.reason}"
+
+
+@pytest.mark.parametrize(
+    ("machine", "version", "status", "words"),
+    [
+        (GPU, 2, "applied", "by flash-attn"),
+        (GPU, 3, "applied", "by flash-attn"),
+        (RTX_4090, 2, "applied", "by flash-attn"),
+        (RTX_4090, 3, "adjusted", "flash-attn is not installed"),
+        (T4, 2, "adjusted", "older than Ampere"),
+    ],
+)
+def test_flash_attention_is_for_the_gpus_that_its_version_runs_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Machine, version: Literal[2, 3], status: str, words: str
+) -> None:
+    module, distribution = FLASH_ATTENTION[version]
+    install(tmp_path, monkeypatch, **{module: distribution})
+    written = manifests.write(tmp_path, manifests.small(flash_attention_2=True))
+    row = next(row for row in rows_of(written, machine) if row.key == "training.config.flash_attention_2")
     assert row.status == status
     assert words in f"{row.effect} {row.reason}"
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from expert_cli.config.effects import Effect, effects, leaves
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, decide
-from expert_cli.errors import ManifestError
+from expert_cli.errors import EnvironmentProblem, ManifestError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.json_parser import Path_, dotted
 from expert_cli.manifest.key import declared
@@ -196,10 +196,10 @@ ALIKE = (".use_sdpa", ".memory_efficient_attention", ".method", ".alias")
 
 
 def decided(loaded: LoadedManifest, machine: Machine) -> dict[str, Any] | None:
-    """Return the run without the names of its origins; None where the manifest is refused."""
+    """Return the run without the names of its origins; None where the manifest is refused, or a device is not there."""
     try:
         found = asdict(decide(loaded, machine).run)
-    except ManifestError:
+    except (ManifestError, EnvironmentProblem):
         return None
     return {**found, "origins": None}
 

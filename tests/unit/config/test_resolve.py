@@ -399,7 +399,7 @@ def test_a_gpu_that_torch_cannot_use_is_said_first() -> None:
     blind = replace(GPU, torch_cuda="")
     assert "CPU build" in blind.first_words
     assert "pip install torch" in blind.first_words
-    assert not blind.cuda_usable
+    assert (blind.device, GPU.device, CPU.device) == ("cpu", "cuda", "cpu")
     assert GPU.first_words == CPU.first_words == ""
 
 

@@ -249,7 +249,9 @@ def test_a_full_disk_leaves_what_was_whole_and_nothing_else(tmp_path: Path) -> N
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10 * MIB, hard))
     try:
-        with pytest.raises(EnvironmentProblem, match=r"second\.jsonl: the disk is full; 21 MB were to be written"):
+        with pytest.raises(
+            EnvironmentProblem, match=r"second\.jsonl: cannot be staged to .*second\.jsonl: File too large"
+        ):
             stage([first, second], fast, NullReporter())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -13,7 +13,9 @@ from expert_cli.hardware import nvml
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.hardware.nvml import Driver, GpuInfo
 from tests.fake_nvml import FakeNvml, NvmlError
+from tests.machines import ARC, MAC, MI300X
 
+SLICES, UNTOLD = "split into slices (MIG): utilization is not told", "compute capability not told"
 H200 = GpuInfo(0, "NVIDIA H200", 150_000_000_000, (9, 0), "", False, "")
 ABSENT = Driver("", None, "NVML Shared Library Not Found")
 HERE = Driver("580.65", (13, 0), "")
@@ -83,21 +85,50 @@ def test_torch_build(cuda: str, torch: str, driver: Driver, state: str, fix: str
         (replace(H200, capability=(8, 6)), "ok", "NVIDIA H200, 150 GB, compute capability 8.6, bf16 TF32, no FP8"),
         (replace(H200, capability=(7, 5)), "warn", "NVIDIA H200, 150 GB, compute capability 7.5, no bf16 TF32 FP8"),
         (replace(H200, capability=None), "ok", "NVIDIA H200, 150 GB, compute capability not told"),
-        (replace(H200, memory_bytes=None), "ok", "NVIDIA H200, memory not told, compute capability 9.0, bf16 TF32 FP8"),
+        (
+            replace(H200, memory_bytes=None),
+            "ok",
+            "NVIDIA H200, shares the system's memory, compute capability 9.0, bf16 TF32 FP8",
+        ),
+        (
+            replace(H200, memory_bytes=None, mig=True, capability=None),
+            "warn",
+            f"NVIDIA H200, memory not told, {UNTOLD}, {SLICES}",
+        ),
         (replace(H200, model="TCC"), "ok", "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, TCC"),
         (replace(H200, model="WDDM"), "warn", "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, WDDM"),
         (
             replace(H200, mig=True),
             "warn",
-            "NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, split into slices (MIG): utilization is not told",
+            f"NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, {SLICES}",
         ),
         (GpuInfo(1, "", None, None, "", False, "GPU is lost"), "fail", "a card does not answer: GPU is lost"),
     ],
-    ids=["H200", "Ampere", "Turing", "capability untold", "memory untold", "TCC", "WDDM", "MIG", "lost"],
+    ids=[
+        "H200",
+        "Ampere",
+        "Turing",
+        "capability untold",
+        "memory untold",
+        "slice, memory untold",
+        "TCC",
+        "WDDM",
+        "MIG",
+        "lost",
+    ],
 )
 def test_a_gpu(card: GpuInfo, state: str, found: str) -> None:
     (line,) = system.check_gpus([card], None)
     assert (line.state, line.found, bool(line.fix)) == (state, found, state != "ok")
+
+
+@pytest.mark.parametrize("here", [MI300X, ARC, MAC], ids=["rocm", "xpu", "mps"])
+def test_a_gpu_of_another_maker(here: Machine) -> None:
+    """The driver of NVIDIA knows of none, which is no reason to say that there is none."""
+    (line,) = system.check_gpus([], None, here.gpus)
+    assert (line.name, line.state) == ("GPU 0", "ok")
+    assert line.found.startswith(here.gpus[0].name)
+    assert line.found.endswith(f"--device {here.torch_device}")
 
 
 def test_several_gpus_and_who_chooses() -> None:

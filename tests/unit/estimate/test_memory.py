@@ -9,19 +9,23 @@ from typing import Any
 
 import pytest
 import torch
+from torch import is_tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from expert_cli.config.resolve import resolve
-from expert_cli.estimate.memory import StepSettings, activation_bytes, components, growth_bytes
+from expert_cli.estimate.memory import StepSettings, activation_bytes, components, growth_bytes, head_bytes
 from expert_cli.estimate.model_shape import linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.estimate.probe import ProbeResult
 from expert_cli.estimate.run_estimate import _total, needless_int4
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.manifest.types import Quantization
+from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import attention
-from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, CausalLoss, head_loss
 from expert_cli.model.kernels.dequantize import copy_bytes
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.kernels.select import Kernel, KernelPlan
@@ -30,6 +34,7 @@ from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.heap import GROWN
 from tests import manifests, run_blocks, tiny
 from tests.machines import CPU
+from tests.varlen_kernel import varlen_on_cpu
 
 TOKENS = 256
 ODD = {"hidden_size": 88, "intermediate_size": 200, "num_attention_heads": 4, "head_dim": 22}
@@ -145,10 +150,48 @@ def test_eight_bit_adam_keeps_as_many_bytes() -> None:
     )
 
 
+class Alive(TorchDispatchMode):
+    """Watches how many bytes of what is made within it are alive at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak = 0
+        self._made: dict[StorageWeakRef, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        before = {StorageWeakRef(value.untyped_storage()) for value in tree_leaves((args, kwargs)) if is_tensor(value)}
+        for value in filter(is_tensor, tree_leaves(out)):
+            storage = value.untyped_storage()
+            if StorageWeakRef(storage) not in before:
+                self._made[StorageWeakRef(storage)] = storage.nbytes()
+        self.peak = max(self.peak, sum(size for made, size in self._made.items() if not made.expired()))
+        return out
+
+
+@pytest.mark.parametrize("trained", [300, 1500, 5000], ids=["part of a chunk", "a chunk", "chunks"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_head_takes_as_many_bytes(folder: Path, device: Any, dtype: Dtype, trained: int) -> None:
+    """Counted on tensors without contents, for which torch takes the same operations as for a GPU's bf16."""
+    shape = replace(shape_of(meta_model(folder, LORA, dtype=torch.bfloat16, attention="sdpa")), vocabulary=151_936)
+    with torch.device("meta"):
+        hidden = torch.empty(trained, shape.hidden, dtype=DTYPES[dtype], requires_grad=True)
+        head = torch.nn.Linear(shape.hidden, shape.vocabulary, bias=False, dtype=DTYPES[dtype]).requires_grad_(False)
+        targets = torch.empty(trained, dtype=torch.int64)
+    with Alive() as alive:
+        head_loss(hidden, head, targets, CHUNK_BYTES[device])
+    said = head_bytes(shape, replace(setting(device=device, dtype=dtype), trained=trained))
+    assert hidden.nbytes + alive.peak == pytest.approx(said, rel=0.01)
+    if device == "cuda":
+        assert alive.peak < 1.3 * CHUNK_BYTES["cuda"], "of the softmax, a part at a time"
+
+
 KEPT: dict[str, tuple[AdapterConfig, dict[str, Any]]] = {
     "lora, mixed": (LORA, {}),
     "lora, fused": (LORA, {"fused_lora": True}),
     "lora, fp32": (LORA, {"dtype": "fp32"}),
+    "lora, varlen": (LORA, {"attention": "varlen"}),
     "lora on q and v": (replace(LORA, target_modules=("q_proj", "v_proj")), {}),
     "lora with dropout": (replace(LORA, dropout=0.1), {}),
     "dora": (replace(LORA, type="dora"), {}),
@@ -182,7 +225,7 @@ def kept(folder: Path, chosen: StepSettings) -> int:
     compute = chosen.run.compute
     dtype = DTYPES[compute.dtype]
     base = load_base(folder, quantization="none", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
-    attention.use(base, "documents")
+    attention.use(base, chosen.kernels.attention)
     model = add_adapter(base, chosen.run.adapter)
     if chosen.kernels.lines["fused"].used == "lora":
         fuse(model)
@@ -202,6 +245,7 @@ def kept(folder: Path, chosen: StepSettings) -> int:
     half = TOKENS // 2
     borders = torch.tensor([0, half, TOKENS], dtype=torch.int32)
     with (
+        varlen_on_cpu(),
         torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
         torch.autocast("cpu", dtype=torch.bfloat16, enabled=compute.dtype == "bf16"),
     ):

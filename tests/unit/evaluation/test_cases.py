@@ -59,7 +59,7 @@ def test_the_digest_is_of_the_case_not_of_its_answer(tmp_path: Path) -> None:
     [
         pytest.param("{", "not JSON", id="no JSON"),
         pytest.param("[1]", "a list, not an object", id="no object"),
-        pytest.param('{"verifier": "json", "verifier": "json"}', "the key 'verifier' twice", id="a key twice"),
+        pytest.param('{"verifier": "json", "verifier": "json"}', 'the key "verifier" stands twice', id="a key twice"),
         pytest.param('{"expected": NaN}', "NaN is no JSON number", id="NaN"),
         pytest.param("[" * 100_000, "not JSON", id="too deep"),
         pytest.param({**JSON_ROW, "answer": None}, "answer: a text is needed, not null", id="no answer"),

@@ -12,10 +12,10 @@ from datasets import Dataset
 
 from expert_cli.errors import InputError
 from expert_cli.hardware import disk
-from expert_cli.inventory import tree
 from expert_cli.inventory.catalog import Inventory, measure_disks, take_inventory
 from expert_cli.inventory.hf_cache import arrow_name, hf_caches
 from expert_cli.inventory.manifest_references import default_experts
+from expert_cli.utils import reporter
 from expert_cli.utils.reporter import NullReporter
 from tests.dataset_world import COMMIT, Words, expert, hub, listed, made, parquet, states, store
 
@@ -318,7 +318,7 @@ def test_the_nearest_experts_folder_is_the_default(world: Path) -> None:
 def test_a_long_search_shows_that_it_lives(
     world: Path, monkeypatch: pytest.MonkeyPatch, after_s: float, bars: list[str]
 ) -> None:
-    monkeypatch.setattr(tree, "QUIET_S", after_s)
+    monkeypatch.setattr(reporter, "QUIET_S", after_s)
     for number in range(300):
         made(world / "project" / "experts" / "one" / "data" / f"{number}.jsonl")
     report = Words()

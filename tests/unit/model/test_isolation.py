@@ -80,6 +80,11 @@ def test_the_lengths_take_every_way_that_the_documents_of_a_run_take() -> None:
     assert isolation.packs(8192, 4096) == [(23, 61, 57, 9), (23, 4104, 57)]
     assert isolation.packs(2048, None, one_document=True) == [(61,), (520,)]
     assert isolation.packs(4096, 4096) == [(23, 61, 57, 9), (23, 520, 57)]
+    assert isolation.packs(512, None, 64) == [(23, 61, 57, 9), (23, 72, 57)]
+    assert isolation.packs(512, None, 256) == [(23, 61, 57, 9) * 2, (23, 264, 57)]
+    assert isolation.packs(100, None, 256) == [(23, 61, 57, 9) * 2]
+    assert isolation.packs(3, None, 64) == [(3, 3, 3, 3) * 6]
+    assert isolation.packs(2048, None, 256, one_document=True) == [(61,), (520,)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -173,7 +178,7 @@ def test_an_architecture_that_leaks_by_itself_is_refused_and_told_what_is_left()
     model = GptOssForCausalLM(
         GptOssConfig(**shape, num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, pad_token_id=None)
     )
-    assert "attention sinks" in attention.unsupported_reason(model)
+    assert "attention sinks" in attention_backend("documents").refuses(model)
     with pytest.raises(EnvironmentProblem, match="other documents beside them change them by") as caught:
         isolation.prove(model, "padded", "eager", 100)
     assert caught.value.hint == 'write "packing": false and "batch_size": 1'

@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import typer
-
-from expert_cli.cli import app
+from expert_cli.cli import command
 from expert_cli.config.resolve import Overrides
 from expert_cli.pipeline.options import RunOptions, command_line
 
@@ -30,7 +28,7 @@ def test_every_setting_is_an_option_with_its_value() -> None:
     )
     program, name, *words = shlex.split(command_line(Path("m.json"), overrides, options))
     assert (program, name) == ("expert-cli", "train")
-    asked = typer.main.get_command(app).commands["train"].make_context("train", words).params
+    asked = command("train").make_context("train", words).params
     said = {"manifest": Path("m.json"), **vars(overrides), **vars(options)}
     said |= {"set_": list(said.pop("settings")), "allow_drift": list(said.pop("drift"))}
     for name in ("resume", "overwrite", "command", "callbacks"):

@@ -15,7 +15,7 @@ from expert_cli.pipeline.train_subprocess import (
     child_environment,
     child_error,
     run_train_subprocess,
-    train_words,
+    train_command,
 )
 from expert_cli.training.signals import Terminated
 
@@ -40,17 +40,10 @@ time.sleep(60)
 
 def test_the_words_say_what_was_asked(tmp_path: Path) -> None:
     asked = Overrides(output=tmp_path, base_model="m", device="cpu", seed=0, settings=("a=1", "b=2"), offline=True)
-    words = [
-        f"--output={tmp_path}",
-        "--base-model=m",
-        "--device=cpu",
-        "--seed=0",
-        "--set=a=1",
-        "--set=b=2",
-        "--offline",
-    ]
-    start = ["-m", "expert_cli", "train", "--manifest=m.json"]
-    assert train_words(Path("m.json"), asked) == [*start, *words, "--json", "--quiet"]
+    words = ["--base-model", "m", "--output", f"{tmp_path}", "--device", "cpu", "--seed", "0"]
+    words += ["--set", "a=1", "--set", "b=2", "--offline"]
+    start = ["-m", "expert_cli", "train", "--manifest", "m.json"]
+    assert train_command(Path("m.json"), asked) == [*start, *words, "--json", "--quiet"]
 
 
 def test_steps_come_back_and_are_seen_on_the_way(tmp_path: Path) -> None:

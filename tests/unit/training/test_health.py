@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from expert_cli.errors import TrainingFailed
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.model.flops import flops, peak_flops
 from expert_cli.training.gradients import Gradients
 from expert_cli.training.health import TrainingHealth
@@ -61,55 +63,68 @@ def step(model: torch.nn.Module, *, cut: str = "") -> None:
             parameter.grad.zero_()
 
 
+def dead_after(gradients: Gradients, model: torch.nn.Module, *, cut: str = "", largest: float = 1.0) -> list[str]:
+    """Do one step and return the layers that are found dead then."""
+    step(model, cut=cut)
+    norms = gradients.clip(largest)
+    gradients.zero_grad()
+    return gradients.dead_layers(norms[1:])
+
+
 def test_layers_without_any_gradient_are_found_after_three_steps() -> None:
     model = adapted()
     gradients = Gradients(model.named_parameters())
-    for n in range(3):
-        assert gradients.dead_layers() == []
-        step(model, cut="layers.1.self_attn.q_proj")
-        gradients.clip(1.0)
-        gradients.zero_grad()
-        assert n < 2 or len(gradients.parameters) == 8
-    dead = gradients.dead_layers()
-    assert [name.endswith("layers.1.self_attn.q_proj") for name in dead] == [True]
+    assert len(gradients.parameters) == 8
+    found = [dead_after(gradients, model, cut="layers.1.self_attn.q_proj") for _ in range(3)]
+    assert found[:2] == [[], []]
+    assert [name.endswith("layers.1.self_attn.q_proj") for name in found[2]] == [True]
 
 
 def test_an_untouched_adapter_is_not_called_dead_while_b_is_zero() -> None:
     model = adapted()
     gradients = Gradients(model.named_parameters())
-    for _ in range(3):
-        step(model)
-        gradients.clip(0.0)
-        gradients.zero_grad()
-    assert gradients.dead_layers() == []
+    assert [dead_after(gradients, model, largest=0.0) for _ in range(3)] == [[], [], []]
 
 
 def test_a_dead_layer_ends_the_run() -> None:
     model = adapted()
     gradients = Gradients(model.named_parameters())
     watched = health(gradients)
-    for _ in range(2):
+    for n in range(3):
         step(model, cut="layers.0.self_attn.v_proj")
-        watched.record(torch.stack([torch.tensor(1.0), gradients.clip(1.0)]))
+        figures = torch.cat([torch.ones(1), gradients.clip(1.0)])
         gradients.zero_grad()
-    step(model, cut="layers.0.self_attn.v_proj")
-    norm = gradients.clip(1.0)
-    with pytest.raises(TrainingFailed, match="1 adapter layers get no gradient at all"):
-        watched.record(torch.stack([torch.tensor(1.0), norm]))
+        if n == 2:
+            with pytest.raises(TrainingFailed, match="1 adapter layers get no gradient at all"):
+                watched.record(figures)
+        else:
+            watched.record(figures)
 
 
 def test_what_moved_survives_a_checkpoint() -> None:
     model = adapted()
     gradients = Gradients(model.named_parameters())
     for _ in range(2):
-        step(model)
-        gradients.clip(1.0)
-        gradients.zero_grad()
+        dead_after(gradients, model)
     resumed = Gradients(model.named_parameters())
     resumed.load(gradients.state())
-    step(model, cut="lora_")
-    resumed.clip(1.0)
-    assert resumed.dead_layers() == []
+    assert dead_after(resumed, model, cut="lora_") == []
+
+
+def test_a_step_on_a_gpu_reads_nothing_back() -> None:
+    """A fake CUDA tensor has no numbers: what waited for them would fail."""
+    model = adapted()
+    mode = FakeTensorMode()
+    with mode:
+        named = {name: torch.empty(p.shape, device="cuda") for name, p in model.named_parameters() if p.requires_grad}
+        gradients = Gradients((name, torch.nn.Parameter(tensor)) for name, tensor in named.items())
+    for n in range(3):
+        with mode:
+            for parameter in gradients.parameters:
+                parameter.grad = torch.empty_like(parameter)
+            norms = gradients.clip(1.0)
+        assert (norms.device.type, len(norms)) == ("cuda", 9)
+        assert len(gradients.dead_layers(torch.zeros(8))) == (4 if n == 2 else 0)
 
 
 @pytest.mark.parametrize("largest", [0.0, 1e-3, 1e9])
@@ -118,7 +133,8 @@ def test_clipping_is_torchs(largest: float) -> None:
     for model in models:
         step(model)
     mine = Gradients(models[0].named_parameters())
-    norm = mine.clip(largest)
+    norm, *each = mine.clip(largest)
+    assert len(each) == len(mine.parameters)
     theirs = [p for p in models[1].parameters() if p.requires_grad]
     expected = torch.nn.utils.clip_grad_norm_(theirs, largest or math.inf)
     torch.testing.assert_close(norm, expected)
@@ -127,7 +143,7 @@ def test_clipping_is_torchs(largest: float) -> None:
 
 
 def test_every_moment_is_counted_once() -> None:
-    timer = StepTimer(on_gpu=False)
+    timer = StepTimer(DEVICES["cpu"])
     timer.lap()
     with timer.phase("forward"):
         time.sleep(0.03)

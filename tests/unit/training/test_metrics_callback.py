@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.model.flops import Flops
 from expert_cli.training.heap import resident_mb
 from expert_cli.training.metrics_callback import MetricsCallback
@@ -29,14 +30,17 @@ def gpu_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make torch tell of a GPU on which 5 MB are allocated, and were at most 7."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 5 * MB)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 7 * MB)
+    peak = [9 * MB]  # of a batch that did not fit, before training began
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: peak[0])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: peak.__setitem__(0, 7 * MB))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 90 * MB)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, 80 * MB))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(is_integrated=0))
 
 
 def watching(folder: Path, *, on_gpu: bool) -> MetricsCallback:
-    timer, metrics = StepTimer(on_gpu=on_gpu), folder / "metrics.jsonl"
+    timer, metrics = StepTimer(DEVICES["cuda" if on_gpu else "cpu"]), folder / "metrics.jsonl"
     return MetricsCallback(TrainingState(), timer, metrics, NullBar(), flops=Flops(1.0, 1.0), peak_flops=None)
 
 
@@ -46,6 +50,7 @@ def test_memory_is_that_of_the_device_in_use(tmp_path: Path, *, on_gpu: bool) ->
     args = TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True, report_to=[])
     metrics_callback = watching(tmp_path, on_gpu=on_gpu)
     state = TrainerState()
+    metrics_callback.on_train_begin(args, state, TrainerControl())
     metrics_callback.on_step_end(args, state, TrainerControl())
     metrics_callback.on_log(args, state, TrainerControl(), {"loss": 1.0, "learning_rate": 0.1})
     line = json.loads((tmp_path / "metrics.jsonl").read_text(encoding="utf-8"))
@@ -83,7 +88,7 @@ def test_after_a_resume_the_speed_is_that_of_this_process(tmp_path: Path, monkey
     progress = TrainingState(step=4, real=1000, trained=100, seconds=400.0)
     metrics_callback = MetricsCallback(
         progress,
-        StepTimer(on_gpu=False),
+        StepTimer(DEVICES["cpu"]),
         tmp_path / "m",
         bar,
         flops=Flops(1.0, 1.0),

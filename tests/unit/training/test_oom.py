@@ -1,7 +1,8 @@
-"""A step that does not fit: smaller micro-batches at the same effective batch, then recomputation, then a clear end."""
+"""A step that does not fit: the copy goes, then smaller micro-batches at the same effective batch, then recomputation."""
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,53 +10,44 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
-from transformers import TrainingArguments
+from bitsandbytes.nn import Linear4bit
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from expert_cli.data.packing.batches import Collator, PackedBatchSampler
-from expert_cli.data.packing.order import epoch_order
-from expert_cli.data.packing.step_schedule import Schedule
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
+from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import TrainingFailed
+from expert_cli.hardware import machine
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.model.activation_checkpointing import decoder_layers
-from expert_cli.model.kernels import attention
-from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.dequantize import DequantizedLinear, dequantize_linears
+from expert_cli.model.kernels.fused_lora import fuse
+from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.checkpointing import checkpoint, resume
-from expert_cli.training.oom import fit_memory, recompute_all
+from expert_cli.training.oom import MARGIN, adjust_to_memory, fit_memory, largest_batch_fits, recompute_all
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import NullReporter
-from tests import run_blocks, tiny
-from tests.packs import packed
-
-OPTIM = replace(run_blocks.OPTIM, batch_size=6, learning_rate=1e-3, scheduler="constant", optim="adamw_torch")
-WATCH = replace(run_blocks.LOG_SAVE_EVAL, save_every_s=0.0)
+from tests import manifests, tiny
+from tests.fake_torch import as_if
+from tests.small_trainer import IMPOSSIBLE, OPTIM, small_trainer
 
 
-def trainer(folder: Path, room: list[int]) -> ExpertTrainer:
-    """Return a trainer of 12 packs of 8 tokens whose model has memory for `room[0]` tokens."""
-    base = tiny.tiny_model()
-    attention.use(base, "documents")
+def trainer(folder: Path, room: list[int], longest: int = 0) -> ExpertTrainer:
+    """Return a trainer of 12 packs of 8 tokens whose model has memory for `room[0]` tokens.
+
+    longest > 0: its batches have one fixed shape, with room for packs of so many tokens.
+    """
+    base: Any = tiny.tiny_model()
     forward = base.get_decoder().forward
 
     def limited(*args: Any, **kwargs: Any) -> Any:
         if kwargs["input_ids"].numel() > room[0]:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            torch.empty(IMPOSSIBLE, dtype=torch.uint8)
         return forward(*args, **kwargs)
 
     base.get_decoder().forward = limited
-    data = packed(folder, *[(4, 4)] * 12, packing="off")
-    made = ExpertTrainer(
-        optim_config=OPTIM,
-        watch=WATCH,
-        batches=PackedBatchSampler(
-            Schedule(data.packs.count, 6, 1, 1, 1.0, -1), lambda epoch: epoch_order(12, 1, epoch)
-        ),
-        model=CausalLoss(get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"]))),
-        args=TrainingArguments(output_dir=str(folder / "out"), use_cpu=True, report_to="none", save_strategy="no"),
-        train_dataset=data,
-        data_collator=Collator(0),
-    )
-    made.prepare()
-    return made
+    return small_trainer(folder, base, longest=longest)
 
 
 FITS = {
@@ -65,16 +57,55 @@ FITS = {
 }
 
 
+@pytest.mark.parametrize("longest", [0, 8], ids=["any shape", "one shape"])
 @pytest.mark.parametrize(("tokens", "batch", "accumulation", "adjusted"), FITS.values(), ids=FITS.keys())
 def test_the_micro_batch_shrinks_and_the_effective_batch_stays(
-    tmp_path: Path, tokens: int, batch: int, accumulation: int, adjusted: list[str]
+    tmp_path: Path, tokens: int, batch: int, accumulation: int, adjusted: list[str], longest: int
 ) -> None:
-    made = trainer(tmp_path, [tokens])
-    found = fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
+    made = trainer(tmp_path, [tokens], longest)
+    fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
     schedule = made.batches.schedule
     assert (schedule.batch_size, schedule.accumulation, schedule.packs_per_step) == (batch, accumulation, 6)
-    assert found == [f"micro-batch {text}" for text in adjusted]
+    assert made.adjusted == [f"micro-batch {text}" for text in adjusted]
     assert all(p.grad is None for p in made.gradients.parameters)
+
+
+def test_what_evaluates_shrinks_too_and_is_not_that_of_all_gpus(tmp_path: Path) -> None:
+    made = trainer(tmp_path, [24], longest=8)
+    made.eval_dataset = made.train_dataset
+    made.args._n_gpu = 2  # GPUs that a process sees; it trains on one
+    fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
+    assert made.args.eval_batch_size > 3
+    read: list[int] = []
+    decoder = made.model.base.get_decoder()
+    decoder.register_forward_hook(
+        lambda _module, _args, kwargs, _out: read.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    made.evaluate()
+    assert read == [24] * 4, "twelve packs of eight tokens, three at a time"
+
+
+def test_what_was_compiled_is_for_the_batches_that_fit(tmp_path: Path) -> None:
+    """Else a second shape, compiled beside the first one, is compiled for any number of tokens."""
+    made = trainer(tmp_path, [48], longest=8)
+    kinds: list[type] = []
+    torch.compiler.reset()  # what other tests compiled
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        kinds.extend(map(type, inputs))
+        return graph.forward
+
+    for layer in decoder_layers(made.model.base):
+        layer.compile(backend=backend)
+
+    def runs_out(_module: Any, _args: Any, kwargs: Any, _out: Any) -> None:
+        if kwargs["input_ids"].numel() > 24:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    made.model.base.get_decoder().register_forward_hook(runs_out, with_kwargs=True)
+    fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
+    assert torch.Tensor in kinds
+    assert torch.SymInt not in kinds
 
 
 def test_recomputation_comes_after_the_smallest_batch(tmp_path: Path) -> None:
@@ -85,7 +116,8 @@ def test_recomputation_comes_after_the_smallest_batch(tmp_path: Path) -> None:
         room[0] += 1
         return True
 
-    assert fit_memory(made, recompute_all, NullReporter(), may_adjust=True)[-1] == "gradient checkpointing on"
+    fit_memory(made, recompute_all, NullReporter(), may_adjust=True)
+    assert made.adjusted[-1] == "gradient checkpointing on"
     assert made.batches.schedule.batch_size == 1
 
 
@@ -102,16 +134,165 @@ def test_on_oom_error_changes_nothing(tmp_path: Path) -> None:
     assert made.batches.schedule.batch_size == 6
 
 
+def test_an_error_of_another_kind_is_none_of_memory(tmp_path: Path) -> None:
+    made = small_trainer(tmp_path)
+    made.gradients.parameters[0].register_hook(lambda gradient: gradient @ torch.ones(7))
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        fit_memory(made, lambda: True, NullReporter(), may_adjust=True)
+
+
 def test_recomputation_is_switched_on_once_and_a_checkpoint_remembers_it(tmp_path: Path) -> None:
     made = trainer(tmp_path, [7])
     with pytest.raises(TrainingFailed, match="a full step of 1 packs does not fit"):
         fit_memory(made, partial(recompute_all, made, "off"), NullReporter(), may_adjust=True)
     assert all(layer.gradient_checkpointing for layer in decoder_layers(made.model.base))
     written = resume.save(made, made.model.model, tmp_path / "checkpoints", {})
-    assert checkpoint.read(written.path).trainer["recomputes"] is True
+    kept = checkpoint.read(written.path).trainer
+    assert (kept["recomputes"], kept["adjusted"]) == (True, made.adjusted)
 
 
 def test_what_the_manifest_recomputes_is_not_switched_on_again(tmp_path: Path) -> None:
     made = trainer(tmp_path, [48])
     assert recompute_all(made, "selective") is False
     assert made.recomputes is False
+
+
+SCALARS = 1024
+"""Bytes: losses, AdamW's counts of its steps, batches that wait on the host."""
+
+
+class Memory(TorchDispatchMode):
+    """Counts the bytes of all tensors that operations made and that still live, and the most of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = self.peak = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                self._count(tensor.untyped_storage())
+        return out
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._known:
+            return
+        self._known.add(key)
+        self.bytes += size
+        self.peak = max(self.peak, self.bytes)
+        weakref.finalize(storage, self._gone, key, size)
+
+    def _gone(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.bytes -= size
+
+
+def test_what_is_tried_takes_as_much_as_every_later_step(tmp_path: Path) -> None:
+    made = small_trainer(tmp_path, batch=2, accumulation=3, rank=32)
+    with Memory() as tried:
+        assert largest_batch_fits(made)
+    with Memory() as trained:
+        made.train()
+    smallest = min(4 * parameter.numel() for parameter in made.gradients.parameters)
+    assert smallest >= 8 * SCALARS
+    assert tried.peak >= trained.peak - SCALARS
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A card of 1,000 MB, of which another program has 400; `needs`: MB that the steps that are tried take on it."""
+    card: dict[str, Any] = {"needs": [], "peak": 0, "emptied": 0}
+
+    def reset() -> None:
+        card["peak"] = card["needs"].pop(0) << 20
+
+    as_if(monkeypatch, "cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (600 << 20, 1000 << 20))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: card["peak"])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: card.update(emptied=card["emptied"] + 1))
+    return card
+
+
+def test_what_a_driver_moved_to_the_host_did_not_fit(tmp_path: Path, card: dict[str, Any]) -> None:
+    """Windows gives out more than there is."""
+    made = small_trainer(tmp_path)
+    made.timer.device, card["needs"] = DEVICES["cuda"], [900, 500]
+    with Memory() as tried:
+        fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
+    assert made.adjusted == ["micro-batch 6 x 1 -> 3 x 2"]
+    assert card["emptied"] == 2
+    assert tried.peak > MARGIN * (1000 << 20)
+
+
+def test_a_run_that_goes_on_is_tried_too(tmp_path: Path, card: dict[str, Any]) -> None:
+    first, run = small_trainer(tmp_path / "first"), a_run(tmp_path)
+    first.batches.schedule, first.adjusted = replace(first.batches.schedule, batch_size=3, accumulation=2), ["3 x 2"]
+    before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", {}).path)
+    made = small_trainer(tmp_path / "second")
+    made.timer.device, card["needs"] = DEVICES["cuda"], [900, 500]
+    adjust_to_memory(made, run, before, NullReporter())
+    assert made.adjusted == ["3 x 2", "micro-batch 3 x 2 -> 1 x 6"]
+    assert (made.batches.schedule.batch_size, made.batches.schedule.accumulation) == (1, 6)
+
+
+def test_a_batch_that_is_now_asked_for_otherwise_is_not_adjusted_as_before(tmp_path: Path) -> None:
+    first, run = small_trainer(tmp_path / "first"), a_run(tmp_path)
+    first.batches.schedule = replace(first.batches.schedule, batch_size=3, accumulation=2)
+    asked = {"optim.batch_size": 12, "optim.gradient_accumulation_steps": 1}
+    before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", asked).path)
+    made = small_trainer(tmp_path / "second")
+    adjust_to_memory(made, run, before, NullReporter())
+    assert (made.batches.schedule.batch_size, made.batches.schedule.accumulation) == (6, 1)
+
+
+def a_run(folder: Path) -> RunConfig:
+    plan = make_plan(manifests.write(folder, manifests.small()), machine.inspect(), Overrides())
+    return replace(plan.run, optim=OPTIM)
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["peft", "fused"])
+def test_the_copy_of_4_bit_weights_goes_first_and_leaves_no_trace(tmp_path: Path, *, fused: bool) -> None:
+    folder = tiny.tiny_model_folder(tmp_path / "model", dtype=torch.bfloat16)
+    never, made = (four_bits(tmp_path / name, folder, copy=name == "copy", fused=fused) for name in ("never", "copy"))
+    wanted = {n: m.weight.data.clone() for n, m in never.model.named_modules() if isinstance(m, Linear4bit)}
+    layers = [module for module in made.model.modules() if isinstance(module, DequantizedLinear)]
+    layers[3].register_forward_pre_hook(lambda *_: torch.empty(IMPOSSIBLE, dtype=torch.uint8))  # while it is there
+    fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
+    assert made.adjusted == ["the unpacked copy of the 4-bit weights is given back"]
+    assert made.batches.schedule.batch_size == 6
+    found = {n: m.weight.data for n, m in made.model.named_modules() if isinstance(m, Linear4bit)}
+    assert len(layers) == len(wanted) == 14
+    assert wanted.keys() == found.keys()
+    assert all(torch.equal(wanted[name], weight) for name, weight in found.items())
+    for one in (never, made):
+        one.train()
+    assert never.progress.losses == made.progress.losses
+    for a, b in zip(never.gradients.parameters, made.gradients.parameters, strict=True):
+        assert torch.equal(a, b)
+
+
+def four_bits(folder: Path, model: Path, *, copy: bool, fused: bool) -> ExpertTrainer:
+    """Return a trainer on NF4 weights, with an unpacked copy of them."""
+    base = load_base(model, quantization="int4", dtype=torch.bfloat16, device="cpu", attention="sdpa", rope_scaling={})
+    if copy:
+        dequantize_linears(base, torch.bfloat16, keep_packed=True)
+    made = small_trainer(folder, base)
+    if fused:
+        fuse(made.model.model)
+    return made
+
+
+def test_the_packed_weights_are_dropped_once_a_step_has_fitted(tmp_path: Path) -> None:
+    folder = tiny.tiny_model_folder(tmp_path / "model", dtype=torch.bfloat16)
+    made = four_bits(tmp_path / "copy", folder, copy=True, fused=False)
+    kept = [module for module in made.model.modules() if isinstance(module, DequantizedLinear)]
+    assert all(isinstance(layer.packed, Linear4bit) for layer in kept)
+    assert not any(isinstance(module, Linear4bit) for module in made.model.modules())
+    fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
+    assert made.adjusted == []
+    assert [layer.packed for layer in kept] == [None] * 14

@@ -112,7 +112,7 @@ def unoptimized(run: RunConfig, inputs: DataInputs, packs: PackedDataset) -> Sto
     data, batch = texts_of_steps(run, inputs, packs)
     stock = stock_config(run)
     quantization = run.model.quantization if run.model.quantization in ("int4", "int8") else "none"
-    dtype: Dtype = "fp16" if run.compute.device == "cuda" else "fp32"
+    dtype: Dtype = "fp32" if run.compute.device == "cpu" else "fp16"
     config = replace(
         stock,
         model=replace(run.model, quantization=quantization),

@@ -10,10 +10,10 @@ import json
 import sys
 from pathlib import Path
 
-from expert_cli._compat import quiet_imports
 from expert_cli.config.resolve import Overrides
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError
+from expert_cli.utils.process_setup import prepare_process
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     asked = job["overrides"]
     overrides = Overrides(**{**asked, "output": Path(asked["output"]), "settings": tuple(asked["settings"])})
     try:
-        quiet_imports()
+        prepare_process()
         from expert_cli.benchmark.experiment.baseline import train_baseline
 
         train_baseline(job["way"], Path(job["manifest"]), overrides)

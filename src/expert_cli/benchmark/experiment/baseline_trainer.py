@@ -25,12 +25,14 @@ from expert_cli.benchmark.experiment.baseline_rows import StepRows, Tokens
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.dataset import IGNORE_INDEX
 from expert_cli.errors import EnvironmentProblem, TrainingFailed
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.model.flops import flops
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.metrics_callback import MetricsCallback
 from expert_cli.training.state import TrainingState
 from expert_cli.training.step_timer import Phase, StepTimer
+from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import NullBar
 
 Counts = tuple[int, int, int]
@@ -140,7 +142,7 @@ def _trainer(model: Any, stock: StockRun, timer: StepTimer, checkpoints: Path) -
                 batch_sampler=stock.data.micro_batches(),
                 collate_fn=self.data_collator,
                 num_workers=self.args.dataloader_num_workers,
-                pin_memory=self.args.dataloader_pin_memory and timer.on_gpu,
+                pin_memory=self.args.dataloader_pin_memory and timer.device.pins_memory,
             )
 
         def get_batch_samples(self, *arguments: Any, **named: Any) -> Any:
@@ -157,7 +159,7 @@ def fit_stock(model: Any, stock: StockRun, paths: RunPaths) -> float:
 
     Raises EnvironmentProblem where its batches are not what the tool trains, TrainingFailed when memory runs out.
     """
-    progress, timer = TrainingState(), StepTimer(on_gpu=stock.run.compute.device == "cuda")
+    progress, timer = TrainingState(), StepTimer(DEVICES[stock.run.compute.device])
     trainer = _trainer(model, stock, timer, paths.checkpoints)
     cost = flops(model.get_base_model(), np.array([stock.run.data.max_seq_length]), recomputed=True)
     metrics_callback = MetricsCallback(progress, timer, paths.metrics, NullBar(), flops=cost, peak_flops=None)
@@ -165,6 +167,8 @@ def fit_stock(model: Any, stock: StockRun, paths: RunPaths) -> float:
     trainer.add_callback(metrics_callback)
     try:
         trainer.train()
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         raise TrainingFailed("out of GPU memory", "halve batch_size") from error
     return metrics_callback.peak_memory_mb

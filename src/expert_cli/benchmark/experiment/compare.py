@@ -27,7 +27,9 @@ def compare_experiments(a: Path, b: Path, *, force: bool = False) -> dict[str, A
     """
     documents = [_load(path) for path in (a, b)]
     unlike = [
-        f"{path} was saved by an older version, without a hash of its rows" for path in _without_hash(a, b, documents)
+        f"{path} was saved by an older version, without a hash of its rows"
+        for path, document in zip((a, b), documents, strict=True)
+        if not part(document, "a", "data").get("sha256")
     ]
     unlike += _differences(documents, rows=not unlike)
     if unlike and not force:
@@ -54,12 +56,6 @@ def _load(path: Path) -> dict[str, Any]:
         hint = "save one with expert-cli benchmark --manifest M --against unoptimized --output FILE"
         raise InputError(f"{path}: holds no saved experiment", hint)
     return document
-
-
-def _without_hash(a: Path, b: Path, documents: Sequence[Mapping[str, Any]]) -> list[Path]:
-    return [
-        path for path, document in zip((a, b), documents, strict=True) if not part(document, "a", "data").get("sha256")
-    ]
 
 
 def _differences(documents: Sequence[Mapping[str, Any]], *, rows: bool) -> list[str]:

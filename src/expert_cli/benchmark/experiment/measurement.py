@@ -11,11 +11,10 @@ from typing import Any
 from expert_cli.benchmark.experiment.parity import Curve
 from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu
 from expert_cli.benchmark.monitor.sampler import MonitorSample
+from expert_cli.config.recorded import SETTINGS
 from expert_cli.errors import ExpertError
 from expert_cli.runs.metrics import mean_shares, number, padding_share, part, read_json
 from expert_cli.runs.paths import RunPaths
-
-SETTINGS = ("model", "adapter", "optim", "loader", "compute")
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def _curve(lines: Sequence[dict[str, Any]]) -> Curve:
 
 
 def _peak(report: Any, run: Any, steady: Sequence[dict[str, Any]], samples: Sequence[MonitorSample]) -> float:
-    if part(run, "config", "compute").get("device") == "cuda":
+    if part(run, "config", "compute").get("device", "cpu") != "cpu":
         return number(report, "peak_memory_mb") or 0.0
     sampled = [sample.rss_mb * 1e6 / 2**20 for sample in samples if sample.rss_mb is not None]
     return max((*sampled, *(number(line, "memory_mb") or 0.0 for line in steady)))

@@ -15,7 +15,7 @@ from expert_cli.pipeline.train_subprocess import (
     Lines,
     child_environment,
     run_train_subprocess,
-    train_words,
+    train_command,
     with_settings,
 )
 from expert_cli.runs.metrics import numbers
@@ -76,7 +76,7 @@ def run_once(
 def _words(variant: Variant, asked: Overrides) -> list[str]:
     """Return what stands behind `python`; the stock libraries get their job as a file."""
     if not variant.way:
-        return train_words(variant.manifest, asked)
+        return train_command(variant.manifest, asked)
     assert asked.output is not None  # noqa: S101  set above
     job = asked.output.with_name(f"{asked.output.name}.json")
     write_json(job, {"way": variant.way, "manifest": str(variant.manifest.resolve()), "overrides": asdict(asked)})

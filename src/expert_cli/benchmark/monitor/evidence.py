@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from expert_cli.manifest.keys.compute import DeviceName
+
 VerdictName = Literal[
     "waiting for data",
     "launch-bound",
@@ -40,7 +42,7 @@ class GpuFacts:
 class RunSettings:
     """What the run was told to do, by the manifest's names; None = not known."""
 
-    device: Literal["cpu", "cuda"] | None = None
+    device: DeviceName | None = None
     dataloader_num_workers: int | None = None
     dataloader_pin_memory: bool | None = None
     packing: str | None = None
@@ -87,7 +89,7 @@ class Evidence:
     @property
     def on_gpu(self) -> bool:
         """Whether the steps run on a GPU, as far as is known."""
-        return self.settings.device == "cuda" or (self.settings.device is None and self.gpu is not None)
+        return self.gpu is not None if self.settings.device is None else self.settings.device != "cpu"
 
     @property
     def idle(self) -> float | None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, RunSettings
 from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu, mean
@@ -14,28 +17,19 @@ from expert_cli.hardware.nvml import GpuSample
 from expert_cli.runs.metrics import items, mean_shares, number, numbers, padding_share, part, rates, timed
 
 Line = Mapping[str, Any]
+_BLOCKS = ("loader", "optim", "compute", "watch")
 ENOUGH_LINES = 20
 """So many earlier lines are judged where no step was logged while it was watched."""
 
 
 def settings_of(run: Mapping[str, Any]) -> RunSettings:
     """Return the settings that a run.json records; those of another form or version are not known."""
-    loader, optim, compute, watch = (part(run, "config", name) for name in ("loader", "optim", "compute", "watch"))
-    return RunSettings(
-        device=_one_of(compute, "device", "cpu", "cuda"),
-        dataloader_num_workers=_whole(loader, "num_workers"),
-        dataloader_pin_memory=_flag(loader, "pin_memory"),
-        packing=_word(loader, "packing"),
-        batch_size=_whole(optim, "batch_size"),
-        gradient_accumulation_steps=_whole(optim, "gradient_accumulation_steps"),
-        checkpointing=_word(compute, "checkpointing"),
-        attention=_word(compute, "attention"),
-        torch_compile=_flag(compute, "torch_compile"),
-        save_strategy=_word(watch, "save_strategy"),
-        save_steps=_whole(watch, "save_steps"),
-        eval_strategy=_word(watch, "eval_strategy"),
-        eval_steps=_whole(watch, "eval_steps"),
-    )
+    recorded = {key: value for name in _BLOCKS for key, value in part(run, "config", name).items()}
+    found = {}
+    for name, kind in get_type_hints(RunSettings).items():
+        with suppress(ValidationError):
+            found[name] = TypeAdapter(kind).validate_python(recorded.get(name.removeprefix("dataloader_")), strict=True)
+    return RunSettings(**found)
 
 
 def run_shares(lines: Sequence[Line], run: Mapping[str, Any]) -> dict[str, float]:
@@ -138,17 +132,3 @@ def _gpu_logged(lines: Sequence[Line]) -> GpuFacts | None:
 def _whole(block: Line, key: str) -> int | None:
     value = number(block, key)
     return None if value is None or value < 0 else int(value)
-
-
-def _flag(block: Line, key: str) -> bool | None:
-    value = block.get(key)
-    return value if isinstance(value, bool) else None
-
-
-def _word(block: Line, key: str) -> str | None:
-    value = block.get(key)
-    return value if isinstance(value, str) else None
-
-
-def _one_of(block: Line, key: str, *known: Any) -> Any:
-    return block.get(key) if block.get(key) in known else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from expert_cli.config.defaults.training import Config
-from expert_cli.hardware.machine import Machine, has_package
-from expert_cli.manifest.keys.compute import Attention, Checkpointing, ComputeConfig, DeviceName
+from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.machine import Machine, flash_attention_lacks, has_package
+from expert_cli.manifest.keys.compute import WITHOUT_GRAPHS, Attention, Checkpointing, ComputeConfig, DeviceName, Mode
 from expert_cli.manifest.types import AdapterType, Dtype, Quantization
 
 
@@ -19,7 +20,7 @@ def compute(
         device=device,
         dtype=_dtype(config, machine, device),
         tf32=_tf32(config, machine, device),
-        attention=_attention(config, device),
+        attention=_attention(config, machine, device),
         checkpointing=checkpointing,
         reentrant=reentrant,
         compile_backend=backend,
@@ -53,18 +54,18 @@ def _dtype(config: Config, machine: Machine, device: DeviceName) -> Dtype:
 
 
 def _tf32(config: Config, machine: Machine, device: DeviceName) -> bool:
-    if device == "cuda" and machine.gpus[0].has_tf32:
+    if device != "cpu" and machine.gpus[0].has_tf32:
         return bool(config.use("use_tf32"))
     config.leave("no GPU" if device == "cpu" else "this GPU has no TF32 (it came with Ampere)", "use_tf32")
     return False
 
 
-def _attention(config: Config, device: DeviceName) -> Attention:
+def _attention(config: Config, machine: Machine, device: DeviceName) -> Attention:
     """Decide the attention; of the three keys, the first that asks for something decides."""
     if config["flash_attention_2"]:
-        missing = "needs a GPU" if device == "cpu" else "" if has_package("flash_attn") else "is not installed"
-        why = f"flash-attn {missing}; PyTorch's kernels keep packed documents apart too" if missing else ""
-        config.put("flash_attention_2", "flash", "fused" if missing else "", why)
+        lack = flash_attention_lacks(3, device, machine) and flash_attention_lacks(2, device, machine)
+        why = f"{lack}; PyTorch's kernels keep packed documents apart too" if lack else ""
+        config.put("flash_attention_2", "flash", "fused" if lack else "", why)
         config.leave("flash_attention_2 decides", "use_sdpa", "memory_efficient_attention")
         return "flash"
     config.put("flash_attention_2", "fused")
@@ -96,24 +97,33 @@ def _checkpointing(config: Config) -> tuple[Checkpointing, bool]:
     return what, reentrant
 
 
-def _compiler(config: Config) -> tuple[str, str]:
-    """Return (back end, mode)."""
+def _compiler(config: Config) -> tuple[str, Mode]:
+    """Return (back end, mode) as runs record them; `ComputeConfig.compiler` is what is compiled with."""
     backend, mode = config.use("torch_compile_backend"), config.use("torch_compile_mode")
-    if mode == "reduce-overhead":
-        reason = "it records CUDA graphs, which gradient accumulation overwrites"
-        mode = config.put("torch_compile_mode", "default", "default", reason)
+    graphs = "it records CUDA graphs, which gradient accumulation overwrites"
+    if backend == "cudagraphs":
+        config.put("torch_compile_backend", backend, "inductor", graphs)
+    elif backend != "inductor":
+        config.leave(f"{backend} has no modes", "torch_compile_mode")
+    if mode in WITHOUT_GRAPHS and backend in ("inductor", "cudagraphs"):
+        config.put("torch_compile_mode", mode, WITHOUT_GRAPHS[mode], graphs)
     if not config["torch_compile"]:
         config.leave("torch_compile is off", "torch_compile_backend", "torch_compile_mode")
-    return backend, mode
+    return backend, "default" if mode == "reduce-overhead" else mode
 
 
 def _fused(config: Config, decided: ComputeConfig, adapter: AdapterType) -> None:
-    """Note what `fused_kernels` comes to where it is not off and has Liger's; the kernel plan makes it real."""
+    """Note what `fused_kernels` comes to where it is not off; the kernel plan makes it real."""
     if decided.fused_kernels == "off":
         return
-    if decided.device == "cuda" and not has_package("liger_kernel"):
-        config.leave("liger-kernel is not installed", "fused_kernels")
-    elif decided.fuses_lora and adapter in ("lora", "rslora"):
-        config.put("fused_kernels", "auto", "LoRA's products are added in place")
+    has_triton = DEVICES[decided.device].has_triton
+    parts = has_triton and (has_package("liger_kernel") or (has_package("triton") and not decided.torch_compile))
+    lora = decided.fuses_lora and adapter in ("lora", "rslora")
+    if lora and not parts:
+        config.put("fused_kernels", "auto", "LoRA's products are computed with their layers")
+    elif parts and not lora:
+        config.put("fused_kernels", "auto", "norms, rotary embeddings and activations are fused")
     elif decided.device == "cpu":
         config.leave("Liger's kernels need a GPU", "fused_kernels")
+    elif not parts:
+        config.leave("neither liger-kernel nor triton can be used", "fused_kernels")

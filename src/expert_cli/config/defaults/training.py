@@ -6,6 +6,7 @@ from typing import cast
 
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.config.settings import Settings
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.manifest.key import informational
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.keys.compute import DeviceName
@@ -114,14 +115,16 @@ def loader(config: Config, device: DeviceName, *, best_fit: bool = False) -> Loa
     if not workers:
         config.leave("there are 0 workers", "dataloader_prefetch_factor")
     pins, groups = config.use("dataloader_pin_memory"), config.use("group_by_length")
-    if device == "cpu":
-        config.leave("no GPU: there is nothing to copy to", "dataloader_pin_memory")
+    pinning = DEVICES[device].pins_memory
+    if not pinning:
+        why = "no GPU: there is nothing to copy to" if device == "cpu" else "it shares the memory: nothing is copied"
+        config.leave(why, "dataloader_pin_memory")
     if packing != "off":
         config.leave("packed rows all have about the same length", "group_by_length")
     return config.block(
         LoaderConfig,
         num_workers=workers,
-        pin_memory=pins and device != "cpu",
+        pin_memory=pins and pinning,
         prefetch_factor=prefetch if workers else None,
         packing=packing,
         overflow=_overflow(config, packing),

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
 from expert_cli.errors import InputError
+from expert_cli.utils.text import first_line
 
 _BATCH_ROWS = 1024
 
@@ -138,5 +139,4 @@ def _table_errors(path: Path) -> Iterator[None]:
         # Arrow reports damaged pages as OSError without a number; one of the system has it.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        why = str(error).partition("\n")[0]
-        raise InputError(f"{path}: damaged, or no {path.suffix} file: {why}") from error
+        raise InputError(f"{path}: damaged, or no {path.suffix} file: {first_line(error)}") from error

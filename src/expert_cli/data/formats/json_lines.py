@@ -25,6 +25,7 @@ import pyarrow.json
 
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
 from expert_cli.errors import InputError
+from expert_cli.utils.files import KeyTwice, unique_keys
 
 _BLOCK_BYTES = 4 << 20
 """Twice as much is no faster, and takes 60 MB more memory from the system, which is slow to give it."""
@@ -34,24 +35,13 @@ _DEEPEST = 8
 _LINES_LEARNED = 100
 
 
-class NameTwice(ValueError):
-    """An object that names a value twice, of which `json` would keep the last."""
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise NameTwice
-    return found
-
-
-DECODER = json.JSONDecoder(object_pairs_hook=_unique)
-"""Raises NameTwice beside what `json` raises."""
+DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
+"""Raises KeyTwice beside what `json` raises."""
 
 
 def json_row(where: str, value: object, columns: ColumnFilter) -> RawRow:
-    """Return what a JSON value is as a row; of one that names a value twice the NameTwice stands for it."""
-    if isinstance(value, NameTwice):
+    """Return what a JSON value is as a row; of one that names a value twice the KeyTwice stands for it."""
+    if isinstance(value, KeyTwice):
         return RawRow(where, {}, "a name stands twice in a JSON object")
     if not isinstance(value, dict):
         return RawRow(where, {}, "not a JSON object")
@@ -87,7 +77,7 @@ def _row(where: str, line: bytes, columns: ColumnFilter) -> RawRow:
         return json_row(where, _value(line), columns)
     except UnicodeDecodeError:
         return RawRow(where, {}, "not valid UTF-8")
-    except NameTwice as twice:
+    except KeyTwice as twice:
         return json_row(where, twice, columns)
     except (ValueError, RecursionError):
         return RawRow(where, {}, "not valid JSON")

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from expert_cli.data.formats import json_lines
-from expert_cli.data.formats.json_lines import NameTwice, json_row, refuse_utf16
+from expert_cli.data.formats.json_lines import json_row, refuse_utf16
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
 from expert_cli.errors import InputError
+from expert_cli.utils.files import KeyTwice
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -111,7 +112,7 @@ def _member(text: str, at: int) -> tuple[tuple[str, int], int]:
 def _row(text: str, at: int) -> tuple[object, int]:
     try:
         return json_lines.DECODER.raw_decode(text, at)
-    except NameTwice as twice:
+    except KeyTwice as twice:
         return twice, _DECODER.raw_decode(text, at)[1]
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,34 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
-from expert_cli.config.run_config import Layout
-from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, Place
+from expert_cli.config.run_config import Layout, RunConfig
+from expert_cli.data.packing.dataset import FILLER, IGNORE_INDEX, PackedDataset, Place
+from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
 
 Batch = dict[str, Any]
 Order = NDArray[np.int64]
 """The packs of an epoch in the order in which they are trained, [packs]."""
+
+
+def schedule_of(run: RunConfig, train: PackedDataset, processes: int) -> Schedule:
+    """Return the optimizer steps of a run: exact, before anything is loaded."""
+    optim = run.optim
+    return Schedule(
+        train.packs.count, optim.batch_size, optim.gradient_accumulation_steps, processes, optim.epochs, optim.max_steps
+    )
+
+
+def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
+    """Return the order of the packs of every epoch (from 0); the latest one is remembered."""
+
+    @lru_cache(1)
+    def order_of(epoch: int) -> Order:
+        if run.loader.group_by_length:
+            return grouped_order(train.packs.of(epoch).lengths, run.optim.batch_size, run.seed, epoch)
+        return epoch_order(train.packs.count(epoch), run.seed, epoch)
+
+    return order_of
 
 
 class PackedBatchSampler(Sampler[list[Place]]):
@@ -94,14 +116,19 @@ class Collator:
     batch, whose next token is trained; `targets` int64 [n]: those tokens. `cu_seqlens` int32 [documents + 1] and
     `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens. `real_tokens`:
     tokens without padding. Everything is counted here, on the CPU, so that no step has to ask the GPU.
-    fixed_tokens > 0: packed batches are padded to this length (one more document of padding), for compiled shapes;
-    longest > 0 is then told as `max_seqlen`, which may be a bound.
+    fixed_tokens > 0: packed batches are padded to this length, for compiled shapes (`for_batches` makes it of `longest`);
+    longest > 0 is then told as `max_seqlen`. That must be a bound: flash-attention leaves the rows of a document beyond it as
+    they were allocated, in its result and in its gradients. So padding is cut into documents of at most `longest` tokens.
     """
 
     pad_id: int
     layout: Layout = "packed"
     fixed_tokens: int = 0
     longest: int = 0
+
+    def for_batches(self, packs: int) -> Collator:
+        """Return this collator for micro-batches of `packs` packs: where their shape is fixed, it has room for all of them."""
+        return replace(self, fixed_tokens=packs * self.longest)
 
     def __call__(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
         """Return one batch."""
@@ -119,7 +146,7 @@ class Collator:
 
     def _packed(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:
         padding = max(self.fixed_tokens, 1) - real
-        filler = [_padding(padding, self.pad_id)] if padding > 0 else []
+        filler = [_padding(padding, self.pad_id, self.longest)] if padding > 0 else []
         return {
             name: torch.cat([pack[name] for pack in (*packs, *filler)])[None]
             for name in ("input_ids", "labels", "position_ids")
@@ -135,10 +162,10 @@ class Collator:
         return {name: torch.stack(parts) for name, parts in rows.items()}
 
 
-def _padding(tokens: int, pad_id: int) -> dict[str, torch.Tensor]:
-    """Return a document of padding: it sees nothing else and nothing in it is trained."""
+def _padding(tokens: int, pad_id: int, longest: int = 0) -> dict[str, torch.Tensor]:
+    """Return documents of padding, of at most `longest` tokens (0: one): they see nothing else, nothing in them is trained."""
     return {
         "input_ids": torch.full((tokens,), pad_id, dtype=torch.int64),
         "labels": torch.full((tokens,), IGNORE_INDEX, dtype=torch.int64),
-        "position_ids": torch.arange(tokens),
+        "position_ids": torch.arange(tokens) % (longest or max(1, tokens)),
     }

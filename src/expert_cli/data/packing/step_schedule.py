@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+FEW_STEPS = 50
+"""An adapter learns little in fewer optimizer steps, warm-up and decay of the learning rate among them."""
 
 
 @dataclass(frozen=True)
@@ -66,3 +69,21 @@ class Schedule:
         """Return the micro-steps of optimizer step `step`; the same for every process."""
         _, places = self.places(step)
         return -(-len(places) // (self.batch_size * self.processes))
+
+
+def few_steps(schedule: Schedule) -> str:
+    """Return one sentence where epochs make very few optimizer steps, with the settings that make more; else "".
+
+    Of the settings with enough steps, those with the largest effective batch: less accumulation, then smaller micro-batches.
+    """
+    if schedule.max_steps > 0 or schedule.steps >= FEW_STEPS:
+        return ""
+    told = f"the run has {schedule.steps} optimizer steps in all, of {schedule.packs_per_step} packs each"
+    sizes = [(schedule.batch_size, count) for count in range(schedule.accumulation - 1, 0, -1)]
+    sizes += [(size, 1) for size in range(schedule.batch_size - 1, 0, -1)]
+    if not sizes:
+        return f"{told}: more epochs or more rows make more"
+    smaller = [replace(schedule, batch_size=size, accumulation=count) for size, count in sizes]
+    better = next((one for one in smaller if one.steps >= FEW_STEPS), smaller[-1])
+    settings = f"batch_size {better.batch_size} and gradient_accumulation_steps {better.accumulation}"
+    return f"{told}: {settings} make {better.steps}"

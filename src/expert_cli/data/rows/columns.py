@@ -80,11 +80,6 @@ def names_of_interest(mapping: ColumnMapping) -> frozenset[str]:
     return frozenset((usual | named) - {""})
 
 
-def left_unread(ignored: Iterable[str]) -> list[str]:
-    """Return which of some columns say whether a row is trained."""
-    return [name for name in ignored if name.casefold() in FLAGS]
-
-
 def absent(names: Sequence[str], mapping: ColumnMapping) -> dict[str, str]:
     """Return why a column that the manifest names is not there, by its role, for those that are none of `names`."""
     wanted = {role.name: getattr(mapping, role.name) for role in fields(mapping)}

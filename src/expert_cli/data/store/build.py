@@ -23,7 +23,7 @@ from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.selection import RowSelection, Split, select_rows
 from expert_cli.data.store.documents import Documents, data_files
 from expert_cli.data.store.files import FileHashCache
-from expert_cli.data.store.inspect import RULE_OF_COLUMNS, StoreState, has_stores, inspect_store, read_stats, store_kind
+from expert_cli.data.store.inspect import StoreState, has_stores, inspect_store, read_stats, store_kind
 from expert_cli.data.store.key import StoreInputs, StoreKey
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.templates.template import input_heading
@@ -209,7 +209,7 @@ def _split_stats(
         "ignored": report.unread() if report else [],
         "forms": dict(forms),
         "encoder": encoder,
-        RULE_OF_COLUMNS: COLUMN_RULE,
+        "rule_of_columns": COLUMN_RULE,
     }
 
 

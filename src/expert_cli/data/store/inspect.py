@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from expert_cli.data import saved
-from expert_cli.data.rows.columns import left_unread
 from expert_cli.data.store.files import FINGERPRINT, STATS, FileHashCache, read_fingerprint, verify_store
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import IntegrityError
@@ -22,8 +21,6 @@ from expert_cli.utils.filesystem import is_file
 
 BUILDING = ".building-"
 STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
-RULE_OF_COLUMNS = "rule_of_columns"
-"""The key of a store's statistics, by split, that says by which rule its columns were read."""
 _STORES = f"[0-9a-f]*/{FINGERPRINT}"
 
 
@@ -39,8 +36,7 @@ class StoreState:
 def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, hash_all: bool = False) -> StoreState:
     """Say whether `folder` (the one above the key) holds this store, unharmed.
 
-    stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them. Or there
-    is one whose rows may have said something that was not read.
+    stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them.
     """
     home = folder / key.sha256[:12]
     if not home.is_dir():
@@ -51,17 +47,7 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
         return StoreState("damaged", error.message)
     if fingerprint["key"] != key.sha256:
         return StoreState("damaged", f"{home} holds another key than its name says")
-    unread = _left_unread(home)
-    return StoreState("stale", f"{home} {unread}") if unread else StoreState("hit", f"{home} fits")
-
-
-def _left_unread(home: Path) -> str:
-    """What a store of before rows could say that they are not trained has not read of them; "" where that changes nothing."""
-    splits = [split for split in read_stats(home).values() if isinstance(split, dict) and RULE_OF_COLUMNS not in split]
-    if any("ignored" not in split for split in splits):
-        return "is of an older version and does not say which columns it left unread"
-    unread = left_unread(name for split in splits for name in split["ignored"])
-    return f"left {', '.join(unread)} of the rows unread" if unread else ""
+    return StoreState("hit", f"{home} fits")
 
 
 def has_stores(folder: Path) -> bool:

@@ -31,14 +31,14 @@ class Form:
     """How texts of one form mark turns.
 
     hint: a text of which there is one in each. assistant: what answers follow. role: what ends an answer that no token
-    ends. user: what tells a text of the form that has no answer, "" = nothing does. control: what must be single control
-    ids where it occurs; () = the markers are words. ends: tokens that end an answer in this form alone. goes_on: what
-    after such a token still belongs to the answer.
+    ends, "" = the hint. user: what tells a text of the form that has no answer, "" = nothing does. control: what must be
+    single control ids where it occurs; () = the markers are words. ends: tokens that end an answer in this form alone.
+    goes_on: what after such a token still belongs to the answer.
     """
 
     hint: str
     assistant: str
-    role: str
+    role: str = ""
     user: str = ""
     control: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
@@ -60,7 +60,6 @@ FORMS = {
     "chatml": Form(
         "<|im_start|>",
         r"<\|im_start\|>assistant(?:<\|im_sep\|>)?\n*",  # Phi-4 has a token where the others have a line break
-        r"<\|im_start\|>",
         user="<|im_start|>user",
         control=(*STYLES["chatml"].control, "<|im_sep|>"),
     ),
@@ -84,14 +83,12 @@ FORMS = {
     "granite": Form(
         "<|start_of_role|>",
         r"<\|start_of_role\|>assistant[^<]*<\|end_of_role\|>",
-        r"<\|start_of_role\|>",
         user="<|start_of_role|>user",
         control=("<|start_of_role|>", "<|end_of_role|>"),
     ),
     "command-r": Form(
         "<|START_OF_TURN_TOKEN|>",
         r"<\|START_OF_TURN_TOKEN\|><\|CHATBOT_TOKEN\|>",
-        r"<\|START_OF_TURN_TOKEN\|>",
         user="<|USER_TOKEN|>",
         control=_TURN_TOKENS,
     ),
@@ -109,28 +106,24 @@ FORMS = {
     "llama": Form(
         "<|start_header_id|>",
         r"<\|start_header_id\|>assistant<\|end_header_id\|>\n*",
-        r"<\|start_header_id\|>",
         user="<|start_header_id|>user",
         control=STYLES["llama"].control,
     ),
     "llama 4": Form(
         "<|header_start|>",
         r"<\|header_start\|>assistant<\|header_end\|>\n*",
-        r"<\|header_start\|>",
         user="<|header_start|>user",
         control=("<|header_start|>", "<|header_end|>", "<|eot|>"),
     ),
     "gemma": Form(
         "<start_of_turn>",
         r"<start_of_turn>model\n*",
-        r"<start_of_turn>",
         user="<start_of_turn>user",
         control=STYLES["gemma"].control,
     ),
     "gemma 4": Form(
         "<|turn>",
         r"<\|turn>model\n*|<tool_response\|>(?!<\|tool_response>)",
-        r"<\|turn>",
         user="<|turn>user",
         control=("<|turn>", "<turn|>", "<|tool_response>", "<tool_response|>"),
         ends=("<|tool_response>",),  # which a call ends with, in the middle of the turn

@@ -125,7 +125,7 @@ class TextReader:
     def _stop(self, form: Form) -> re.Pattern[str]:
         ends = _any_of(self._ends.union(form.ends, TURN_ENDS.intersection(form.control))).pattern
         going_on = f"(?!{form.goes_on})" if form.goes_on else ""
-        return re.compile(f"(?P<role>{form.role})|(?:{ends}){going_on}", re.MULTILINE)
+        return re.compile(f"(?P<role>{form.role or re.escape(form.hint)})|(?:{ends}){going_on}", re.MULTILINE)
 
 
 def _any_of(tokens: Iterable[str]) -> re.Pattern[str]:

@@ -33,12 +33,6 @@ class CypherCase(QueryCase):
     )
 
     script: str = Field(min_length=1, description="A Cypher script, relative to the file of the row.")
-    expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
-
-    @property
-    def expected_text(self) -> str:
-        """The accepted queries."""
-        return self.expected
 
     @property
     def file_name(self) -> str:

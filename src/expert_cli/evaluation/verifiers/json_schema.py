@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.requirements import require_packages
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.utils.files import KeyTwice, unique_keys
 
 Rule = Literal["exact", "subset", "accepted"]
 
@@ -103,6 +103,8 @@ def _parse(answer: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise Stopped("invalid", f"line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except KeyTwice as error:
+        raise Stopped("invalid", str(error)) from error
     except UnicodeEncodeError as error:
         raise Stopped("invalid", "half a surrogate pair is no character") from error
     return value
@@ -116,14 +118,6 @@ def _deeper(text: str, limit: int) -> bool:
         if depth > limit:
             return True
     return False
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise Stopped("invalid", f'the key "{twice}" stands twice')
-    return members
 
 
 def _integer(digits: str) -> int:
@@ -148,7 +142,7 @@ def _constant(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+    object_pairs_hook=unique_keys, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
 
 

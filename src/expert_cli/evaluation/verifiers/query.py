@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import Field
+
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case
@@ -96,6 +98,13 @@ MAX_LOOKS = 10
 class QueryCase(Case):
     """A query whose rows must be those of the expected one."""
 
+    expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
+
+    @property
+    def expected_text(self) -> str:
+        """The accepted queries."""
+        return self.expected
+
     @abstractmethod
     def source(self, file: Path, size: int, mtime_ns: int) -> Source:
         """Return what is asked: the one of before, where the file, its size and its time are the same."""
@@ -115,4 +124,4 @@ class QueryCase(Case):
         except OSError as error:
             raise InputError(f"{file}: {error.strerror}", "give the path of a file that is there") from error
         source = self.source(file, facts.st_size, facts.st_mtime_ns)
-        return source.check(answer, self.expected_text, timeout_s=timeout_s)
+        return source.check(answer, self.expected, timeout_s=timeout_s)

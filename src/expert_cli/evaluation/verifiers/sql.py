@@ -29,13 +29,7 @@ class SqlCase(QueryCase):
     )
 
     database: str = Field(min_length=1, description="An SQLite database, relative to the file of the row.")
-    expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
     dialect: SqlDialect = "sqlite"
-
-    @property
-    def expected_text(self) -> str:
-        """The accepted queries."""
-        return self.expected
 
     @property
     def file_name(self) -> str:

@@ -8,7 +8,8 @@ from typing import Literal
 from expert_cli.manifest.key import key, unused
 from expert_cli.manifest.types import Dtype, NotNegative, Strict, Text
 
-DeviceName = Literal["cpu", "cuda"]
+DeviceName = Literal["cpu", "cuda", "rocm", "xpu", "mps"]
+DeviceChoice = Literal["auto", "cpu", "cuda", "rocm", "xpu", "mps"]
 Attention = Literal["fused", "flash", "eager"]
 Checkpointing = Literal["off", "all", "selective", "attention_only"]
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
@@ -23,7 +24,12 @@ CHECKPOINTING: dict[Checkpointing, str] = {
     "selective": "every second layer is recomputed",
     "attention_only": "the attention blocks are recomputed",
 }
-_FUSED = {"auto": "Liger's kernels are used", "off": "no fused kernels but PyTorch's"}
+WITHOUT_GRAPHS: dict[Mode, Mode] = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
+"""Modes that record CUDA graphs, and the same without: gradient accumulation overwrites what a graph returned."""
+_FUSED = {
+    "auto": "norms, rotary embeddings and activations are fused, and LoRA's products with their layers",
+    "off": "no fused kernels but PyTorch's",
+}
 _COPIES = {
     "auto": "4-bit weights are unpacked once: where memory allows",
     "always": "4-bit weights are unpacked once: always",
@@ -38,6 +44,9 @@ _ON_OOM = {
 class ComputeKeys(Strict):
     """What may be written of how a step is computed."""
 
+    device: DeviceChoice | None = key("auto", "trains on {}")
+    """Where to train: on NVIDIA's (cuda), AMD's (rocm), Intel's (xpu) or Apple's GPU (mps), or the CPU. auto: on a GPU, if
+    there is one; on Apple's only if asked for."""
     fp16: bool | None = key(None, "trains in {}")
     """Train in half precision (GPU)."""
     bf16: bool | None = key(None, "trains in {}")
@@ -47,7 +56,7 @@ class ComputeKeys(Strict):
     use_sdpa: bool | None = key(True, ATTENTION)
     """PyTorch's fused attention."""
     flash_attention_2: bool | None = key(False, {**ATTENTION, "fused": "flash-attn is not asked for"})
-    """The flash-attn package's attention, where it is installed and there is a GPU."""
+    """The flash-attn package's attention, where it is installed and there is a GPU; on Hopper version 3 first."""
     memory_efficient_attention: bool | None = key(False, ATTENTION)
     """Attention that keeps no full score matrix; part of `use_sdpa`."""
     gradient_checkpointing: bool | Literal["selective"] | None = key(False, CHECKPOINTING)
@@ -67,7 +76,8 @@ class ComputeKeys(Strict):
     cuda_graph_warmup_steps: NotNegative | None = unused("no graphs are recorded")
     """Steps before the recording."""
     fused_kernels: Literal["auto", "off"] | None = key("auto", _FUSED)
-    """Liger's fused kernels where they are installed and there is a GPU; on a CPU LoRA's products, added in place."""
+    """On a GPU norms, rotary embeddings and activations by Liger's kernels where they are installed, else by torch.compile;
+    plain LoRA in one step with its layer."""
     dequantized_copy: Literal["auto", "always", "never"] | None = key("auto", _COPIES)
     """Unpack 4-bit weights once instead of at every step; auto: where memory allows."""
     on_oom: Literal["fit", "error"] | None = key("fit", _ON_OOM)
@@ -86,13 +96,19 @@ class ComputeConfig:
     reentrant: bool
     torch_compile: bool
     compile_backend: str
-    compile_mode: str
+    compile_mode: Mode
     fused_kernels: Literal["auto", "off"]
     dequantized_copy: Literal["auto", "always", "never"]
     on_oom: Literal["fit", "error"]
 
     @property
+    def compiler(self) -> tuple[str, Mode]:
+        """Back end and mode as torch.compile gets them: without CUDA graphs; back ends but inductor have no modes."""
+        backend = "inductor" if self.compile_backend == "cudagraphs" else self.compile_backend
+        mode = WITHOUT_GRAPHS.get(self.compile_mode, self.compile_mode)
+        return backend, mode if backend == "inductor" else "default"
+
+    @property
     def fuses_lora(self) -> bool:
-        """Whether LoRA's products are added in place: measured on CPUs alone, and torch.compile fuses them by itself."""
-        plain = self.dtype != "fp32" and not self.torch_compile
-        return self.device == "cpu" and self.fused_kernels != "off" and plain
+        """Whether plain LoRA is computed in one step with its layer; torch.compile fuses it by itself."""
+        return self.fused_kernels != "off" and self.dtype != "fp32" and not self.torch_compile

@@ -47,7 +47,14 @@ OPTIMIZERS = (
     *("ademamix", "ademamix_8bit", "paged_ademamix_32bit", "paged_ademamix_8bit"),
     *("rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit", "sgd", "adagrad"),
 )
+WITHOUT_WAITS = frozenset({"adamw_torch", "adamw_torch_fused", "adafactor", "rmsprop", "sgd", "adagrad"})
+"""The others are bitsandbytes', whose step waits for the GPU after every tensor (0.50.2: Optimizer8bit.step)."""
 _ROWS = "{keys[batch_size]} x {keys[gradient_accumulation_steps]} rows an optimizer step"
+
+
+def _optimizer(name: str) -> str:
+    waits = "" if name in WITHOUT_WAITS else "; its step waits for a GPU after every tensor of the adapter"
+    return f"optimizer {name}{waits}"
 
 
 class OptimKeys(Strict):
@@ -79,7 +86,7 @@ class OptimKeys(Strict):
     """Rows a device and micro-step."""
     gradient_accumulation_steps: Positive | None = key(1, _ROWS)
     """Micro-steps an optimizer step."""
-    optim: Literal[OPTIMIZERS] | None = key("adamw_torch_fused", "optimizer {}")  # type: ignore[valid-type]
+    optim: Literal[OPTIMIZERS] | None = key("adamw_torch_fused", _optimizer)  # type: ignore[valid-type]
     """Optimizer."""
     neftune_noise_alpha: PositiveNumber | None = key(None, "noise on the embeddings")
     """Noise on the embeddings (NEFTune)."""

@@ -11,10 +11,8 @@ transformers makes no mask for an implementation that it has no mask function fo
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import torch
@@ -22,11 +20,12 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 
-from expert_cli._compat import attention_name, takes_attention
+from expert_cli._compat import attention_name
 from expert_cli.errors import ExpertError
 from expert_cli.model.kernels import cpu_attention
-from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend
+from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend, repeats_for_varlen
 
+_repeats_keys: Any = torch.compiler.assume_constant_result(repeats_for_varlen)  # type: ignore[no-untyped-call]
 _KNOWN: Any = WeakTensorKeyDictionary()
 _LAYOUTS: Any = WeakTensorKeyDictionary()
 
@@ -34,18 +33,6 @@ _LAYOUTS: Any = WeakTensorKeyDictionary()
 def varlen_kwargs(starts: torch.Tensor, longest: int) -> dict[str, Any]:
     """Return the keyword arguments of an attention call: `starts` int32 [documents + 1] on the model's device."""
     return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
-
-
-def unsupported_reason(model: PreTrainedModel) -> str:
-    """Return why our back ends cannot serve this model, or ""."""
-    if not takes_attention(model):
-        return f"{type(model).__name__} does not take its attention from outside"
-    config = model.config.get_text_config()
-    if getattr(config, "attn_logit_softcapping", None):
-        return "this architecture caps attention scores"
-    if any("sinks" in name for name, _ in model.named_parameters()):
-        return "this architecture has attention sinks"
-    return ""
 
 
 def use(model: PreTrainedModel, name: str) -> None:
@@ -82,7 +69,8 @@ def per_document_sdpa(
 ) -> tuple[torch.Tensor, None]:
     """Attend within each document. query [1, heads, tokens, head_dim], key and value [1, key heads, tokens, head_dim].
 
-    Returns [1, tokens, heads, head_dim]. Raises ExpertError for a call that this back end would answer wrongly.
+    The value's head_dim may be another. Returns [1, tokens, heads, head_dim of value]. Raises ExpertError for a call that
+    this back end would answer wrongly.
     """
     starts, window = _starts(settings), settings.get("sliding_window")
     lengths = _lengths(starts)
@@ -112,31 +100,27 @@ def varlen_attention(
     scaling: float | None = None,
     **settings: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend within each document by one kernel call; shapes as in `per_document_sdpa`."""
+    """Attend within each document by one kernel call; shapes as in `per_document_sdpa`, but for one head_dim.
+
+    The kernel takes the tensors as they lie, as long as a head's numbers are side by side; what is copied here is narrowed.
+    """
     from torch.nn.attention.varlen import varlen_attn
 
     if dropout:
         raise ExpertError("varlen attention has no dropout")
     starts, longest = _starts(settings), settings["max_length_q"]
     dtype = torch.get_autocast_dtype("cuda") if query.dtype == torch.float32 else query.dtype
-    # one head for each query head: the kernel's own grouping differs between versions of torch
-    repeats = query.shape[1] // key.shape[1]
-    key, value = (part.repeat_interleave(repeats, 1) if repeats > 1 else part for part in (key, value))
-    window = settings.get("sliding_window")
-    q, k, v = (part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value))
-    out: Any = varlen_attn(q, k, v, starts, starts, longest, longest, **_causal(varlen_attn, window, scaling))
+    window, groups = settings.get("sliding_window"), query.shape[1] // key.shape[1]
+    grouping: dict[str, Any] = {}
+    if groups > 1 and _repeats_keys():
+        key, value = (part.repeat_interleave(groups, 1) for part in (key, value))
+    elif groups > 1:
+        grouping = {"enable_gqa": True}
+    # squeezed, not indexed: the gradient of an index is written into zeros of the whole tensor
+    q, k, v = (part.squeeze(0).transpose(0, 1).to(dtype) for part in (query, key, value))
+    seen = (window - 1 if window else -1, 0)
+    out: Any = varlen_attn(q, k, v, starts, starts, longest, longest, scale=scaling, window_size=seen, **grouping)
     return out.unsqueeze(0), None
-
-
-@cache
-def _causal(function: Any, window: int | None, scaling: float | None) -> dict[str, Any]:
-    """Return the settings of a causal call: torch 2.10 had `is_causal`, later ones say it as a window to the right of 0."""
-    known = inspect.signature(function).parameters
-    if "window_size" in known:
-        return {"window_size": (window - 1 if window else -1, 0), "scale": scaling}
-    if window or scaling is not None:
-        raise ExpertError("this torch's varlen_attn takes neither a window nor a scale; torch 2.11 does")
-    return {"is_causal": True}
 
 
 def _lengths(starts: torch.Tensor) -> list[int]:

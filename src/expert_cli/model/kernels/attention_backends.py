@@ -1,38 +1,120 @@
 """The attention back ends, one entry each, in order of preference: what each needs, and all in which they differ.
 
 A new one is an entry in `BACKENDS` and, where transformers has no such attention, a function in `attention.py`. Loads no
-torch, so that `doctor` can name them before it tries them.
+torch, so that `doctor` can name them before it tries them; whether varlen will do asks torch.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Literal
 
+from expert_cli._compat import takes_attention, takes_flash_attention
 from expert_cli.config.run_config import Layout
 from expert_cli.errors import InputError
-from expert_cli.hardware.machine import Machine, has_package
+from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.machine import Machine, flash_attention_lacks
 from expert_cli.manifest.keys.compute import Attention, DeviceName
 from expert_cli.manifest.types import Dtype
 
+WIDEST = 256
+"""Numbers of a head up to which FlashAttention has kernels."""
+DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
+"""The names under which configurations of transformers say the dropout of attention."""
 
-def _flash_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:  # noqa: ARG001
-    if device == "cpu":
-        return "flash-attn needs a GPU"
-    if not has_package("flash_attn"):
-        return "flash-attn is not installed"
-    return "flash-attn has no fp32" if dtype == "fp32" else ""
+
+def varlen_settings() -> frozenset[str]:
+    """Return what this torch's `varlen_attn` can be told, by name; nothing where there is none (before torch 2.10)."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return frozenset()
+    return _parameters(varlen_attn)
+
+
+@cache
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def repeats_for_varlen() -> bool:
+    """Whether keys and values must be repeated for `varlen_attn`: until it was told of groups, versions differed in them."""
+    return "enable_gqa" not in varlen_settings()
+
+
+def _flash_lacks(version: Literal[2, 3], device: DeviceName, dtype: Dtype, machine: Machine) -> str:
+    return flash_attention_lacks(version, device, machine) or ("flash-attn has no fp32" if dtype == "fp32" else "")
+
+
+def _flash_refuses(version: Literal[2, 3], model: Any) -> str:
+    if not takes_flash_attention(model, f"flash_attention_{version}"):
+        return f"transformers has no FlashAttention {version} for {type(model).__name__}"
+    # version 2 has dropout, and pads heads; transformers pads values for both
+    dropout, multiple = ("", 1) if version == 2 else (_dropout(model), 8)
+    return _sinks(model) or dropout or _odd_heads(model, multiple=multiple, pads_values=True)
 
 
 def _varlen_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
-    if device == "cpu":
-        return "varlen needs a GPU"
+    if "varlen" not in DEVICES[device].attention:
+        return "varlen needs a GPU" if device == "cpu" else f"varlen has no kernels for {DEVICES[device].title}s"
     if dtype == "fp32":
         return "varlen has no fp32"
-    if not importlib.util.find_spec("torch.nn.attention.varlen"):
-        return "this torch is older than 2.10"
-    return "" if machine.gpus[0].has_bf16 else "this GPU is older than Ampere"
+    if not machine.gpus[0].has_bf16:
+        return "this GPU is older than Ampere"
+    takes = {"scale", "window_size"} <= varlen_settings()
+    return "" if takes else "this torch has no varlen_attn that takes a scale and a window; torch 2.11 has"
+
+
+def _varlen_refuses(model: Any) -> str:
+    return _plain_refuses(model) or _dropout(model) or _odd_heads(model, multiple=8, pads_values=False)
+
+
+def _plain_refuses(model: Any) -> str:
+    """Return why a model needs more than our functions compute: softmax of scaled scores, and a window."""
+    config = model.config.get_text_config()
+    if not takes_attention(model):
+        return f"{type(model).__name__} does not take its attention from outside"
+    if getattr(config, "attn_logit_softcapping", None):
+        return "this architecture caps attention scores"
+    if getattr(config, "attention_chunk_size", None):
+        return "this architecture attends within chunks"
+    return _sinks(model)
+
+
+def _sinks(model: Any) -> str:
+    there = any("sinks" in name for name, _ in model.named_parameters())
+    return "this architecture has attention sinks" if there else ""
+
+
+def _dropout(model: Any) -> str:
+    config = model.config.get_text_config()
+    there = any(getattr(config, name, None) for name in DROPOUTS)
+    return "this model's attention has dropout" if there else ""
+
+
+def _odd_heads(model: Any, *, multiple: int, pads_values: bool) -> str:
+    for head, of_values in sorted(_head_dims(model)):
+        if head > WIDEST:
+            return f"heads of {head} are wider than FlashAttention's {WIDEST}"
+        if head % multiple:
+            return f"heads of {head} are no multiple of {multiple}"
+        if of_values > head or (of_values < head and not pads_values):
+            return f"values have heads of {of_values}, queries and keys of {head}"
+    return ""
+
+
+def _head_dims(model: Any) -> set[tuple[int, int]]:
+    """Return the head dims (of queries and keys, of values) of the layers that attend, by transformers' names for them."""
+    found = set()
+    for module in model.get_decoder().modules():
+        own = vars(module)
+        head = own.get("qk_head_dim") or own.get("head_dim") or own.get("head_size")
+        if "is_causal" in own and head:
+            found.add((head, own.get("v_head_dim") or head))
+    return found
 
 
 @dataclass(frozen=True)
@@ -41,11 +123,11 @@ class AttentionBackend:
 
     name: as plans and messages say it. asked_by: the setting that it answers to. layout: "packed" takes documents end to
     end in one row, "padded" one row a pack and a mask. reason: in the kernel plan. lacks: why a machine cannot run it, or
-    "". function: ours, by its name in `attention.py`; "": transformers has it under `name`. batches_on_cpu: short documents
-    go through `cpu_attention` there.
+    "". refuses: why it cannot serve a model (transformers', on any device), or "". function: ours, by its name in
+    `attention.py`; "": transformers has it under `name`. batches_on_cpu: short documents go through `cpu_attention` there.
 
-    What it keeps of a token: q, k, v, the result and the sums of the softmax. repeats_keys: k and v once for every query
-    head. keeps_scores: every score too.
+    What it keeps of a token: q, k, v, the result and the sums of the softmax. repeats_keys: whether k and v once for every
+    query head. keeps_scores: every score too.
 
     For `doctor`, which tries what is packed: title, remedy where it does not work, required: nothing takes its place.
     """
@@ -55,9 +137,10 @@ class AttentionBackend:
     layout: Layout
     reason: str
     lacks: Callable[[DeviceName, Dtype, Machine], str] = lambda *_: ""
+    refuses: Callable[[Any], str] = lambda _: ""
     function: str = ""
     batches_on_cpu: bool = False
-    repeats_keys: bool = False
+    repeats_keys: Callable[[], bool] = lambda: False
     keeps_scores: bool = False
     title: str = ""
     remedy: str = "training uses another back end here; reinstall torch to have this one too"
@@ -71,11 +154,22 @@ class AttentionBackend:
 
 BACKENDS = (
     AttentionBackend(
+        name="flash_attention_3",
+        asked_by="flash",
+        layout="packed",
+        reason="as asked; documents are told apart by their borders",
+        lacks=partial(_flash_lacks, 3),
+        refuses=partial(_flash_refuses, 3),
+        title="flash-attn-3",
+        remedy="pip uninstall flash-attn-3, or build it again for this torch",
+    ),
+    AttentionBackend(
         name="flash_attention_2",
         asked_by="flash",
         layout="packed",
         reason="as asked; documents are told apart by their borders",
-        lacks=_flash_lacks,
+        lacks=partial(_flash_lacks, 2),
+        refuses=partial(_flash_refuses, 2),
         title="flash-attn",
         remedy="pip uninstall flash-attn, or build it again for this torch",
     ),
@@ -85,14 +179,16 @@ BACKENDS = (
         layout="packed",
         reason="FlashAttention inside PyTorch; memory grows with the tokens, not their square",
         lacks=_varlen_lacks,
+        refuses=_varlen_refuses,
         function="varlen_attention",
-        repeats_keys=True,
+        repeats_keys=repeats_for_varlen,
     ),
     AttentionBackend(
         name="documents",
         asked_by="fused",
         layout="packed",
         reason="each document by itself, no mask of the row",
+        refuses=_plain_refuses,
         function="per_document_sdpa",
         batches_on_cpu=True,
         remedy="reinstall torch",
@@ -109,11 +205,11 @@ BACKENDS = (
         asked_by="eager",
         layout="padded",
         reason="as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square",
-        repeats_keys=True,
+        repeats_keys=lambda: True,
         keeps_scores=True,
     ),
 )
-"""The first one that answers to the setting and that the machine can run is used."""
+"""The first one that answers to the setting, that the machine can run and that does not refuse the model is used."""
 
 
 def attention_backend(name: str) -> AttentionBackend:
@@ -125,21 +221,33 @@ def attention_backend(name: str) -> AttentionBackend:
     raise InputError(f'there is no attention back end "{name}"', f"take one of {there}")
 
 
-def loaded_with(asked: Attention) -> str:
-    """Return transformers' own attention with which a base model is loaded, and generates; others are put on it later."""
-    return "eager" if asked == "eager" else "sdpa"
+def loaded_with(asked: Attention) -> str | None:
+    """Return transformers' own attention with which a base model is loaded, and generates; others are put on it later.
+
+    None: SDPA where the architecture has it, else eager.
+    """
+    return "eager" if asked == "eager" else None
 
 
 def choose_attention(
-    asked: Attention, device: DeviceName, dtype: Dtype, machine: Machine
+    asked: Attention, device: DeviceName, dtype: Dtype, machine: Machine, model: Any = None
 ) -> tuple[AttentionBackend, str]:
-    """Return the back end for a setting on a machine, and the reason: why not a better one, and what this one is."""
+    """Return the back end for a setting on a machine, and the reason: why not a better one, and what this one is.
+
+    model: transformers', where it is there; None: one that nothing refuses.
+    """
     # where flash-attn cannot be had, what stands in for it is fused too
     asked_by = ("flash", "fused") if asked == "flash" else (asked,)
-    able = [(backend, backend.lacks(device, dtype, machine)) for backend in BACKENDS if backend.asked_by in asked_by]
-    place = next(place for place, (_, lack) in enumerate(able) if not lack)  # sdpa and eager lack nothing
-    # nobody on a CPU waits for a GPU's kernels, unless they were asked for by name
-    words = [lack for backend, lack in able[:place] if device == "cuda" or backend.asked_by != "fused"]
-    chosen = able[place][0]
-    more = ["short ones by batched matrix products"] if device == "cpu" and chosen.batches_on_cpu else []
-    return chosen, "; ".join([*words, chosen.reason, *more])
+    words = []
+    for backend in BACKENDS:
+        if backend.asked_by not in asked_by:
+            continue
+        lack = backend.lacks(device, dtype, machine)
+        reason = lack or ("" if model is None else backend.refuses(model))
+        if not reason:
+            break  # at the latest at SDPA or eager, which lack and refuse nothing
+        # nobody on a CPU waits for a GPU's kernels, unless they were asked for by name
+        if not lack or device != "cpu" or backend.asked_by != "fused":
+            words.append(reason)
+    more = ["short ones by batched matrix products"] if device == "cpu" and backend.batches_on_cpu else []
+    return backend, "; ".join([*dict.fromkeys(words), backend.reason, *more])

@@ -18,8 +18,12 @@ from torch.nn.functional import cross_entropy, linear
 
 from expert_cli.model.kernels.attention import varlen_kwargs
 
-CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30}
-"""On a CPU: what its caches hold, and what the allocator gives again without asking the system for fresh pages."""
+CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30, "xpu": 1 << 30, "mps": 64 << 20}
+"""fp32 logits of a chunk. On a CPU: what its caches hold, and what the allocator gives again without asking the system for
+fresh pages."""
+SOFTMAX_BYTES = 256 << 20
+"""fp32 numbers of the softmax that exist at once, once more where torch makes them of an fp32 copy of narrow logits: they
+are of a part of the chunk, which on a GPU is a quarter."""
 
 
 class CausalLoss(torch.nn.Module):
@@ -86,10 +90,15 @@ def head_loss(hidden: torch.Tensor, head: torch.nn.Linear, targets: torch.Tensor
 
     chunk_bytes: fp32 logits of a chunk; 0: by the device.
     """
-    limit = chunk_bytes or CHUNK_BYTES.get(hidden.device.type, 64 << 20)
-    rows = max(16, limit // (4 * head.weight.shape[0]))
-    loss: torch.Tensor = _HeadLoss.apply(hidden, head.weight, head.bias, targets, rows)  # type: ignore[no-untyped-call]
+    rows = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES.get(hidden.device.type, 64 << 20))
+    loss: torch.Tensor = _HeadLoss.apply(hidden, head.weight, head.bias, targets, *rows)  # type: ignore[no-untyped-call]
     return loss
+
+
+def chunk_rows(vocabulary: int, chunk_bytes: int) -> tuple[int, int]:
+    """Return of how many rows a chunk's logits are, and the fp32 numbers of its softmax. chunk_bytes: fp32 logits."""
+    rows, part = (max(16, limit // (4 * vocabulary)) for limit in (chunk_bytes, SOFTMAX_BYTES))
+    return rows, min(rows, part)
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -103,20 +112,14 @@ class _HeadLoss(torch.autograd.Function):
         bias: torch.Tensor | None,
         targets: torch.Tensor,
         rows: int,
+        softmax_rows: int,
     ) -> torch.Tensor:
         total = hidden.new_zeros((), dtype=torch.float32)
         gradient = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         for first in range(0, len(targets), rows):
             part = slice(first, first + rows)
-            target = targets[part, None]
-            logits = linear(hidden[part].to(weight.dtype), weight, bias)
-            chances = torch.log_softmax(logits, 1, dtype=torch.float32)
-            chosen = chances.gather(1, target)
-            total -= chosen.sum()
-            if gradient is not None:
-                # softmax - 1 for the target, taken before it is rounded: 1 - 1e-3 is 1 in bf16
-                slope = torch.exp(chances, out=logits).scatter_(1, target, chosen.expm1().to(logits.dtype))
-                gradient[part] = (slope @ weight).to(hidden.dtype)
+            slopes = None if gradient is None else gradient[part]
+            total -= _chunk(hidden[part], weight, bias, targets[part, None], softmax_rows, slopes)
         ctx.save_for_backward(gradient)
         return total
 
@@ -124,4 +127,34 @@ class _HeadLoss(torch.autograd.Function):
     def backward(ctx: Any, *outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
         # fp16's loss scaling comes in through `outputs`: multiplied in fp32, so that nothing underflows first
-        return (gradient.float() * outputs[0]).to(gradient.dtype), None, None, None, None
+        return (gradient.float() * outputs[0]).to(gradient.dtype), *[None] * 5
+
+
+def _chunk(
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    targets: torch.Tensor,
+    softmax_rows: int,
+    gradient: torch.Tensor | None,
+) -> torch.Tensor:
+    """Return the summed log-probabilities of `targets` int64 [n, 1], fp32 []; the loss's gradient is left in `gradient` [n, H].
+
+    A function, so that nothing of a chunk is alive when the next one begins.
+    """
+    logits = linear(hidden.to(weight.dtype), weight, bias)
+    pairs = zip(torch.split(logits, softmax_rows), torch.split(targets, softmax_rows), strict=True)
+    chosen = torch.cat([_chosen(*pair, sloped=gradient is not None) for pair in pairs])
+    if gradient is not None:
+        gradient.copy_(logits @ weight)
+    return chosen.sum()
+
+
+def _chosen(logits: torch.Tensor, targets: torch.Tensor, *, sloped: bool) -> torch.Tensor:
+    """Return the log-probabilities of `targets` int64 [n, 1], fp32 [n, 1]. sloped: `logits` [n, V] become the loss's slopes."""
+    chances = torch.log_softmax(logits, 1, dtype=torch.float32)
+    chosen = chances.gather(1, targets)
+    if sloped:
+        # softmax - 1 for the target, taken before it is rounded: 1 - 1e-3 is 1 in bf16
+        torch.exp(chances, out=logits).scatter_(1, targets, chosen.expm1().to(logits.dtype))
+    return chosen

@@ -5,6 +5,8 @@ documents of 112 tokens the products here take a third of its time, forward and 
 products' dtype before the softmax, as in transformers' eager attention.
 
     query [1, heads, tokens, d] -> [key heads x documents, group x longest, d] for every bucket of like lengths
+
+Values may have another head dim than queries and keys.
 """
 
 from __future__ import annotations
@@ -70,9 +72,9 @@ def layout(lengths: Sequence[int], heads: int, key_heads: int, dtype: torch.dtyp
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, where: Layout, scaling: float) -> torch.Tensor:
-    """Return causal attention within each document, [1, tokens, heads, d].
+    """Return causal attention within each document, [1, tokens, heads, dv].
 
-    q [1, heads, tokens, d]; k and v [1, key heads, tokens, d].
+    q [1, heads, tokens, d]; k [1, key heads, tokens, d]; v [1, key heads, tokens, dv].
     """
     out: torch.Tensor = _Attention.apply(q, k, v, where, scaling)  # type: ignore[no-untyped-call]
     return out
@@ -99,7 +101,7 @@ class _Attention(torch.autograd.Function):
         heads, key_heads = q.shape[1], k.shape[1]
         padded = _pad(q.transpose(1, 2), where.queries, where.rows * heads)
         keys, values = (_pad(part.transpose(1, 2), where.keys, where.rows * key_heads) for part in (k, v))
-        out = torch.empty_like(padded)
+        out = values.new_empty(len(padded), v.shape[3])
         probabilities = []
         parts = [_views(tensor, where, key_heads) for tensor in (padded, keys, values, out)]
         for query, key, value, result, (_, _, mask) in zip(*parts, where.buckets, strict=True):
@@ -108,7 +110,7 @@ class _Attention(torch.autograd.Function):
             torch.bmm(probabilities[-1], value, out=result)
         ctx.save_for_backward(padded, keys, values, *probabilities)
         ctx.where, ctx.scaling, ctx.key_heads = where, scaling, key_heads
-        return out.index_select(0, where.queries).view(1, -1, heads, q.shape[3])
+        return out.index_select(0, where.queries).view(1, -1, heads, v.shape[3])
 
     @staticmethod
     def backward(ctx: Any, *outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -124,10 +126,10 @@ class _Attention(torch.autograd.Function):
             scores = softmax_backward(of_chances, chances).mul_(ctx.scaling)
             torch.bmm(scores, key, out=to_q)
             torch.bmm(scores.transpose(1, 2), query, out=to_k)
-        tokens, d = outputs[0].shape[1], padded.shape[1]
+        tokens = outputs[0].shape[1]
         places = (where.queries, where.keys, where.keys)
         back = (part.index_select(0, place) for part, place in zip((of_q, of_k, of_v), places, strict=True))
-        return (*(part.view(1, tokens, -1, d).transpose(1, 2) for part in back), None, None)
+        return (*(part.view(1, tokens, -1, part.shape[1]).transpose(1, 2) for part in back), None, None)
 
 
 def _pad(tensor: torch.Tensor, places: torch.Tensor, rows: int) -> torch.Tensor:

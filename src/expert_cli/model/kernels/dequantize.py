@@ -1,17 +1,27 @@
 """NF4 weights with a copy in the compute dtype: the same numbers, without unpacking them at every step.
 
 Linear4bit unpacks its weight in every forward and again in every backward pass. An adapter never changes the frozen
-weight, so it can be unpacked once: the products are bitwise the same (bitsandbytes 0.50.2, MatMul4Bit multiplies with the
-unpacked weight too), only the memory differs: 2 bytes a weight instead of 0.55.
+weight, so it can be unpacked once, for 2 bytes a weight instead of 0.55. The products are bitwise the same wherever
+bitsandbytes multiplies with the unpacked weight itself: always on a CPU, on a GPU in the backward pass and from 1,537 tokens
+on; fewer go through its own kernels (0.50.2), which multiply the same numbers in another order.
+
+Whether there is room for the copy is known once a step has been tried. Until then the packed weights may wait on the host.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from bitsandbytes.functional import dequantize_4bit
-from bitsandbytes.nn import Linear4bit
+from bitsandbytes.nn import Linear4bit, Linear8bitLt
+
+
+class DequantizedLinear(torch.nn.Linear):
+    """A frozen layer that holds an unpacked weight. packed: the layer that it stands for, on the host; None: not kept."""
+
+    packed: Linear4bit | None = None
 
 
 def copy_bytes(model: torch.nn.Module) -> int:
@@ -19,22 +29,64 @@ def copy_bytes(model: torch.nn.Module) -> int:
     return sum(2 * m.in_features * m.out_features for m in model.modules() if isinstance(m, Linear4bit))
 
 
-def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype) -> int:
-    """Replace every Linear4bit by a frozen Linear that holds its unpacked weight; return how many. `model` in place."""
+def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packed: bool = False) -> int:
+    """Replace every Linear4bit by a frozen Linear that holds its unpacked weight; return how many. `model` in place.
+
+    keep_packed: on the host, so that `restore_packed` can undo it.
+    """
     replaced = 0
-    for parent in list(model.modules()):
-        for name, layer in list(parent.named_children()):
-            if isinstance(layer, Linear4bit):
-                setattr(parent, name, _unpacked(layer, dtype))
-                replaced += 1
+    for parent, name, layer in _children(model, Linear4bit):
+        setattr(parent, name, _unpacked(layer, dtype, keep_packed=keep_packed))
+        replaced += 1
     return replaced
 
 
-def _unpacked(layer: Any, dtype: torch.dtype) -> torch.nn.Linear:
-    weight = dequantize_4bit(layer.weight.data, layer.weight.quant_state).to(dtype)
-    plain = torch.nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
+def frozen_weight(layer: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Return the weight of a linear layer [out, in] in `dtype`, unpacked as bitsandbytes' own backward pass does it."""
+    if isinstance(layer, Linear4bit):
+        return dequantize_4bit(layer.weight.data, layer.weight.quant_state).to(dtype)  # type: ignore[no-any-return]
+    if isinstance(layer, Linear8bitLt):
+        scales = layer.state.SCB.unsqueeze(1).mul(1.0 / 127.0)
+        return layer.state.CB.to(dtype, copy=True).mul_(scales)  # type: ignore[no-any-return]
+    return layer.weight.to(dtype)  # type: ignore[no-any-return]
+
+
+def restore_packed(model: torch.nn.Module) -> int:
+    """Put the packed layers that were kept back in the copies' place, bit for bit as they were; return how many. In place."""
+    restored = 0
+    for parent, name, layer in _children(model, DequantizedLinear):
+        if layer.packed is not None:
+            device = layer.weight.device
+            layer.packed.weight = layer.packed.weight.to(device)
+            setattr(parent, name, layer.packed.train(layer.training))
+            restored += 1
+    return restored
+
+
+def drop_packed(model: torch.nn.Module) -> None:
+    """Keep no packed layer any longer: the copies stay."""
+    for _, _, layer in _children(model, DequantizedLinear):
+        layer.packed = None
+
+
+def _children(model: torch.nn.Module, kind: type[torch.nn.Module]) -> Iterator[tuple[torch.nn.Module, str, Any]]:
+    """Yield every layer of a kind with its parent and its name there; it may be replaced meanwhile."""
+    for parent in list(model.modules()):
+        for name, layer in list(parent.named_children()):
+            if isinstance(layer, kind):
+                yield parent, name, layer
+
+
+def _unpacked(layer: Any, dtype: torch.dtype, *, keep_packed: bool) -> DequantizedLinear:
+    weight = frozen_weight(layer, dtype)
+    plain = DequantizedLinear(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
     plain.weight = torch.nn.Parameter(weight, requires_grad=False)
     if layer.bias is not None:
         plain.bias = torch.nn.Parameter(layer.bias.data.to(dtype), requires_grad=False)
     plain.train(layer.training)
+    if keep_packed:
+        layer.weight = layer.weight.to("cpu")
+        object.__setattr__(
+            plain, "packed", layer
+        )  # beside the model: neither moved with it nor counted among its layers
     return plain

@@ -1,13 +1,18 @@
-"""LoRA's product added to a frozen layer's output in one autograd step, for CPUs.
+"""Frozen linear layers and their LoRA products as one autograd step; layers that read the same input share the step.
 
-PEFT turns the input to fp32, autocast turns it back, the product is scaled and added at its full width, and every one of
-these steps has its own backward pass. Here the input stays in the compute dtype, and the product is added in place:
+PEFT turns the input to fp32, autocast turns it back, the product is scaled and added at its full width, every one of these
+has its own backward pass, and autograd adds up the input's gradients of layer and product, of q, k and v. Here, for layers
+i that read x [n, in], everything in the compute dtype:
 
-    result [.., out] += scaling x (x [.., in] A^T [in, r]) B^T [r, out]
+    inner = s x (A_1 | A_2 | ..)^T [n, ranks]       y_i = x W_i^T + bias_i + inner_i B_i^T [n, out_i]
+    dinner_i = g_i B_i                              dx = sum g_i W_i + s dinner (A_1 | A_2 | ..)
+
+The factors A and B stay PEFT's parameters, fp32. Those of the whole model are narrowed at once when its decoder begins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,32 +20,95 @@ import torch
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 
+from expert_cli._compat import copy_
+from expert_cli.model.kernels.dequantize import frozen_weight
+
+SHARING = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Layers of one module that read one input, by transformers' names; another input, and each is computed for itself."""
+
 
 def fuse(model: PeftModel) -> int:
-    """Let the plain LoRA layers of `model` add their product so; return how many. Others, DoRA's say, are left alone."""
-    fused = 0
-    for layer in model.modules():
-        if isinstance(layer, LoraLayer) and _is_plain(layer):
-            layer.forward = partial(_forward, layer)
-            fused += 1
-    return fused
+    """Let the plain LoRA layers of `model` compute so; return how many. Others, DoRA's say, are left alone."""
+    groups = [_Group(layers) for module in model.modules() for layers in _groups(module)]
+    if groups:
+        base: Any = model.get_base_model()
+        decoder = base.get_decoder()
+        decoder.register_forward_pre_hook(partial(_begin, groups))
+        decoder.register_forward_hook(partial(_end, groups), always_call=True)
+    return sum(len(group.layers) for group in groups)
+
+
+def _groups(module: torch.nn.Module) -> Iterator[list[Any]]:
+    """Yield the plain LoRA layers right under a module, those that share an input together."""
+    plain: dict[str, Any] = {name: layer for name, layer in module.named_children() if _is_plain(layer)}
+    for names in SHARING:
+        # each draws its own dropout, and then no two read the same input
+        together = [name for name in names if name in plain and not _drops(plain[name])]
+        if together:
+            yield [plain.pop(name) for name in together]
+    yield from ([layer] for layer in plain.values())
 
 
 def _is_plain(layer: Any) -> bool:
     base = getattr(layer, "base_layer", None)
-    return isinstance(base, torch.nn.Linear) and not layer.lora_variant and len(layer.lora_A) == 1
+    is_lora = isinstance(layer, LoraLayer) and isinstance(base, torch.nn.Linear)
+    return is_lora and not layer.lora_variant and len(layer.lora_A) == 1
 
 
-def _forward(layer: Any, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
-    names = layer.active_adapters
-    as_usual = layer.disable_adapters or layer.merged or args or settings
-    if as_usual or not _in_autocast(x) or len(names) != 1 or names[0] not in layer.lora_A:
-        return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
-    a, b = layer.lora_A[names[0]].weight, layer.lora_B[names[0]].weight
-    added: torch.Tensor = _AddProduct.apply(  # type: ignore[no-untyped-call]
-        layer.base_layer(x), layer.lora_dropout[names[0]](x), a, b, layer.scaling[names[0]]
-    )
-    return added
+def _drops(layer: Any) -> bool:
+    return any(isinstance(dropout, torch.nn.Dropout) for dropout in layer.lora_dropout.values())
+
+
+class _Group:
+    """Layers that read the same input: the first that is called computes for all, the others hand their output out."""
+
+    def __init__(self, layers: list[Any]) -> None:
+        self.layers = layers
+        (self.name,) = {name for layer in layers for name in layer.lora_A}
+        self.scaling: float = layers[0].scaling[self.name]
+        self.factors: list[torch.Tensor] = []
+        self.input: torch.Tensor | None = None
+        self.outputs: dict[Any, torch.Tensor] = {}
+        for layer in layers:
+            layer.forward = partial(self.forward, layer)
+
+    @property
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """Every A [r, in], then every B [out, r]."""
+        return [getattr(layer, part)[self.name].weight for part in ("lora_A", "lora_B") for layer in self.layers]
+
+    def forward(self, layer: Any, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
+        """Return a layer's output; PEFT's own wherever it is asked for more than the product."""
+        if args or settings or not _in_autocast(x) or not all(map(self._is_on, self.layers)):
+            return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
+        if x is not self.input or layer not in self.outputs:
+            self.input, self.outputs = x, dict(zip(self.layers, self._outputs(x), strict=True))
+        output = self.outputs.pop(layer)
+        if not self.outputs:
+            self.input = None
+        return output
+
+    def forget(self) -> None:
+        """Let go of what was kept of a pass: an output that nobody took would hold all before it in memory."""
+        self.factors, self.input, self.outputs = [], None, {}
+
+    def _is_on(self, layer: Any) -> bool:
+        return layer.active_adapters == [self.name] and not (layer.disable_adapters or layer.merged)
+
+    def _outputs(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        dropped = self.layers[0].lora_dropout[self.name](x)
+        (factors,) = (
+            [self.factors] if self.factors else _narrowed([self], x.dtype)
+        )  # recomputed: after the decoder's end
+        outputs: tuple[torch.Tensor, ...] = _Products.apply(  # type: ignore[no-untyped-call]
+            x,
+            None if dropped is x else dropped,
+            [layer.base_layer for layer in self.layers],
+            self.scaling,
+            factors,
+            *self.parameters,
+        )
+        return outputs
 
 
 def _in_autocast(x: torch.Tensor) -> bool:
@@ -48,26 +116,127 @@ def _in_autocast(x: torch.Tensor) -> bool:
     return torch.is_autocast_enabled(device) and x.dtype == torch.get_autocast_dtype(device)
 
 
-class _AddProduct(torch.autograd.Function):
-    """result + scaling x (x A^T) B^T, in place; A [r, in] and B [out, r] are fp32, everything else has x's dtype."""
+def _begin(groups: list[_Group], *_: Any) -> None:
+    """Narrow the factors of all groups; called when the decoder begins."""
+    device = groups[0].parameters[0].device.type
+    if torch.is_autocast_enabled(device):
+        for group, factors in zip(groups, _narrowed(groups, torch.get_autocast_dtype(device)), strict=True):
+            group.factors = factors
+
+
+def _end(groups: list[_Group], *_: Any) -> None:
+    for group in groups:
+        group.forget()
+
+
+def _narrowed(groups: list[_Group], dtype: torch.dtype) -> list[list[torch.Tensor]]:
+    """Return (A_1 | A_2 | ..) [ranks, in] and every B of each group in `dtype`, all in one piece of memory."""
+    wide = [[parameter.detach() for parameter in group.parameters] for group in groups]
+    shapes = [_shapes(parameters) for parameters in wide]
+    sizes = [rows * columns for shape in shapes for rows, columns in shape]
+    parts = iter(torch.split(wide[0][0].new_empty(sum(sizes), dtype=dtype), sizes))
+    narrow = [[next(parts).view(size) for size in shape] for shape in shapes]
+    copies = [
+        copy
+        for (a, *b), parameters in zip(narrow, wide, strict=True)
+        for copy in (*torch.split(a, [len(part) for part in parameters[: len(b)]]), *b)
+    ]
+    copy_(copies, [parameter for parameters in wide for parameter in parameters])
+    return narrow
+
+
+def _shapes(parameters: list[torch.Tensor]) -> list[tuple[int, int]]:
+    """Return the shapes of a group's factors: every A as one, then each B."""
+    count = len(parameters) // 2
+    ranks, width = sum(map(len, parameters[:count])), parameters[0].shape[1]
+    return [(ranks, width), *((b.shape[0], b.shape[1]) for b in parameters[count:])]
+
+
+class _Products(torch.autograd.Function):
+    """The outputs of layers for one input; `parameters` are there for their gradients, `factors` are the same narrowed."""
 
     @staticmethod
     def forward(
-        ctx: Any, result: torch.Tensor, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, scaling: float
-    ) -> torch.Tensor:
-        rows, a, b = x.reshape(-1, x.shape[-1]), a.to(x.dtype), b.to(x.dtype)
-        inner = rows @ a.t()
-        result.view(-1, result.shape[-1]).addmm_(inner, b.t(), alpha=scaling)
-        ctx.mark_dirty(result)
-        ctx.save_for_backward(rows, inner, a, b)
-        ctx.scaling, ctx.shape = scaling, x.shape
-        return result
+        ctx: Any,
+        x: torch.Tensor,
+        dropped: torch.Tensor | None,
+        bases: list[torch.nn.Linear],
+        scaling: float,
+        factors: list[torch.Tensor],
+        *parameters: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        """dropped: what the products read instead of `x`, None: the same; scaling: of every product."""
+        a, *b = factors
+        rows = (x if dropped is None else dropped).reshape(-1, x.shape[-1])
+        inner = _product(rows, a.t(), scaling)
+        outputs = tuple(
+            _output(base, x, part, factor) for base, part, factor in zip(bases, _by_layer(inner, b), b, strict=True)
+        )
+        ctx.save_for_backward(rows, inner, *factors)
+        ctx.set_materialize_grads(False)  # an output that nobody took has none
+        ctx.shape, ctx.bases, ctx.scaling, ctx.wide = x.shape, bases, scaling, parameters[0].dtype
+        return outputs
 
     @staticmethod
-    def backward(ctx: Any, *outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        rows, inner, a, b = ctx.saved_tensors
-        gradient = outputs[0].reshape(-1, outputs[0].shape[-1])
-        of_inner = (gradient @ b).mul_(ctx.scaling)
-        of_a = of_inner.t() @ rows
-        of_b = (gradient.t() @ inner).mul_(ctx.scaling)
-        return outputs[0], (of_inner @ a).view(ctx.shape), of_a.float(), of_b.float(), None
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        rows, inner, a, *b = ctx.saved_tensors
+        of_inner = torch.empty_like(inner)
+        of_b: list[torch.Tensor | None] = []
+        flat = [None if whole is None else whole.reshape(-1, whole.shape[-1]) for whole in gradients]
+        for gradient, factor, part, of_part in zip(flat, b, _by_layer(inner, b), _by_layer(of_inner, b), strict=True):
+            if gradient is None:
+                of_part.zero_()
+                of_b.append(None)
+            else:
+                torch.mm(gradient, factor, out=of_part)
+                of_b.append((gradient.t() @ part).to(ctx.wide))
+        of_a = _product(of_inner.t(), rows, ctx.scaling).to(ctx.wide)
+        of_x = of_dropped = None
+        if ctx.needs_input_grad[1]:
+            of_dropped = _product(of_inner, a, ctx.scaling).view(ctx.shape)
+        elif ctx.needs_input_grad[0]:
+            of_x = _product(of_inner, a, ctx.scaling)
+        if ctx.needs_input_grad[0]:
+            of_x = _through_bases(ctx.bases, flat, of_x)
+        taken = (None if of is None else part for part, of in zip(_by_layer(of_a, b, 0), flat, strict=True))
+        return (None if of_x is None else of_x.view(ctx.shape), of_dropped, None, None, None, *taken, *of_b)
+
+
+def _output(base: Any, x: torch.Tensor, part: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    """Return a layer's output: x W^T + bias + part B^T.
+
+    The large product is added to LoRA's where it can be: on a GPU it waits for its arithmetic, and what it reads of the sum
+    meanwhile costs nothing; the other way round reading and writing all of it is what the small product takes.
+    """
+    if not _multiplies(base, x.dtype):
+        output: torch.Tensor = base(x)
+        output.view(-1, output.shape[-1]).addmm_(part, factor.t())
+        return output
+    small = part @ factor.t() if base.bias is None else torch.addmm(base.bias, part, factor.t())
+    return small.addmm_(x.reshape(-1, x.shape[-1]), base.weight.t()).view(*x.shape[:-1], -1)
+
+
+def _multiplies(base: Any, dtype: torch.dtype) -> bool:
+    """Whether a layer does nothing but multiply with a weight in `dtype` and add a bias."""
+    return type(base).forward is torch.nn.Linear.forward and "forward" not in vars(base) and base.weight.dtype == dtype
+
+
+def _through_bases(
+    bases: list[Any], gradients: list[torch.Tensor | None], of_x: torch.Tensor | None
+) -> torch.Tensor | None:
+    """Return the gradient [n, in] of the input of frozen layers, added to `of_x` in place."""
+    for base, gradient in zip(bases, gradients, strict=True):
+        if gradient is not None:
+            weight = frozen_weight(base, gradient.dtype)
+            of_x = gradient @ weight if of_x is None else of_x.addmm_(gradient, weight)
+    return of_x
+
+
+def _by_layer(tensor: torch.Tensor, b: list[torch.Tensor], dimension: int = 1) -> tuple[torch.Tensor, ...]:
+    """Return the part of each layer where its ranks lie one behind the other: in columns, [n, r]."""
+    return torch.split(tensor, [factor.shape[1] for factor in b], dimension)
+
+
+def _product(left: torch.Tensor, right: torch.Tensor, scale: float) -> torch.Tensor:
+    """Return scale x left @ right in one launch, rounded once."""
+    return left.new_empty(left.shape[0], right.shape[1]).addmm_(left, right, beta=0, alpha=scale)

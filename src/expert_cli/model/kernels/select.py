@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
-from expert_cli._compat import apply_liger, attention_name, expandable_segments
+from expert_cli._compat import apply_liger, attention_name, expandable_segments, liger_knows
 from expert_cli.config.run_config import Layout, ModelConfig
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.keys.compute import ComputeConfig
-from expert_cli.model.kernels import attention
-from expert_cli.model.kernels.attention_backends import attention_backend, choose_attention
+from expert_cli.model.flops import attention_layers
+from expert_cli.model.kernels import attention, compiled_parts, recurrence
+from expert_cli.model.kernels.attention_backends import choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
+from expert_cli.model.kernels.compiled_layers import require_compiler
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import DTYPES
+from expert_cli.utils.text import plural
 
 SPARE = 3
 """A copy of the weights is made where this many times its size is free: activations need room too."""
+LIGER, COMPILED, LORA = "liger", "torch.compile", "lora"
+"""What the line "fused" says of who fuses."""
+NOT_FUSED = "norms, rotary embeddings and activations stay 44 kernels of a layer's forward pass (Qwen3) instead of 6"
 
 
 @dataclass(frozen=True)
@@ -36,8 +44,9 @@ class Kernel:
 class KernelPlan:
     """Every choice that the step rests on. lines: the same in words, in the order in which they are worth reading.
 
-    dequantized: 4-bit weights are dequantized once. full_logits: the model makes its logits itself. fixed_shape: every
-    batch has the same number of tokens.
+    dequantized: 4-bit weights are dequantized once. full_logits: the model makes its logits itself. fused: norms and
+    activations keep no more for the backward pass than a fused kernel does. fixed_shape: every batch has the same number of
+    tokens.
     """
 
     attention: str
@@ -52,14 +61,21 @@ class KernelPlan:
         """Return the plan with one choice made anew."""
         return replace(self, lines={**self.lines, name: Kernel(used, reason)}, **changes)
 
+    def as_json(self) -> dict[str, dict[str, str]]:
+        """Return the lines as run.json and reports have them."""
+        return {name: asdict(kernel) for name, kernel in self.lines.items()}
+
 
 def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) -> KernelPlan:
-    """Return the plan before the model is there; `apply_kernels` adds what only the model tells."""
-    on_gpu = compute.device == "cuda"
+    """Return the plan before the model is there; `apply_kernels` adds what only the model tells.
+
+    Raises InputError for a compiler that there is not.
+    """
+    require_compiler(compute)
     backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine)
-    fused = on_gpu and compute.fused_kernels != "off" and has_package("liger_kernel")
+    fused = _fused(compute)
     lines = {
-        "device": Kernel(compute.device, machine.gpus[0].name if on_gpu else f"{machine.cores} CPU cores"),
+        "device": Kernel(compute.device, machine.words_of(compute.device)),
         "weights": Kernel(
             model.quantization, "NF4, double quantization" if model.quantization == "int4" else "as the manifest says"
         ),
@@ -67,34 +83,31 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
         "tf32": Kernel("on" if compute.tf32 else "off", _tf32_reason(compute)),
         "attention": Kernel(backend.name, why),
         "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
-        "compile": Kernel(
-            compute.compile_backend if compute.torch_compile else "off",
-            f"every decoder layer, mode {compute.compile_mode}" if compute.torch_compile else "not asked for",
-        ),
-        "fused": Kernel("liger" if fused else "off", _fused_reason(compute, fused=fused)),
+        "compile": _compile_line(compute),
+        "fused": fused,
     }
-    return KernelPlan(backend.name, backend.layout, False, False, fused, compute.torch_compile, lines)
+    return KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
 
 
-def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
     """Make the plan's choices real on a base model without adapter and return the plan with what was possible.
 
     Unpacks 4-bit weights where there is room, fuses kernels, sets the attention back end.
     """
     plan = _with_dequantized(plan, copy_bytes(model), compute, free_bytes(compute.device))
     if plan.dequantized:
-        dequantize_linears(model, DTYPES[compute.dtype])
-    if plan.fused:
-        apply_liger(model)
-        plan = with_liger(plan, model)
-    settled = _with_attention(plan, model)
-    if settled.attention == plan.attention:
+        on_trial = compute.device != "cpu" and (compute.dequantized_copy, compute.on_oom) == ("auto", "fit")
+        dequantize_linears(model, DTYPES[compute.dtype], keep_packed=on_trial)
+    plan = _apply_fused(plan, model, compute)
+    plan = _with_attention(plan, model, compute, machine)
+    if plan.attention != attention_name(model.config):
         attention.use(model, plan.attention)
-    return settled
+    recurrence.read_by_document(model)
+    return plan
 
 
 def predict_kernels(
-    plan: KernelPlan, model: Any, compute: ComputeConfig, *, dequantized_bytes: int, free: int
+    plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine, *, dequantized_bytes: int, free: int
 ) -> KernelPlan:
     """Return the plan as `apply_kernels` and `apply_adapter_kernels` would leave it, for a model on the meta device.
 
@@ -102,13 +115,18 @@ def predict_kernels(
     the base model.
     """
     plan = _with_dequantized(plan, dequantized_bytes, compute, free)
-    return apply_adapter_kernels(_with_attention(plan, model.get_base_model()), model, compute)
+    base = model.get_base_model()
+    if plan.fused and not liger_knows(base.config.model_type):
+        plan = _without_liger(plan, base, compute)
+    if plan.lines["fused"].used == COMPILED:
+        plan = _with_compiled(plan, base)
+    return apply_adapter_kernels(_with_attention(plan, base, compute, machine), model, compute)
 
 
 def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     """Return the plan with what the model with its adapter can take: LoRA layers are fused, the loss's way is chosen."""
     if compute.fuses_lora and (count := fuse(model)):
-        plan = plan.with_line("fused", "lora", f"{count} LoRA products are added to their layers' outputs in place")
+        plan = _with_lora(plan, f"{count} LoRA products are computed with their layers", compute)
     reason = can_skip_logits(model)
     return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
@@ -116,14 +134,29 @@ def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) 
 def set_torch_flags(compute: ComputeConfig) -> None:
     """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator that can grow its blocks."""
     if compute.device == "cuda":
-        if sys.platform == "linux":  # elsewhere it does not exist; fixed blocks fragment when batches differ in length
+        if has_expandable_segments():  # fixed blocks fragment when batches differ in length
             expandable_segments()
         torch.backends.cuda.matmul.allow_tf32 = compute.tf32
         torch.backends.cudnn.allow_tf32 = compute.tf32
 
 
+def _compile_line(compute: ComputeConfig) -> Kernel:
+    if not compute.torch_compile:
+        return Kernel("off", "not asked for")
+    backend, mode = compute.compiler
+    told = f", mode {mode}" if backend == "inductor" else ""
+    if mode != compute.compile_mode and told:
+        told += f" instead of {compute.compile_mode}, which records CUDA graphs"
+    return Kernel(backend, f"every decoder layer{told}")
+
+
+def has_expandable_segments() -> bool:
+    """Whether CUDA's allocator can grow its blocks: on Linux, not in WSL 2, where it fails (pytorch issue 192330)."""
+    return sys.platform == "linux" and "microsoft" not in platform.release().lower()
+
+
 def _dtype_reason(compute: ComputeConfig, machine: Machine) -> str:
-    native = machine.gpus[0].has_bf16 if compute.device == "cuda" else machine.cpu_bf16
+    native = machine.cpu_bf16 if compute.device == "cpu" else machine.gpus[0].has_bf16
     return {
         "bf16": "native here" if native else "asked for; this machine emulates it",
         "fp16": "this GPU has no bfloat16, or fp16 was asked for",
@@ -134,37 +167,103 @@ def _dtype_reason(compute: ComputeConfig, machine: Machine) -> str:
 def _tf32_reason(compute: ComputeConfig) -> str:
     if compute.tf32:
         return "fp32 matrix products use it; bf16 ones do not need it"
-    return "not asked for, or older than Ampere" if compute.device == "cuda" else "only NVIDIA GPUs have it"
+    has_some = DEVICES[compute.device].tf32_since is not None
+    return "not asked for, or older than Ampere" if has_some else "only NVIDIA GPUs have it"
 
 
-def _fused_reason(compute: ComputeConfig, *, fused: bool) -> str:
-    if fused:
-        return "Liger's norms, rotary embeddings and activations"
+def _fused(compute: ComputeConfig, instead: str = "") -> Kernel:
+    """Return what fuses norms, rotary embeddings and activations; instead: why Liger does not."""
     if compute.fused_kernels == "off":
-        return "switched off"
+        return Kernel("off", "switched off")
+    if not DEVICES[compute.device].has_triton and compute.device != "cpu":
+        lacking = (
+            f"there is no Triton for {DEVICES[compute.device].title}s, which Liger's kernels and torch.compile need"
+        )
+        return Kernel("off", f"{lacking}: {NOT_FUSED}")
     if compute.device == "cpu":
-        return "only plain LoRA in bf16 or fp16, not compiled, is fused on a CPU"
-    return 'liger-kernel is not installed: pip install "expert-cli[kernels]"'
+        return Kernel("off", "only plain LoRA in bf16 or fp16, not compiled, is fused on a CPU")
+    if not instead and has_package("liger_kernel"):
+        return Kernel(LIGER, "Liger's norms, rotary embeddings and activations")
+    instead = instead or 'liger-kernel is not installed (pip install "expert-cli[kernels]")'
+    if compute.torch_compile:
+        return Kernel("off", f"{instead}; torch.compile takes whole layers")
+    if has_package("triton"):
+        return Kernel(COMPILED, f"{instead}; norms, rotary embeddings and activations by torch.compile")
+    return Kernel("off", f"{instead}, nor is triton for torch.compile: {NOT_FUSED}")
 
 
-def _with_attention(plan: KernelPlan, model: Any) -> KernelPlan:
-    """Return the plan with the attention that this model can take."""
-    reason = attention.unsupported_reason(model) if attention_backend(plan.attention).function else ""
-    if not reason:
-        return plan
+def _with_attention(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
+    """Return the plan with the best attention that this model can take, and what keeps documents apart in other layers."""
+    if layers := recurrence.recurrent_layers(model):
+        kinds = ", ".join(sorted({type(layer).__name__ for layer in layers}))
+        why = f"{kinds} in {len(layers)} of the model's layers carries a state, which no mask keeps apart"
+        plan = plan.with_line("recurrence", "one document a row", f"{why}; the others read the batch as it is")
     own = attention_name(model.config)
-    return plan.with_line("attention", own, f"{reason}; a mask keeps documents apart", attention=own, layout="padded")
+    if not attention_layers(model.config.get_text_config()):
+        return plan.with_line("attention", "off", "no layer attends", attention=own, layout="padded")
+    backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine, model)
+    # where no kernel knows documents it is the model's own, which is not SDPA in every architecture
+    name = own if backend.name == "sdpa" else backend.name
+    return plan.with_line("attention", name, why, attention=name, layout=backend.layout)
 
 
-def with_liger(plan: KernelPlan, model: Any) -> KernelPlan:
+def _with_compiled(plan: KernelPlan, model: Any, failed: str = "") -> KernelPlan:
+    """Return the plan with the parts of this model that torch.compile takes; failed: why it cannot."""
+    parts = compiled_parts.find_parts(model)
+    if failed or not parts.names:
+        why = f"torch.compile fails here ({failed})" if failed else f"nothing of {model.config.model_type} is known"
+        return plan.with_line("fused", "off", f"{why}: {NOT_FUSED}")
+    return plan.with_line(
+        "fused", COMPILED, f"{', '.join(parts.names)} by torch.compile, in the first steps", fused=parts.keeps_little
+    )
+
+
+def _with_lora(plan: KernelPlan, said: str, compute: ComputeConfig) -> KernelPlan:
+    """Return the plan with fused LoRA beside what else is fused; on a CPU nothing else is."""
+    before = plan.lines["fused"]
+    if compute.device == "cpu":
+        return plan.with_line("fused", LORA, said)
+    used = LORA if before.used == "off" else f"{before.used}, {LORA}"
+    return plan.with_line("fused", used, f"{said}; {before.reason}")
+
+
+def _apply_fused(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+    """Fuse norms, rotary embeddings and activations as planned, where the model lets."""
+    compiled_parts.plain_rotary()
+    if plan.lines["fused"].used == LIGER:
+        apply_liger(model)
+        plan = with_liger(plan, model, compute)
+    if plan.lines["fused"].used == COMPILED:
+        plan = _with_compiled(plan, model, compiled_parts.cannot_compile(DEVICES[compute.device].type))
+        if plan.lines["fused"].used == COMPILED:
+            compiled_parts.compile_parts(compiled_parts.find_parts(model))
+    return plan
+
+
+def with_liger(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     """Return the plan with the kernels that Liger really put on the model: it leaves one that it does not know as it is."""
     forwards = [vars(module).get("forward") for module in model.modules()]
     count = sum(str(getattr(forward, "__module__", "")).startswith("liger_kernel") for forward in forwards)
     if not count:
-        return plan.with_line("fused", "off", f"Liger has no kernels for {model.config.model_type}", fused=False)
+        return _without_liger(plan, model, compute)
     return plan.with_line(
-        "fused", "liger", f"Liger's kernels in {count} norms and activations, and its rotary embeddings"
+        "fused", LIGER, f"Liger's kernels in {count} norms and activations, and its rotary embeddings"
     )
+
+
+def _without_liger(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
+    instead = _fused(compute, f"Liger has no kernels for {model.config.model_type}")
+    return plan.with_line("fused", instead.used, instead.reason, fused=False)
+
+
+def with_graphs(plan: KernelPlan, graphs: int) -> KernelPlan:
+    """Return the plan of a run that has ended, with how many graphs were compiled for its training."""
+    line = plan.lines["compile"]
+    if line.used == "off":
+        return plan
+    if not graphs:
+        return plan.with_line("compile", "off", f"{line.used} was asked for, but nothing was compiled")
+    return plan.with_line("compile", line.used, f"{line.reason}; {plural(graphs, 'graph')} compiled")
 
 
 def _with_dequantized(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int) -> KernelPlan:
@@ -181,10 +280,14 @@ def _with_dequantized(plan: KernelPlan, needed: int, compute: ComputeConfig, fre
     )
 
 
+def with_copies(plan: KernelPlan, count: int) -> KernelPlan:
+    """Return the plan of a run that has ended. count: layers that held an unpacked weight to its end."""
+    if not plan.dequantized or count:
+        return plan
+    why = "the unpacked copy was given back, a full step did not fit beside it: weights are unpacked at every step"
+    return plan.with_line("copy", "off", why, dequantized=False)
+
+
 def free_bytes(device: str) -> int:
     """Return the bytes of memory that are free for this process on a device."""
-    if device == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
-    import psutil
-
-    return int(psutil.virtual_memory().available)
+    return DEVICES[device].memory()[0]

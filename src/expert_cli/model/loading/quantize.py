@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 from transformers.utils import logging
 
 from expert_cli._compat import keep_8bit_scales, keep_autograd_on_cpu
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.manifest.types import Quantization
+from expert_cli.model.flops import attention_layers
+from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.text import first_line
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -24,7 +28,7 @@ def load_base(
     quantization: Quantization,
     dtype: torch.dtype,
     device: str,
-    attention: str,
+    attention: str | None,
     rope_scaling: Mapping[str, float | str],
 ) -> PreTrainedModel:
     """Load a causal language model from safetensors, frozen, on `device`.
@@ -44,13 +48,15 @@ def load_base(
             config=config,
             dtype=weights_dtype(quantization, dtype),
             quantization_config=BitsAndBytesConfig(**quantized) if quantized else None,
-            attn_implementation=attention,
-            device_map={"": 0 if device == "cuda" else "cpu"},
+            attn_implementation=attention if attention_layers(config.get_text_config()) else None,
+            device_map={"": DEVICES[device].place(PartialState().local_process_index)},
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
         )
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         hint = 'write "quantization": "int4", or choose a smaller base model'
         raise EnvironmentProblem(f"{folder.name} does not fit into the GPU's memory", hint) from error
     except ValueError as error:

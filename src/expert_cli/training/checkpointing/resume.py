@@ -82,6 +82,7 @@ def save(
             "gradients": trainer.gradients.state(),
             "batch": [schedule.batch_size, schedule.accumulation],
             "recomputes": trainer.recomputes,
+            "adjusted": list(trainer.adjusted),
             "callbacks": [[type(one).__name__, one.state()] for one in _exportable(trainer)],
         },
         identity=identity,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,13 @@ from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import change
 
-IGNORED_ON_RESUME = ("loader.num_workers", "loader.pin_memory", "loader.prefetch_factor", "loader.persistent_workers")
-"""What may differ when a run goes on: how batches are fetched changes none of them."""
+IGNORED_ON_RESUME = (
+    *("loader.num_workers", "loader.pin_memory", "loader.prefetch_factor", "loader.persistent_workers"),
+    *("compute.checkpointing", "compute.reentrant", "compute.dequantized_copy", "compute.on_oom"),
+)
+"""What may differ when a run goes on: how batches are fetched changes none of them, nor does what is kept in memory."""
+MICRO_BATCH = ("batch_size", "gradient_accumulation_steps")
+"""How the packs of an optimizer step are split; their product may not differ."""
 PROGRAMS = ("code", "versions")
 """What may differ when a run goes on, and is told: a fault may have been mended, but the last bits may be others."""
 STORE = "store"
@@ -122,7 +128,7 @@ def require_goes_on(
     Raises IntegrityError naming what differs, InputError for a key in `drift` that does not exist.
     """
     require_keys(set(drift) - set(_flat(before)), now)
-    changed = _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, *drift))
+    changed = _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, *_same_packs(before, now), *drift))
     if changed:
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
         raise IntegrityError(
@@ -130,6 +136,16 @@ def require_goes_on(
             f"go on with what it was trained with, start anew with --overwrite, or allow it: {names}",
         )
     _tell(checkpoint, before, now, report)
+
+
+def _same_packs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The keys that split a step's packs into micro-batches, where the packs of a step are the same all the same."""
+    keys = [f"optim.{key}" for key in MICRO_BATCH]
+    is_same = all(key in before for key in keys) and math.prod(before[key] for key in keys) == math.prod(
+        now[key] for key in keys
+    )
+    # Rows of like lengths are grouped by micro-batch.
+    return keys if is_same and not now["loader.group_by_length"] else []
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Collection[str]) -> list[str]:

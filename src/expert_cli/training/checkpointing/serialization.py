@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from expert_cli._compat import optimizer_buffer
+from expert_cli.hardware.devices import present
 
 Tensors = dict[str, torch.Tensor]
 
@@ -120,7 +121,11 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
         for name, saved in _flat(state["state"].get(number, {})).items():
             if live[name].dtype != saved.dtype:
                 live[name] = saved.to(live[name].device, copy=True)
-            if getattr(optimizer, "is_paged", False) and parameter.is_cuda and name in ("state1", "state2"):
+            if (
+                getattr(optimizer, "is_paged", False)
+                and parameter.device.type != "cpu"
+                and name in ("state1", "state2")
+            ):
                 # in memory as bitsandbytes gives it to a new state (AdEMAMix has two moments in one)
                 live[name] = optimizer_buffer(optimizer, parameter, live[name]).copy_(live[name])
 
@@ -144,7 +149,8 @@ def capture_rng() -> dict[str, Any]:
         "python": (version, torch.tensor(words, dtype=torch.int64), gauss),
         "numpy": (str(name), torch.tensor(np.asarray(key).tolist(), dtype=torch.int64), *numbers),
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "cuda": [],
+        **{device.type: device.rng_states() for device in present()},
     }
 
 
@@ -155,5 +161,5 @@ def restore_rng(rng: Mapping[str, Any]) -> None:
     name, key, *numbers = rng["numpy"]
     np.random.set_state((name, key.numpy(), *numbers))
     torch.set_rng_state(rng["torch"])
-    for device, state in zip(range(torch.cuda.device_count()), rng["cuda"], strict=False):
-        torch.cuda.set_rng_state(state, device)
+    for device in present():
+        device.set_rng_states(rng.get(device.type, ()))

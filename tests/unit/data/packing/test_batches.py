@@ -53,6 +53,25 @@ def test_a_fixed_shape_is_filled_with_one_more_document(tmp_path: Path) -> None:
     assert batch["real_tokens"] == 4
 
 
+@pytest.mark.parametrize("tokens", [4, 5, 8, 9, 12, 64])
+def test_no_document_of_a_fixed_shape_is_longer_than_is_told(tmp_path: Path, tokens: int) -> None:
+    dataset = packed(tmp_path, (2, 2))
+    for place in (dataset[0, 0], dataset[FILLER]):
+        batch = Collator(pad_id=END, fixed_tokens=tokens, longest=4)([place])
+        assert batch["input_ids"].shape == (1, tokens)
+        assert batch["max_seqlen"] == 4
+        assert 0 < int(batch["cu_seqlens"].diff().min()) <= int(batch["cu_seqlens"].diff().max()) <= 4
+        assert batch["cu_seqlens"][-1] == tokens
+
+
+@pytest.mark.parametrize(("longest", "places"), [(0, 4), (8, 24)], ids=["any shape", "one shape"])
+def test_a_fixed_shape_has_room_for_every_pack_of_a_micro_batch(tmp_path: Path, longest: int, places: int) -> None:
+    dataset = packed(tmp_path, (2, 2))
+    batch = Collator(pad_id=END, longest=longest).for_batches(3)([dataset[0, 0]])
+    assert batch["input_ids"].numel() == places
+    assert batch["max_seqlen"] == (longest or 4)
+
+
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_a_batch_of_nothing_is_one_place_of_padding(tmp_path: Path, layout: str) -> None:
     batch = Collator(pad_id=END, layout=layout)([packed(tmp_path, (2, 2))[FILLER]])  # type: ignore[arg-type]

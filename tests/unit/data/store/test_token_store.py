@@ -29,7 +29,7 @@ from expert_cli.data.store.inspect import inspect_store
 from expert_cli.data.store.key import StoreKey, store_key
 from expert_cli.data.store.token_store import Contents, build
 from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.reporter import NullReporter
 
 KEY = StoreKey((("format", "1"), ("train data", "abc")))
@@ -372,29 +372,6 @@ def test_the_rule_of_columns_is_part_of_the_key(tmp_path: Path) -> None:
 def test_stores_of_before_the_rule_had_a_number_keep_their_key(tmp_path: Path) -> None:
     """The key as it was made then, of the same parts."""
     assert key_of(tmp_path, columns="1") == "538f67ff089c8dbff7b192c98f2909811aa8722f66cb9ffba428bf01bec99441"
-
-
-@pytest.mark.parametrize(
-    ("stats", "state"),
-    [
-        ({"ignored": ["id", "source"]}, "hit"),
-        ({"ignored": ["id", "Weight"]}, "stale"),
-        ({"ignored": ["train"]}, "stale"),
-        ({}, "stale"),
-        ({"ignored": ["Weight"], "rule_of_columns": "1"}, "hit"),
-    ],
-)
-def test_a_store_that_left_unread_whether_rows_are_trained_is_stale(
-    tmp_path: Path, stats: dict[str, Any], state: str
-) -> None:
-    hash_cache = FileHashCache(tmp_path / "m")
-    filled = Contents(("train",), lambda split, skip: SHARDS[split][skip:], lambda _: {"train": {**stats, "rows": 1}})
-    if state == "stale":
-        with pytest.raises(IntegrityError, match="just written is stale"):
-            build(tmp_path / "out", KEY, filled, hash_cache, NullReporter())
-    else:
-        build(tmp_path / "out", KEY, filled, hash_cache, NullReporter())
-    assert inspect_store(tmp_path / "out", KEY, hash_cache).state == state
 
 
 SAME: dict[str, dict[str, Any]] = {

@@ -1,9 +1,8 @@
-"""Our own attention functions: gradients stay in their document, and models that need more keep their own attention."""
+"""Our own attention functions: gradients stay in their document, and generation has its own attention."""
 
 from __future__ import annotations
 
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
@@ -18,12 +17,6 @@ def test_gradients_of_one_document_stay_in_it() -> None:
     for tensor in (q, k, v):
         assert not tensor.grad[:, :, :4].any()
         assert tensor.grad[:, :, 4:].abs().sum() > 0 or tensor is q
-
-
-def test_architectures_that_need_more_than_we_do_keep_their_own() -> None:
-    torch.manual_seed(0)
-    assert "caps attention scores" in attention.unsupported_reason(Gemma2ForCausalLM(Gemma2Config(**tiny.SHAPE)))
-    assert attention.unsupported_reason(tiny.tiny_model()) == ""
 
 
 def test_generation_has_its_own_attention_for_a_while() -> None:

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import torch
-from transformers import AttentionInterface, MistralConfig, MistralForCausalLM
+from torch.nn.attention import varlen
+from transformers import (
+    AttentionInterface,
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GptOssConfig,
+    GptOssForCausalLM,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from expert_cli.errors import InputError
 from expert_cli.hardware import machine
 from expert_cli.manifest.keys.compute import Attention, DeviceName
 from expert_cli.manifest.types import Dtype
+from expert_cli.model import isolation
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import (
     BACKENDS,
@@ -21,7 +39,7 @@ from expert_cli.model.kernels.attention_backends import (
     choose_attention,
 )
 from tests import tiny
-from tests.machines import CPU, H200, T4
+from tests.machines import CPU, H200, T4, install
 
 LENGTHS = (5, 1, 9, 3)
 LONG = (3, 520, 8)
@@ -92,3 +110,98 @@ def test_a_name_that_is_none_is_told_with_those_there_are() -> None:
         attention.use(tiny.tiny_model(), "flex")
     assert all(backend.name in raised.value.hint for backend in BACKENDS)
     assert attention_backend("sdpa").layout == "padded"
+
+
+EXPERTS = {
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 32,
+}
+LATENT = {
+    "q_lora_rank": 32,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "head_dim": 8,
+    "num_key_value_heads": 4,
+}
+FLASH_2, FLASH_3 = "flash_attention_2", "flash_attention_3"
+# what is taken where nothing but PyTorch is installed, and with both versions of FlashAttention
+LIMITED: dict[str, tuple[Callable[[], Any], str, str, str]] = {
+    "none": (tiny.tiny_model, "FlashAttention inside PyTorch", "varlen", FLASH_3),
+    "windows": (mistral, "FlashAttention inside PyTorch", "varlen", FLASH_3),
+    "wide heads": (lambda: tiny.tiny_model(head_dim=320), "heads of 320 are wider than", "documents", "documents"),
+    "odd heads": (lambda: tiny.tiny_model(head_dim=12), "heads of 12 are no multiple of 8", "documents", FLASH_2),
+    "latent heads": (
+        lambda: DeepseekV3ForCausalLM(DeepseekV3Config(**tiny.SHAPE | EXPERTS | LATENT)),
+        "values have heads of 16, queries and keys of 24",
+        "documents",
+        FLASH_3,
+    ),
+    "dropout": (
+        lambda: GPT2LMHeadModel(GPT2Config(vocab_size=384, n_embd=64, n_layer=2, n_head=4)),
+        "attention has dropout",
+        "documents",
+        FLASH_2,
+    ),
+    "capped scores": (lambda: Gemma2ForCausalLM(Gemma2Config(**tiny.SHAPE)), "caps attention scores", "sdpa", FLASH_3),
+    "chunks": (
+        lambda: Llama4ForCausalLM(
+            Llama4TextConfig(**tiny.SHAPE, intermediate_size_mlp=64, num_local_experts=2, attention_chunk_size=8)
+        ),
+        "within chunks",
+        "sdpa",
+        "sdpa",
+    ),
+    "sinks": (
+        lambda: GptOssForCausalLM(GptOssConfig(**tiny.SHAPE, num_local_experts=4, pad_token_id=None)),
+        "attention sinks",
+        "sdpa",
+        "sdpa",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "why", "fused", "flash"), LIMITED.values(), ids=LIMITED.keys())
+def test_no_back_end_is_chosen_for_a_model_beyond_its_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any], why: str, fused: str, flash: str
+) -> None:
+    torch.manual_seed(0)
+    model = make()
+    chosen, reason = choose_attention("fused", "cuda", "bf16", H200, model)
+    assert chosen.name == fused
+    assert why in reason
+    assert chosen.reason in reason
+    install(tmp_path, monkeypatch, flash_attn="flash-attn", flash_attn_interface="flash-attn-3")
+    assert choose_attention("flash", "cuda", "bf16", H200, model)[0].name == flash
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", [name for name, entry in LIMITED.items() if entry[2] == "documents"])
+def test_what_takes_their_place_keeps_documents_apart(name: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = LIMITED[name][0]().to(dtype).eval()
+    attention.use(model, "documents")
+    found = isolation.measure_leakage(model, "packed", isolation.SHORT)
+    assert found.holds
+    assert found.difference < (1e-6 if dtype == torch.float32 else 0.02)
+
+
+def of_torch_2_10(
+    query: Any, key: Any, value: Any, cu_seq_q: Any, cu_seq_k: Any, max_q: int, max_k: int, is_causal: bool = False
+) -> Any:
+    raise AssertionError("it cannot be told of the scale that every model has")
+
+
+def test_varlen_is_for_a_torch_that_takes_what_models_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_attention("fused", "cuda", "bf16", H200)[0].name == "varlen"
+    monkeypatch.setattr(varlen, "varlen_attn", of_torch_2_10)
+    chosen, reason = choose_attention("fused", "cuda", "bf16", H200)
+    assert chosen.name == "documents"
+    assert "torch 2.11 has" in reason
+    monkeypatch.delattr(varlen, "varlen_attn")
+    assert choose_attention("fused", "cuda", "bf16", H200)[0].name == "documents"

@@ -17,9 +17,9 @@ FORMS = {
 }
 
 
-def parts(lengths: tuple[int, ...], heads: int = HEADS) -> tuple[torch.Tensor, ...]:
+def parts(lengths: tuple[int, ...], heads: int = HEADS, of_values: int = D) -> tuple[torch.Tensor, ...]:
     torch.manual_seed(0)
-    forms = [(1, count, sum(lengths), D) for count in (heads, KEY_HEADS, KEY_HEADS)]
+    forms = [(1, count, sum(lengths), d) for count, d in ((heads, D), (KEY_HEADS, D), (KEY_HEADS, of_values))]
     return tuple(torch.randn(form, dtype=torch.float64, requires_grad=True) for form in forms)
 
 
@@ -30,9 +30,12 @@ def alone(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: tuple[int,
 
 
 @pytest.mark.parametrize("lengths", FORMS.values(), ids=FORMS.keys())
+@pytest.mark.parametrize("of_values", [D, 24], ids=["one head dim", "another of values"])
 @pytest.mark.parametrize("heads", [KEY_HEADS, HEADS], ids=["a key head each", "grouped"])
-def test_values_and_gradients_are_those_of_the_documents_alone(lengths: tuple[int, ...], heads: int) -> None:
-    q, k, v = parts(lengths, heads)
+def test_values_and_gradients_are_those_of_the_documents_alone(
+    lengths: tuple[int, ...], heads: int, of_values: int
+) -> None:
+    q, k, v = parts(lengths, heads, of_values)
     where = cpu_attention.layout(lengths, heads, KEY_HEADS, torch.float64)
     out = cpu_attention.attend(q, k, v, where, 0.3)
     change = torch.randn(out.shape, dtype=torch.float64)

@@ -2,52 +2,63 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
-from types import MethodType
-from typing import Any
+from types import MethodType, ModuleType
+from typing import Any, get_args
 
 import pytest
+import torch
 from bitsandbytes.nn import Linear4bit
+from torch._inductor import list_mode_options
+from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from expert_cli.config.run_config import ModelConfig
+from expert_cli.errors import InputError
+from expert_cli.estimate.model_shape import meta_model
 from expert_cli.hardware.machine import Machine
-from expert_cli.manifest.keys.compute import ComputeConfig
+from expert_cli.manifest.keys.compute import Attention, ComputeConfig, Mode
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.kernels import attention_backends, select
-from expert_cli.model.kernels.select import apply_adapter_kernels, apply_kernels, kernel_plan
+from expert_cli.model.kernels import select
+from expert_cli.model.kernels.attention_backends import loaded_with
+from expert_cli.model.kernels.select import (
+    apply_adapter_kernels,
+    apply_kernels,
+    has_expandable_segments,
+    kernel_plan,
+    predict_kernels,
+)
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
 from tests.machines import CPU as HERE
-from tests.machines import H200, T4
+from tests.machines import H200, RTX_4090, T4, install
 
 MODEL = ModelConfig("m", "", "int4", "", None, ())
 CPU = run_blocks.COMPUTE
 GPU = replace(CPU, device="cuda")
 
-ATTENTION = {
-    "CPU": (CPU, HERE, (), "documents", "packed", "no mask"),
-    "CPU, flash asked": (replace(CPU, attention="flash"), HERE, ("flash_attn",), "documents", "packed", "needs a GPU"),
-    "eager asked": (replace(CPU, attention="eager"), HERE, (), "eager", "padded", "as asked"),
-    "GPU": (GPU, H200, (), "varlen", "packed", "FlashAttention inside PyTorch"),
-    "GPU, flash asked and there": (
-        replace(GPU, attention="flash"),
-        H200,
-        ("flash_attn",),
-        "flash_attention_2",
-        "packed",
-        "as asked",
-    ),
-    "GPU, flash asked and missing": (
-        replace(GPU, attention="flash"),
-        H200,
-        (),
-        "varlen",
-        "packed",
-        "flash-attn is not installed",
-    ),
-    "GPU in fp32": (replace(GPU, dtype="fp32"), H200, (), "documents", "packed", "fp32"),
-    "older than Ampere": (replace(GPU, dtype="fp16"), T4, (), "documents", "packed", "older than Ampere"),
+FLASH = {"flash_attn": "flash-attn"}
+FLASH_3 = {"flash_attn_interface": "flash-attn-3"}
+FLASH_4 = {"flash_attn": "flash-attn-4"}
+BOTH = {**FLASH, **FLASH_3}
+ASKED = replace(GPU, attention="flash")
+ATTENTION: dict[str, tuple[ComputeConfig, Machine, dict[str, str], str, str, str]] = {
+    "CPU": (CPU, HERE, {}, "documents", "packed", "no mask"),
+    "CPU, flash asked": (replace(CPU, attention="flash"), HERE, FLASH, "documents", "packed", "needs a GPU"),
+    "eager asked": (replace(CPU, attention="eager"), HERE, {}, "eager", "padded", "as asked"),
+    "GPU": (GPU, H200, {}, "varlen", "packed", "FlashAttention inside PyTorch"),
+    "flash asked and there": (ASKED, H200, FLASH, "flash_attention_2", "packed", "as asked"),
+    "flash asked and missing": (ASKED, H200, {}, "varlen", "packed", "flash-attn is not installed"),
+    "flash 4 alone": (ASKED, H200, FLASH_4, "varlen", "packed", "flash-attn is not installed"),
+    "flash 3": (ASKED, H200, FLASH_3, "flash_attention_3", "packed", "as asked"),
+    "flash 2 and 3": (ASKED, H200, BOTH, "flash_attention_3", "packed", "as asked"),
+    "flash 2 and 3 on Ada": (ASKED, RTX_4090, BOTH, "flash_attention_2", "packed", "for Hopper GPUs"),
+    "flash not asked": (GPU, H200, BOTH, "varlen", "packed", "FlashAttention inside PyTorch"),
+    "flash in fp32": (replace(ASKED, dtype="fp32"), H200, BOTH, "documents", "packed", "flash-attn has no fp32"),
+    "flash before Ampere": (replace(ASKED, dtype="fp16"), T4, FLASH, "documents", "packed", "older than Ampere"),
+    "GPU in fp32": (replace(GPU, dtype="fp32"), H200, {}, "documents", "packed", "fp32"),
+    "older than Ampere": (replace(GPU, dtype="fp16"), T4, {}, "documents", "packed", "older than Ampere"),
 }
 
 
@@ -55,28 +66,92 @@ ATTENTION = {
     ("compute", "machine", "packages", "name", "layout", "why"), ATTENTION.values(), ids=ATTENTION.keys()
 )
 def test_attention_is_the_best_that_is_there(
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     compute: ComputeConfig,
     machine: Machine,
-    packages: tuple[str, ...],
+    packages: dict[str, str],
     name: str,
     layout: str,
     why: str,
 ) -> None:
-    monkeypatch.setattr(attention_backends, "has_package", lambda package: package in packages)
+    install(tmp_path, monkeypatch, **packages)
     plan = kernel_plan(compute, MODEL, machine)
     assert (plan.attention, plan.layout, plan.lines["attention"].used) == (name, layout, name)
     assert why in plan.lines["attention"].reason
 
 
-@pytest.mark.parametrize(("packages", "fused"), [((), False), (("liger_kernel",), True)], ids=["missing", "there"])
-def test_fused_kernels_need_a_gpu_and_the_package(
-    monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], fused: bool
+@pytest.mark.parametrize("asked", ["fused", "flash", "eager"])
+def test_a_model_that_needs_more_keeps_its_own_attention(tmp_path: Path, asked: Attention) -> None:
+    """Caps on attention scores are none of SDPA's either."""
+    torch.manual_seed(0)
+    Gemma2ForCausalLM(Gemma2Config(**tiny.SHAPE)).save_pretrained(tmp_path)
+    model = load_base(
+        tmp_path,
+        quantization="none",
+        dtype=torch.float32,
+        device="cpu",
+        attention=loaded_with(asked),
+        rope_scaling={},
+    )
+    own, compute = model.config._attn_implementation, replace(CPU, attention=asked)
+    plan = apply_kernels(kernel_plan(compute, MODEL, HERE), model, compute, HERE)
+    assert plan.layout == "padded"
+    assert plan.attention == plan.lines["attention"].used == model.config._attn_implementation == own
+    assert ("caps attention scores" in plan.lines["attention"].reason) == (asked != "eager")
+    assert meta_model(tmp_path, run_blocks.ADAPTER, dtype=torch.float32, attention=loaded_with(asked))
+
+
+FUSED = {
+    "Liger": (GPU, ("liger_kernel", "triton"), "liger", "Liger's norms"),
+    "Liger beside compiled layers": (replace(GPU, torch_compile=True), ("liger_kernel", "triton"), "liger", ""),
+    "nothing extra installed": (GPU, ("triton",), "torch.compile", "liger-kernel is not installed"),
+    "layers are compiled": (replace(GPU, torch_compile=True), ("triton",), "off", "takes whole layers"),
+    "no Triton, as on Windows": (GPU, (), "off", "nor is triton for torch.compile: norms, rotary embeddings"),
+    "off": (replace(GPU, fused_kernels="off"), ("liger_kernel", "triton"), "off", "switched off"),
+    "CPU": (CPU, ("liger_kernel", "triton"), "off", "on a CPU"),
+}
+
+
+@pytest.mark.parametrize(("compute", "packages", "used", "why"), FUSED.values(), ids=FUSED.keys())
+def test_norms_and_activations_are_fused_by_what_is_there(
+    monkeypatch: pytest.MonkeyPatch, compute: ComputeConfig, packages: tuple[str, ...], used: str, why: str
 ) -> None:
     monkeypatch.setattr(select, "has_package", lambda package: package in packages)
-    assert kernel_plan(GPU, MODEL, H200).fused is fused
-    assert kernel_plan(replace(GPU, fused_kernels="off"), MODEL, H200).fused is False
-    assert kernel_plan(CPU, MODEL, HERE).fused is False
+    line = kernel_plan(compute, MODEL, H200).lines["fused"]
+    assert line.used == used
+    assert why in line.reason
+
+
+@pytest.mark.parametrize(
+    ("packages", "used", "keeps_little"),
+    [(("triton",), "torch.compile, lora", True), ((), "lora", False)],
+    ids=["triton", "nothing"],
+)
+def test_the_plan_says_which_parts_of_a_model_are_compiled(
+    monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], used: str, *, keeps_little: bool
+) -> None:
+    monkeypatch.setattr(select, "has_package", lambda package: package in packages)
+    with torch.device("meta"):
+        model = add_adapter(tiny.tiny_model(), run_blocks.ADAPTER)
+    plan = predict_kernels(kernel_plan(GPU, MODEL, H200), model, GPU, H200, dequantized_bytes=0, free=0)
+    assert (plan.lines["fused"].used, plan.fused) == (used, keeps_little)
+    assert "LoRA products are computed with their layers" in plan.lines["fused"].reason
+    assert ("norms, rotary embeddings, activations by torch.compile" in plan.lines["fused"].reason) is keeps_little
+
+
+def test_a_compiler_that_does_not_work_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine has no GPU to compile for: nothing is put on the model, and the plan says why and what it costs."""
+    if torch.cuda.is_available():
+        pytest.skip("here it can be compiled for a GPU")
+    monkeypatch.setattr(select, "has_package", lambda package: package == "triton")
+    monkeypatch.setattr(select, "free_bytes", lambda _: 0)
+    model = tiny.tiny_model()
+    plan = apply_kernels(kernel_plan(GPU, MODEL, T4), model, GPU, T4)
+    assert (plan.lines["fused"].used, plan.fused) == ("off", False)
+    assert "torch.compile fails here (" in plan.lines["fused"].reason
+    assert "norms, rotary embeddings and activations stay" in plan.lines["fused"].reason
+    assert not any("forward" in vars(module) for module in model.modules())
 
 
 @pytest.mark.parametrize(
@@ -89,7 +164,7 @@ def test_fused_kernels_need_a_gpu_and_the_package(
         ({"torch_compile": True}, "lora", "off"),
     ],
 )
-def test_plain_lora_is_fused_on_a_cpu(change: dict[str, Any], kind: Any, used: str) -> None:
+def test_plain_lora_is_fused(change: dict[str, Any], kind: Any, used: str) -> None:
     model = add_adapter(tiny.tiny_model(), replace(run_blocks.ADAPTER, type=kind))
     compute = replace(CPU, **change)
     plan = apply_adapter_kernels(kernel_plan(compute, MODEL, HERE), model, compute)
@@ -99,7 +174,7 @@ def test_plain_lora_is_fused_on_a_cpu(change: dict[str, Any], kind: Any, used: s
 def test_liger_is_told_as_used_where_it_is_on_the_model() -> None:
     """Liger leaves a model that it does not know as it is, without a word: installed is not used."""
     model, plan = tiny.tiny_model(), replace(kernel_plan(CPU, MODEL, HERE), fused=True)
-    untouched = select.with_liger(plan, model)
+    untouched = select.with_liger(plan, model, GPU)
     assert (untouched.fused, untouched.lines["fused"].used) == (False, "off")
     assert "no kernels for llama" in untouched.lines["fused"].reason
 
@@ -109,9 +184,56 @@ def test_liger_is_told_as_used_where_it_is_on_the_model() -> None:
     forward.__module__ = "liger_kernel.transformers.rms_norm"
     for layer in model.model.layers:
         layer.input_layernorm.forward = MethodType(forward, layer.input_layernorm)
-    used = select.with_liger(plan, model)
+    used = select.with_liger(plan, model, GPU)
     assert (used.fused, used.lines["fused"].used) == (True, "liger")
     assert used.lines["fused"].reason.startswith("Liger's kernels in 2 norms")
+
+
+def liger_of(monkeypatch: pytest.MonkeyPatch, *architectures: str) -> None:
+    """Install a Liger that has kernels for these."""
+    package, inside = ModuleType("liger_kernel.transformers"), ModuleType("liger_kernel.transformers.monkey_patch")
+    inside.MODEL_TYPE_TO_APPLY_LIGER_FN = dict.fromkeys(architectures)  # type: ignore[attr-defined]
+    for name, module in (("liger_kernel", package), (package.__name__, package), (inside.__name__, inside)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(select, "has_package", lambda name: name == "liger_kernel")
+
+
+@pytest.mark.parametrize(
+    ("architectures", "used"), [(("llama",), "liger, lora"), (("gemma",), "lora")], ids=["known", "not"]
+)
+def test_a_forecast_counts_on_liger_for_what_it_knows(
+    monkeypatch: pytest.MonkeyPatch, architectures: tuple[str, ...], used: str
+) -> None:
+    liger_of(monkeypatch, *architectures)
+    model = add_adapter(tiny.tiny_model(), run_blocks.ADAPTER)
+    plan = kernel_plan(GPU, MODEL, H200)
+    assert plan.lines["fused"].used == "liger"
+    found = predict_kernels(plan, model, GPU, H200, dequantized_bytes=0, free=0)
+    assert (found.fused, found.lines["fused"].used) == ("liger" in used, used)
+    if not found.fused:
+        assert "no kernels for llama" in found.lines["fused"].reason
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+@pytest.mark.parametrize("backend", torch.compiler.list_backends(exclude_tags=()))
+def test_no_compiler_records_cuda_graphs(backend: str, mode: Mode) -> None:
+    """Gradient accumulation overwrites what a graph returned."""
+    compute = replace(GPU, torch_compile=True, compile_backend=backend, compile_mode=mode)
+    line = kernel_plan(compute, MODEL, H200).lines["compile"]
+    chosen, settings = compute.compiler
+    assert line.used == chosen != "cudagraphs"
+    options = list_mode_options(settings)
+    assert not options.get("triton.cudagraphs")
+    assert (options.get("max_autotune", False)) == (chosen == "inductor" and mode.startswith("max-autotune"))
+    assert (f"mode {settings}" in line.reason) == (chosen == "inductor")
+
+
+def test_a_compiler_that_there_is_not_is_refused_before_a_model_is_loaded() -> None:
+    asked = replace(CPU, torch_compile=True, compile_backend="inducter")
+    with pytest.raises(InputError, match='no back end "inducter"') as caught:
+        kernel_plan(asked, MODEL, HERE)
+    assert "inductor" in caught.value.hint
+    assert kernel_plan(replace(asked, torch_compile=False), MODEL, HERE).lines["compile"].used == "off"
 
 
 COPIES = {
@@ -136,8 +258,25 @@ def test_the_copy_is_made_where_it_is_asked_or_fits(
         attention="sdpa",
         rope_scaling={},
     )
-    plan = apply_kernels(kernel_plan(compute, MODEL, HERE), model, compute)
+    plan = apply_kernels(kernel_plan(compute, MODEL, HERE), model, compute, HERE)
     assert plan.dequantized is dequantized
     assert any(isinstance(module, Linear4bit) for module in model.modules()) is not dequantized
     assert (plan.lines["copy"].used == "bf16") is dequantized
     assert model.config._attn_implementation == "expert_documents"
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "has"),
+    [
+        ("linux", "6.8.0-45-generic", True),
+        ("linux", "6.6.87.2-microsoft-standard-WSL2", False),
+        ("win32", "11", False),
+        ("darwin", "24.5.0", False),
+    ],
+)
+def test_blocks_that_grow_are_asked_for_where_they_work(
+    monkeypatch: pytest.MonkeyPatch, system: str, release: str, *, has: bool
+) -> None:
+    monkeypatch.setattr(select.sys, "platform", system)
+    monkeypatch.setattr(select.platform, "release", lambda: release)
+    assert has_expandable_segments() is has

@@ -6,9 +6,11 @@ import importlib
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +58,8 @@ class DuckDBEngine:
         """Return the rows. Raises `Stopped`."""
         self.prepare(query, timeout_s=timeout_s)
         with self._held(timeout_s):
-            cursor = self._connection.execute(query)
-            return bounded([_plain(value) for value in row] for row in _fetched(cursor))
+            pieces = iter(partial(self._connection.execute(query).fetchmany, 1_000), [])
+            return bounded([_plain(value) for value in row] for row in chain.from_iterable(pieces))
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Parse the query, and refuse what is not one SELECT. Raises `Stopped`."""
@@ -92,11 +94,6 @@ class DuckDBEngine:
 
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-
-
-def _fetched(cursor: Any) -> Iterable[tuple[Any, ...]]:
-    while rows := cursor.fetchmany(1_000):
-        yield from rows
 
 
 def _type(declared: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they read the same everywhere."""
+"""Options that several commands share, so that they read the same everywhere; those of one command stand in its module."""
 
 from __future__ import annotations
 

@@ -1,0 +1,100 @@
+"""What the processes of a job tell each other: counts, flags, decisions, and who waits for whom. Over gloo, on CPUs.
+
+Gradients go over the devices' own back end. These do not: reading a number there waits for all that the device has still to
+do, in every step. And NCCL gives up after ten minutes, while the first process may tokenize for hours; gloo ends at once
+when a process is gone, so it may wait as long as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, TypeVar
+
+LONGEST_WAIT = timedelta(days=7)
+Result = TypeVar("Result")
+
+
+def world_size() -> int:
+    """Return the number of processes of the job; 1 where this one is alone."""
+    import torch.distributed as dist
+
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def all_reduce_sum(*counts: int) -> list[int]:
+    """Return each count summed over all processes, which must all ask."""
+    if world_size() == 1:
+        return list(counts)
+    import torch
+    import torch.distributed as dist
+
+    sums = torch.tensor(counts, dtype=torch.int64)
+    dist.all_reduce(sums, group=_cpu_group())
+    return sums.tolist()
+
+
+def all_reduce_any(*flags: bool) -> list[bool]:
+    """Return each flag as set if any process sets it: all must save, stop and shrink at the same step."""
+    return [count > 0 for count in all_reduce_sum(*map(int, flags))]
+
+
+def broadcast_rank0(decide: Callable[[], Result]) -> Result:
+    """Return, in every process, what `decide` returns in the first one, which alone calls it.
+
+    On another node the files may not be there, and under load an answer may run out of time in one process alone.
+    """
+    if world_size() == 1:
+        return decide()
+    import torch
+    import torch.distributed as dist
+
+    held: list[Any] = [decide() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(held, src=0, group=_cpu_group(), device=torch.device("cpu"))
+    found: Result = held[0]
+    return found
+
+
+def barrier() -> None:
+    """Wait until every process has come here."""
+    all_reduce_sum(0)
+
+
+@contextmanager
+def rank0_first() -> Iterator[None]:
+    """Let the first process go through the block before the others, however long it takes."""
+    import torch.distributed as dist
+
+    is_first = world_size() == 1 or dist.get_rank() == 0
+    if not is_first:
+        barrier()
+    yield
+    if is_first:
+        barrier()
+
+
+def leave() -> None:
+    """Wait for all processes and end what connects them. One that left early would be taken for one that failed."""
+    if world_size() == 1:
+        return
+    import torch.distributed as dist
+
+    barrier()
+    _group_beside.cache_clear()  # a group that outlives the others ends the process with an abort, now and then
+    dist.destroy_process_group()
+
+
+def _cpu_group() -> Any:
+    import torch.distributed as dist
+
+    return _group_beside(dist.group.WORLD)
+
+
+@lru_cache(1)
+def _group_beside(world: Any) -> Any:  # noqa: ARG001  a job that is set up anew gets a group of its own
+    """Return a gloo group of all processes; made when all of them first ask."""
+    import torch.distributed as dist
+
+    return dist.new_group(backend="gloo", timeout=LONGEST_WAIT)

@@ -1,0 +1,111 @@
+"""Stand-ins of torch's modules for GPUs: there is none where the tests run.
+
+`as_if` replaces functions of the torch that is installed, and fails for one that this torch does not have; `package` writes a
+torch of another build, for what is asked before torch is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+MB = 2**20
+
+
+class FakeEvent:
+    """An event that happens two milliseconds after the one before it."""
+
+    clock = count(step=2)
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+        self.done = False
+
+    def record(self) -> None:
+        self.at = next(self.clock)
+
+    def synchronize(self) -> None:
+        self.done = True
+
+    def elapsed_time(self, end: FakeEvent) -> float:
+        return end.at - self.at
+
+
+def of_cards(calls: list[str], cards: int, **properties: Any) -> dict[str, Any]:
+    """Return the functions of a module like torch.cuda: each card has 80 MB, 20 free; 5 are taken, 7 were."""
+    card = SimpleNamespace(**{"name": "a card", "total_memory": 80 * MB, "is_integrated": 0, **properties})
+    return {
+        "is_available": lambda: cards > 0,
+        "device_count": lambda: cards,
+        "current_device": lambda: cards - 1,
+        "get_device_properties": lambda index: vars(card) and card if index < cards else None,
+        "get_device_name": lambda: card.name,
+        "mem_get_info": lambda: (20 * MB, 80 * MB),
+        "memory_allocated": lambda: 5 * MB,
+        "max_memory_allocated": lambda: 7 * MB,
+        "memory_reserved": lambda: 90 * MB,
+        "max_memory_reserved": lambda: 95 * MB,
+        "reset_peak_memory_stats": lambda: calls.append("reset_peak"),
+        "empty_cache": lambda: calls.append("empty_cache"),
+        "synchronize": lambda: calls.append("synchronize"),
+        "Event": FakeEvent,
+        "get_rng_state_all": lambda: [torch.full((1,), index, dtype=torch.uint8) for index in range(cards)],
+        "set_rng_state": lambda state, index: calls.append(f"state {int(state)} of card {index}"),
+        "utilization": lambda: 93,
+        "temperature": lambda: 61,
+        "power_draw": lambda: 650,
+        "device_memory_used": lambda: 60_000_000,
+    }
+
+
+def of_metal(calls: list[str]) -> dict[str, Any]:
+    """Return the functions of torch.mps: 80 MB may be taken, Metal holds 60."""
+    return {
+        "device_count": lambda: 1,
+        "recommended_max_memory": lambda: 80 * MB,
+        "driver_allocated_memory": lambda: 60 * MB,
+        "current_allocated_memory": lambda: 5 * MB,
+        "empty_cache": lambda: calls.append("empty_cache"),
+        "synchronize": lambda: calls.append("synchronize"),
+        "Event": FakeEvent,
+        "get_rng_state": lambda: torch.zeros(1, dtype=torch.uint8),
+        "set_rng_state": lambda state: calls.append(f"state {int(state)} of card 0"),
+    }
+
+
+def as_if(patch: pytest.MonkeyPatch, device: str, cards: int = 2, **properties: Any) -> list[str]:
+    """Make the installed torch tell of GPUs of a device; return the list of what is called for its effect alone."""
+    calls: list[str] = []
+    module: Any = {"mps": torch.mps, "xpu": torch.xpu}.get(device, torch.cuda)
+    functions = {"cpu": {}, "mps": of_metal(calls)}.get(device, of_cards(calls, cards, **properties))
+    for name, function in functions.items():
+        patch.setattr(module, name, function)
+    if device == "mps":
+        patch.setattr(torch.backends.mps, "is_available", lambda: True)
+    patch.setattr(torch.version, "hip", "6.4" if device == "rocm" else None)
+    return calls
+
+
+def package(
+    patch: pytest.MonkeyPatch, folder: Path, build: str, module: str = "", cards: Callable[[], Any] = list
+) -> None:
+    """Put a torch in the place of the installed one: `build` is the line of its version file; cards: what it sees."""
+    (folder / "torch").mkdir(parents=True)
+    (folder / "torch" / "__init__.py").touch()
+    (folder / "torch" / "version.py").write_text(f"__version__ = '9'\n{build}\n", encoding="utf-8")
+    patch.syspath_prepend(str(folder))
+    patch.delitem(sys.modules, "torch")
+    import torch as other
+
+    def device_module(name: str) -> Any:
+        assert name == module
+        return SimpleNamespace(device_count=lambda: len(cards()), get_device_properties=lambda index: cards()[index])
+
+    other.get_device_module = device_module  # type: ignore[assignment]

@@ -1,0 +1,107 @@
+"""torch_compile compiles what trains: answers in between do not go through it, and its shape follows the schedule."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from transformers import TrainerCallback
+
+from expert_cli.pipeline.result import RunResult
+from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.paths import RunPaths
+from expert_cli.training.checkpointing import checkpoint
+from expert_cli.utils.reporter import NullReporter
+from tests import tiny
+from tests.train.projects import SEVEN, case, project, train
+
+COMPILED: dict[str, Any] = {"torch_compile": True, "torch_compile_backend": "eager", "batch_size": 2}
+
+
+class Graphs(TrainerCallback):
+    """Counts after every step what the compiler has made by then."""
+
+    def __init__(self) -> None:
+        self.after: list[int] = []
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.after.append(counters["stats"]["unique_graphs"])
+
+
+class Told(NullReporter):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def warning(self, text: str) -> None:
+        self.lines.append(text)
+
+    info = warning
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def answering(folder: Path, model: Path, **config: Any) -> Path:
+    """A manifest that compiles, whose cases are asked before, during and after training."""
+    manifest = project(folder, model, SEVEN, **{**COMPILED, "max_steps": 5, **config})
+    (folder / "tests").mkdir()
+    rows = "".join(json.dumps(case(n, 7)) + "\n" for n in range(2))
+    (folder / "tests" / "cases.jsonl").write_text(rows, encoding="utf-8")
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["evaluation"] = {"every_steps": 2, "sample": 2}
+    manifest.write_text(json.dumps(written), encoding="utf-8")
+    return manifest
+
+
+def told(done: RunResult) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
+    """Return what report.json and run.json say of the compiler, and what became of its key."""
+    run = json.loads(RunPaths(done.output).run_json.read_text(encoding="utf-8"))
+    (row,) = (row for row in run["effects"] if row["key"] == "training.config.torch_compile")
+    return done.document["kernels"]["compile"], run["kernels"]["compile"], row
+
+
+def test_answers_leave_the_compiler_to_training(tmp_path: Path, model: Path) -> None:
+    alone, between, report = Graphs(), Graphs(), Told()
+    train(project(tmp_path / "a", model, SEVEN, **COMPILED, max_steps=5), RunOptions(callbacks=(alone,)))
+    done = train(answering(tmp_path / "b", model), RunOptions(callbacks=(between,)), report)
+    assert between.after == alone.after
+    graphs = between.after[0]
+    assert between.after == [graphs] * 5, "what the first step compiled serves all"
+    assert graphs > 0
+    line, in_run, row = told(done)
+    assert line == in_run == {"used": "eager", "reason": f"every decoder layer; {graphs} graphs compiled"}
+    assert (row["status"], row["effect"]) == ("applied", f"2 decoder layers were compiled: {graphs} graphs")
+    assert any(text.startswith(f"compile   {graphs} graphs in ") for text in report.lines)
+
+
+def test_a_compiler_that_compiled_nothing_is_told(tmp_path: Path, model: Path) -> None:
+    report = Told()
+    with torch.compiler.set_stance("force_eager"):
+        done = train(project(tmp_path, model, SEVEN, **COMPILED, max_steps=1), report=report)
+    line, in_run, row = told(done)
+    assert line == in_run == {"used": "off", "reason": "eager was asked for, but nothing was compiled"}
+    assert row["status"] == "not_used"
+    assert any("torch_compile: planned as applied" in text and "nothing was compiled" in text for text in report.lines)
+
+
+def test_a_run_that_goes_on_with_smaller_micro_batches_has_their_shape(tmp_path: Path, model: Path) -> None:
+    config = {**COMPILED, "batch_size": 8, "max_steps": 4, "save_steps": 2, "logging_steps": 1}
+    manifest = project(tmp_path, model, **config)
+    paths = RunPaths(train(manifest, output=tmp_path / "run").output)
+    paths.complete.unlink()
+    shutil.rmtree(paths.checkpoints / "checkpoint-4")
+    written = checkpoint.read(paths.checkpoints / "checkpoint-2")
+    assert written.trainer["batch"] == [8, 1]
+    shrunk = replace(written, trainer={**written.trainer, "batch": [2, 4]})
+    checkpoint.write(paths.checkpoints, 2, shrunk)
+    train(manifest, RunOptions(resume="auto"), output=tmp_path / "run")
+    lines = map(json.loads, paths.metrics.read_text(encoding="utf-8").splitlines())
+    assert [line["tokens_real"] + line["tokens_padded"] for line in lines] == [8 * 64 * n for n in (1, 2, 3, 4)]

@@ -1,0 +1,248 @@
+"""Layers that carry a state: without borders they leak, one document a row they do not, and train as documents alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise, takewhile
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from expert_cli._compat import attention_name
+from expert_cli.config.run_config import Layout
+from expert_cli.data.packing.batches import Collator
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.inference.generate import answers
+from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.model import isolation
+from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
+from expert_cli.model.adapter import add_adapter, linear_names
+from expert_cli.model.flops import attention_layers, flops, head_widths
+from expert_cli.model.kernels import attention, recurrence
+from expert_cli.model.kernels.attention_backends import attention_backend
+from expert_cli.model.kernels.chunked_loss import CausalLoss
+from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_plan
+from tests import run_blocks
+from tests.machines import CPU
+from tests.tiny_hybrids import BLOCK, HYBRIDS, hybrid
+from tests.unit.model.kernels.test_select import MODEL
+
+COMPUTE = replace(run_blocks.COMPUTE, dtype="fp32")
+ADAPTER = replace(run_blocks.ADAPTER, target_modules=("all-linear",), dropout=0.0)
+LENGTHS = (40, 7, 130, 1, 64, 65)
+LONG = 300
+FEW = ("qwen3_5", "granite", "zamba2")
+
+
+@cache
+def parts(layout: Layout) -> tuple[dict[str, torch.Tensor], ...]:
+    """Two packs of documents of `LENGTHS`, as a data set gives them."""
+    random = torch.Generator().manual_seed(0)
+    made = []
+    for lengths in (LENGTHS[:4], LENGTHS[4:]):
+        ids = torch.randint(3, 384, (sum(lengths),), generator=random)
+        positions = torch.cat([torch.arange(length) for length in lengths])
+        made.append({"input_ids": ids, "labels": torch.where(positions > 0, ids, -100), "position_ids": positions})
+    return tuple(made)
+
+
+def prepared(name: str) -> tuple[Any, KernelPlan]:
+    model = hybrid(name).requires_grad_(False)
+    return model, apply_kernels(kernel_plan(COMPUTE, MODEL, CPU), model, COMPUTE, CPU)
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded"])
+def test_every_document_has_a_row_and_its_tokens_come_back(layout: Layout) -> None:
+    positions = Collator(0, layout)(parts(layout))["position_ids"]
+    rows = recurrence.rows_of(positions)
+    flat = positions.flatten()
+    for bucket in rows.buckets:
+        held = flat[bucket]
+        lengths = held.max(1).values + 1
+        assert torch.equal(held, torch.arange(held.shape[1]).minimum(lengths[:, None] - 1))
+        assert (bucket.diff(dim=1) == held.diff(dim=1)).all(), "a row is one document, end to end"
+        assert lengths.max() <= max(2 * lengths.min(), recurrence.BLOCK)
+    together = torch.cat([bucket.flatten() for bucket in rows.buckets])
+    assert torch.equal(together[rows.back], torch.arange(len(flat)))
+
+
+def laid_out(name: str, layout: Layout) -> tuple[Any, str]:
+    """Return a model that attends as a run with this layout makes it attend, and the name of its attention."""
+    model = hybrid(name)
+    if layout == "padded":
+        return model, attention_name(model.config)
+    attention.use(model, "documents")
+    return model, "documents"
+
+
+IN_LAYOUTS: list[tuple[str, Layout]] = [(name, "padded") for name in HYBRIDS]
+IN_LAYOUTS += [(name, "packed") for name in HYBRIDS if not attention_backend("documents").refuses(hybrid(name))]
+
+
+@pytest.mark.parametrize(("name", "layout"), IN_LAYOUTS)
+def test_packed_documents_leak(name: str, layout: Layout) -> None:
+    model, backend = laid_out(name, layout)
+    with pytest.raises(EnvironmentProblem, match="other documents beside them change them by"):
+        isolation.prove(model, layout, backend, LONG)
+    isolation.prove(model, layout, backend, LONG, one_document=True)
+
+
+@pytest.mark.parametrize(("name", "layout"), [case for case in IN_LAYOUTS if case != ("granite", "padded")])
+def test_one_document_a_row_they_do_not(name: str, layout: Layout) -> None:
+    model, backend = laid_out(name, layout)
+    recurrence.read_by_document(model)
+    isolation.prove(model, layout, backend, LONG)
+    for lengths in isolation.packs(LONG, None, recurrence.block_length(model)):
+        assert isolation.measure_leakage(model, layout, lengths).seen == 0
+
+
+def test_what_leaks_beside_these_layers_is_refused_still() -> None:
+    """transformers makes no mask of documents for the attention of Granite 4."""
+    model, backend = laid_out("granite", "padded")
+    recurrence.read_by_document(model)
+    with pytest.raises(EnvironmentProblem, match="packed documents are not what they are alone"):
+        isolation.prove(model, "padded", backend, LONG)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.01])
+def test_a_state_that_leaks_from_block_to_block_alone_is_refused(share: float) -> None:
+    """As a kernel would that resets its state within a block, and hands it on to the next one all the same."""
+    model, backend = laid_out("granite", "packed")
+    (mixer,) = recurrence.recurrent_layers(model)
+    mixer.chunk_size = 256  # as published
+    plain = mixer.forward
+    recurrence.read_by_document(model)
+    right = mixer.forward
+
+    def leaky(hidden_states: torch.Tensor, **settings: Any) -> torch.Tensor:
+        out = right(hidden_states, **settings)
+        leak = plain(hidden_states)
+        return torch.cat([out[:, :256], out[:, 256:].lerp(leak[:, 256:], share)], 1)
+
+    mixer.forward = leaky
+    short = (23, 61, 57, 9)
+    assert isolation.measure_leakage(model, "packed", short).holds
+    for longest in (61, LONG):
+        with pytest.raises(EnvironmentProblem, match="documents of 23, 61, 57, 9, 23"):
+            isolation.prove(model, "packed", backend, longest)
+
+
+@pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern keys")  # peft, of experts
+@pytest.mark.parametrize(
+    ("name", "checkpointing", "full_logits"),
+    [(name, "off", True) for name in HYBRIDS]
+    + [(name, way, False) for name in FEW for way in ("all", "attention_only")],
+)
+def test_loss_and_gradients_are_those_of_the_documents_alone(name: str, checkpointing: Any, full_logits: bool) -> None:
+    model, plan = prepared(name)
+    loss_of = CausalLoss(add_adapter(model, ADAPTER), full_logits=full_logits).train()
+    trained = {name: p for name, p in loss_of.named_parameters() if p.requires_grad}
+    for n, parameter in enumerate(trained.values()):
+        torch.nn.init.normal_(parameter, std=0.05, generator=torch.Generator().manual_seed(n))
+    enable_activation_checkpointing(model, checkpointing, reentrant=False)
+
+    def read(packs: Any) -> tuple[float, dict[str, torch.Tensor]]:
+        batch = Collator(0, plan.layout)(packs)
+        del batch["real_tokens"]
+        loss = loss_of(**batch)
+        gradients = torch.autograd.grad(loss, list(trained.values()))
+        return float(loss.detach()), dict(zip(trained, gradients, strict=True))
+
+    packs = parts(plan.layout)
+    alone = [
+        {name: value[start:stop] for name, value in pack.items()}
+        for pack in packs
+        for start, stop in pairwise([*(pack["position_ids"] == 0).nonzero().flatten().tolist(), len(pack["labels"])])
+    ]
+    single = [read([document]) for document in alone]
+    loss, gradients = read(packs)
+    assert loss == pytest.approx(sum(found for found, _ in single), rel=1e-6)
+    for part, gradient in gradients.items():
+        assert gradient.norm() > 0, f"{part} does not train"
+        assert torch.dist(gradient, sum(found[part] for _, found in single)) < 1e-4 * gradient.norm()
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_what_is_written_with_a_cache_is_what_the_model_would_write_without(name: str) -> None:
+    """Answers that end earlier leave batch and cache; a prompt is padded on the left."""
+    model, _ = prepared(name)
+    prompts = [[5, 6, 7, 8, 9, 10, 11], [50, 60, 70], [100] * 15, [9]]
+    model.eval()
+
+    def written(prompt: list[int]) -> list[int]:
+        ids = list(prompt)
+        with torch.no_grad():
+            for _ in range(8):
+                ids.append(int(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+        return ids[len(prompt) :]
+
+    with attention.plain_attention(model):
+        whole = [written(prompt) for prompt in prompts]
+    stops = {whole[1][4], whole[3][2]}
+    cut = [list(takewhile(lambda token: token not in stops, answer)) for answer in whole]
+    assert answers(model, prompts, GenerationConfig(8, 4), stops) == cut
+
+
+def test_an_adapter_on_weights_that_a_layer_reads_itself_trains_nothing_and_is_refused() -> None:
+    model = hybrid("jamba").requires_grad_(False)
+    (mixer,) = recurrence.recurrent_layers(model)
+    assert recurrence.read_as_weights(mixer) == {"dt_proj"}
+    assert "dt_proj" in linear_names(model)
+    with pytest.raises(InputError, match="jamba reads the weights of dt_proj itself, past an adapter") as caught:
+        add_adapter(model, replace(ADAPTER, target_modules=("q_proj", "dt_proj")))
+    assert "x_proj" in caught.value.hint
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["dt_proj"], init_lora_weights=False))
+    out = adapted(input_ids=torch.tensor([[5, 6, 7]])).logits
+    assert not out.requires_grad, "if this fails, transformers calls the layer now: it need not be left out"
+
+
+@pytest.mark.parametrize("name", ["falcon_h1", "granite", "mamba2", "nemotron_h"])
+def test_what_peft_refuses_on_mamba_layers_is_left_out(name: str) -> None:
+    for layer in recurrence.recurrent_layers(hybrid(name)):
+        assert "out_proj" in recurrence.read_as_weights(layer)
+
+
+def test_what_peft_cannot_do_on_experts_is_told_with_what_can_be_written() -> None:
+    model = hybrid("qwen3_next").requires_grad_(False)
+    with pytest.raises(InputError, match="qwen3_next takes no dora adapter on these layers") as caught:
+        add_adapter(model, replace(ADAPTER, type="dora"))
+    assert '"adapter_type": "lora"' in caught.value.hint
+
+
+def test_a_name_that_other_modules_have_too_is_no_target() -> None:
+    """Zamba2 numbers the two linear layers of an adapter of its own as it numbers its decoder layers."""
+    model = hybrid("zamba2")
+    assert any(name.endswith("list.0.0") and isinstance(m, torch.nn.Linear) for name, m in model.named_modules())
+    assert not any(name.isdigit() for name in linear_names(model))
+
+
+def test_the_plan_tells_of_them() -> None:
+    model, plan = prepared("granite")
+    assert plan.layout == "packed"
+    line = plan.lines["recurrence"]
+    assert line.used == "one document a row"
+    assert line.reason.startswith("GraniteMoeHybridMambaLayer in 1 of the model's layers carries a state")
+    assert recurrence.block_length(model) == BLOCK
+    _, plan = prepared("mamba2")
+    assert plan.lines["attention"].reason == "no layer attends"
+
+
+def test_layers_within_layers_are_one() -> None:
+    assert [type(layer).__name__ for layer in decoder_layers(hybrid("zamba2"))] == [
+        "Zamba2MambaDecoderLayer",
+        "Zamba2MambaDecoderLayer",
+        "Zamba2HybridLayer",
+    ]
+
+
+def test_only_layers_that_attend_cost_more_with_longer_documents() -> None:
+    attending = {"mamba2": 0, "granite": 1, "zamba2": 1, "nemotron_h": 1, "falcon_h1": 2, "lfm2": 1}
+    for name, count in attending.items():
+        model = hybrid(name)
+        assert attention_layers(model.config) == count
+        short, long = (flops(model, np.array([length]), recomputed=False).per_token for length in (64, 128))
+        assert long - short == 6 * 64 * head_widths(model.config)[0] * count

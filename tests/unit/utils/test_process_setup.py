@@ -1,0 +1,74 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from expert_cli.utils.process_setup import usable_cores
+from tests.tiny import tiny_model_folder
+from tests.train.projects import project
+
+HERE = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+SHOWS = {"OMP_DISPLAY_ENV": "verbose"}
+"""Lets libgomp print what it read when it was loaded."""
+linux = pytest.mark.skipif(sys.platform != "linux", reason="libgomp is Linux's")
+OPENMP = ("OMP_WAIT_POLICY", "OMP_NUM_THREADS", "GOMP_SPINCOUNT")
+
+
+def printed(code: str, **environment: str) -> str:
+    """Return what libgomp prints in a fresh process, without the settings of this one."""
+    kept = {name: value for name, value in os.environ.items() if name not in OPENMP}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=kept | SHOWS | environment, capture_output=True, text=True, check=True).stderr
+
+
+SET_UP = "from expert_cli.utils.process_setup import prepare_process; prepare_process(); import torch"
+
+
+@linux
+def test_threads_that_wait_sleep_soon() -> None:
+    assert "GOMP_SPINCOUNT = '1000'" in printed(SET_UP)
+    assert "GOMP_SPINCOUNT = '1000'" not in printed("import torch")
+
+
+@linux
+@pytest.mark.parametrize(
+    ("theirs", "line"),
+    [
+        ({"GOMP_SPINCOUNT": "77"}, "GOMP_SPINCOUNT = '77'"),
+        ({"OMP_WAIT_POLICY": "PASSIVE"}, "GOMP_SPINCOUNT = '0'"),
+        ({"OMP_NUM_THREADS": "1"}, "OMP_NUM_THREADS = '1'"),
+    ],
+)
+def test_what_the_user_sets_stands(theirs: dict[str, str], line: str) -> None:
+    assert line in printed(SET_UP, **theirs)
+
+
+@linux
+def test_train_loads_torch_after_it(tmp_path: Path) -> None:
+    manifest = project(tmp_path, tiny_model_folder(tmp_path / "model", "llama"))
+    words = ["expert-cli", "train", f"--manifest={manifest}", "--max-steps=1", "--offline"]
+    assert "GOMP_SPINCOUNT = '1000'" in printed(
+        f"import sys; sys.argv = {words}; from expert_cli.cli import main; main()"
+    )
+
+
+def test_without_a_limit_every_core_is_usable(tmp_path: Path) -> None:
+    assert usable_cores(tmp_path) == HERE
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert usable_cores(tmp_path) == HERE
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(20_000, 1), (100_000, 1), (150_000, min(2, HERE)), (10**9, HERE)])
+def test_a_container_gets_as_many_threads_as_its_share_of_time(tmp_path: Path, quota: int, cores: int) -> None:
+    (tmp_path / "cpu.max").write_text(f"{quota} 100000\n")
+    assert usable_cores(tmp_path) == cores
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(-1, HERE), (50_000, 1)])
+def test_the_first_version_of_control_groups_is_read_too(tmp_path: Path, quota: int, cores: int) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert usable_cores(tmp_path) == cores
