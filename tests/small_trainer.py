@@ -40,7 +40,7 @@ def small_trainer(
     torch.manual_seed(0)
     model = get_peft_model(base, LoraConfig(r=rank, target_modules=["q_proj"]))
     made = ExpertTrainer(
-        optim_config=OPTIM,
+        optim_config=replace(OPTIM, batch_size=batch, gradient_accumulation_steps=accumulation),
         watch=WATCH,
         batches=PackedBatchSampler(schedule, lambda epoch: epoch_order(12, 1, epoch), rank=arguments.process_index),
         model=CausalLoss(model),

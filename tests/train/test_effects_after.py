@@ -22,6 +22,7 @@ from expert_cli.model.kernels.select import kernel_plan
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.used_keys import effect_changes, used_keys
 from expert_cli.runs.paths import RunPaths
+from expert_cli.training.micro_batch import MERGED
 from expert_cli.training.used import Used, UsedAdapter, UsedCompute, UsedLoader
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
@@ -209,6 +210,8 @@ def test_a_plan_that_comes_out_another_way_is_named(tmp_path: Path, model: Path)
         "training.config.batch_size: planned as applied (8 x 1 rows an optimizer step), but adjusted "
         "(the micro-batch did not fit)"
     ]
+    merged = plan.effects_after({("config", "batch_size"): adjusted("8 x 1 rows", MERGED)})
+    assert effect_changes(plan.effects, merged) == [], "said when training began"
 
 
 USED = Used(
@@ -252,6 +255,13 @@ def rows_after(manifest: Path, used: Used) -> dict[str, Effect]:
 
 
 LATER = {
+    "merged micro-steps": (
+        {"gradient_accumulation_steps": 4},
+        {"batch_size": 4, "accumulation": 1},
+        "gradient_accumulation_steps",
+        "adjusted",
+        "faster than they are launched",
+    ),
     "a smaller batch": (
         {"batch_size": 4},
         {"batch_size": 2, "accumulation": 2},

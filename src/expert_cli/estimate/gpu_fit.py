@@ -12,6 +12,7 @@ from expert_cli.estimate.memory import CONTEXT_BYTES, MB, components, step_setti
 from expert_cli.estimate.model_shape import Shape
 from expert_cli.estimate.workload import Workload
 from expert_cli.hardware.machine import Machine
+from expert_cli.training.micro_batch import merge_factor, merged, smaller
 
 SIZES_GB = (8, 12, 16, 24, 48, 80)
 USABLE = 0.98
@@ -45,6 +46,25 @@ def fit_gpus(
         settings = next(enough, None)
         cards.append(GpuFit(gb, settings == (), needed(run, free) / MB, settings))
     return cards
+
+
+def merged_run(
+    run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, error_pct: float
+) -> RunConfig:
+    """Return the run with its micro-steps merged as training will: as far as it is worth it and its memory fits the card."""
+    optim, card = run.optim, machine.gpus[0]
+    free = card.memory_bytes - CONTEXT_BYTES
+    layout = step_settings(run, machine, model, shape, work, free).kernels.layout
+    tried = merged(
+        work.schedule, merge_factor(work.schedule, model.get_base_model(), work.packs, run, layout, card.name)
+    )
+    while tried.batch_size > optim.batch_size:
+        larger = replace(optim, batch_size=tried.batch_size, gradient_accumulation_steps=tried.accumulation)
+        setting = step_settings(replace(run, optim=larger), machine, model, shape, work, free)
+        if sum(components(shape, setting, CONTEXT_BYTES).values()) * (1 + error_pct / 100) <= card.memory_bytes:
+            return setting.run
+        tried = smaller(tried, optim.batch_size)
+    return run
 
 
 def _attempts(run: RunConfig) -> Iterator[tuple[tuple[str, ...], RunConfig]]:

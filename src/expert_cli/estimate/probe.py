@@ -69,7 +69,8 @@ def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 def probe_overrides(run: RunConfig, overrides: Overrides) -> Overrides:
     """Return how the probe trains: the same run, one micro-step a step, without evaluations."""
-    settings = [*QUIET_SETTINGS, "training.config.gradient_accumulation_steps=1"]
+    sizes = {"batch_size": run.optim.batch_size, "gradient_accumulation_steps": 1}
+    settings = [*QUIET_SETTINGS, *(f"training.config.{key}={value}" for key, value in sizes.items())]
     if run.watch.eval_strategy != "no":  # without it the store would have other rows
         settings += ["training.config.eval_strategy=steps", f"training.config.eval_steps={_NEVER}"]
     return with_settings(replace(overrides, device=run.compute.device, max_steps=STEPS), *settings)

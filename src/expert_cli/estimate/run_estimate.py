@@ -14,7 +14,7 @@ from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.validate import FOR_EVERY_BASE
 from expert_cli.data.packing.step_schedule import few_steps
-from expert_cli.estimate.gpu_fit import GpuFit, fit_gpus
+from expert_cli.estimate.gpu_fit import GpuFit, fit_gpus, merged_run
 from expert_cli.estimate.memory import (
     CONTEXT_BYTES,
     MB,
@@ -32,11 +32,13 @@ from expert_cli.estimate.throughput import ERROR_PCT, Throughput, by_formula, ea
 from expert_cli.estimate.workload import Workload, work_of
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Gpu, Machine
+from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.flops import flops
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.select import KernelPlan, free_bytes
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.training.micro_batch import merged_words
 from expert_cli.utils.reporter import Reporter
 
 MEMORY_ERROR_PCT = {"cpu": 30, "gpu": 25}
@@ -128,6 +130,8 @@ def estimate_run(
     dtype = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype])
     model = meta_model(inputs.source.folder, run.adapter, dtype=dtype, attention=loaded_with(run.compute.attention))
     shape = shape_of(model)
+    if device != "cpu":
+        run = merged_run(run, machine, model, shape, work, MEMORY_ERROR_PCT["gpu"])
     setting = step_settings(run, machine, model, shape, work, free_bytes(device))
     measured = None
     if probing:
@@ -153,9 +157,13 @@ def estimate_run(
         tuple(fit_gpus(there, other, model, shape, work, MEMORY_ERROR_PCT["gpu"])),
         (
             *needless_int4(shape, setting, memory["process"], card.memory_bytes if card else 0),
-            *filter(None, [few_steps(work.schedule)]),
+            *filter(None, [few_steps(work.schedule), _merging(plan.run.optim, run.optim)]),
         ),
     )
+
+
+def _merging(asked: OptimConfig, used: OptimConfig) -> str:
+    return merged_words(*((one.batch_size, one.gradient_accumulation_steps) for one in (asked, used)))
 
 
 def needless_int4(shape: Shape, setting: StepSettings, process: int, gpu_bytes: int) -> tuple[str, ...]:

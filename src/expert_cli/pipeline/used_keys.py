@@ -23,6 +23,7 @@ from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.select import KernelPlan
 from expert_cli.pipeline.pretokenize import DataInputs
+from expert_cli.training.micro_batch import MERGED
 from expert_cli.training.used import Used
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import plural
@@ -48,11 +49,11 @@ def used_keys(plan: Plan, used: Used, kernels: KernelPlan, inputs: DataInputs, s
 
 
 def effect_changes(planned: Sequence[Effect], now: Sequence[Effect]) -> list[str]:
-    """Return one sentence for every key that came out another way than planned."""
+    """Return one sentence for every key that came out another way than planned; what was said when training began is not."""
     return [
         f"{after.key}: planned as {_words(before)}, but {_words(after)}"
         for before, after in zip(planned, now, strict=True)
-        if before.status != after.status
+        if before.status != after.status and after.reason != MERGED
     ]
 
 
@@ -89,7 +90,8 @@ def _optimizer(plan: Plan, used: Used) -> dict[str, Outcome]:
     sizes = {"batch_size": used.batch_size, "gradient_accumulation_steps": used.accumulation}
     batch = _declared("batch_size", used.batch_size, sizes)
     if (planned.batch_size, planned.gradient_accumulation_steps) != (used.batch_size, used.accumulation):
-        batch = adjusted(batch.effect, "the micro-batch did not fit the GPU's memory")
+        merged = used.batch_size > planned.batch_size
+        batch = adjusted(batch.effect, MERGED if merged else "the micro-batch did not fit the GPU's memory")
     clipped = f"gradients clipped to {used.max_grad_norm:g}"
     return {
         "epochs": not_used(f"max_steps {used.max_steps} decided") if by_steps else _declared("epochs", used.epochs),

@@ -16,7 +16,7 @@ from expert_cli._compat import forget_graphs, graphs_made
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import Collator, PackedBatchSampler, orders_of, schedule_of
 from expert_cli.data.packing.dataset import PackedDataset
-from expert_cli.data.packing.step_schedule import few_steps
+from expert_cli.data.packing.step_schedule import Schedule, few_steps
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import Flops, flops, peak_flops
@@ -35,11 +35,13 @@ from expert_cli.training.checkpointing.resume import (
 )
 from expert_cli.training.heap import HeapKeeper
 from expert_cli.training.metrics_callback import MetricsCallback
+from expert_cli.training.micro_batch import merge_factor, merged
 from expert_cli.training.oom import adjust_to_memory, largest_batch_fits, out_of_memory
 from expert_cli.training.result import FitResult
 from expert_cli.training.signals import StopRequest
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.training.used import Used, what_was_used
+from expert_cli.utils.distributed import broadcast_rank0
 from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import plural
@@ -108,7 +110,7 @@ def fit(
     if told := few_steps(trainer.batches.schedule):
         report.warning(told)
     before = magnitudes(model)
-    _start(trainer, model, run, paths, resume_context, report)
+    _start(trainer, model, run, kernels, paths, resume_context, report)
     recomputed = run.compute.checkpointing == "all" or trainer.recomputes
     cost = flops(model.get_base_model(), data.train.document_lengths, recomputed=recomputed)
     cards = trainer.batches.schedule.processes
@@ -151,6 +153,7 @@ def _start(
     trainer: ExpertTrainer,
     model: PeftModel,
     run: RunConfig,
+    kernels: KernelPlan,
     paths: RunPaths,
     resume_context: ResumeContext,
     report: Reporter,
@@ -159,7 +162,7 @@ def _start(
     if run.compute.torch_compile:
         forget_graphs()  # layers of one class share how often they may be compiled anew, with those of other runs too
     before = resume_context.resumed.parts if resume_context.resumed is not None else None
-    adjust_to_memory(trainer, run, before, report)
+    adjust_to_memory(trainer, run, before, _merged(trainer, model, run, kernels), report)
     if before is not None:
         restore(trainer, model, before)
     if run.compute.torch_compile:
@@ -172,6 +175,15 @@ def _start(
         paths.checkpoints.mkdir(exist_ok=True)
         check_disk_space(model, paths.checkpoints, run.optim.optim, run.watch.save_total_limit, saves)
     resume_context.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
+
+
+def _merged(trainer: ExpertTrainer, model: PeftModel, run: RunConfig, kernels: KernelPlan) -> Schedule:
+    """Return the schedule that is worth trying on this GPU; cards of several processes may differ: the first one decides."""
+    schedule = trainer.batches.schedule
+    if not trainer.timer.on_gpu:
+        return schedule
+    asked = (schedule, model.get_base_model(), trainer.train_dataset, run, kernels.layout)
+    return merged(schedule, broadcast_rank0(lambda: merge_factor(*asked, trainer.timer.device.card_name())))
 
 
 def _save(trainer: ExpertTrainer, *, model: PeftModel, paths: RunPaths, resume_context: ResumeContext) -> None:

@@ -1,6 +1,7 @@
 """Does a full step fit the device's memory? Asked before the first step of a run, and of one that goes on, perhaps on another
 card, with the largest micro-batch there will be. What is given up for it, in this order:
 
+    merging     of micro-steps that would otherwise wait for their kernels to be launched
     copy        of 4-bit weights, which costs time alone
     micro-batch halved at the same effective batch
     activations recomputed instead of kept
@@ -30,6 +31,7 @@ from expert_cli.model.kernels.dequantize import DequantizedLinear, drop_packed, 
 from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.checkpointing.checkpoint import CheckpointState
 from expert_cli.training.checkpointing.resume_compatibility import MICRO_BATCH
+from expert_cli.training.micro_batch import merged_words, smaller
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.distributed import all_reduce_any
 from expert_cli.utils.out_of_memory import is_out_of_memory
@@ -77,24 +79,36 @@ def recompute_all(trainer: ExpertTrainer, asked: Checkpointing) -> bool:
     return True
 
 
-def adjust_to_memory(trainer: ExpertTrainer, run: RunConfig, before: CheckpointState | None, report: Reporter) -> None:
+def adjust_to_memory(
+    trainer: ExpertTrainer, run: RunConfig, before: CheckpointState | None, merged: Schedule, report: Reporter
+) -> None:
     """Make a full step fit before the first one. before: the checkpoint that the run goes on from, perhaps on a smaller card.
 
-    Raises TrainingFailed as `fit_memory` does.
+    merged: the schedule with larger micro-steps that is taken where it fits. Raises TrainingFailed as `fit_memory` does.
     """
+    asked = trainer.batches.schedule
     if before is not None:
         _adjust_as_before(trainer, before, run)
-    if trainer.timer.on_gpu:
-        switch_on = partial(recompute_all, trainer, run.compute.checkpointing)
-        fit_memory(trainer, switch_on, report, may_adjust=run.compute.on_oom == "fit")
+    if not trainer.timer.on_gpu:
+        return
+    if trainer.batches.schedule == asked:
+        trainer.batches.schedule = merged
+    switch_on = partial(recompute_all, trainer, run.compute.checkpointing)
+    fit_memory(trainer, switch_on, report, may_adjust=run.compute.on_oom == "fit")
+    used = trainer.batches.schedule
+    if words := merged_words((asked.batch_size, asked.accumulation), (used.batch_size, used.accumulation)):
+        report.info(words)
 
 
 def _adjust_as_before(trainer: ExpertTrainer, before: CheckpointState, run: RunConfig) -> None:
-    """Give up again what the run that wrote a checkpoint had given up; not a micro-batch that is now asked for otherwise."""
+    """Give up again what the run that wrote a checkpoint had given up; not a micro-batch that is now asked for otherwise.
+
+    Whether micro-steps are merged is decided anew.
+    """
     told, optim, schedule = before.trainer, run.optim, trainer.batches.schedule
     asked = {key: before.identity.get(f"optim.{key}", getattr(optim, key)) for key in MICRO_BATCH}
-    if all(getattr(optim, key) == value for key, value in asked.items()):
-        batch, accumulation = told["batch"]
+    batch, accumulation = told["batch"]
+    if batch <= optim.batch_size and all(getattr(optim, key) == value for key, value in asked.items()):
         trainer.batches.schedule = replace(schedule, batch_size=batch, accumulation=accumulation)
         trainer.adjusted = list(told.get("adjusted", []))  # checkpoints of earlier versions do not tell
     if told["recomputes"]:
@@ -109,16 +123,18 @@ def fit_memory(
     recompute_all: switches checkpointing on and returns whether it was off. Raises TrainingFailed when nothing more can be
     done, or nothing may (`may_adjust`).
     """
+    asked = trainer.optim_config.batch_size
     while all_reduce_any(not largest_batch_fits(trainer))[0]:
         schedule = trainer.batches.schedule
+        if schedule.batch_size > asked:  # merged: nothing is given up
+            _split(trainer, asked)
+            continue
         if not may_adjust:
             raise TrainingFailed(*_does_not_fit(schedule, 'write "on_oom": "fit", or halve batch_size'))
         if all_reduce_any(restore_packed(trainer.model) > 0)[0]:
             what = "the unpacked copy of the 4-bit weights is given back"
         elif schedule.batch_size > 1:
-            smaller = trainer.batches.schedule = _smaller(schedule)
-            compile_anew(trainer.model.base)
-            sizes = [f"{one.batch_size} x {one.accumulation}" for one in (schedule, smaller)]
+            sizes = [f"{one.batch_size} x {one.accumulation}" for one in (schedule, _split(trainer))]
             what = f"micro-batch {' -> '.join(sizes)}"
         elif recompute_all():
             what = "gradient checkpointing on"
@@ -145,11 +161,13 @@ def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> Trai
 def _next_to_give_up(trainer: ExpertTrainer) -> dict[str, object]:
     """Return the settings of a run that needs less memory than this one; none where there are none."""
     schedule = trainer.batches.schedule
+    if schedule.batch_size > trainer.optim_config.batch_size:
+        return {"on_oom": "error"}  # with which micro-steps are not merged
     if any(isinstance(module, DequantizedLinear) for module in trainer.model.modules()):
         return {"dequantized_copy": "never"}
     if schedule.batch_size > 1:
-        smaller = _smaller(schedule)
-        return {"batch_size": smaller.batch_size, "gradient_accumulation_steps": smaller.accumulation}
+        then = smaller(schedule)
+        return {"batch_size": then.batch_size, "gradient_accumulation_steps": then.accumulation}
     if not any(layer.gradient_checkpointing for layer in decoder_layers(trainer.model.base)):
         return {"gradient_checkpointing": "true"}
     return {}
@@ -177,10 +195,11 @@ def _room(device: Device) -> int:
     return device.memory()[0] + device.reserved()
 
 
-def _smaller(schedule: Schedule) -> Schedule:
-    """Return the schedule with the next smaller micro-batch that divides the present one; the effective batch is kept."""
-    batch = max(n for n in range(1, schedule.batch_size) if schedule.batch_size % n == 0)
-    return replace(schedule, batch_size=batch, accumulation=schedule.accumulation * schedule.batch_size // batch)
+def _split(trainer: ExpertTrainer, unit: int = 1) -> Schedule:
+    """Take the next smaller micro-batch that is a multiple of `unit`, and return the schedule."""
+    schedule = trainer.batches.schedule = smaller(trainer.batches.schedule, unit)
+    compile_anew(trainer.model.base)
+    return schedule
 
 
 def _does_not_fit(schedule: Schedule, hint: str) -> tuple[str, str]:

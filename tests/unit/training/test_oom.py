@@ -25,19 +25,25 @@ from expert_cli.model.kernels.dequantize import DequantizedLinear, dequantize_li
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.checkpointing import checkpoint, resume
-from expert_cli.training.oom import MARGIN, adjust_to_memory, fit_memory, largest_batch_fits, recompute_all
+from expert_cli.training.micro_batch import merged
+from expert_cli.training.oom import (
+    MARGIN,
+    adjust_to_memory,
+    fit_memory,
+    largest_batch_fits,
+    out_of_memory,
+    recompute_all,
+)
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
+from tests.dataset_world import Words
 from tests.fake_torch import as_if
 from tests.small_trainer import IMPOSSIBLE, OPTIM, small_trainer
 
 
-def trainer(folder: Path, room: list[int], longest: int = 0) -> ExpertTrainer:
-    """Return a trainer of 12 packs of 8 tokens whose model has memory for `room[0]` tokens.
-
-    longest > 0: its batches have one fixed shape, with room for packs of so many tokens.
-    """
+def trainer(folder: Path, room: list[int], **settings: int) -> ExpertTrainer:
+    """Return a trainer of 12 packs of 8 tokens whose model has memory for `room[0]` tokens. settings: of `small_trainer`."""
     base: Any = tiny.tiny_model()
     forward = base.get_decoder().forward
 
@@ -47,7 +53,7 @@ def trainer(folder: Path, room: list[int], longest: int = 0) -> ExpertTrainer:
         return forward(*args, **kwargs)
 
     base.get_decoder().forward = limited
-    return small_trainer(folder, base, longest=longest)
+    return small_trainer(folder, base, **settings)
 
 
 FITS = {
@@ -62,7 +68,7 @@ FITS = {
 def test_the_micro_batch_shrinks_and_the_effective_batch_stays(
     tmp_path: Path, tokens: int, batch: int, accumulation: int, adjusted: list[str], longest: int
 ) -> None:
-    made = trainer(tmp_path, [tokens], longest)
+    made = trainer(tmp_path, [tokens], longest=longest)
     fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
     schedule = made.batches.schedule
     assert (schedule.batch_size, schedule.accumulation, schedule.packs_per_step) == (batch, accumulation, 6)
@@ -235,7 +241,7 @@ def test_a_run_that_goes_on_is_tried_too(tmp_path: Path, card: dict[str, Any]) -
     before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", {}).path)
     made = small_trainer(tmp_path / "second")
     made.timer.device, card["needs"] = DEVICES["cuda"], [900, 500]
-    adjust_to_memory(made, run, before, NullReporter())
+    adjust_to_memory(made, run, before, made.batches.schedule, NullReporter())
     assert made.adjusted == ["3 x 2", "micro-batch 3 x 2 -> 1 x 6"]
     assert (made.batches.schedule.batch_size, made.batches.schedule.accumulation) == (1, 6)
 
@@ -246,8 +252,49 @@ def test_a_batch_that_is_now_asked_for_otherwise_is_not_adjusted_as_before(tmp_p
     asked = {"optim.batch_size": 12, "optim.gradient_accumulation_steps": 1}
     before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", asked).path)
     made = small_trainer(tmp_path / "second")
-    adjust_to_memory(made, run, before, NullReporter())
+    adjust_to_memory(made, run, before, made.batches.schedule, NullReporter())
     assert (made.batches.schedule.batch_size, made.batches.schedule.accumulation) == (6, 1)
+
+
+MERGED = {"all of it": (48, 6, 1), "half": (24, 3, 2), "as asked": (8, 1, 6)}
+
+
+@pytest.mark.parametrize(("room", "batch", "accumulation"), MERGED.values(), ids=MERGED.keys())
+def test_micro_steps_are_merged_as_far_as_they_fit_before_anything_is_given_up(
+    tmp_path: Path, card: dict[str, Any], room: int, batch: int, accumulation: int
+) -> None:
+    made, alone = (trainer(tmp_path / name, [room], batch=1, accumulation=6) for name in ("merged", "alone"))
+    asked, made.timer.device, card["needs"] = made.batches.schedule, DEVICES["cuda"], [0] * 4
+    words = Words()
+    adjust_to_memory(made, a_run(tmp_path), None, merged(asked, 6), words)
+    assert (made.batches.schedule.batch_size, made.batches.schedule.accumulation) == (batch, accumulation)
+    assert made.adjusted == []
+    told = [line.partition(":")[0] for line in words.lines]
+    assert told == ([f"micro-batch 1 x 6 -> {batch} x {accumulation}"] if batch > 1 else [])
+    for one in (made, alone):
+        one.timer.device = DEVICES["cpu"]
+        one.train()
+    assert made.progress.losses == pytest.approx(alone.progress.losses, rel=1e-6)
+
+
+def test_a_run_that_goes_on_merges_anew_and_not_where_nothing_may_be_adjusted(
+    tmp_path: Path, card: dict[str, Any]
+) -> None:
+    first, run = small_trainer(tmp_path / "first", batch=1, accumulation=6), a_run(tmp_path)
+    first.batches.schedule = merged(first.batches.schedule, 6)
+    before = checkpoint.read(resume.save(first, first.model.model, tmp_path / "checkpoints", {}).path)
+    run = replace(run, optim=first.optim_config)
+    for factor, found in ((3, (3, 2)), (1, (1, 6))):  # the card may be another one
+        made = small_trainer(tmp_path / str(factor), batch=1, accumulation=6)
+        made.timer.device, card["needs"] = DEVICES["cuda"], [0]
+        adjust_to_memory(made, run, before, merged(made.batches.schedule, factor), NullReporter())
+        assert (made.batches.schedule.batch_size, made.batches.schedule.accumulation) == found
+
+
+def test_memory_that_runs_out_later_names_how_not_to_merge(tmp_path: Path) -> None:
+    made = small_trainer(tmp_path, batch=1, accumulation=6)
+    made.batches.schedule = merged(made.batches.schedule, 2)
+    assert out_of_memory(made, tmp_path, "COMMAND").hint == "go on: COMMAND --set training.config.on_oom=error"
 
 
 def a_run(folder: Path) -> RunConfig:

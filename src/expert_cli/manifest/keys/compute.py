@@ -36,7 +36,7 @@ _COPIES = {
     "never": "4-bit weights are unpacked once: never",
 }
 _ON_OOM = {
-    "fit": "the micro-batch is halved until a full step fits",
+    "fit": "the micro-batch is halved until a full step fits, and micro-steps that leave it idle are merged",
     "error": "a step that does not fit ends the run",
 }
 
@@ -81,7 +81,7 @@ class ComputeKeys(Strict):
     dequantized_copy: Literal["auto", "always", "never"] | None = key("auto", _COPIES)
     """Unpack 4-bit weights once instead of at every step; auto: where memory allows."""
     on_oom: Literal["fit", "error"] | None = key("fit", _ON_OOM)
-    """When the first step does not fit the GPU: a smaller micro-batch at the same effective batch (fit), or stop."""
+    """Fit the micro-batch to the GPU, at the same effective batch: smaller ones for its memory, larger ones where it idles."""
 
 
 @dataclass(frozen=True)
