@@ -14,7 +14,7 @@
   const { builtinModules, stripTypeScriptTypes } = require("node:module");
   const { String, Error } = globalThis;
   const { parse, stringify } = JSON;
-  const { defineProperty, freeze, fromEntries, keys } = Object;
+  const { defineProperty, freeze, fromEntries, getOwnPropertyNames, keys } = Object;
   const slice = Function.prototype.call.bind(String.prototype.slice);
 
   const exit = process.reallyExit.bind(process);
@@ -100,13 +100,26 @@
     return made.namespace;
   }
 
+  // What a program sees of Node: nothing that opens a connection or reads a file. All else goes, whatever a version brings.
+  const seen = [
+    ...["Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp"],
+    ...["Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SuppressedError", "SyntaxError"],
+    ...["TypeError", "URIError", "Math", "JSON", "Intl", "Reflect", "Proxy", "Atomics", "Iterator", "globalThis"],
+    ...["Map", "Set", "WeakMap", "WeakSet", "WeakRef", "FinalizationRegistry", "DisposableStack", "AsyncDisposableStack"],
+    ...["ArrayBuffer", "SharedArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array"],
+    ...["Uint16Array", "Int32Array", "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array"],
+    ...["Float64Array", "parseFloat", "parseInt", "isNaN", "isFinite", "decodeURI", "decodeURIComponent", "encodeURI"],
+    ...["encodeURIComponent", "escape", "unescape", "eval", "Infinity", "NaN", "undefined", "global"],
+    ...["Buffer", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "AbortController", "AbortSignal", "Event"],
+    ...["EventTarget", "DOMException", "atob", "btoa", "crypto", "performance", "structuredClone", "queueMicrotask"],
+    ...["setTimeout", "setInterval", "setImmediate", "clearTimeout", "clearInterval", "clearImmediate"],
+  ];
+
   // A text given to node with -e sees every built-in module as a global; the program must not.
   function quiet() {
     const silent = () => undefined;
     const names = keys(console).filter((key) => typeof console[key] === "function");
-    const network = ["fetch", "WebSocket", "EventSource", "XMLHttpRequest", "navigator", "localStorage", "sessionStorage"];
-    const own = ["module", "exports", "__filename", "__dirname", "Worker"];
-    for (const key of [...builtinModules, ...network, ...own]) if (key !== "crypto") delete globalThis[key];
+    for (const key of getOwnPropertyNames(globalThis)) if (!seen.includes(key)) delete globalThis[key];
     globalThis.console = fromEntries(names.map((key) => [key, silent]));
     const stream = { write: () => true, isTTY: false };
     const leave = () => load("process");

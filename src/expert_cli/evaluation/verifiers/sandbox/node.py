@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from expert_cli.evaluation.verifiers.sandbox import walls
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.subprocesses import LineProcess
 
@@ -23,6 +25,8 @@ CHECKER_HEAP_MB = 1_024
 MAX_RESULT_BYTES = 65_536
 MAX_OUTPUT_BYTES = 16_000_000
 OLDEST = (20, 0)
+SYSTEM_FILES = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
+"""What programs need to start: libraries, and where random numbers come from."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,12 @@ class Node:
     def runs_typescript(self) -> bool:
         """Whether it runs all of TypeScript by itself. From 26 on it only takes types away, and knows no enum."""
         return (22, 13) <= self.version < (23, 0) or (23, 2) <= self.version < (26, 0)
+
+    @property
+    def home(self) -> str:
+        """The folder of what belongs to it: its libraries may lie beside bin/."""
+        folder = Path(self.path).resolve().parent
+        return str(folder.parent if folder.name == "bin" else folder)
 
     @property
     def permission_flags(self) -> list[str]:
@@ -122,13 +132,22 @@ def namespace_isolation() -> tuple[str, ...]:
     return ()
 
 
-def _limits(cpu_s: int) -> tuple[str, ...]:
-    """A shell that sets limits and becomes the command after it; a limit that a system lacks is passed over."""
+@functools.cache
+def standing_walls() -> tuple[str, ...]:
+    """Return the names of the walls that this system can build around a program, tried out in a process of its own."""
+    names = ("namespaces",) if namespace_isolation() else ()
     if os.name != "posix":
-        return ()
-    wanted = {"c": 0, "f": 0, "d": MEMORY_BYTES // 1024, "t": cpu_s}
-    lines = "; ".join(f"ulimit -{letter} {value} 2>/dev/null" for letter, value in wanted.items())
-    return ("/bin/sh", "-c", f'{lines}; exec "$@"', "sh")
+        return names
+    done = subprocess.run(_shut_in(()), capture_output=True, text=True, timeout=60, check=False)
+    return (*names, *done.stdout.split())
+
+
+def _shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 10) -> list[str]:
+    """Return the command that becomes `program` behind walls; where the system has none of them, `program` itself."""
+    if os.name != "posix":
+        return list(program)
+    settings = {"memory_bytes": MEMORY_BYTES, "cpu_s": cpu_s, "read": [*SYSTEM_FILES, *readable]}
+    return [sys.executable, "-I", "-S", walls.__file__, json.dumps(settings), *program]
 
 
 def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> LineProcess:
@@ -140,7 +159,7 @@ def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> LineProce
         f"--max-old-space-size={HEAP_MB}",
         *node.permission_flags,
     ]
-    command = [*_limits(cpu_s), *namespace_isolation(), node.path, *flags, "-e", program]
+    command = [*namespace_isolation(), *_shut_in([node.path, *flags, "-e", program], [node.home], cpu_s)]
     return _start(command, folder, MAX_RESULT_BYTES)
 
 
@@ -154,4 +173,5 @@ def _start(command: Sequence[str], folder: str, max_bytes: int) -> LineProcess:
     """Start a process that gets nothing of our environment but what it needs to start."""
     kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
     env = {name: os.environ[name] for name in kept if name in os.environ}
+    env["OPENSSL_CONF"] = os.devnull  # the system's cannot be opened from behind the walls
     return LineProcess(command, cwd=folder, env=env, own_session=True, max_bytes=max_bytes)

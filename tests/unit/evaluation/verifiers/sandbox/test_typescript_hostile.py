@@ -133,6 +133,14 @@ HOSTILE: dict[str, tuple[str, set[str]]] = {
     "kills the judge": ("process.kill(-1, 'SIGKILL');", {"refused"}),
     "a connection": ("import net from 'net'; net.connect({port}, '127.0.0.1');", {"refused"}),
     "a request": ("await fetch('http://127.0.0.1:{port}/');", {"wrong"}),
+    "what answers to requests are made of": (
+        "void Response; const sent: any = (globalThis as any)[Symbol.for('undici.globalDispatcher.1')]; "
+        "sent.dispatch({ origin: 'http://127.0.0.1:{port}', path: '/', method: 'GET' }, {});",
+        {"wrong"},
+    ),
+    "a form": ("new FormData(); new Request('http://127.0.0.1:{port}/');", {"wrong"}),
+    "a channel": ("new BroadcastChannel('x').postMessage(1); new MessageChannel();", {"wrong"}),
+    "another machine's code": ("new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]));", {"wrong"}),
     "a socket of the web": ("new WebSocket('ws://127.0.0.1:{port}/');", {"wrong"}),
     "a module from afar": ("await import('http://127.0.0.1:{port}/a.js' as string);", {"invalid"}),
     # time and memory
@@ -218,6 +226,17 @@ def test_hostile_answers_get_a_verdict(
 def test_the_program_sees_no_global_that_reaches_outside() -> None:
     seen = "const seen = bad.filter((name) => (globalThis as any)[name] !== undefined);"
     bad = ["fs", "net", "http", "os", "vm", "child_process", "worker_threads", "module", "fetch", "WebSocket", "secret"]
+    bad += ["Response", "Request", "Headers", "FormData", "EventSource", "MessageChannel", "BroadcastChannel", "Worker"]
+    bad += [
+        "WebAssembly",
+        "CompressionStream",
+        "ReadableStream",
+        "navigator",
+        "localStorage",
+        "Blob",
+        "File",
+        "Storage",
+    ]
     tests = 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqual(seen, []);'
     assert check(f"const bad: string[] = {json.dumps(bad)};\n{seen}", tests, timeout_s=5).passed
 
@@ -252,7 +271,7 @@ def test_even_a_program_that_gets_at_the_files_is_kept_from_them(
 
 
 @compiled
-@pytest.mark.skipif(not node.namespace_isolation(), reason="this system cannot shut a process off from the network")
+@pytest.mark.skipif("syscalls" not in node.standing_walls(), reason="this system cannot filter system calls")
 def test_even_a_program_that_gets_at_the_network_reaches_nobody(connections: tuple[int, list[str]]) -> None:
     port, heard = connections
     act = f"await new Promise((_, no) => require('net').connect({port}, '127.0.0.1', () => no('open')).on('error', no))"
@@ -260,5 +279,5 @@ def test_even_a_program_that_gets_at_the_network_reaches_nobody(connections: tup
     assert found is not None
     verdict = typescript._run(found, {"code": act, "typescript": False, "allowed": ["net"]}, 5)
     assert verdict.kind == "wrong"
-    assert "ENETUNREACH" in verdict.detail
+    assert "EPERM" in verdict.detail
     assert heard == []

@@ -1,0 +1,204 @@
+"""What the kernel keeps a program from that gets past everything else: Node.js without its permission model, and CPython."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from expert_cli.evaluation.verifiers import typescript
+from expert_cli.evaluation.verifiers.sandbox import node, walls
+from expert_cli.evaluation.verifiers.sandbox.node import SYSTEM_FILES, find_node
+from expert_cli.evaluation.verifiers.sandbox.walls import DENIED, MACHINES, program
+
+if sys.platform != "linux" or os.uname().machine not in MACHINES or walls._landlock_version() < 6:
+    pytest.skip("this system has not all walls", allow_module_level=True)
+
+DONE = "reached"
+ACTS_OF_NODE = {
+    "reads a file": "require('fs').readFileSync('{folder}/canary')",
+    "lists a folder": "require('fs').readdirSync('{folder}')",
+    "writes a file": "require('fs').writeFileSync('{folder}/new', 'x')",
+    "removes a file": "require('fs').unlinkSync('{folder}/canary')",
+    "reads another process": "require('fs').readFileSync('/proc/{pid}/environ')",
+    "connects to a port": "await connected({{port: {port}, host: '127.0.0.1'}})",
+    "connects to a socket": "await connected({{path: '{folder}/socket'}})",
+    "connects to an abstract socket": "await connected({{path: '\\0{abstract}'}})",
+    "listens": "await new Promise((yes, no) => require('net').createServer().on('error', no).listen(0, yes))",
+    "sends a datagram": "await new Promise((yes, no) => require('dgram').createSocket('udp4').on('error', no)"
+    ".send('x', {port}, '127.0.0.1', (bad) => bad ? no(bad) : yes()))",
+    "starts a process": "require('child_process').execFileSync('/bin/true')",
+    "signals a process": "process.kill({pid}, 0)",
+}
+PYTHON_ACTS = {
+    "reads a file": "open('{folder}/canary').read()",
+    "writes a file": "open('{folder}/new', 'w')",
+    "makes a folder": "os.mkdir('{folder}/new')",
+    "links a file": "os.link('{folder}/canary', '{folder}/new')",
+    "connects to a port": "socket.create_connection(('127.0.0.1', {port}))",
+    "connects to a socket": "socket.socket(socket.AF_UNIX).connect('{folder}/socket')",
+    "pairs of sockets": "socket.socketpair()",
+    "packets": "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+    "starts a process": "subprocess.run(['/bin/true'])",
+    "forks": "os.fork() or os._exit(0)",
+    "signals a process": "os.kill({pid}, 0)",
+    "signals its group": "os.killpg(0, 0)",
+    "makes a ring": "called({io_uring_setup}, 8, ctypes.byref(ctypes.create_string_buffer(120)))",
+    "enters a namespace": "called({setns}, 0, 0)",
+    "looks into a process": "called({ptrace}, 16, {pid}, 0, 0)",
+    "a namespace of its own": "called({unshare}, 0x10000000)",
+    "shared memory": "called({shmget}, 0, 4096, 0o1600)",
+    "the other table": "called(0x40000000 + 39)",
+}
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Iterator[dict[str, object]]:
+    """A file, servers on a port, on a path and on an abstract name, a process to signal."""
+    (tmp_path / "canary").write_text("alive", encoding="utf-8")
+    abstract = f"expert-cli-{os.getpid()}"
+    servers = [socket.socket(socket.AF_INET), socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)]
+    for server, place in zip(servers, [("127.0.0.1", 0), str(tmp_path / "socket"), f"\0{abstract}"], strict=True):
+        server.bind(place)
+        server.listen()
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield {"folder": tmp_path, "port": servers[0].getsockname()[1], "abstract": abstract, "pid": sleeper.pid}
+    sleeper.kill()
+    sleeper.wait()
+    for server in servers:
+        server.close()
+
+
+def outcome(command: list[str], folder: Path) -> str:
+    """Return what a program writes: DONE, or why it could not."""
+    env = {"PATH": os.environ["PATH"], "OPENSSL_CONF": os.devnull}
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+    ).stdout.strip()
+
+
+def of_node(act: str) -> list[str]:
+    found = find_node()
+    assert found is not None
+    text = (
+        "const connected = (to) => new Promise((yes, no) => require('net').connect(to, yes).on('error', no));"
+        f"(async () => {{ {act} }})().then(() => '{DONE}', (error) => error.code).then((said) => "
+        "{ console.log(said); process.exit(); });"
+    )
+    return [found.path, "-e", text]
+
+
+def of_python(act: str) -> list[str]:
+    text = (
+        "import ctypes, os, socket, subprocess\n"
+        "def called(*words):\n"
+        "    if ctypes.CDLL(None, use_errno=True).syscall(*words) < 0:\n"
+        "        raise OSError(ctypes.get_errno(), '')\n"
+        f"try:\n    {act}\n    print('{DONE}')\n"
+        "except OSError as error:\n    print({1: 'EPERM', 13: 'EACCES'}.get(error.errno, error.errno))\n"
+    )
+    return [sys.executable, "-I", "-S", "-c", text]
+
+
+@pytest.mark.parametrize("act", ACTS_OF_NODE.values(), ids=ACTS_OF_NODE.keys())
+def test_a_program_of_node_reaches_nothing(tmp_path: Path, around: dict[str, object], act: str) -> None:
+    command = of_node(act.format(**around))
+    found = find_node()
+    assert found is not None
+    assert outcome(node._shut_in(command, [found.home]), tmp_path) in ("EPERM", "EACCES")
+    assert outcome(command, tmp_path) == DONE, "without walls it can be done"
+
+
+@pytest.mark.parametrize("act", PYTHON_ACTS.values(), ids=PYTHON_ACTS.keys())
+def test_a_program_of_python_reaches_nothing(tmp_path: Path, around: dict[str, object], act: str) -> None:
+    column = MACHINES[os.uname().machine][0]
+    command = of_python(act.format(**around, **{name: numbers[column] for name, numbers in DENIED.items()}))
+    kept_out = ("EPERM", "EACCES")
+    assert outcome(node._shut_in(command, [sys.base_prefix, sys.prefix]), tmp_path) in kept_out
+    if os.geteuid() == 0:
+        assert outcome(command, tmp_path) not in kept_out, "without walls another answer comes"
+
+
+def test_what_may_be_read_may_not_be_changed(tmp_path: Path, around: dict[str, object]) -> None:
+    reads = {"reads a file", "lists a folder"}
+    found = find_node()
+    assert found is not None
+    for name in ("reads a file", "lists a folder", "writes a file", "removes a file"):
+        command = node._shut_in(of_node(ACTS_OF_NODE[name].format(**around)), [found.home, str(tmp_path)])
+        assert outcome(command, tmp_path) in ({DONE} if name in reads else {"EACCES", "EFBIG"})
+
+
+def test_all_walls_stand_here() -> None:
+    assert set(node.standing_walls()) >= {"limits", "files", "syscalls"}
+
+
+def test_threads_and_what_a_program_does_to_itself_work(tmp_path: Path) -> None:
+    act = "import threading, signal; t = threading.Thread(target=print, args=('thread',)); t.start(); t.join(); "
+    act += "signal.signal(signal.SIGUSR1, lambda *_: print('signal')); signal.raise_signal(signal.SIGUSR1)"
+    command = node._shut_in(of_python(act), [sys.base_prefix, sys.prefix])
+    assert outcome(command, tmp_path).split() == ["thread", "signal", DONE]
+
+
+def test_memory_and_processor_time_end(tmp_path: Path) -> None:
+    greedy = of_python("bytearray(2_000_000_000)")
+    ended = subprocess.run(node._shut_in(greedy, [sys.base_prefix]), capture_output=True, text=True, check=False)
+    assert "MemoryError" in ended.stderr
+    busy = subprocess.run(
+        node._shut_in(of_python("exec('while True: pass')"), [sys.base_prefix], cpu_s=1), check=False, timeout=60
+    )
+    assert busy.returncode < 0
+
+
+def test_the_namespaces_are_not_needed(
+    tmp_path: Path, around: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "namespace_isolation", tuple)
+    found = find_node()
+    assert found is not None
+    for act in ("connects to a port", "connects to a socket"):
+        code = ACTS_OF_NODE[act].format(**around).replace("connected(", "open(")
+        code = f"const open = (to) => new Promise((y, n) => require('net').connect(to, y).on('error', n)); {code}"
+        verdict = typescript._run(found, {"code": code, "typescript": False, "allowed": ["net"]}, 5)
+        assert (verdict.kind, "EPERM" in verdict.detail) == ("wrong", True)
+
+
+def test_a_filter_answers_every_number_as_its_table_says() -> None:
+    """Each step of it, as the kernel runs it, on both machines."""
+    for machine in MACHINES.values():
+        steps = program(machine, 77)
+        column, architecture, clone, clone3, tgkill = machine
+        denied = {numbers[column] for numbers in DENIED.values()}
+        allowed, refused, unknown = 0x7FFF0000, 0x00050001, 0x00050026
+        for number in range(-1, 500):
+            wanted = refused if number in denied and number >= 0 else allowed
+            if number not in (clone, clone3, tgkill):
+                assert run(steps, architecture, number % 2**32, 0) == (refused if number < 0 else wanted)
+        assert run(steps, architecture, clone3, 0) == unknown
+        assert [run(steps, architecture, clone, flags) for flags in (0x10000, 0x11, 0)] == [allowed, refused, refused]
+        assert [run(steps, architecture, tgkill, process) for process in (77, 78)] == [allowed, refused]
+        assert run(steps, architecture ^ 1, 0, 0) == 0x80000000
+        assert run(steps, architecture, 0x40000000 + 41, 0) == refused
+
+
+def run(steps: list[tuple[int, int, int, int]], architecture: int, number: int, argument: int) -> int:
+    """Run a filter on a call, as the kernel does."""
+    at, loaded, place = 0, 0, {0: number, 4: architecture, 16: argument}
+    tests = {0x15: lambda k: loaded == k, 0x35: lambda k: loaded >= k, 0x45: lambda k: bool(loaded & k)}
+    while True:
+        code, true, false, operand = steps[at]
+        at += 1
+        if code == 0x06:
+            return operand
+        if code == 0x20:
+            loaded = place[operand]
+        else:
+            at += true if tests[code](operand) else false
+
+
+def test_what_programs_may_read_is_the_systems() -> None:
+    assert all(not str(Path.home()).startswith(path) for path in SYSTEM_FILES)
