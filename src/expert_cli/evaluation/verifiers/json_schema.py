@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -16,14 +18,21 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.requirements import require_packages
+from expert_cli.evaluation.verifiers.sandbox import schema_server
+from expert_cli.evaluation.verifiers.sandbox.isolation import require_ready, shut_in, start
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
 from expert_cli.utils.files import KeyTwice, unique_keys
+from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 Rule = Literal["exact", "subset", "accepted"]
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 100
 MAX_DIGITS = 1_000
+PLACE_S = 1.0
+"""How long the place is looked for that does not fit; that it does not is known before."""
+ANY_TIME = 10**6
+MAX_REPLY_BYTES = 16_000_000
 # A string, closed or not, or a bracket: one pass, however the text ends.
 _BRACKET = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
 _TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
@@ -51,7 +60,7 @@ class JsonCase(Case):
     def require_sound(self) -> None:
         """Raise InputError where the schema is none, or `expected` has not the rule's form."""
         if self.json_schema is not None:
-            _validator(json.dumps(self.json_schema))
+            _require_schema(self.json_schema)
         if self.rule == "accepted":
             _require_accepted_form(self.expected)
 
@@ -62,7 +71,7 @@ class JsonCase(Case):
         except (ValueError, RecursionError):
             return False
 
-    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Compare values, by the rule.
 
         exact: the same value; the order of an object's members is free, 1 equals 1.0, true is not 1.
@@ -73,9 +82,9 @@ class JsonCase(Case):
         """
         try:
             value = _parse(answer)
+            fault = _fault(self.json_schema, answer, timeout_s) if self.json_schema is not None else ""
         except Stopped as stopped:
             return stopped.verdict
-        fault = _fault(self.json_schema, value) if self.json_schema is not None else ""
         if fault:
             return Grade("invalid", f"does not fit the schema: {fault}")
         difference = RULES[self.rule](value, self.expected)
@@ -146,30 +155,45 @@ _DECODER = json.JSONDecoder(
 )
 
 
-@lru_cache(maxsize=4096)
-def _validator(key: str) -> Any:
-    """The compiled validator of a schema written as text; nothing is fetched for it, neither files nor addresses."""
+def _require_schema(schema: dict[str, Any]) -> None:
     require_packages("jsonschema_rs")
+    try:
+        schema_server.validator(json.dumps(schema))
+    except ValueError as error:
+        raise InputError(f"schema: {str(error).splitlines()[0]}", "correct the case's schema") from error
+
+
+def _fault(schema: dict[str, Any], answer: str, timeout_s: float) -> str:
+    """Return where an answer does not fit, "" where it does. Raises `Stopped`."""
+    request = {"schema": json.dumps(schema), "value": answer}
+    try:
+        if _server().ask({**request, "where": False}, timeout_s)["fits"]:
+            return ""
+    except TimeoutError as error:
+        raise Stopped("timeout", f"holding it against the schema took more than {timeout_s:g} s") from error
+    except EOFError as error:
+        raise Stopped("too_large", "holding it against the schema took more memory than allowed") from error
+    try:
+        return str(_server().ask({**request, "where": True}, PLACE_S)["fault"])
+    except (TimeoutError, EOFError):
+        return f"the place was not found in {PLACE_S:g} s"
+
+
+@lru_cache
+def _server() -> JsonLinesWorker:
+    """The one process that holds values against schemas."""
+    require_packages("jsonschema_rs")
+    return JsonLinesWorker(_start_server)
+
+
+def _start_server() -> LineProcess:
     import jsonschema_rs
 
-    try:
-        return jsonschema_rs.validator_for(json.loads(key), validate_formats=True, retriever=_retrieve)
-    except (ValueError, jsonschema_rs.ReferencingError) as error:
-        first = str(error).splitlines()[0]
-        raise InputError(f"schema: {first}", "correct the case's schema") from error
-
-
-def _retrieve(uri: str) -> NoReturn:
-    raise ValueError(f"{uri} is not fetched: put its schema under $defs")
-
-
-def _fault(schema: dict[str, Any], value: Any) -> str:
-    validator = _validator(json.dumps(schema))
-    if validator.is_valid(value):
-        return ""
-    error = next(iter(validator.iter_errors(value)))
-    place = "/".join(str(part) for part in error.instance_path)
-    return f"{place}: {error.message}" if place else str(error.message)
+    script, packages = schema_server.__file__, str(Path(jsonschema_rs.__file__).parents[1])
+    readable = [sys.prefix, sys.base_prefix, packages, script]
+    command = shut_in([sys.executable, "-I", script, packages], readable, cpu_s=ANY_TIME)
+    child = start(command, tempfile.gettempdir(), MAX_REPLY_BYTES)
+    return require_ready(child, "{}", "the process that judges JSON does not start", "expert-cli doctor")
 
 
 def _differences(value: Any, expected: Any, place: str = "", *, subset: bool = False) -> Iterator[str]:

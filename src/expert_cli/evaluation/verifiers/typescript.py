@@ -16,13 +16,12 @@ from typing import Any
 
 from pydantic import Field
 
-from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.requirements import require_packages
+from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, require_ready
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
 from expert_cli.evaluation.verifiers.sandbox.node import (
-    MEMORY_BYTES,
     Node,
     find_node,
     find_typescript,
@@ -33,7 +32,6 @@ from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 500
-START_S = 60.0
 TYPE_CHECK_S = 20.0
 
 _NAMES = (
@@ -157,17 +155,10 @@ def _checker(node: Node) -> JsonLinesWorker:
 
 def _start_checker(node: Node) -> LineProcess:
     package = find_typescript()
+    hint = f"{node.typescript_command}, or take the folder away: answers are then not type-checked"
     with as_file(files(__package__) / "typescript_check.cjs") as script:
         child = start_checker(node, script, [str(package), ",".join(MODULES)], tempfile.gettempdir())
-        try:
-            ready = child.receive(START_S)
-        except TimeoutError:
-            ready = b""
-    if ready != b"ready\n":
-        child.kill()
-        hint = f"{node.typescript_command}, or take the folder away: answers are then not type-checked"
-        raise EnvironmentProblem(f"the TypeScript compiler in {package} does not start", hint)
-    return child
+        return require_ready(child, "ready", f"the TypeScript compiler in {package} does not start", hint)
 
 
 def _compiled(node: Node, request: dict[str, str]) -> str:
@@ -195,9 +186,8 @@ def _run(node: Node, request: dict[str, Any], timeout_s: float) -> Grade:
         child = start_runner(node, _runner_text(), folder, cpu_s=int(timeout_s) + 10)
         line, status = b"", 0
         try:
-            if child.receive(START_S) != b"ready\n":
-                hint = "try: node --experimental-vm-modules -e 0"
-                raise EnvironmentProblem(f"{node.path} does not start under its limits", hint)
+            hint = "try: node --experimental-vm-modules -e 0"
+            require_ready(child, "ready", f"{node.path} does not start under its limits", hint)
             child.send(json.dumps({**request, "secret": secret}), last=True)
             line = child.receive(timeout_s, MEMORY_BYTES)
         except TimeoutError:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from expert_cli.errors import InputError
@@ -261,3 +262,16 @@ def test_references_inside_the_schema_work() -> None:
 def test_a_faulty_case_is_an_input_error(expected: Any, schema: dict[str, Any] | None, rule: Any) -> None:
     with pytest.raises(InputError):
         check("1", expected, schema=schema, rule=rule)
+
+
+def test_a_place_that_is_hard_to_find_takes_no_memory_of_ours() -> None:
+    """Every level doubles the alternatives: 18 of them take 10 GB and three minutes to list."""
+    level = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"]}
+    schema = {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [level, level, {"type": "null"}]}}}
+    for depth, fits in ((18, False), (1, False), (18, True)):
+        answer = '{"a":' * depth + ("null" if fits else "1") + "}" * depth
+        grade = check(answer, None, schema=schema, rule="subset")
+        assert grade.kind == ("wrong" if fits else "invalid")
+        assert grade.detail.startswith("does not fit the schema: ") != fits
+        assert ("the place was not found" in grade.detail) == (depth == 18 and not fits)
+    assert psutil.Process().memory_info().rss < 4 << 30

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from expert_cli.evaluation.verifiers.sandbox import walls
+from expert_cli.evaluation.verifiers.sandbox.isolation import namespace_isolation, shut_in, start
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.subprocesses import LineProcess
 
-MEMORY_BYTES = 1_000_000_000
 HEAP_MB = 256
 CHECKER_HEAP_MB = 1_024
 MAX_RESULT_BYTES = 65_536
 MAX_OUTPUT_BYTES = 16_000_000
 OLDEST = (20, 0)
-SYSTEM_FILES = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
-"""What programs need to start: libraries, and where random numbers come from."""
 
 
 @dataclass(frozen=True)
@@ -116,40 +111,6 @@ def find_typescript() -> Path | None:
     return next((folder for folder in folders if (folder / "lib" / "typescript.js").is_file()), None)
 
 
-@functools.cache
-def namespace_isolation() -> tuple[str, ...]:
-    """The command that shuts a process off from network and other processes; empty where the system has none."""
-    if sys.platform != "linux" or shutil.which("unshare") is None:
-        return ()
-    shut = ("--net", "--ipc", "--pid", "--fork", "--kill-child")
-    for user in ((), ("--user", "--map-root-user")):
-        command = ("unshare", *user, *shut)
-        try:
-            if subprocess.run([*command, "true"], capture_output=True, timeout=30, check=False).returncode == 0:
-                return command
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-    return ()
-
-
-@functools.cache
-def standing_walls() -> tuple[str, ...]:
-    """Return the names of the walls that this system can build around a program, tried out in a process of its own."""
-    names = ("namespaces",) if namespace_isolation() else ()
-    if os.name != "posix":
-        return names
-    done = subprocess.run(_shut_in(()), capture_output=True, text=True, timeout=60, check=False)
-    return (*names, *done.stdout.split())
-
-
-def _shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 10) -> list[str]:
-    """Return the command that becomes `program` behind walls; where the system has none of them, `program` itself."""
-    if os.name != "posix":
-        return list(program)
-    settings = {"memory_bytes": MEMORY_BYTES, "cpu_s": cpu_s, "read": [*SYSTEM_FILES, *readable]}
-    return [sys.executable, "-I", "-S", walls.__file__, json.dumps(settings), *program]
-
-
 def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> LineProcess:
     """Start node on a program text, shut off from network, files, other processes and much memory."""
     flags = [
@@ -159,19 +120,11 @@ def start_runner(node: Node, program: str, folder: str, cpu_s: int) -> LineProce
         f"--max-old-space-size={HEAP_MB}",
         *node.permission_flags,
     ]
-    command = [*namespace_isolation(), *_shut_in([node.path, *flags, "-e", program], [node.home], cpu_s)]
-    return _start(command, folder, MAX_RESULT_BYTES)
+    command = [*namespace_isolation(), *shut_in([node.path, *flags, "-e", program], [node.home], cpu_s)]
+    return start(command, folder, MAX_RESULT_BYTES)
 
 
 def start_checker(node: Node, script: Path, arguments: Sequence[str], folder: str) -> LineProcess:
     """Start node on a script of this package that reads programs and never runs them."""
     command = [node.path, f"--max-old-space-size={CHECKER_HEAP_MB}", str(script), *arguments]
-    return _start(command, folder, MAX_OUTPUT_BYTES)
-
-
-def _start(command: Sequence[str], folder: str, max_bytes: int) -> LineProcess:
-    """Start a process that gets nothing of our environment but what it needs to start."""
-    kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
-    env = {name: os.environ[name] for name in kept if name in os.environ}
-    env["OPENSSL_CONF"] = os.devnull  # the system's cannot be opened from behind the walls
-    return LineProcess(command, cwd=folder, env=env, own_session=True, max_bytes=max_bytes)
+    return start(command, folder, MAX_OUTPUT_BYTES)

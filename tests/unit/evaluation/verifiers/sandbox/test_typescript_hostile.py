@@ -13,7 +13,7 @@ import pytest
 
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers import typescript
-from expert_cli.evaluation.verifiers.sandbox import node
+from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.evaluation.verifiers.sandbox.node import find_node
 from expert_cli.evaluation.verifiers.typescript import MAX_BYTES
 from tests.graders import typescript as check
@@ -271,7 +271,7 @@ def test_even_a_program_that_gets_at_the_files_is_kept_from_them(
 
 
 @compiled
-@pytest.mark.skipif("syscalls" not in node.standing_walls(), reason="this system cannot filter system calls")
+@pytest.mark.skipif("syscalls" not in isolation.standing_walls(), reason="this system cannot filter system calls")
 def test_even_a_program_that_gets_at_the_network_reaches_nobody(connections: tuple[int, list[str]]) -> None:
     port, heard = connections
     act = f"await new Promise((_, no) => require('net').connect({port}, '127.0.0.1', () => no('open')).on('error', no))"

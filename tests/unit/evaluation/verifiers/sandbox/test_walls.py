@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from expert_cli.evaluation.verifiers import typescript
-from expert_cli.evaluation.verifiers.sandbox import node, walls
-from expert_cli.evaluation.verifiers.sandbox.node import SYSTEM_FILES, find_node
+from expert_cli.evaluation.verifiers.sandbox import isolation, node, walls
+from expert_cli.evaluation.verifiers.sandbox.isolation import SYSTEM_FILES
+from expert_cli.evaluation.verifiers.sandbox.node import find_node
 from expert_cli.evaluation.verifiers.sandbox.walls import DENIED, MACHINES, program
 
 if sys.platform != "linux" or os.uname().machine not in MACHINES or walls._landlock_version() < 6:
@@ -110,7 +111,7 @@ def test_a_program_of_node_reaches_nothing(tmp_path: Path, around: dict[str, obj
     command = of_node(act.format(**around))
     found = find_node()
     assert found is not None
-    assert outcome(node._shut_in(command, [found.home]), tmp_path) in ("EPERM", "EACCES")
+    assert outcome(isolation.shut_in(command, [found.home]), tmp_path) in ("EPERM", "EACCES")
     assert outcome(command, tmp_path) == DONE, "without walls it can be done"
 
 
@@ -119,7 +120,7 @@ def test_a_program_of_python_reaches_nothing(tmp_path: Path, around: dict[str, o
     column = MACHINES[os.uname().machine][0]
     command = of_python(act.format(**around, **{name: numbers[column] for name, numbers in DENIED.items()}))
     kept_out = ("EPERM", "EACCES")
-    assert outcome(node._shut_in(command, [sys.base_prefix, sys.prefix]), tmp_path) in kept_out
+    assert outcome(isolation.shut_in(command, [sys.base_prefix, sys.prefix]), tmp_path) in kept_out
     if os.geteuid() == 0:
         assert outcome(command, tmp_path) not in kept_out, "without walls another answer comes"
 
@@ -129,27 +130,27 @@ def test_what_may_be_read_may_not_be_changed(tmp_path: Path, around: dict[str, o
     found = find_node()
     assert found is not None
     for name in ("reads a file", "lists a folder", "writes a file", "removes a file"):
-        command = node._shut_in(of_node(ACTS_OF_NODE[name].format(**around)), [found.home, str(tmp_path)])
+        command = isolation.shut_in(of_node(ACTS_OF_NODE[name].format(**around)), [found.home, str(tmp_path)])
         assert outcome(command, tmp_path) in ({DONE} if name in reads else {"EACCES", "EFBIG"})
 
 
 def test_all_walls_stand_here() -> None:
-    assert set(node.standing_walls()) >= {"limits", "files", "syscalls"}
+    assert set(isolation.standing_walls()) >= {"limits", "files", "syscalls"}
 
 
 def test_threads_and_what_a_program_does_to_itself_work(tmp_path: Path) -> None:
     act = "import threading, signal; t = threading.Thread(target=print, args=('thread',)); t.start(); t.join(); "
     act += "signal.signal(signal.SIGUSR1, lambda *_: print('signal')); signal.raise_signal(signal.SIGUSR1)"
-    command = node._shut_in(of_python(act), [sys.base_prefix, sys.prefix])
+    command = isolation.shut_in(of_python(act), [sys.base_prefix, sys.prefix])
     assert outcome(command, tmp_path).split() == ["thread", "signal", DONE]
 
 
 def test_memory_and_processor_time_end(tmp_path: Path) -> None:
     greedy = of_python("bytearray(2_000_000_000)")
-    ended = subprocess.run(node._shut_in(greedy, [sys.base_prefix]), capture_output=True, text=True, check=False)
+    ended = subprocess.run(isolation.shut_in(greedy, [sys.base_prefix]), capture_output=True, text=True, check=False)
     assert "MemoryError" in ended.stderr
     busy = subprocess.run(
-        node._shut_in(of_python("exec('while True: pass')"), [sys.base_prefix], cpu_s=1), check=False, timeout=60
+        isolation.shut_in(of_python("exec('while True: pass')"), [sys.base_prefix], cpu_s=1), check=False, timeout=60
     )
     assert busy.returncode < 0
 

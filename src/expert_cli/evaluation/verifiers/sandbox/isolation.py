@@ -1,0 +1,74 @@
+"""What keeps a program of a stranger to itself here: which walls this system builds, and how a process starts behind them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.evaluation.verifiers.sandbox import walls
+from expert_cli.utils.subprocesses import LineProcess
+
+MEMORY_BYTES = 1_000_000_000
+START_S = 60.0
+SYSTEM_FILES = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
+"""What programs need to start: libraries, and where random numbers come from."""
+
+
+@functools.cache
+def namespace_isolation() -> tuple[str, ...]:
+    """The command that shuts a process off from network and other processes; empty where the system has none."""
+    if sys.platform != "linux" or shutil.which("unshare") is None:
+        return ()
+    shut = ("--net", "--ipc", "--pid", "--fork", "--kill-child")
+    for user in ((), ("--user", "--map-root-user")):
+        command = ("unshare", *user, *shut)
+        try:
+            if subprocess.run([*command, "true"], capture_output=True, timeout=30, check=False).returncode == 0:
+                return command
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+    return ()
+
+
+@functools.cache
+def standing_walls() -> tuple[str, ...]:
+    """Return the names of the walls that this system can build around a program, tried out in a process of its own."""
+    names = ("namespaces",) if namespace_isolation() else ()
+    if os.name != "posix":
+        return names
+    done = subprocess.run(shut_in(()), capture_output=True, text=True, timeout=60, check=False)
+    return (*names, *done.stdout.split())
+
+
+def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 10) -> list[str]:
+    """Return the command that becomes `program` behind walls; where the system has none of them, `program` itself."""
+    if os.name != "posix":
+        return list(program)
+    settings = {"memory_bytes": MEMORY_BYTES, "cpu_s": cpu_s, "read": [*SYSTEM_FILES, *readable]}
+    return [sys.executable, "-I", "-S", walls.__file__, json.dumps(settings), *program]
+
+
+def start(command: Sequence[str], folder: str, max_bytes: int) -> LineProcess:
+    """Start a process that gets nothing of our environment but what it needs to start."""
+    kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
+    env = {name: os.environ[name] for name in kept if name in os.environ}
+    env["OPENSSL_CONF"] = os.devnull  # the system's cannot be opened from behind the walls
+    return LineProcess(command, cwd=folder, env=env, own_session=True, max_bytes=max_bytes)
+
+
+def require_ready(child: LineProcess, ready: str, problem: str, hint: str) -> LineProcess:
+    """Return a process that has said it is ready. Raises EnvironmentProblem, and ends it, where it does not."""
+    try:
+        line = child.receive(START_S)
+    except TimeoutError:
+        line = b""
+    if line.decode(errors="replace").strip() != ready:
+        child.kill()
+        raise EnvironmentProblem(problem, hint)
+    return child
