@@ -8,7 +8,7 @@ from collections.abc import Collection
 RULE = (
     "What a model writes ends at the first stop sequence of its manifest (training.decoding.stop_sequences); thinking "
     "(<think>...</think>) is left out, the text ends at the first end token, and of fenced blocks the last one marked "
-    "with the language counts, else the last one with no mark; without a fence the whole text is the answer."
+    "with the language counts, else the last one with no mark or marked as text; without a fence the whole text is the answer."
 )
 
 # The first kind stands in no program; `</s>` is also HTML, so that it ends the text only at the end of a line.
@@ -21,7 +21,8 @@ _END = re.compile(
 # Only at the start of a line: a program may hold the word in a string.
 _THOUGHT = re.compile(r"^[ \t]*<think>(?:.*?</think>|.*)", re.MULTILINE | re.DOTALL)
 _THOUGHT_END = re.compile(r"^[ \t]*</think>|</think>[ \t\r]*$", re.MULTILINE)
-_FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)")
+_FENCE = re.compile(r"(`{3,}|~{3,}(?!~))([^`]*)")
+_UNMARKED = ("", "text", "txt", "plain", "plaintext")
 _ONE_LINE = re.compile(r"```([^`\n]+)```")
 
 
@@ -36,12 +37,12 @@ def extract(text: str, fences: Collection[str]) -> str:
     single = _ONE_LINE.fullmatch(text.strip())
     if single:
         first, _, rest = single[1].partition(" ")
-        return (rest if first.lower() in fences else single[1]).strip()
+        return (rest if first.lower() in (*fences, *_UNMARKED) else single[1]).strip()
     marked, bare = None, None
     for mark, block in _blocks(text):
         if mark in fences:
             marked = block
-        elif not mark:
+        elif mark in _UNMARKED:
             bare = block
     found = bare if marked is None else marked
     return (text if found is None else found).strip()

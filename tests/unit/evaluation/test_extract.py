@@ -14,6 +14,12 @@ CASES = {
     "marked block": ("sql", "Here:\n```sql\nSELECT 1;\n```\nIt counts.", "SELECT 1;"),
     "other name": ("typescript", "```ts\nconst a = 1;\n```", "const a = 1;"),
     "mark in capitals, with more behind it": ("sql", "```SQL title=x\nSELECT 1\n```", "SELECT 1"),
+    "marked as text": ("sql", "```text\nSELECT 1\n```", "SELECT 1"),
+    "marked before text": ("sql", "```sql\nSELECT 1\n```\n```text\n1\n```", "SELECT 1"),
+    "one line of text": ("sql", "```text SELECT 1```", "SELECT 1"),
+    "a dialect": ("sql", "```python\nrun()\n```\n```pgsql\nSELECT 1\n```", "SELECT 1"),
+    "another dialect": ("sql", "```tsql\nSELECT 1\n```\n```\n1\n```", "SELECT 1"),
+    "with elements": ("typescript", "```tsx\nconst a = 1;\n```\n```\n1\n```", "const a = 1;"),
     "last marked block": ("sql", "```sql\nSELECT 1\n```\nNo:\n```sql\nSELECT 2\n```", "SELECT 2"),
     "marked before bare": ("sql", "```sql\nSELECT 1\n```\nOutput:\n```\n1\n```", "SELECT 1"),
     "last bare block": ("sql", "```\nSELECT 1\n```\n```\nSELECT 2\n```", "SELECT 2"),
@@ -55,9 +61,9 @@ def test_extract(language: str, text: str, answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["<think>", "</think>", "\n<think>", "```\n", "```", "</s>", "</s> ", " ", "~~~a`", "<|im_end|>"]
+    "piece", ["<think>", "</think>", "\n<think>", "```\n", "```", "</s>", "</s> ", " ", "~~~a`", "~", "`", "<|im_end|>"]
 )
-@pytest.mark.parametrize("tail", ["", "x"])
+@pytest.mark.parametrize("tail", ["", "x", "`", " `x"])
 def test_a_megabyte_of_anything_is_read_in_one_pass(piece: str, tail: str) -> None:
     text = piece * (1_000_000 // len(piece)) + tail
     start = time.process_time()

@@ -21,7 +21,22 @@ class SqlCase(QueryCase):
     "postgresql"` asks DuckDB.
     """
 
-    fences = frozenset({"sql", "sqlite", "sqlite3", "postgres", "postgresql", "mysql"})
+    fences = frozenset(
+        {
+            "sql",
+            "sqlite",
+            "sqlite3",
+            "postgres",
+            "postgresql",
+            "psql",
+            "pgsql",
+            "plpgsql",
+            "mysql",
+            "mariadb",
+            "tsql",
+            "duckdb",
+        }
+    )
     example = Example(
         {"prompt": "How many customers?", "database": "shop.sqlite", "expected": "SELECT count(*) FROM customers;"},
         right="SELECT count(id) FROM customers",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.compare_rows import Result, judge_rows, same
 
 NAN = float("nan")
@@ -82,3 +83,13 @@ def test_the_difference_is_said(rows: Any, accepted: list[Result], kind: str, de
     assert verdict.kind == kind
     assert verdict.detail.startswith(detail)
     assert bool(verdict.detail) is bool(detail)
+
+
+@pytest.mark.parametrize(
+    ("noise", "detail"), [(0.0, "rows that are expected once come several times"), (1e-9, "other rows")]
+)
+def test_what_differs_in_many_rows_is_not_looked_for_for_ever(noise: float, detail: str) -> None:
+    """By every pair of rows it was 400 million comparisons."""
+    expected = [(float(number),) for number in range(1, 20_001)]
+    rows = [(number * (1 + noise),) for (number,) in [*expected[:-1], expected[0]]]
+    assert judge_rows(rows, [Result(expected)]) == Grade("wrong", detail)

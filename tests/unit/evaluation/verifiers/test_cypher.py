@@ -138,6 +138,8 @@ HARMFUL = {
     "slow pattern": ("RETURN '" + "a" * 40 + "b' =~ '(a+)+c'", "wrong|timeout"),
     "deep brackets": ("RETURN " + "(" * 4000 + "1" + ")" * 4000, "wrong|invalid"),
     "deep lists": ("RETURN " + "[" * 4000 + "]" * 4000, "wrong|invalid"),
+    "lists as deep as can be read": ("RETURN " + "[" * 486 + "]" * 486, "too_large"),
+    "lists a little deep": ("RETURN " + "[" * 101 + "]" * 101, "too_large"),
     "deep negation": ("RETURN " + "NOT " * 2000 + "true", "wrong|invalid"),
     "long sum": ("RETURN " + "+".join(["1"] * 4000), "wrong|invalid|timeout"),
     "large number": ("RETURN 99999999999999999999999", "invalid"),

@@ -11,7 +11,7 @@ import graphqlite
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.query_text import split
-from expert_cli.evaluation.verifiers.sandbox.limits import MAX_RESULT_BYTES, Stopped, bounded
+from expert_cli.evaluation.verifiers.sandbox.limits import MAX_RESULT_BYTES, TOO_DEEP, Stopped, bounded
 from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
 
 _CALL = "SELECT cypher(?)"
@@ -55,11 +55,13 @@ class _Members(list[tuple[str, Any]]):
 def _rows(document: Any) -> list[list[Any]]:
     try:
         rows = json.loads(document, object_pairs_hook=_Members)
-    except (TypeError, ValueError, RecursionError) as error:
+        if not isinstance(rows, list) or isinstance(rows, _Members):
+            return []  # counts of a statement that returns no rows
+        return [[_plain(value) for _, value in row] if isinstance(row, _Members) else [_plain(row)] for row in rows]
+    except RecursionError as error:
+        raise Stopped("too_large", TOO_DEEP) from error
+    except (TypeError, ValueError) as error:
         raise Stopped("invalid", f"the result cannot be read: {error}") from error
-    if not isinstance(rows, list) or isinstance(rows, _Members):
-        return []  # counts of a statement that returns no rows
-    return [[_plain(value) for _, value in row] if isinstance(row, _Members) else [_plain(row)] for row in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,8 @@ MAX_CYPHER_BYTES = 8_192
 MAX_ROWS = 50_000
 MAX_RESULT_BYTES = 16 << 20
 MAX_VALUE_BYTES = 250_000
+MAX_DEPTH = 100
+TOO_DEEP = f"a value of the result is nested more than {MAX_DEPTH} deep"
 MEMORY_BYTES = 64 << 20
 GOLD_TIMEOUT_S = 60.0
 
@@ -45,7 +47,7 @@ def readable(answer: str, max_bytes: int) -> None:
 
 
 def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Collect rows; raises `Stopped` beyond `MAX_ROWS` or `MAX_RESULT_BYTES`."""
+    """Collect rows; raises `Stopped` beyond `MAX_ROWS`, `MAX_RESULT_BYTES` or `MAX_DEPTH`."""
     kept: list[tuple[Any, ...]] = []
     size = 0
     for row in rows:
@@ -55,4 +57,15 @@ def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
             raise Stopped("too_large", f"the result has more than {MAX_ROWS:,} rows")
         if size > MAX_RESULT_BYTES:
             raise Stopped("too_large", f"the result has more than {MAX_RESULT_BYTES:,} bytes")
+        _require_shallow(row)
     return kept
+
+
+def _require_shallow(row: Sequence[Any]) -> None:
+    level, depth = [value for value in row if isinstance(value, list | dict)], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise Stopped("too_large", TOO_DEEP)
+        inside = (value.values() if isinstance(value, dict) else value for value in level)
+        level = [item for items in inside for item in items if isinstance(item, list | dict)]
