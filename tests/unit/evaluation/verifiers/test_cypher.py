@@ -139,6 +139,7 @@ HARMFUL = {
     "deep brackets": ("RETURN " + "(" * 4000 + "1" + ")" * 4000, "wrong|invalid"),
     "deep lists": ("RETURN " + "[" * 4000 + "]" * 4000, "wrong|invalid"),
     "lists as deep as can be read": ("RETURN " + "[" * 486 + "]" * 486, "too_large"),
+    "lists deeper than can be read": ("RETURN " + "[" * 1000 + "]" * 1000, "too_large"),
     "lists a little deep": ("RETURN " + "[" * 101 + "]" * 101, "too_large"),
     "deep negation": ("RETURN " + "NOT " * 2000 + "true", "wrong|invalid"),
     "long sum": ("RETURN " + "+".join(["1"] * 4000), "wrong|invalid|timeout"),
