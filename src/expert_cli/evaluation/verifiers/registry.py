@@ -7,10 +7,16 @@ from expert_cli.evaluation.verifiers.cypher import CypherCase
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
 from expert_cli.evaluation.verifiers.sql import SqlCase
 from expert_cli.evaluation.verifiers.typescript import TypescriptCase
+from expert_cli.evaluation.verifiers.values import ChoiceCase, ContainsAllCase, ExactCase, NumberCase, RegexCase
 
 VERIFIERS: dict[str, type[Case]] = {
     "sql": SqlCase,
     "cypher": CypherCase,
     "json": JsonCase,
     "typescript": TypescriptCase,
+    "exact": ExactCase,
+    "choice": ChoiceCase,
+    "number": NumberCase,
+    "regex": RegexCase,
+    "contains_all": ContainsAllCase,
 }
