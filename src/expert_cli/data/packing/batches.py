@@ -114,8 +114,9 @@ class Collator:
 
     `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: the places, counted through the flattened
     batch, whose next token is trained; `targets` int64 [n]: those tokens. `cu_seqlens` int32 [documents + 1] and
-    `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens. `real_tokens`:
-    tokens without padding. Everything is counted here, on the CPU, so that no step has to ask the GPU.
+    `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens. `document_lengths`: the
+    tokens of each, through the flattened batch, padding as documents of its own. `real_tokens`: tokens without padding.
+    Everything is counted here, on the CPU, so that no step has to ask the GPU.
     fixed_tokens > 0: packed batches are padded to this length, for compiled shapes (`for_batches` makes it of `longest`);
     longest > 0 is then told as `max_seqlen`. That must be a bound: flash-attention leaves the rows of a document beyond it as
     they were allocated, in its result and in its gradients. So padding is cut into documents of at most `longest` tokens.
@@ -138,10 +139,12 @@ class Collator:
         # A document's first label is always ignored, so no place predicts across a border.
         rows = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
         batch: Batch = {**joined, "target_positions": rows, "targets": labels[rows + 1], "real_tokens": real}
+        positions = batch["position_ids"].flatten()
+        borders = torch.cat([(positions == 0).nonzero().flatten(), torch.tensor([len(positions)])])
+        lengths = borders.diff().tolist()
+        batch["document_lengths"] = lengths
         if self.layout == "packed":
-            starts = (batch["position_ids"][0] == 0).nonzero().flatten()
-            ends = torch.cat([starts, torch.tensor([batch["position_ids"].shape[1]])]).to(torch.int32)
-            batch |= {"cu_seqlens": ends, "max_seqlen": self.longest or int(ends.diff().max())}
+            batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": self.longest or max(lengths)}
         return batch
 
     def _packed(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:

@@ -57,8 +57,10 @@ def prepared(name: str) -> tuple[Any, KernelPlan]:
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_every_document_has_a_row_and_its_tokens_come_back(layout: Layout) -> None:
-    positions = Collator(0, layout)(parts(layout))["position_ids"]
-    rows = recurrence.rows_of(positions)
+    batch = Collator(0, layout)(parts(layout))
+    positions = batch["position_ids"]
+    rows = recurrence.rows_of(batch["document_lengths"], positions.device)
+    assert batch["document_lengths"] == recurrence._lengths(positions)
     flat = positions.flatten()
     for bucket in rows.buckets:
         held = flat[bucket]
