@@ -13,7 +13,7 @@ from expert_cli.console.terminal import Console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from expert_cli.doctor.check_result import CheckResult
+    from expert_cli.doctor.check import CheckResult
 
 
 def doctor(
@@ -37,11 +37,11 @@ def doctor(
         expert-cli doctor --free-memory
     """
     if free_memory:
-        from expert_cli.doctor.gpu_memory import memory_holders
+        from expert_cli.doctor.gpus import memory_holders
 
         _show_holders(console, memory_holders())
         return
-    from expert_cli.doctor.check_result import worst
+    from expert_cli.doctor.check import worst
     from expert_cli.doctor.checks import check_up
 
     lines = check_up(Path.cwd(), console, deep=deep)

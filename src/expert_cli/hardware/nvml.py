@@ -51,24 +51,11 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class GpuInfo:
-    """One GPU and what it can. `model` is "WDDM", "TCC" or "MCDM" on Windows, else ""; `problem`: why it cannot be used."""
-
-    index: int
-    name: str = ""
-    memory_bytes: int | None = None
-    capability: tuple[int, int] | None = None
-    model: str = ""
-    mig: bool = False
-    problem: str = ""
-
-
-@dataclass(frozen=True)
 class GpuSample:
     """One look at one GPU. None: this card does not tell. Megabytes of 1e6 bytes; `throttles` are words of THROTTLES.
 
     `utilization`: per cent of the last fraction of a second in which any kernel was resident. `problem`: NVML's word for a card
-    that answers no more ("GPU is lost"), else "".
+    that answers no more ("GPU is lost"), else "". `model` is "WDDM", "TCC" or "MCDM" on Windows, else ""; mig: it is split.
     """
 
     index: int
@@ -82,6 +69,14 @@ class GpuSample:
     sm_clock_mhz: float | None = None
     throttles: tuple[str, ...] = ()
     problem: str = ""
+    capability: tuple[int, int] | None = None
+    model: str = ""
+    mig: bool = False
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """All of its memory, in bytes."""
+        return None if self.memory_total_mb is None else round(self.memory_total_mb * _MB)
 
 
 @dataclass(frozen=True)
@@ -119,11 +114,6 @@ def driver_info(nvml: Any = None) -> Driver:
         return Driver(str(version or ""), (cuda // 1000, cuda % 1000 // 10) if cuda else None, "")
 
 
-def gpus(nvml: Any = None) -> list[GpuInfo]:
-    """Return every GPU of the machine in the driver's order, whether this process may use it or not."""
-    return [_info(index, ask) if ask else GpuInfo(index, problem=problem) for index, ask, problem in _each(nvml)]
-
-
 def visible(environment: Mapping[str, str] = os.environ, nvml: Any = None) -> list[int]:
     """Return the indices of the GPUs that CUDA shows to a process with this environment, in CUDA's order.
 
@@ -146,7 +136,7 @@ def visible(environment: Mapping[str, str] = os.environ, nvml: Any = None) -> li
 
 
 def sample(nvml: Any = None) -> list[GpuSample]:
-    """Look once at every GPU of the machine."""
+    """Look once at every GPU of the machine in the driver's order, whether this process may use it or not."""
     return [_sample(index, ask) if ask else GpuSample(index, problem=problem) for index, ask, problem in _each(nvml)]
 
 
@@ -227,24 +217,12 @@ def _gone(library: Any, handle: Any) -> str:
     return ""
 
 
-def _info(index: int, ask: Ask) -> GpuInfo:
-    memory, mig = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetMigMode")
-    capability = ask("nvmlDeviceGetCudaComputeCapability")
-    return GpuInfo(
-        index=index,
-        name=str(ask("nvmlDeviceGetName") or ""),
-        memory_bytes=int(memory.total) if memory else None,
-        capability=(int(capability[0]), int(capability[1])) if capability else None,
-        model={0: "WDDM", 1: "TCC", 2: "MCDM"}.get(ask("nvmlDeviceGetCurrentDriverModel"), ""),
-        mig=bool(mig and mig[0]),
-    )
-
-
 def _sample(index: int, ask: Ask) -> GpuSample:
     rates, memory = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetMemoryInfo")
     power, limit = ask("nvmlDeviceGetPowerUsage"), ask("nvmlDeviceGetEnforcedPowerLimit")
     clock, temperature = ask("nvmlDeviceGetClockInfo", SM_CLOCK), ask(TEMPERATURE, OF_THE_GPU)
-    reasons = ask(CLOCK_REASONS) or 0
+    reasons, mig = ask(CLOCK_REASONS) or 0, ask("nvmlDeviceGetMigMode")
+    capability = ask("nvmlDeviceGetCudaComputeCapability")
     return GpuSample(
         index=index,
         name=str(ask("nvmlDeviceGetName") or ""),
@@ -256,6 +234,9 @@ def _sample(index: int, ask: Ask) -> GpuSample:
         power_limit_w=None if limit is None else limit / 1000,
         sm_clock_mhz=None if clock is None else float(clock),
         throttles=tuple(word for bit, word in THROTTLES.items() if reasons & bit),
+        capability=(int(capability[0]), int(capability[1])) if capability else None,
+        model={0: "WDDM", 1: "TCC", 2: "MCDM"}.get(ask("nvmlDeviceGetCurrentDriverModel"), ""),
+        mig=bool(mig and mig[0]),
     )
 
 

@@ -13,9 +13,10 @@ from expert_cli.doctor import packages
 from expert_cli.evaluation.verifiers.sandbox.node import Node
 from expert_cli.hardware.machine import installed
 
-NEEDS = packages.parse_requirements(
-    ["torch>=2.6", "transformers<6,>=5.17", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"']
-)
+NEEDS = [
+    Requirement(line)
+    for line in ("torch>=2.6", "transformers<6,>=5.17", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"')
+]
 COMPILER = Path("typescript")
 PINS = {"torch": "2.13.0", "transformers": "5.23.0"}
 
@@ -45,7 +46,7 @@ def test_a_local_build_of_the_tested_version_is_the_tested_version() -> None:
 
 @pytest.mark.parametrize(("name", "version"), [known.split() for known in packages.KNOWN_BAD])
 def test_a_bad_version_within_the_bounds_says_why(name: str, version: str) -> None:
-    (need,) = [need for need in packages.requirements() if need.name == name]
+    (need,) = [need for need in packages.asked_for()[0] if need.name == name]
     assert need.specifier.contains(version)
     (line,) = packages.versions([need], {}, lambda _: f"{version}+local")
     assert line.state == "warn"
@@ -55,9 +56,8 @@ def test_a_bad_version_within_the_bounds_says_why(name: str, version: str) -> No
 def test_extras_say_what_they_lack() -> None:
     needs = [
         *NEEDS,
-        *packages.parse_requirements(
-            ["liger-kernel; extra == 'kernels'", "x; extra == 'kernels' and sys_platform == 'none'"]
-        ),
+        Requirement("liger-kernel; extra == 'kernels'"),
+        Requirement("x; extra == 'kernels' and sys_platform == 'none'"),
     ]
     kernels, test = packages.extras(needs, {"pytest": "9.0"}.get)
     assert (kernels.name, kernels.state, kernels.found) == ("extra [kernels]", "ok", "lacks liger-kernel")
@@ -67,9 +67,9 @@ def test_extras_say_what_they_lack() -> None:
 
 
 def test_the_metadata_of_this_installation_is_read() -> None:
-    names = {need.name for need in packages.requirements()}
+    names = {need.name for need in packages.asked_for()[0]}
     assert {"torch", "transformers", "peft", "pytest"} <= names
-    assert [line.state for line in packages.versions(packages.requirements(), packages.tested())] == ["ok"]
+    assert [line.state for line in packages.versions(packages.asked_for()[0], packages.tested())] == ["ok"]
 
 
 def test_without_metadata_the_line_says_so() -> None:

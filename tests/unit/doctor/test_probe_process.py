@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor.check_result import CheckResult
-from expert_cli.doctor.probe_process import run_probes
-from expert_cli.doctor.probes import Probe, attempt
+from expert_cli.doctor.check import Check, CheckResult, attempt, run_probes
 from expert_cli.utils.subprocesses import how_it_ended
 
 TRIALS = """
@@ -30,8 +28,8 @@ def never() -> str:
     raise AssertionError
 
 
-def probe(name: str, limit_s: float = 30.0) -> Probe:
-    return Probe(name, never, "warn", "mend it", limit_s)
+def probe(name: str, limit_s: float = 30.0) -> Check:
+    return Check(name, never, "warn", "mend it", limit_s)
 
 
 def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
@@ -70,7 +68,7 @@ def test_what_a_probe_raises_is_its_answer() -> None:
     def broken() -> str:
         raise OSError("libbitsandbytes_cuda130.so: cannot open\nmore")
 
-    line = attempt(Probe("bitsandbytes", broken, "fail", "reinstall", 1.0))
+    (line,) = attempt(Check("bitsandbytes", broken, "fail", "reinstall", 1.0))
     assert line == CheckResult("bitsandbytes", "fail", "OSError: libbitsandbytes_cuda130.so: cannot open", "reinstall")
 
 

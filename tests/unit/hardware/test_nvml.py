@@ -32,6 +32,7 @@ def test_a_sample_has_every_figure_in_its_unit() -> None:
             1980.0,
             ("power cap", "thermal (hardware)"),
             "",
+            (9, 0),
         )
     ]
     assert fake.open == 0
@@ -41,9 +42,8 @@ def test_what_a_card_does_not_tell_is_none() -> None:
     silent = {name: NvmlError("Not Supported") for name in FakeNvml.usual if name != "nvmlDeviceGetName"}
     silent["nvmlDeviceGetEnforcedPowerLimit"] = FakeNvml.NVMLLibraryMismatchError("too old")
     assert nvml.sample(FakeNvml(**silent)) == [
-        nvml.GpuSample(0, "NVIDIA H200", None, None, None, None, None, None, None, (), "")
+        nvml.GpuSample(0, "NVIDIA H200", None, None, None, None, None, None, None, (), "", None, "", False)
     ]
-    assert nvml.gpus(FakeNvml(**silent)) == [nvml.GpuInfo(0, "NVIDIA H200", None, None, "", False, "")]
     assert nvml.holders(FakeNvml(**silent)) == []
     assert nvml.driver_info(FakeNvml(**silent)) == nvml.Driver("", None, "")
 
@@ -78,7 +78,6 @@ def test_one_lost_card_hides_no_other() -> None:
         (1, "", "GPU is lost"),
         (2, "NVIDIA H200", ""),
     ]
-    assert [card.problem for card in nvml.gpus(fake)] == ["", "GPU is lost", ""]
     assert nvml.holders(fake) == []
 
 
@@ -126,13 +125,15 @@ def test_the_machine_has_the_cards_that_cuda_shows(monkeypatch: pytest.MonkeyPat
 def test_without_a_driver_there_is_nothing_and_a_reason(error: Exception) -> None:
     fake = FakeNvml(init=error)
     assert nvml.driver_info(fake) == nvml.Driver("", None, "Driver Not Loaded")
-    assert nvml.gpus(fake) == nvml.sample(fake) == nvml.holders(fake) == []
+    assert nvml.sample(fake) == nvml.holders(fake) == []
 
 
 def test_the_driver_and_its_cards() -> None:
     fake = FakeNvml(nvmlDeviceGetMigMode=[1, 1], nvmlDeviceGetCurrentDriverModel=1)
     assert nvml.driver_info(fake) == nvml.Driver("580.65.06", (13, 1), "")
-    assert nvml.gpus(fake) == [nvml.GpuInfo(0, "NVIDIA H200", 150_000_000_000, (9, 0), "TCC", True, "")]
+    (card,) = nvml.sample(fake)
+    assert (card.index, card.name, card.memory_bytes, card.capability) == (0, "NVIDIA H200", 150_000_000_000, (9, 0))
+    assert (card.model, card.mig, card.problem) == ("TCC", True, "")
 
 
 def test_holders_name_each_process_once() -> None:
