@@ -41,10 +41,12 @@ def doctor(
 
         _show_holders(console, memory_holders())
         return
-    from expert_cli.doctor.check import worst
-    from expert_cli.doctor.checks import check_up
+    from expert_cli.doctor.check import attempt, check_up, worst
+    from expert_cli.doctor.facts import look
+    from expert_cli.doctor.probes import PROBES, QUICK, UNTRIED
 
-    lines = check_up(Path.cwd(), console, deep=deep)
+    lines = check_up(console, look(Path.cwd()), PROBES if deep else QUICK)
+    lines += [] if deep else attempt(UNTRIED)
     if console.as_json:
         console.document({"state": worst(lines), "lines": [asdict(line) for line in lines]})
     else:

@@ -10,10 +10,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess, how_it_ended, last_words
 from expert_cli.utils.text import first_line
 
@@ -74,6 +76,17 @@ def attempt(check: Check) -> list[CheckResult]:
     if isinstance(found, str):
         found = CheckResult(check.name, "ok", found)
     return found if isinstance(found, list) else [found]
+
+
+def check_up(report: Reporter, facts: Sequence[Check], probes: Sequence[Check]) -> list[CheckResult]:
+    """Make all checks in turn and return their lines; the probes, which load torch, come last."""
+    answers, lines = chain(map(attempt, facts), run_probes(probes)), []
+    with report.progress("checking", None, "checks done") as bar:
+        for done, check in enumerate((*facts, *probes)):
+            bar.update(done, f"now {check.name}" + (f", up to {check.limit_s:.0f} s" if check.limit_s else ""))
+            lines += next(answers, [])
+        bar.update(len(facts) + len(probes))
+    return lines
 
 
 def run_probes(probes: Sequence[Check], program: str = _PROGRAM) -> Iterator[list[CheckResult]]:

@@ -217,6 +217,10 @@ def untried(device: str) -> CheckResult:
     return CheckResult("torch.compile", "ok", "not tried: takes a minute", "expert-cli doctor --deep tries it")
 
 
+UNTRIED = Check("torch.compile", lambda: untried(machine.inspect().device))
+"""Takes the place of what is not in QUICK."""
+
+
 def main() -> None:
     """Answer each line {"probe": name} with one, that probe's CheckResult. What libraries print goes to stderr."""
     from expert_cli.utils.process_setup import prepare_process

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.doctor.check import Check, CheckResult, attempt
-from expert_cli.doctor.checks import look
+from expert_cli.doctor.facts import look
 from expert_cli.hardware.machine import inspect
 from tests.fake_nvml import FakeNvml
 

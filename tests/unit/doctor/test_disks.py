@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor import system
-from expert_cli.doctor.system import Speed
+from expert_cli.doctor import facts
+from expert_cli.doctor.facts import Speed
 
 FAST, SLOW = (200, 500), (200, 20)
 
@@ -25,15 +25,15 @@ FAST, SLOW = (200, 500), (200, 20)
     ids=["fine", "little", "none", "slow to read", "slow to write", "not measured"],
 )
 def test_a_place(free: int, speed: Speed | None, state: str) -> None:
-    line = system.check_disk(("disk", Path("/x"), 5_000_000_000), free, speed)
+    line = facts.check_disk(("disk", Path("/x"), 5_000_000_000), free, speed)
     assert (line.state, bool(line.fix)) == (state, state != "ok")
 
 
 def test_a_disk_is_measured_once_and_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[Path] = []
-    real = system.measure_speed
-    monkeypatch.setattr(system, "measure_speed", lambda folder: measured.append(folder) or real(folder))
-    lines = system.disks([("one", tmp_path, 1), ("two", tmp_path / "not" / "there", 1)])
+    real = facts.measure_speed
+    monkeypatch.setattr(facts, "measure_speed", lambda folder: measured.append(folder) or real(folder))
+    lines = facts.disks([("one", tmp_path, 1), ("two", tmp_path / "not" / "there", 1)])
     assert [line.name for line in lines] == ["one", "two"]
     assert all(" MB/s" in line.found and "writes" in line.found for line in lines)
     assert measured == [tmp_path]
@@ -44,22 +44,22 @@ def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path, monkeypatch: 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
-    (line,) = system.disks([("one", tmp_path, 1)])
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    (line,) = facts.disks([("one", tmp_path, 1)])
     assert (line.state, line.found) == ("fail", f"{tmp_path}: Permission denied")
 
 
 def test_the_cache(tmp_path: Path) -> None:
     hub = tmp_path / "hub"
-    assert system.hf_cache(hub).found == f"{hub}: nothing yet"
+    assert facts.hf_cache(hub).found == f"{hub}: nothing yet"
     blobs = hub / "models--a--b" / "blobs"
     blobs.mkdir(parents=True)
     (blobs / "1").write_bytes(bytes(2_000_000))
-    assert system.hf_cache(hub).found == f"{hub}: 2.0 MB, models: 1"
+    assert facts.hf_cache(hub).found == f"{hub}: 2.0 MB, models: 1"
     (blobs / "2.incomplete").touch()
-    assert system.hf_cache(hub).state == "warn"
+    assert facts.hf_cache(hub).state == "warn"
 
 
 def test_the_hub() -> None:
-    assert system.hub_state("--offline is given", "https://huggingface.co").startswith("offline, --offline is given")
-    assert "may be asked" in system.hub_state("", "https://huggingface.co")
+    assert facts.hub_state("--offline is given", "https://huggingface.co").startswith("offline, --offline is given")
+    assert "may be asked" in facts.hub_state("", "https://huggingface.co")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor import gpus, system
+from expert_cli.doctor import facts, gpus
 from expert_cli.doctor.check import CheckResult, worst
 from expert_cli.hardware import nvml
 from expert_cli.hardware.machine import Gpu, Machine
@@ -35,13 +35,13 @@ def test_a_gpu_with_a_cpu_torch_is_the_first_word() -> None:
     [("3.11.7", 64, "ok"), ("3.9.18", 64, "fail"), ("3.14.0rc1", 64, "ok"), ("3.12.1", 32, "fail")],
 )
 def test_python(version: str, bits: int, state: str) -> None:
-    line = system.python(version, ">=3.10", bits)
+    line = facts.python(version, ">=3.10", bits)
     assert (line.state, bool(line.fix)) == (state, state == "fail")
 
 
 def test_little_memory_is_worth_a_warning() -> None:
-    assert system.system(CPU).state == "ok"
-    assert system.system(replace(CPU, memory_bytes=4_000_000_000)).state == "warn"
+    assert facts.system(CPU).state == "ok"
+    assert facts.system(replace(CPU, memory_bytes=4_000_000_000)).state == "warn"
 
 
 @pytest.mark.parametrize(
