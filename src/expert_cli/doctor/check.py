@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -95,13 +96,12 @@ def run_probes(probes: Sequence[Check], program: str = _PROGRAM) -> Iterator[lis
     program: answers each line {"probe": name} with a line, that probe's CheckResult.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix="expert-cli-doctor-", ignore_cleanup_errors=True) as name:
-            worker = JsonLinesWorker(partial(_start, program, Path(name)))
-            try:
-                for probe in probes:
-                    yield [_answer(worker, probe, Path(name, _STDERR))]
-            finally:
-                worker.close()
+        with (
+            tempfile.TemporaryDirectory(prefix="expert-cli-doctor-", ignore_cleanup_errors=True) as name,
+            closing(JsonLinesWorker(partial(_start, program, Path(name)))) as worker,
+        ):
+            for probe in probes:
+                yield [_answer(worker, probe, Path(name, _STDERR))]
     except OSError as error:
         found = f"no process can be started to try torch: {error}"
         yield [CheckResult("probes", "fail", found, "look at memory and disk space")]

@@ -133,11 +133,11 @@ def memory_in_use(cards: Sequence[GpuSample], holders: Sequence[GpuProcess]) -> 
     return lines
 
 
-def memory_holders(nvml: Any = None) -> dict[str, Any]:
+def memory_holders() -> dict[str, Any]:
     """Return what `doctor --free-memory --json` prints: why no GPU can be asked, the GPUs, who holds what, and what to do."""
-    gpus, processes = sample(nvml), holders(nvml)
+    gpus, processes = sample(), holders()
     return {
-        "problem": driver_info(nvml).problem,
+        "problem": driver_info().problem,
         "gpus": [{name: getattr(one, name) for name in _OF_A_GPU} for one in gpus],
         "holders": [asdict(row) for row in processes],
         "advice": _advice(gpus, processes),

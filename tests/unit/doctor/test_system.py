@@ -12,7 +12,7 @@ from expert_cli.doctor.check import CheckResult, worst
 from expert_cli.hardware import nvml
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.hardware.nvml import Driver, GpuSample
-from tests.fake_nvml import FakeNvml, NvmlError
+from tests.fake_nvml import FakeNvml, NvmlError, told
 from tests.machines import ARC, MAC, MI300X
 
 SLICES, UNTOLD = "split into slices (MIG): utilization is not told", "compute capability not told"
@@ -149,7 +149,7 @@ def test_memory_in_use() -> None:
             SimpleNamespace(pid=2**22 + n, usedGpuMemory=held) for n, held in enumerate((1e9, 30e9, None, 2e9))
         ],
     )
-    (line,) = gpus.memory_in_use(nvml.sample(fake), nvml.holders(fake))
+    (line,) = gpus.memory_in_use(told(fake, nvml.sample), told(fake, nvml.holders))
     assert line == CheckResult(
         "GPU 0 memory",
         "warn",
@@ -157,9 +157,9 @@ def test_memory_in_use() -> None:
         "expert-cli doctor --free-memory says who, and how to give it back",
     )
     idle = FakeNvml()
-    assert [row.state for row in gpus.memory_in_use(nvml.sample(idle), nvml.holders(idle))] == ["ok"]
+    assert [row.state for row in gpus.memory_in_use(told(idle, nvml.sample), told(idle, nvml.holders))] == ["ok"]
     untold = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("Not Supported"))
-    assert gpus.memory_in_use(nvml.sample(untold), nvml.holders(untold)) == []
+    assert gpus.memory_in_use(told(untold, nvml.sample), told(untold, nvml.holders)) == []
 
 
 def test_a_card_without_driver_is_seen_on_the_bus(tmp_path: Path) -> None:
