@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from expert_cli.hardware import nvml
-from expert_cli.hardware.device import FIGURES, PLAIN_ATTENTION, Card, Device, Lack
+from expert_cli.hardware.device import FIGURES, PLAIN_ATTENTION, Card, Count, Device, Lack
 
 if TYPE_CHECKING:
     import torch
@@ -66,11 +66,11 @@ class Xpu(Device):
             return super().memory()
         module = self._torch()
         total = int(module.get_device_properties(module.current_device()).total_memory)
-        return total - self.reserved(), total
+        return total - (self.held("reserved") or 0), total
 
 
 class _OfTheHost(Device):
-    """One that there is once, in the host's memory: no peak is counted, nothing lies elsewhere."""
+    """One that there is once, in the host's memory: nothing lies elsewhere."""
 
     def cards(self) -> list[Card]:
         """Return the one card of every Mac with Apple's processor, and none of a CPU; asks no torch."""
@@ -83,17 +83,6 @@ class _OfTheHost(Device):
     def place(self, process: int = 0) -> str | int:  # noqa: ARG002
         """Return the only place there is."""
         return self.type
-
-    def peak(self) -> int | None:
-        """Return None: nothing counts it."""
-        return None
-
-    def peak_reserved(self) -> int | None:
-        """Return None: nothing counts it."""
-        return None
-
-    def reset_peak(self) -> None:
-        """Do nothing: nothing counts it."""
 
     def spilled(self) -> int:
         """Return 0: its memory is the host's."""
@@ -121,15 +110,7 @@ class Mps(_OfTheHost):
     def memory(self) -> tuple[int, int]:
         """Return what Metal recommends to take at most, and what of it neither this process nor others hold."""
         total = int(self._torch().recommended_max_memory())
-        return max(0, min(total - self.reserved(), _host_memory()[0])), total
-
-    def allocated(self) -> int:
-        """Return the bytes that this process's tensors take."""
-        return int(self._torch().current_allocated_memory())
-
-    def reserved(self) -> int:
-        """Return the bytes that Metal holds for this process."""
-        return int(self._torch().driver_allocated_memory())
+        return max(0, min(total - (self.held("reserved") or 0), _host_memory()[0])), total
 
 
 class Cpu(_OfTheHost):
@@ -147,13 +128,9 @@ class Cpu(_OfTheHost):
         """Return (bytes that are free, bytes in all) of the host's memory."""
         return _host_memory()
 
-    def allocated(self) -> int:
-        """Return this process's resident memory."""
-        return int(psutil.Process().memory_info().rss)
-
-    def reserved(self) -> int:
-        """Return this process's resident memory."""
-        return self.allocated()
+    def held(self, count: Count) -> int | None:
+        """Return this process's resident memory; None for a peak: nothing counts it."""
+        return None if "peak" in count else int(psutil.Process().memory_info().rss)
 
     def empty_cache(self) -> None:
         """Do nothing: torch keeps nothing."""
@@ -194,7 +171,7 @@ def _host_memory() -> tuple[int, int]:
 
 _LOOK = "look at the driver: {} must name the card; or use --device cpu"
 _ENTRIES = (
-    Cpu("cpu", "cpu", "CPU", systems=("Linux", "Windows", "Darwin"), pins_memory=False, has_triton=False),
+    Cpu("cpu", "cpu", "CPU", systems=("Linux", "Windows", "Darwin"), pins_memory=False, has_triton=False, counters={}),
     Cuda(
         "cuda",
         "cuda",
@@ -213,13 +190,7 @@ _ENTRIES = (
         driver=_LOOK.format("rocminfo"),
         attention=("flash_attention_2", *PLAIN_ATTENTION),
         bitsandbytes="libbitsandbytes_rocm*",
-        # torch asks amdsmi, where that is installed
-        figures={
-            "utilization": ("utilization", 1.0),
-            "memory_mb": ("device_memory_used", 1e-6),
-            "power_w": ("power_draw", 1.0),
-            "temperature_c": ("temperature", 1.0),
-        },
+        figures=tuple(FIGURES),  # torch asks amdsmi, where that is installed
     ),
     Xpu(
         "xpu",
@@ -228,8 +199,7 @@ _ENTRIES = (
         install="pip install torch --index-url https://download.pytorch.org/whl/xpu --force-reinstall",
         driver=_LOOK.format("sycl-ls"),
         bitsandbytes="backends/xpu",
-        # utilization and power would take 0.1 s each
-        figures={"memory_mb": ("device_memory_used", 1e-6), "temperature_c": ("temperature", 1.0)},
+        figures=("memory_mb", "temperature_c"),  # utilization and power would take 0.1 s each
     ),
     Mps(
         "mps",
@@ -242,6 +212,7 @@ _ENTRIES = (
         has_triton=False,
         bitsandbytes="backends/mps",
         small_optimizers=False,
+        counters={"allocated": "current_allocated_memory", "reserved": "driver_allocated_memory"},
     ),
 )
 DEVICES = {device.name: device for device in _ENTRIES}

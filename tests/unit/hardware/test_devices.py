@@ -55,12 +55,12 @@ def test_memory_is_that_of_the_device(device: Device, monkeypatch: pytest.Monkey
     free, total = device.memory()
     if device.name == "cpu":
         assert total == psutil.virtual_memory().total > free > 0
-        assert device.allocated() == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
+        assert device.held("allocated") == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
     else:
-        assert (free, total, device.allocated()) == (20 * MB, 80 * MB, 5 * MB)
-    assert device.peak() == (None if device.name in ("cpu", "mps") else 7 * MB)
-    assert device.peak_reserved() == (None if device.name in ("cpu", "mps") else 95 * MB)
-    assert device.reserved() == {"cpu": device.allocated(), "mps": 60 * MB}.get(device.name, 90 * MB)
+        assert (free, total, device.held("allocated")) == (20 * MB, 80 * MB, 5 * MB)
+    assert device.held("peak") == (None if device.name in ("cpu", "mps") else 7 * MB)
+    assert device.held("peak_reserved") == (None if device.name in ("cpu", "mps") else 95 * MB)
+    assert device.held("reserved") == {"cpu": device.held("allocated"), "mps": 60 * MB}.get(device.name, 90 * MB)
     assert device.spilled() == (0 if device.name in ("cpu", "mps") else 10 * MB)
 
 
