@@ -26,14 +26,8 @@ FIGURES = {
     "temperature_c": ("temperature", 1.0),
 }
 """What a card may tell of itself, in per cent, MB of 1e6 bytes, watts, degrees Celsius: torch's function, and the factor."""
-Count = Literal["allocated", "peak", "reserved", "peak_reserved"]
-"""Bytes of this process: what its tensors take, and the most at once; all that it holds, what no tensor takes too, the most."""
-COUNTERS: Mapping[Count, str] = {
-    "allocated": "memory_allocated",
-    "peak": "max_memory_allocated",
-    "reserved": "memory_reserved",
-    "peak_reserved": "max_memory_reserved",
-}
+Count = Literal["memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"]
+"""Bytes of this process, in torch's words: what its tensors take, and what it holds for them; of both now, and the most."""
 Lack = tuple[str, str]
 """What is missing, and the remedy."""
 Card = tuple[str, int, tuple[int, int]]
@@ -49,8 +43,8 @@ class Device:
     automatic: `auto` takes it. bf16_since, tf32_since: the compute capability with which its cards learned it (None: none
     did). pins_memory: copies from pinned memory do not wait. has_triton: Triton's kernels, as Liger's, run there.
     attention: names of back ends. bitsandbytes: the file or folder of that package which holds its kernels;
-    small_optimizers: it has 8-bit and paged optimizers. counters: the functions of torch's module that count bytes. figures:
-    those of FIGURES that torch's module tells at once.
+    small_optimizers: it has 8-bit and paged optimizers. counters: torch's functions of other names.
+    figures: those of FIGURES that torch tells at once.
     """
 
     name: str
@@ -67,7 +61,7 @@ class Device:
     attention: tuple[str, ...] = PLAIN_ATTENTION
     bitsandbytes: str = "*"
     small_optimizers: bool = True
-    counters: Mapping[Count, str] = field(default_factory=lambda: COUNTERS)
+    counters: Mapping[Count, str] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
 
     @property
@@ -131,25 +125,21 @@ class Device:
 
     def held(self, count: Count) -> int | None:
         """Return a count of bytes; None where nothing counts it."""
-        counter = self.counters.get(count)
-        return int(getattr(self._torch(), counter)()) if counter else None
+        counter = getattr(self._torch(), self.counters.get(count, count), None)
+        return int(counter()) if counter else None
 
     def reset_peak(self) -> None:
         """Begin to count both peaks anew, where they are counted."""
-        if "peak" in self.counters:
+        if self.held("max_memory_allocated") is not None:
             self._torch().reset_peak_memory_stats()
 
     def spilled(self) -> int:
         """Return the bytes of its memory that lie in the host's: Windows' driver moves them there without a word."""
-        return max(0, (self.held("reserved") or 0) - self.memory()[1])
+        return max(0, (self.held("memory_reserved") or 0) - self.memory()[1])
 
     def empty_cache(self) -> None:
         """Give back what torch keeps and nothing uses."""
         self._torch().empty_cache()
-
-    def synchronize(self) -> None:
-        """Wait until all that was begun is done."""
-        self._torch().synchronize()
 
     def event(self) -> Any:
         """Return a mark in what the device has to do, which tells the milliseconds to another one."""

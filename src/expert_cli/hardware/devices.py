@@ -66,7 +66,7 @@ class Xpu(Device):
             return super().memory()
         module = self._torch()
         total = int(module.get_device_properties(module.current_device()).total_memory)
-        return total - (self.held("reserved") or 0), total
+        return total - (self.held("memory_reserved") or 0), total
 
 
 class _OfTheHost(Device):
@@ -110,7 +110,7 @@ class Mps(_OfTheHost):
     def memory(self) -> tuple[int, int]:
         """Return what Metal recommends to take at most, and what of it neither this process nor others hold."""
         total = int(self._torch().recommended_max_memory())
-        return max(0, min(total - (self.held("reserved") or 0), _host_memory()[0])), total
+        return max(0, min(total - (self.held("memory_reserved") or 0), _host_memory()[0])), total
 
 
 class Cpu(_OfTheHost):
@@ -130,13 +130,10 @@ class Cpu(_OfTheHost):
 
     def held(self, count: Count) -> int | None:
         """Return this process's resident memory; None for a peak: nothing counts it."""
-        return None if "peak" in count else int(psutil.Process().memory_info().rss)
+        return None if "max" in count else int(psutil.Process().memory_info().rss)
 
     def empty_cache(self) -> None:
         """Do nothing: torch keeps nothing."""
-
-    def synchronize(self) -> None:
-        """Do nothing: what was begun is done."""
 
     def event(self) -> Any:
         """Return a mark on the clock."""
@@ -171,7 +168,7 @@ def _host_memory() -> tuple[int, int]:
 
 _LOOK = "look at the driver: {} must name the card; or use --device cpu"
 _ENTRIES = (
-    Cpu("cpu", "cpu", "CPU", systems=("Linux", "Windows", "Darwin"), pins_memory=False, has_triton=False, counters={}),
+    Cpu("cpu", "cpu", "CPU", systems=("Linux", "Windows", "Darwin"), pins_memory=False, has_triton=False),
     Cuda(
         "cuda",
         "cuda",
@@ -212,7 +209,7 @@ _ENTRIES = (
         has_triton=False,
         bitsandbytes="backends/mps",
         small_optimizers=False,
-        counters={"allocated": "current_allocated_memory", "reserved": "driver_allocated_memory"},
+        counters={"memory_allocated": "current_allocated_memory", "memory_reserved": "driver_allocated_memory"},
     ),
 )
 DEVICES = {device.name: device for device in _ENTRIES}

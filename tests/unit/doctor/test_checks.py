@@ -19,7 +19,7 @@ def test_a_check_that_breaks_is_a_line() -> None:
 
     (line,) = attempt(Check("disks", broken))
     assert (line.name, line.state) == ("disks", "warn")
-    assert "KeyError" in line.found
+    assert line.found == "this check broke: KeyError: 'x'"
 
 
 def test_one_line_or_several() -> None:

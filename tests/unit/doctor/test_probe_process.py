@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.doctor.check import Check, CheckResult, attempt, run_probes
+from expert_cli.errors import EnvironmentProblem
 from expert_cli.utils.subprocesses import how_it_ended
 
 TRIALS = """
@@ -70,6 +71,16 @@ def test_what_a_probe_raises_is_its_answer() -> None:
 
     (line,) = attempt(Check("bitsandbytes", broken, "fail", "reinstall", 1.0))
     assert line == CheckResult("bitsandbytes", "fail", "OSError: libbitsandbytes_cuda130.so: cannot open", "reinstall")
+
+
+@pytest.mark.parametrize(("remedy", "fix"), [("", "reinstall"), ("restart", "restart")])
+def test_a_remedy_of_its_own_goes_before_the_table_s(remedy: str, fix: str) -> None:
+    def broken() -> str:
+        raise EnvironmentProblem("computes wrongly", remedy)
+
+    assert attempt(Check("torch", broken, "fail", "reinstall", 1.0)) == [
+        CheckResult("torch", "fail", "computes wrongly", fix)
+    ]
 
 
 def test_a_relative_import_path_reaches_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
