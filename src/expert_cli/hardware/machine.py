@@ -163,7 +163,7 @@ def installed(name: str) -> str | None:
 
 def _with_nvidia(found: Machine) -> Machine:
     """Return the machine with the cards that training may use, the one it takes first, as the driver or else torch tells."""
-    cards = nvml.gpus()
+    cards = nvml.sample()
     shown = [cards[index] for index in nvml.visible()]
     unusable = tuple(
         f"{card.name or f'GPU {card.index}'} does not answer ({card.problem})" for card in shown if card.problem
