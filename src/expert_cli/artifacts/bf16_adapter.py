@@ -16,7 +16,6 @@ import torch
 from peft import PeftModel
 
 from expert_cli.config.plan import TrainedAdapter
-from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import Turn, drawn_turns
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware.devices import DEVICES
@@ -47,7 +46,10 @@ def fit_to_bf16(trained: TrainedAdapter, folder: Path, report: Reporter) -> Trai
             "give the run directory, on the machine that trained it",
         )
     held = replace(run, model=replace(run.model, quantization="bf16"))
-    model = _trainable(held, trained.origin.adapter, report)
+    base = load_base_of(held, locate_base(held, report).folder)
+    device = DEVICES[held.compute.device].type
+    model = PeftModel.from_pretrained(base, trained.origin.adapter, is_trainable=True, torch_device=device)
+    trained_in_fp32(model).train()
     torch.manual_seed(run.seed)
     with report.progress("fitting to bf16", STEPS, "steps") as bar:
         _train(model, rows, RATE * run.optim.learning_rate, bar.update)
@@ -55,13 +57,6 @@ def fit_to_bf16(trained: TrainedAdapter, folder: Path, report: Reporter) -> Trai
     if (trained.origin.adapter / "README.md").is_file():
         shutil.copyfile(trained.origin.adapter / "README.md", folder / "README.md")
     return TrainedAdapter(replace(trained.plan, run=held), replace(trained.origin, adapter=folder))
-
-
-def _trainable(run: RunConfig, adapter: Path, report: Reporter) -> PeftModel:
-    source = locate_base(run, report)
-    base = load_base_of(run, source.folder)
-    model = PeftModel.from_pretrained(base, adapter, is_trainable=True, torch_device=DEVICES[run.compute.device].type)
-    return trained_in_fp32(model).train()
 
 
 def _train(model: PeftModel, rows: Sequence[Turn], rate: float, on_step: Callable[[float, str], None]) -> None:

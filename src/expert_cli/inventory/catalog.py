@@ -88,7 +88,7 @@ def measure_disks(inventory: Inventory, report: Reporter) -> Inventory:
             continue
         report.info(f"disk of {row.place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
         if speed.is_slow:
-            held = sum(one.bytes for one in inventory.datasets if one.tree.largest[1] == device)
+            held = sum(one.tree.bytes for one in inventory.datasets if one.tree.largest[1] == device)
             report.warning(_slow(row.place, speed, held))
     rows = tuple(replace(row, disk=speeds.get(row.tree.largest[1])) for row in inventory.datasets)
     return replace(inventory, datasets=rows)
@@ -115,8 +115,7 @@ class _Search:
         self.seen: set[Path] = set()
         self.sources = {key: source for expert in experts for key, source in expert.sources.items()}
         self.hub_ids = [key for key in self.sources if isinstance(key, str)]
-        roots = [*(expert.root for expert in experts), *([folder.parent] if folder else [])]
-        self.store_roots = [root / STORES for root in roots]
+        self.roots = [*(expert.root for expert in experts), *([folder.parent] if folder else [])]
 
     def hub(self) -> Iterator[DatasetEntry]:
         """The data sets of the hub cache."""
@@ -140,7 +139,7 @@ class _Search:
     def stores(self) -> Iterator[DatasetEntry]:
         """What lies in `datasets_optimized` and where manifests keep their token stores."""
         kept = sorted(path for expert in self.experts for path in expert.stores)
-        for root in dict.fromkeys([*self.store_roots, *kept]):
+        for root in dict.fromkeys([*(root / STORES for root in self.roots), *kept]):
             for kind, path, files in self._found(root):
                 yield self._local(root, path, kind, files) if kind == "folder" else self._store(root, path, kind)
 
@@ -158,7 +157,6 @@ class _Search:
             beside = self._loose(folder) if folder.is_relative_to(self.folder) else []
             self.seen.update(map(real_path, beside))
             yield self._local(self.folder, folder, "folder", sorted([*named, *beside]))
-        self.seen.update(real_path(root) for root in self.store_roots)
         for home in homes:
             for kind, path, files in self._found(home):
                 yield self._local(self.folder, path, kind, files)

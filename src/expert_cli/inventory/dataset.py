@@ -44,11 +44,6 @@ class DatasetEntry:
     rows: int | None = None
     disk: ReadSpeed | None = None
 
-    @property
-    def bytes(self) -> int:
-        """Size of its files; one with several names counts once."""
-        return self.tree.bytes
-
     def as_json(self) -> dict[str, Any]:
         """Return the row that `find-datasets --json` prints."""
         seconds, told_by = self.tree.last_use
@@ -62,7 +57,7 @@ class DatasetEntry:
             "name": self.name,
             "path": str(self.path),
             "kind": self.kind,
-            "bytes": self.bytes,
+            "bytes": self.tree.bytes,
             "files": len(self.tree.inodes),
             "rows": self.rows,
             "last_used": used and used.isoformat(timespec="seconds"),
