@@ -17,7 +17,7 @@ from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
 from expert_cli.data.formats.registry import FORMATS, PACKED, format_of, read_blocks, read_file
 from expert_cli.data.sources.sniff import rows_inside
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.inventory.row_count import RowCount, count_rows
+from expert_cli.inventory.dataset import RowCount, count_rows
 
 WANTED = frozenset({"q", "a"})
 TEXTS = [
