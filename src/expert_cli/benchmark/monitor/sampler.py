@@ -57,8 +57,7 @@ class Sampler:
         self._process = _process(pid)
         self._root = _launcher(self._process)
         self._watches = pid is not None
-        self._children: dict[int, psutil.Process] = {}
-        self._times: dict[int, float] = {}
+        self._children: dict[psutil.Process, psutil.Process] = {}
         self._looks = 0
         self._started = self._then = time.monotonic()
         self._counters = _counters()
@@ -69,55 +68,49 @@ class Sampler:
         """Look once."""
         now = time.monotonic()
         passed, self._then = now - self._then, now
-        counters = _counters()
-        before, self._counters = self._counters, counters
-        rates = _rates(before, counters, passed)
-        used, rss = self._process_use()
+        before, self._counters = self._counters, _counters()
+        cpu_percent, rss_mb = self._process_use()
+        memory = psutil.virtual_memory()
         return MonitorSample(
             seconds=now - self._started,
             gpus=tuple(self._ask_gpus()),
             alive=self._process is not None if self._watches else None,
-            cpu_percent=100 * used / passed if used is not None and passed > 0 else None,
-            rss_mb=rss,
+            cpu_percent=cpu_percent,
+            rss_mb=rss_mb,
             machine_cpu_percent=psutil.cpu_percent(),
-            ram_used_mb=(memory := psutil.virtual_memory()).total / _MB - memory.available / _MB,
-            **rates,
+            ram_used_mb=(memory.total - memory.available) / _MB,
+            **_rates(before, self._counters, passed),
         )
 
     def _process_use(self) -> tuple[float | None, float | None]:
-        """Return (CPU seconds since the look before, resident MB) of the process and its children."""
+        """Return (per cent of a core since the look before, resident MB) of the process and its children."""
         if self._process is None:
             return None, None
         try:
             if self._looks % CHILDREN_EVERY == 0:
                 family = (self._root or self._process).children(recursive=True)
-                self._children = {child.pid: child for child in family if child != self._process}
+                # psutil counts since the last look through the same object: those that are known stay
+                self._children = {one: self._children.get(one, one) for one in family if one != self._process}
             self._looks += 1
-            used, rss = self._one(self._process)
+            uses = [_use(self._process)]
         except psutil.NoSuchProcess:
             self._process = None
             return None, None
         except psutil.Error:
             return None, None
-        for pid, child in list(self._children.items()):
+        for child in list(self._children.values()):
             try:
-                more, resident = self._one(child)
+                uses.append(_use(child))
             except psutil.Error:
-                del self._children[pid]
-            else:
-                used, rss = used + more, rss + resident
-        return used, rss
+                del self._children[child]
+        return sum(cpu for cpu, _ in uses), sum(rss for _, rss in uses)
 
-    def _one(self, process: psutil.Process) -> tuple[float, float]:
-        with process.oneshot():
-            if process.status() == psutil.STATUS_ZOMBIE:
-                raise psutil.NoSuchProcess(process.pid)
-            times = process.cpu_times()
-            rss = process.memory_info().rss / _MB
-        total = times.user + times.system
-        used = total - self._times.get(process.pid, total)
-        self._times[process.pid] = total
-        return max(0.0, used), rss
+
+def _use(process: psutil.Process) -> tuple[float, float]:
+    with process.oneshot():
+        if process.status() == psutil.STATUS_ZOMBIE:
+            raise psutil.NoSuchProcess(process.pid)
+        return process.cpu_percent(), process.memory_info().rss / _MB
 
 
 def _process(pid: int | None) -> psutil.Process | None:
