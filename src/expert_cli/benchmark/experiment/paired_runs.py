@@ -7,36 +7,36 @@ variant; what a variant does in its loop counts in full.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
-from tempfile import TemporaryDirectory
+from statistics import median
 from typing import Any
 
-from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
-from expert_cli.benchmark.experiment.measurement import RunMeasurement, setting_differences
+from expert_cli.benchmark.experiment.compare import data_facts, machine_facts
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, figures_json, notes_on, setting_differences
 from expert_cli.benchmark.experiment.parity import Parity, parity
-from expert_cli.benchmark.experiment.subprocess_run import STOCK_WAYS, StepCounts, Variant, run_once
+from expert_cli.benchmark.experiment.subprocess_run import (
+    STOCK_WAYS,
+    Measure,
+    Run,
+    StepCounts,
+    Variant,
+    run_in_turn,
+    run_once,
+)
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, require_data
 from expert_cli.config.run_config import RunConfig
-from expert_cli.errors import CTRL_C, TERMINATED, EnvironmentProblem, InputError, Interrupted
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import Machine, has_package
-from expert_cli.runs.metrics import SHARES
-from expert_cli.training.signals import Terminated, raising_sigterm
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.statistics import Estimate, mean_of, paired_ratio
+from expert_cli.utils.statistics import Estimate, paired_ratio
 
 METHOD = (
     "fresh processes, A B B A ...; speed of the steps after the warm-up, real tokens only; ratio: mean of the pairs' log "
     "ratios, 95 % interval by Student's t; loss: means over the same trained tokens, the second half of those all reached"
 )
-BUSY_PERCENT = 10.0
-"""So much of the machine's CPU in other hands is worth a word."""
-Run = Callable[[Variant, Overrides, StepCounts, Path, int, Callable[[int, float], None]], RunMeasurement]
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,6 @@ class ExperimentResult:
         return list(zip(self.a, self.b, strict=False))
 
 
-def order(repeats: int) -> str:
-    """Return which variant runs when: "abba..." spreads whatever changes with time evenly over both."""
-    return "".join("ba" if repeat % 2 else "ab" for repeat in range(repeats))
-
-
 def make_job(
     manifest: Path,
     against: str,
@@ -161,67 +156,16 @@ def experiment(spec: ExperimentSpec, machine: Machine, report: Reporter, run: Ru
 
     Raises the error of a run that fails, with its variant's name; KeyboardInterrupt or Interrupted before the first is done.
     """
-    sides = {"a": spec.a, "b": spec.b}
-    done: dict[str, list[RunMeasurement]] = {"a": [], "b": []}
-    turns = order(spec.repeats)
-    with run_session(spec.overrides, spec.step_counts, len(turns), report, run) as session:
-        for number, name in enumerate(turns):
-            found = session.go(sides[name], spec.seed + number // 2)
-            done[name].append(found)
-            report.info(f"{name}  {sides[name].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
-    return ExperimentResult(spec, machine, tuple(done["a"]), tuple(done["b"]), session.interrupted)
+    sides = (spec.a, spec.b)
+    done: tuple[list[RunMeasurement], ...] = ([], [])
 
+    def take(number: int, measure: Measure) -> None:
+        done[number].append(found := measure())
+        words = f"{sides[number].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s"
+        report.info(f"{'ab'[number]}  {words}")
 
-@dataclass
-class Session:
-    """Runs one after another. interrupted: the exit code of what ended them before all were done, 0 where nothing did."""
-
-    go: Callable[[Variant, int], RunMeasurement]
-    interrupted: int = 0
-
-
-@contextmanager
-def run_session(
-    overrides: Overrides, step_counts: StepCounts, turns: int, report: Reporter, run: Run
-) -> Iterator[Session]:
-    """Yield what runs (variant, seed) and measures it, under one progress bar; nothing of the runs is left.
-
-    Ctrl-C ends the block, and so does SIGTERM, which by itself would leave the run under way alone. Raises
-    KeyboardInterrupt or Interrupted where no run was done by then.
-    """
-    each, started, done = step_counts.steps + step_counts.warmup, 0, 0
-    with (
-        raising_sigterm(),
-        TemporaryDirectory(prefix="expert-cli-benchmark-", ignore_cleanup_errors=True) as temporary,
-        report.progress("running", turns * each, "steps") as bar,
-    ):
-
-        def go(variant: Variant, seed: int) -> RunMeasurement:
-            nonlocal started, done
-            before, folder = started * each, Path(temporary) / f"run-{started}"
-            started += 1
-            head = f"run {started} of {turns}: {variant.name}"
-            bar.update(before, f"{head}  loading")
-
-            def show(step: int, speed: float) -> None:
-                bar.update(before + step, f"{head}  {speed:,.0f} tokens/s")
-
-            try:
-                found = run(variant, overrides, step_counts, folder, seed, show)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-            done += 1
-            return found
-
-        session = Session(go)
-        try:
-            yield session
-        except KeyboardInterrupt as error:
-            session.interrupted = TERMINATED if isinstance(error, Terminated) else CTRL_C
-            if not done and session.interrupted == TERMINATED:
-                raise Interrupted("ended by SIGTERM", "", TERMINATED) from error
-            if not done:
-                raise
+    interrupted = run_in_turn(sides, spec.seed, spec.repeats, spec.overrides, spec.step_counts, report, take, run)
+    return ExperimentResult(spec, machine, tuple(done[0]), tuple(done[1]), interrupted)
 
 
 def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | None) -> dict[str, Any]:
@@ -230,7 +174,7 @@ def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | No
     return {
         "name": variant.name,
         "manifest": str(variant.manifest),
-        "stock": variant.stock,
+        "stock": bool(variant.way),
         "model": {**first.facts["model"], "quantization": first.config["model"]["quantization"]},
         "data": data_facts(first.config, first.facts["train_sha256"]),
         **figures_json(runs),
@@ -240,39 +184,9 @@ def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | No
     }
 
 
-def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
-    """Return what several runs of the same settings measured."""
-    epochs = [seconds for run in runs if (seconds := run.seconds_per_epoch) is not None]
-    padding = [run.padding_share for run in runs if run.padding_share is not None]
-    busy = {name: [v for run in runs if (v := run.utilization[name]) is not None] for name in runs[0].utilization}
-    return {
-        "tokens_per_s": mean_of([run.tokens_per_s for run in runs]).as_json(),
-        "tokens_per_step": fmean(run.tokens_per_step for run in runs),
-        "seconds_per_epoch": fmean(epochs) if epochs else None,
-        "padding_share": fmean(padding) if padding else None,
-        "step_time_shares": {name: fmean(run.shares.get(name, 0.0) for run in runs) for name in SHARES},
-        "peak_memory_mb": max(run.peak_memory_mb for run in runs),
-        "utilization": {name: fmean(values) if values else None for name, values in busy.items()},
-    }
-
-
 def words_of(same: Parity) -> str:
     """Return a parity as words that follow "the loss is"."""
     if same.a is None or same.b is None:
         return "not finite"
     shown = f"{same.a:.4f} against {same.b:.4f}"
     return f"{same.verdict}: {shown}, {abs(same.difference):.4f} apart, {same.noise + same.tolerance:.4f} allowed"
-
-
-def notes_on(runs: Sequence[RunMeasurement]) -> list[str]:
-    """Return what a reader must know about the runs."""
-    notes = [
-        f"adjusted to fit the memory: {text}" for text in dict.fromkeys(t for r in runs for t in r.facts["adjusted"])
-    ]
-    others = [share for run in runs if (share := run.utilization["others"]) is not None]
-    if others and fmean(others) > BUSY_PERCENT:
-        taken = fmean(others)
-        notes.append(
-            f"other programs took {taken:.0f} % of the machine's CPU: speeds are too low, ratios of pairs hold"
-        )
-    return notes

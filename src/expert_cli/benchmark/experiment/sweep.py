@@ -10,17 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from expert_cli.benchmark.experiment.environment import machine_facts
-from expert_cli.benchmark.experiment.measurement import RunMeasurement
-from expert_cli.benchmark.experiment.paired_runs import (
-    Run,
-    Session,
-    decided,
-    figures_json,
-    notes_on,
-    run_session,
-)
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Variant, run_once
+from expert_cli.benchmark.experiment.compare import machine_facts
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, figures_json, notes_on
+from expert_cli.benchmark.experiment.paired_runs import decided
+from expert_cli.benchmark.experiment.subprocess_run import Measure, Run, StepCounts, Variant, run_in_turn, run_once
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
 from expert_cli.hardware.machine import Machine
@@ -60,13 +53,12 @@ class Trial:
 
     def as_json(self) -> dict[str, Any]:
         """Return its row."""
-        measured = figures_json(self.runs) if self.runs else None
         return {
             "settings": self.settings,
             "set": self.flags,
             "status": self.status,
             "reason": self.reason,
-            "measured": measured,
+            "measured": figures_json(self.runs) if self.runs else None,
         }
 
 
@@ -107,12 +99,7 @@ class Swept:
             "warmup": self.step_counts.warmup,
             "effective_batch": self.effective_batch,
             "trials": [trial.as_json() for trial in self.trials],
-            "fastest": {
-                "set": best.flags,
-                "manifest": {"training": {"config": best.settings}},
-            }
-            if best
-            else None,
+            "fastest": best and {"set": best.flags, "manifest": {"training": {"config": best.settings}}},
             "interrupted": bool(self.interrupted),
             "notes": [*notes_on(runs), *self._notes()],
         }
@@ -195,27 +182,29 @@ def sweep(
     for trial in runnable:
         settings = (*overrides.settings, *trial.flags)
         decided(manifest, replace(overrides, settings=settings), machine)
-    with run_session(overrides, step_counts, repeats * len(runnable), report, run) as session:
-        for repeat in range(repeats):
-            for trial in runnable[:: -1 if repeat % 2 else 1]:
-                if trial.status in ("not run", "ran"):
-                    _try(trial, session, manifest, written.seed + repeat)
-                    report.info(f"{trial.name}: {f'{trial.speed:,.0f} tokens/s' if trial.runs else trial.status}")
+
+    def take(number: int, measure: Measure) -> None:
+        trial = runnable[number]
+        if trial.status in ("not run", "ran"):
+            _try(trial, measure)
+            report.info(f"{trial.name}: {f'{trial.speed:,.0f} tokens/s' if trial.runs else trial.status}")
+
+    variants = [Variant(trial.name, manifest, settings=(*trial.flags, STRICT)) for trial in runnable]
+    interrupted = run_in_turn(variants, written.seed, repeats, overrides, step_counts, report, take, run)
     for trial in runnable:
         trial.reason = trial.reason or ("interrupted before it ran" if trial.status == "not run" else "")
     ranked = sorted(trials, key=lambda trial: -trial.speed)
     effective = optim.batch_size * optim.gradient_accumulation_steps
-    return Swept(manifest, machine, step_counts, effective, tuple(ranked), session.interrupted)
+    return Swept(manifest, machine, step_counts, effective, tuple(ranked), interrupted)
 
 
-def _try(trial: Trial, session: Session, manifest: Path, seed: int) -> None:
+def _try(trial: Trial, measure: Measure) -> None:
     """Run once. Raises what has nothing to do with the settings: a missing model, a package."""
-    variant = Variant(trial.name, manifest, settings=(*trial.flags, STRICT))
     try:
-        trial.runs.append(session.go(variant, seed))
+        trial.runs.append(measure())
         trial.status = "ran"
     except (TrainingFailed, EnvironmentProblem) as error:
-        trial.status = "does not fit" if is_memory(error, variant.name) else "failed"
+        trial.status = "does not fit" if is_memory(error, trial.name) else "failed"
         trial.reason = error.message
         trial.runs.clear()
         if isinstance(error, EnvironmentProblem) and trial.status == "failed":

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from expert_cli.benchmark.monitor.gauges import gpu_of, known, main_gpu, mean
+from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu, mean, values_of
 from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.runs.metrics import items, mean_shares, number, numbers, padding_share, part, rates, timed
@@ -154,7 +154,7 @@ def collect_evidence(
     samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
     spilled = numbers(judged, "spilled_mb")
     cores = _whole(part(run, "machine"), "cores") or os.cpu_count()
-    means = {name: mean(known(samples, name)) for name in _MACHINE}
+    means = {name: mean(values_of(samples, name)) for name in _MACHINE}
     if cores != os.cpu_count():  # of a run that may use some cores alone, nobody counts who else uses those
         means["machine_cpu_percent"] = None
     return Evidence(
@@ -166,7 +166,7 @@ def collect_evidence(
         mfu=mean(*rates(judged, "mfu", before)),
         gpu=_gpu_sampled(samples, preferred_gpu) or _gpu_logged(judged),
         spilled_mb=max(spilled, default=None),
-        process_cpu_percent=mean(known(samples, "cpu_percent")),
+        process_cpu_percent=mean(values_of(samples, "cpu_percent")),
         threads=_whole(run, "torch_threads"),
         cores=cores,
         settings=settings_of(run),
@@ -181,8 +181,8 @@ def _gpu_sampled(samples: Sequence[MonitorSample], preferred: int | None) -> Gpu
         return None
     named = [reason for gpu in looks for reason in gpu.throttles]
     return GpuFacts(
-        **{name: mean(known(looks, name)) for name in _GPU},
-        top_clock_mhz=max(known(looks, "sm_clock_mhz"), default=None),
+        **{name: mean(values_of(looks, name)) for name in _GPU},
+        top_clock_mhz=max(values_of(looks, "sm_clock_mhz"), default=None),
         throttles={reason: named.count(reason) / len(looks) for reason in sorted(set(named))},
     )
 

@@ -47,7 +47,7 @@ GAUGES = (
 )
 
 
-def known(looks: Iterable[Any], name: str) -> list[float]:
+def values_of(looks: Iterable[Any], name: str) -> list[float]:
     """Return what looks tell of one figure, without those that do not tell it."""
     return [value for look in looks if (value := getattr(look, name, None)) is not None]
 

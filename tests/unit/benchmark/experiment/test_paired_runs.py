@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment.compare import compare_experiments
-from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
-from expert_cli.benchmark.experiment.paired_runs import ExperimentResult, ExperimentSpec, experiment, make_job, order
+from expert_cli.benchmark.experiment.compare import compare_experiments, data_facts, machine_facts
+from expert_cli.benchmark.experiment.paired_runs import ExperimentResult, ExperimentSpec, experiment, make_job
 from expert_cli.benchmark.experiment.parity import Curve
 from expert_cli.benchmark.experiment.subprocess_run import StepCounts, StepSamples, Variant
 from expert_cli.benchmark.experiment.tables import as_text
@@ -34,7 +33,9 @@ def job(repeats: int = 2, gate: float | None = None) -> ExperimentSpec:
 
 @pytest.mark.parametrize(("repeats", "turns"), [(1, "ab"), (2, "abba"), (3, "abbaab"), (4, "abbaabba")])
 def test_the_order_of_turns(repeats: int, turns: str) -> None:
-    assert order(repeats) == turns
+    asked: list[tuple[str, int]] = []
+    experiment(job(repeats), MACHINE, NullReporter(), runner(speeds({"a.json": 20.0, "b": 10.0}), asked))
+    assert "".join(name[0] for name, _ in asked) == turns
 
 
 def test_pairs_have_the_same_seed() -> None:
@@ -155,7 +156,7 @@ def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "datasets" / "train.jsonl").touch()
     manifest = manifests.write(tmp_path, manifests.small())
     made = make_job(manifest, "unoptimized", Overrides(seed=7), StepCounts(3, 1), 2, MACHINE)
-    assert (made.seed, made.b.stock, made.b.name) == (7, True, "unoptimized")
+    assert (made.seed, bool(made.b.way), made.b.name) == (7, True, "unoptimized")
     with pytest.raises(InputError, match=r"--against none\.json: no such manifest"):
         make_job(manifest, "none.json", Overrides(), StepCounts(3, 1), 2, MACHINE)
     other = tmp_path / "other.json"
