@@ -77,6 +77,13 @@ def compare_experiments(a: Path, b: Path, *, force: bool = False) -> dict[str, A
     sides = [document["a"] for document in documents]
     speeds = [[run["tokens_per_s"] for run in side["runs"]] for side in sides]
     same = _parity(*sides)
+    first, second = (document["versions"] for document in documents)
+    changed = [
+        f"{name} {version} and {second.get(name)}" for name, version in first.items() if second.get(name) != version
+    ]
+    notes = [f"compared by force: {line}" for line in unlike]
+    notes += [f"versions differ: {', '.join(changed)}"] if changed else []
+    notes += [] if same else ["no seed was run in both: losses cannot be compared"]
     return {
         "kind": "compare",
         "method": METHOD,
@@ -85,7 +92,7 @@ def compare_experiments(a: Path, b: Path, *, force: bool = False) -> dict[str, A
         "ratio": unpaired_ratio(*speeds).as_json(),
         "speedups": [document["ratio"] for document in documents],
         "loss_parity": same.as_json() if same else None,
-        "notes": [f"compared by force: {line}" for line in unlike] + _notes(documents[0], documents[1], same),
+        "notes": notes,
     }
 
 
@@ -119,13 +126,3 @@ def _parity(a: Mapping[str, Any], b: Mapping[str, Any]) -> Parity | None:
 def _curve(run: Mapping[str, Any]) -> Curve:
     losses = tuple(float("nan") if loss is None else loss for loss in run["losses"])
     return Curve(tuple(run["trained_tokens"]), losses)
-
-
-def _notes(a: Mapping[str, Any], b: Mapping[str, Any], same: Parity | None) -> list[str]:
-    notes = []
-    changed = [f"{name} {v} and {w}" for name, v in a["versions"].items() if (w := b["versions"].get(name)) != v]
-    if changed:
-        notes.append(f"versions differ: {', '.join(changed)}")
-    if same is None:
-        notes.append("no seed was run in both: losses cannot be compared")
-    return notes

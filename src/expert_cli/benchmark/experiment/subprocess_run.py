@@ -69,7 +69,7 @@ def run_once(
         with_settings(overrides, *variant.settings, *QUIET_SETTINGS), seed=seed, max_steps=steps, output=folder
     )
     look = StepSamples(RunPaths(folder), step_counts.warmup, show)
-    lines = run_train_subprocess(variant.name, _words(variant, asked), folder, look, LOOK_EVERY_S)
+    lines = run_train_subprocess(variant.name, _words(variant, asked, folder), folder, look, LOOK_EVERY_S)
     gpu_index = next(iter(nvml.visible(child_environment())), None)
     return measure_run(RunPaths(folder), lines, seed, step_counts.warmup, look.samples, gpu_index)
 
@@ -131,12 +131,11 @@ def run_in_turn(
     return 0
 
 
-def _words(variant: Variant, asked: Overrides) -> list[str]:
+def _words(variant: Variant, asked: Overrides, folder: Path) -> list[str]:
     """Return what stands behind `python`; the stock libraries get their job as a file."""
     if not variant.way:
         return train_command(variant.manifest, asked)
-    assert asked.output is not None  # noqa: S101  set above
-    job = asked.output.with_name(f"{asked.output.name}.json")
+    job = folder.with_name(f"{folder.name}.json")
     write_json(job, {"way": variant.way, "manifest": str(variant.manifest.resolve()), "overrides": asdict(asked)})
     return ["-m", "expert_cli.benchmark.experiment.baseline_main", str(job)]
 

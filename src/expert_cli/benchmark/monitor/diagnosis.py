@@ -10,28 +10,15 @@ A wait is a loss only while the device idles: of 20 % waiting for data on a GPU 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from expert_cli.benchmark.monitor import remedies
 from expert_cli.benchmark.monitor.evidence import Evidence
 from expert_cli.benchmark.monitor.gauges import mean
 from expert_cli.benchmark.monitor.remedies import NOTABLE, Advice
 
-Verdict = Literal[
-    "waiting for data",
-    "launch-bound",
-    "compute-bound",
-    "memory spilling to the host",
-    "disk",
-    "checkpointing",
-    "evaluation",
-    "thermal or power limit",
-    "other programs use this machine",
-    "healthy",
-    "not enough data",
-]
 MOST_ADVICE = 2
 SPILLED_MB = 64.0
 """Windows keeps some tens of MB of every process in shared memory; more than this is the model's."""
@@ -53,7 +40,7 @@ LOW_MFU = 0.2
 class Diagnosis:
     """What holds the run back, the numbers that say so, and at most two things to change. share: of the time that it costs."""
 
-    name: Verdict
+    name: str
     evidence: tuple[str, ...]
     advice: tuple[Advice, ...] = ()
     share: float = 0.0
@@ -126,7 +113,7 @@ def _disk_is_busy(e: Evidence) -> bool:
     return e.disk_busy is not None and e.disk_busy >= BUSY_DISK
 
 
-_RARE: tuple[tuple[Verdict, str, str, Callable[[Evidence, float], Iterable[Advice]]], ...] = (
+_RARE = (
     ("checkpointing", "checkpoint", "checkpoints", remedies.fewer_saves),
     ("evaluation", "eval", "evaluation", remedies.fewer_evaluations),
 )

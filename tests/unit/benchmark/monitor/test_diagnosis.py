@@ -9,8 +9,10 @@ import pytest
 
 from expert_cli.benchmark.monitor.diagnosis import diagnose, trend
 from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, RunSettings
+from tests.measurements import SCHEMA
 
 C = "training.config."
+VERDICTS = SCHEMA["oneOf"][0]["properties"]["verdict"]["enum"]
 CUDA = RunSettings(
     device="cuda",
     dataloader_num_workers=0,
@@ -223,6 +225,10 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     "all well on a CPU": (on_cpu(), "healthy", 0),
     "steps alone are known": (Evidence(shares=shares()), "compute-bound", 0),
 }
+
+
+def test_every_verdict_of_the_schema_is_given() -> None:
+    assert {name for _, name, _ in CASES.values()} == set(VERDICTS)
 
 
 @pytest.mark.parametrize(("evidence", "name", "bound"), CASES.values(), ids=CASES.keys())
