@@ -150,7 +150,7 @@ def _measure(
     gate: float | None,
 ) -> tuple[dict[str, Any], int]:
     """Return the document of an experiment or a sweep, and the exit code."""
-    from expert_cli.benchmark.experiment.paired_runs import experiment, make_job
+    from expert_cli.benchmark.experiment.paired_runs import make_job, run_experiment
     from expert_cli.benchmark.experiment.subprocess_run import StepCounts
     from expert_cli.benchmark.experiment.sweep import sweep
     from expert_cli.hardware import machine
@@ -162,7 +162,7 @@ def _measure(
     if keys:
         swept = sweep(manifest, keys, overrides, length, repeats or 1, facts, console)
         return swept.as_json(), swept.exit_code
-    outcome = experiment(make_job(manifest, against, overrides, length, repeats or 3, facts, gate), facts, console)
+    outcome = run_experiment(make_job(manifest, against, overrides, length, repeats or 3, facts, gate), console)
     code = ThresholdNotMet.exit_code if outcome.missed() else 0
     return outcome.as_json(), outcome.interrupted or code
 

@@ -8,7 +8,7 @@ variant; what a variant does in its loop counts in full.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -39,9 +39,13 @@ METHOD = (
 )
 
 
-@dataclass(frozen=True)
-class ExperimentSpec:
-    """What is asked for. Repeat r runs with `seed` + r. gate: the least ratio, None = none."""
+@dataclass
+class Experiment:
+    """What is asked for, and the runs of A and of B that were finished, in the order of their repeats.
+
+    Repeat r runs with `seed` + r. gate: the least ratio, None = none. interrupted: the exit code of what ended it before all
+    runs were done, 130 for Ctrl-C and 143 for SIGTERM; 0 where nothing did.
+    """
 
     a: Variant
     b: Variant
@@ -49,21 +53,10 @@ class ExperimentSpec:
     step_counts: StepCounts
     repeats: int
     seed: int
-    gate: float | None = None
-
-
-@dataclass(frozen=True)
-class ExperimentResult:
-    """The runs that were finished, in the order of their repeats.
-
-    interrupted: the exit code of what ended it before all were, 130 for Ctrl-C and 143 for SIGTERM; 0 where nothing did.
-    """
-
-    spec: ExperimentSpec
     machine: Machine
-    a: tuple[RunMeasurement, ...]
-    b: tuple[RunMeasurement, ...]
-    interrupted: int
+    gate: float | None = None
+    runs: tuple[list[RunMeasurement], list[RunMeasurement]] = field(default_factory=lambda: ([], []))
+    interrupted: int = 0
 
     @property
     def ratio(self) -> Estimate | None:
@@ -85,7 +78,7 @@ class ExperimentResult:
 
     def missed(self) -> str:
         """Return why the gate is missed, "" where it is reached or there is none."""
-        ratio, same, gate = self.ratio, self.parity, self.spec.gate
+        ratio, same, gate = self.ratio, self.parity, self.gate
         if gate is None:
             return ""
         if ratio is None or same is None:
@@ -96,29 +89,28 @@ class ExperimentResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `benchmark --json` (docs/INTERFACE.md), kind "experiment"."""
-        spec, same, ratio = self.spec, self.parity, self.ratio
-        both = bool(self.a and self.b)
+        (a, b), same, ratio = self.runs, self.parity, self.ratio
         return {
             "kind": "experiment",
             "machine": machine_facts(self.machine),
             "versions": dict(self.machine.versions),
-            "steps": spec.step_counts.steps,
-            "warmup": spec.step_counts.warmup,
-            "repeats": spec.repeats,
+            "steps": self.step_counts.steps,
+            "warmup": self.step_counts.warmup,
+            "repeats": self.repeats,
             "method": METHOD,
-            "a": side_json(spec.a, self.a, same.a if same else None) if self.a else None,
-            "b": side_json(spec.b, self.b, same.b if same else None) if self.b else None,
+            "a": side_json(self.a, a, same.a if same else None) if a else None,
+            "b": side_json(self.b, b, same.b if same else None) if b else None,
             "ratio": ratio.as_json() if ratio else None,
             "median_ratio": self.median_ratio,
             "loss_parity": same.as_json() if same else None,
-            "differences": setting_differences(self.a[0].config, self.b[0].config) if both else {},
-            "gate": {"ratio": spec.gate, "passed": not self.missed(), "reason": self.missed()} if spec.gate else None,
+            "differences": setting_differences(a[0].config, b[0].config) if a and b else {},
+            "gate": {"ratio": self.gate, "passed": not self.missed(), "reason": self.missed()} if self.gate else None,
             "interrupted": bool(self.interrupted),
-            "notes": notes_on([*self.a, *self.b]),
+            "notes": notes_on([*a, *b]),
         }
 
     def _pairs(self) -> list[tuple[RunMeasurement, RunMeasurement]]:
-        return list(zip(self.a, self.b, strict=False))
+        return list(zip(*self.runs, strict=False))
 
 
 def make_job(
@@ -129,7 +121,7 @@ def make_job(
     repeats: int,
     machine: Machine,
     gate: float | None = None,
-) -> ExperimentSpec:
+) -> Experiment:
     """Return the experiment, both manifests read. against: one of `STOCK_WAYS`, or another manifest.
 
     Raises ManifestError, InputError, EnvironmentProblem.
@@ -141,7 +133,7 @@ def make_job(
     if not b.manifest.is_file():
         raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {', '.join(STOCK_WAYS)}")
     decided(b.manifest, overrides, machine)
-    return ExperimentSpec(Variant(str(manifest), manifest), b, overrides, step_counts, repeats, plan.seed, gate)
+    return Experiment(Variant(str(manifest), manifest), b, overrides, step_counts, repeats, plan.seed, machine, gate)
 
 
 def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig:
@@ -151,21 +143,21 @@ def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig
     return run
 
 
-def experiment(spec: ExperimentSpec, machine: Machine, report: Reporter, run: Run = run_once) -> ExperimentResult:
-    """Run both sides in turn. Ctrl-C and SIGTERM end the run under way and return those before it.
+def run_experiment(asked: Experiment, report: Reporter, run: Run = run_once) -> Experiment:
+    """Return the experiment with its runs, both sides in turn. Ctrl-C and SIGTERM end the run under way, those before it stay.
 
     Raises the error of a run that fails, with its variant's name; KeyboardInterrupt or Interrupted before the first is done.
     """
-    sides = (spec.a, spec.b)
-    done: tuple[list[RunMeasurement], ...] = ([], [])
+    sides = (asked.a, asked.b)
 
     def take(number: int, measure: Measure) -> None:
-        done[number].append(found := measure())
+        asked.runs[number].append(found := measure())
         words = f"{sides[number].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s"
         report.info(f"{'ab'[number]}  {words}")
 
-    interrupted = run_in_turn(sides, spec.seed, spec.repeats, spec.overrides, spec.step_counts, report, take, run)
-    return ExperimentResult(spec, machine, tuple(done[0]), tuple(done[1]), interrupted)
+    repeats, counts = asked.repeats, asked.step_counts
+    asked.interrupted = run_in_turn(sides, asked.seed, repeats, asked.overrides, counts, report, take, run)
+    return asked
 
 
 def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | None) -> dict[str, Any]:
