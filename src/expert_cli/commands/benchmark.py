@@ -10,7 +10,7 @@ import typer
 
 from expert_cli.commands.options import Offline
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
-from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
+from expert_cli.errors import CTRL_C, InputError
 from expert_cli.manifest.keys.compute import DeviceChoice
 
 _watching = partial(typer.Option, rich_help_panel="Watch a run")
@@ -95,22 +95,35 @@ def benchmark(
         from expert_cli.benchmark.experiment.compare import compare_experiments
 
         _show(console, compare_experiments(*compare, force=force), output)
-    elif manifest is not None:
-        from expert_cli.config.resolve import Overrides
-
-        overrides = Overrides(
-            dataset=dataset,
-            validation=validation,
-            base_model=base_model,
-            device=device,
-            seed=seed,
-            settings=tuple(set_ or ()),
-            offline=offline,
-        )
-        found, code = _measure(console, manifest, against or "", sweep or [], overrides, (steps, warmup, repeats), gate)
-        _show(console, found, output, code)
-    else:
+        return
+    if manifest is None:
         _watch(console, run, duration, interval, output)
+        return
+    from expert_cli.benchmark.experiment import paired_runs
+    from expert_cli.benchmark.experiment import sweep as sweeps
+    from expert_cli.benchmark.experiment.subprocess_run import StepCounts
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.hardware import machine
+
+    overrides = Overrides(
+        dataset=dataset,
+        validation=validation,
+        base_model=base_model,
+        device=device,
+        seed=seed,
+        settings=tuple(set_ or ()),
+        offline=offline,
+    )
+    length, facts = StepCounts(steps, warmup), machine.inspect()
+    if facts.first_words:
+        console.warning(facts.first_words)
+    found: paired_runs.Experiment | sweeps.Swept
+    if sweep:
+        found = sweeps.sweep(manifest, sweep, overrides, length, repeats or 1, facts, console)
+    else:
+        job = paired_runs.make_job(manifest, against or "", overrides, length, repeats or 3, facts, gate)
+        found = paired_runs.run_experiment(job, console)
+    _show(console, found.as_json(), output, found.exit_code)
 
 
 def _require_one(asked: list[str], manifest: Path | None, gate: float | None) -> None:
@@ -138,33 +151,6 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
             target, duration, interval, lambda s: show(view.progress_line(s), view.figures_line(s), view.rows(s))
         )
     _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
-
-
-def _measure(
-    console: Console,
-    manifest: Path,
-    against: str,
-    keys: list[str],
-    overrides: Any,
-    numbers: tuple[int, int, int | None],
-    gate: float | None,
-) -> tuple[dict[str, Any], int]:
-    """Return the document of an experiment or a sweep, and the exit code."""
-    from expert_cli.benchmark.experiment.paired_runs import make_job, run_experiment
-    from expert_cli.benchmark.experiment.subprocess_run import StepCounts
-    from expert_cli.benchmark.experiment.sweep import sweep
-    from expert_cli.hardware import machine
-
-    steps, warmup, repeats = numbers
-    length, facts = StepCounts(steps, warmup), machine.inspect()
-    if facts.first_words:
-        console.warning(facts.first_words)
-    if keys:
-        swept = sweep(manifest, keys, overrides, length, repeats or 1, facts, console)
-        return swept.as_json(), swept.exit_code
-    outcome = run_experiment(make_job(manifest, against, overrides, length, repeats or 3, facts, gate), console)
-    code = ThresholdNotMet.exit_code if outcome.missed() else 0
-    return outcome.as_json(), outcome.interrupted or code
 
 
 def _show(console: Console, document: dict[str, Any], output: Path | None, code: int = 0) -> None:

@@ -155,7 +155,6 @@ def _utilization(
     samples: Sequence[MonitorSample], cores: float | None, gpu_index: int | None
 ) -> dict[str, float | None]:
     index = main_gpu(samples, gpu_index)
-    own = [s.cpu_percent for s in samples if s.machine_cpu_percent is not None]
     others = [
         max(0.0, s.machine_cpu_percent - s.cpu_percent / cores)
         for s in samples
@@ -163,7 +162,7 @@ def _utilization(
     ]
     return {
         "gpu": _mean(values_of((gpu_of(sample, index) for sample in samples), "utilization")),
-        "cpu": _mean(own),
+        "cpu": _mean(values_of(samples, "cpu_percent")),
         "others": _mean(others),
     }
 

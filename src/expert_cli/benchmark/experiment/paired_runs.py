@@ -28,7 +28,7 @@ from expert_cli.benchmark.experiment.subprocess_run import (
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, require_data
 from expert_cli.config.run_config import RunConfig
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import EnvironmentProblem, InputError, ThresholdNotMet
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Estimate, paired_ratio
@@ -86,6 +86,11 @@ class Experiment:
         if not same.holds:
             return f"broken: at equal trained tokens the loss is {words_of(same)}"
         return f"the ratio {ratio.mean:.2f} is below {gate:g}" if ratio.mean < gate else ""
+
+    @property
+    def exit_code(self) -> int:
+        """What it ends with: where nothing interrupted it, by whether its gate is missed."""
+        return self.interrupted or (ThresholdNotMet.exit_code if self.missed() else 0)
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `benchmark --json` (docs/INTERFACE.md), kind "experiment"."""
