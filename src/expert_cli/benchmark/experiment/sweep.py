@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from expert_cli.hardware.machine import Machine
 from expert_cli.utils.reporter import Reporter
 
 Status = Literal["ran", "does not fit", "failed", "not run"]
-BATCH, ACCUMULATION = "batch_size", "gradient_accumulation_steps"
+SIZES = ("batch_size", "gradient_accumulation_steps")
 _LACKS_MEMORY = re.compile(r"\b(?:out of|fit|want of)\b.*\bmemory\b")
 """What errors for want of memory say: the training's, the loading's, and that of a process the system killed."""
 STRICT = "training.config.on_oom=error"
@@ -64,7 +65,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Swept:
-    """All combinations, the fastest first, those that did not run last. interrupted: as that of an Outcome."""
+    """All combinations, the fastest first, those that did not run last. interrupted: as that of an Experiment."""
 
     manifest: Path
     machine: Machine
@@ -141,22 +142,18 @@ def combinations(swept: Mapping[str, Sequence[Any]], batch_size: int, accumulati
     Whichever of the two is not swept is adjusted to the other.
     """
     effective = batch_size * accumulation
-    trials = []
-    for values in product(*swept.values()):
-        settings = dict(zip(swept, values, strict=True))
-        trial = Trial(settings)
-        trials.append(trial)
-        given = {key: settings[key] for key in (BATCH, ACCUMULATION) if key in settings}
-        if any(not isinstance(value, int) or isinstance(value, bool) or value < 1 for value in given.values()):
+    trials = [Trial(dict(zip(swept, values, strict=True))) for values in product(*swept.values())]
+    for trial in trials:
+        given = {key: trial.settings[key] for key in SIZES if key in trial.settings}
+        if any(type(value) is not int or value < 1 for value in given.values()):
             raise InputError(f"--sweep: {trial.name}: must be whole numbers greater than 0")
-        if len(given) == 2 and settings[BATCH] * settings[ACCUMULATION] != effective:
-            trial.reason = f"its effective batch is {settings[BATCH] * settings[ACCUMULATION]}, not {effective}"
+        size = prod(given.values())
+        if len(given) == 2 and size != effective:
+            trial.reason = f"its effective batch is {size}, not {effective}"
+        elif len(given) == 1 and effective % size:
+            trial.reason = f"{' '.join(given)} {size} does not divide the effective batch {effective}"
         elif len(given) == 1:
-            (key, value), other = *given.items(), ACCUMULATION if BATCH in given else BATCH
-            if effective % value:
-                trial.reason = f"{key} {value} does not divide the effective batch {effective}"
-            else:
-                settings[other] = effective // value
+            trial.settings |= {key: effective // size for key in SIZES if key not in given}
     return trials
 
 
@@ -180,8 +177,7 @@ def sweep(
     trials = combinations(parse_sweep(asked), optim.batch_size, optim.gradient_accumulation_steps)
     runnable = [trial for trial in trials if not trial.reason]
     for trial in runnable:
-        settings = (*overrides.settings, *trial.flags)
-        decided(manifest, replace(overrides, settings=settings), machine)
+        decided(manifest, replace(overrides, settings=(*overrides.settings, *trial.flags)), machine)
 
     def take(number: int, measure: Measure) -> None:
         trial = runnable[number]

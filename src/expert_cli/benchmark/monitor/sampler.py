@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +55,7 @@ class Sampler:
     def __init__(self, pid: int | None, ask_gpus: Callable[[], Sequence[GpuSample]] = nvml.sample) -> None:
         """Start the clock and take the first readings of everything that counts up."""
         self._ask_gpus = ask_gpus
-        self._process = _process(pid)
-        self._root = _launcher(self._process)
+        self._process, self._root = _processes(pid)
         self._watches = pid is not None
         self._children: dict[psutil.Process, psutil.Process] = {}
         self._looks = 0
@@ -88,7 +88,7 @@ class Sampler:
             return None, None
         try:
             if self._looks % CHILDREN_EVERY == 0:
-                family = (self._root or self._process).children(recursive=True)
+                family = self._root.children(recursive=True) if self._root else []
                 # psutil counts since the last look through the same object: those that are known stay
                 self._children = {one: self._children.get(one, one) for one in family if one != self._process}
             self._looks += 1
@@ -113,20 +113,14 @@ def _use(process: psutil.Process) -> tuple[float, float]:
         return process.cpu_percent(), process.memory_info().rss / _MB
 
 
-def _process(pid: int | None) -> psutil.Process | None:
-    try:
-        return None if pid is None else psutil.Process(pid)
-    except psutil.Error:
-        return None
-
-
-def _launcher(process: psutil.Process | None) -> psutil.Process | None:
-    """Return what started a process together with others of one run (torchrun and its like), None for one on its own."""
-    try:
-        several = process is not None and int(process.environ().get("WORLD_SIZE", "1")) > 1
-        return process.parent() if process is not None and several else None
-    except (psutil.Error, ValueError):
-        return None
+def _processes(pid: int | None) -> tuple[psutil.Process | None, psutil.Process | None]:
+    """Return a process, and what started it together with others of one run (torchrun and its like), else itself."""
+    process = root = None
+    with suppress(psutil.Error, ValueError):
+        process = root = None if pid is None else psutil.Process(pid)
+        if process and int(process.environ().get("WORLD_SIZE", "1")) > 1:
+            root = process.parent() or process
+    return process, root
 
 
 def _rates(before: dict[str, float], now: dict[str, float], passed: float) -> dict[str, float]:
