@@ -69,10 +69,7 @@ def train_baseline(way: str, manifest: Path, overrides: Overrides) -> None:
     tokenizer = inputs.tokenizer.hf
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token  # neither transformers nor TRL pads without one
     store = store_for(run, inputs, NullReporter())
-    documents = store.split("train")
-    if documents is None:
-        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
-    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    packs = plan_packs(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     stock = WAYS[way](run, inputs, packs)
     model = _model(stock.run, inputs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
