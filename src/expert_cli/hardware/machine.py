@@ -188,7 +188,7 @@ def _seen_by_torch(device: str) -> tuple[Gpu, ...]:
 def _torch_built_for(toolkit: str) -> str:
     """Read the version of a toolkit from torch's version file, because importing torch takes seconds; "": not built for it."""
     folder = _folder_of("torch")
-    text = _text(folder / "version.py") if folder else ""
+    text = file_text(folder / "version.py") if folder else ""
     match = re.search(rf"^{toolkit}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
     return match.group(1) if match else ""
 
@@ -207,10 +207,10 @@ def _folder_of(package: str) -> Path | None:
 
 def _cpu_has_bf16() -> bool:
     """Whether the CPU multiplies bfloat16 natively (AVX512-BF16, AMX, Arm BF16), as Linux tells; elsewhere nothing does."""
-    return bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", _text(Path("/proc/cpuinfo"))))
+    return bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", file_text(Path("/proc/cpuinfo"))))
 
 
-def _text(path: Path) -> str:
+def file_text(path: Path) -> str:
     """Return the text of a file, "" of one that cannot be read."""
     with suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace")
