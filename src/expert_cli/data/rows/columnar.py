@@ -93,8 +93,8 @@ class Rows(ABC):
         """Return one row as an example before a question, None where it cannot be one."""
 
     @classmethod
-    def of_texts(cls, texts: Texts, columns: Columns, start: int, stop: int) -> Rows | None:  # noqa: ARG003
-        """Return the rows start <= number < stop of texts, without origins, if `append` takes them all and this is faster."""
+    def of_texts(cls, texts: Texts, columns: Columns) -> Rows | None:  # noqa: ARG003
+        """Return the rows of texts, without origins, if `append` takes them all and this is faster."""
         return None
 
     def piece_columns(self, template: Template) -> list[PieceColumn]:  # noqa: ARG002

@@ -104,33 +104,29 @@ def batches(sources: Sequence[SelectedSource], data: DataConfig) -> Iterator[Row
 
 def _turn(source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[Rows]:
     kept = source.kept.blocks()
-    for first, checked in _read_again(source, taken, data) if kept is None else kept:
-        wanted = taken[checked.numbers + (first - source.start)]
+    for checked in _read_again(source, taken, data) if kept is None else kept:
+        wanted = taken[checked.numbers]
         if wanted.any():
             yield checked.rows if wanted.all() else checked.rows.take(np.flatnonzero(wanted).tolist())
 
 
-def _read_again(source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[tuple[int, Checked]]:
-    """Yield the blocks of a source that hold rows that are taken, each with the number of its first row."""
+def _read_again(source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[Checked]:
+    """Yield the blocks of a source that hold rows that are taken."""
     columns = ColumnFilter(names_of_interest(data.mapping))
-    stop = source.start + len(taken)
+    changed = InputError(f"{source.located}: the files changed while they were read", "Start again.")
+    rows = range(source.start, source.start + len(taken))
     read = 0
-    for block, first in source_blocks(source.located.files, columns, stop):
+    for block, first in source_blocks(source.located.files, columns, rows):
         read = first + block.count
-        low = max(source.start - first, 0)
-        due = taken[first + low - source.start : read - source.start] if low < block.count else taken[:0]
+        due = taken[first:read]
         if not due.any():
             continue
-        checked = check_block(block, source.columns, low, block.count)
-        if taken[checked.numbers + (first - source.start)].sum() != due.sum():
-            raise _changed(source)
-        yield first, checked
-    if read != stop:
-        raise _changed(source)
-
-
-def _changed(source: SelectedSource) -> InputError:
-    return InputError(f"{source.located}: the files changed while they were read", "Start again.")
+        checked = check_block(block, source.columns, first)
+        if taken[checked.numbers].sum() != due.sum():
+            raise changed
+        yield checked
+    if read != len(taken):
+        raise changed
 
 
 def _select_from(

@@ -132,7 +132,7 @@ def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
     for located in sources:
         names = ColumnFilter(names_of_interest(data.mapping))
         known = -1
-        for _block in source_blocks(located.files, names, None):
+        for _block in source_blocks(located.files, names):
             if len(names.seen) == known:
                 continue
             known = len(names.seen)

@@ -68,8 +68,8 @@ def test_the_example_of_a_kind_is_good_and_all_of_it_is_held(kind: type[Rows]) -
     twice = rows.take([0, 0])
     assert twice.content(1) == rows.content(0)
     assert (len(twice), twice.without({0, 1})) == (2, kind())
-    block = {name: [value, value] for name, value in kind.example_row.items() if isinstance(value, str)}
-    plain = kind.of_texts(block, columns, 1, 2)
+    block = {name: [value] for name, value in kind.example_row.items() if isinstance(value, str)}
+    plain = kind.of_texts(block, columns)
     assert plain is None or (plain.columns(), len(block)) == (rows.columns(), len(kind.example_row))
 
 

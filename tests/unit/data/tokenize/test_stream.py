@@ -462,8 +462,8 @@ def test_rows_are_kept_while_they_fit_and_let_go_together(
     assert (large.kept.blocks() is not None, large.kept.size > 70_000) == (room > 70_000, room > 70_000)
     assert 50_000 < files["pairs"].stat().st_size < 70_000
     blocks = small.kept.blocks() or []
-    assert sum(len(checked.rows) for _, checked in blocks) == 90
-    assert small.kept.size == sum(checked.rows.memory() for _, checked in blocks) > files["more"].stat().st_size / 2
+    assert sum(len(checked.rows) for checked in blocks) == 90
+    assert small.kept.size == sum(checked.rows.memory() for checked in blocks) > files["more"].stat().st_size / 2
 
 
 def test_kept_rows_need_no_second_reading(tmp_path: Path) -> None:
@@ -594,8 +594,8 @@ def block_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
     names = ColumnFilter(frozenset({"q", "i", "a"}))
     rows, bad, count = PairRows(), [], 0
     try:
-        for block in read_blocks(path, names, None):
-            checked = check_block(block, COLUMNS, 0, block.count)
+        for block in read_blocks(path, names):
+            checked = check_block(block, COLUMNS)
             rows.extend(checked.rows, range(len(checked.rows)))
             bad += checked.bad
             count += block.count
@@ -609,7 +609,7 @@ def test_plain_rows_are_read_column_by_column_and_odd_ones_are_not(tmp_path: Pat
         path = tmp_path / "rows.jsonl"
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
         names = ColumnFilter(frozenset({"q", "a"}))
-        return [block.texts is not None for block in read_blocks(path, names, None)]
+        return [block.texts is not None for block in read_blocks(path, names)]
 
     row, other = '{"q": "x", "a": "y"}', '{"q": "x", "a": "y", "n": {"d": [1, 2]}, "f": 0.5, "b": true, "z": null}'
     assert columnar(row, row) == [True]
