@@ -24,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +187,7 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     read, read_s = timed(lambda: list(batches(selection.train, data)))
     columns, render_s = timed(lambda: [rows.piece_columns(template) for rows in read])
     encoded, encode_s = timed(lambda: [encoder.column_pieces(some) for some in columns])
-    chunks, join_s = timed(lambda: [assemble([*chain(*encoded[n : n + 3])]) for n in range(0, len(encoded), 3)])
+    chunks, join_s = timed(lambda: [assemble(encoded[n : n + 3]) for n in range(0, len(encoded), 3)])
     with tempfile.TemporaryDirectory(dir=store.parent) as folder:
         _, write_s = timed(lambda: [write_shard(Path(folder), "train", n, chunk) for n, chunk in enumerate(chunks)])
     _, verify_s = timed(lambda: verify_store(store))

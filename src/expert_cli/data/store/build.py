@@ -155,7 +155,7 @@ class _Build:
         with self.report.progress(f"tokenizing {split}", self.rows(split), "rows") as bar:
             done = 0
             for chunk in stream.chunks(split, skip=skip):
-                yield chunk.encoded
+                yield chunk
                 done += chunk.rows
                 bar.update(done)
         if stream.forms:

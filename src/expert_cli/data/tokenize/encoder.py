@@ -31,8 +31,6 @@ from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
 from expert_cli.data.tokenize.backend_check import BackendChoice, BackendSelector
 from expert_cli.data.tokenize.backends import HFTokenizersBackend, Pieces, no_collection
 
-_BATCH = 1000
-
 
 def template_for(
     tokenizer: Tokenizer,
@@ -105,13 +103,28 @@ class Encoder:
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """Encode documents; those without a trained token are left out and counted, be it all of them."""
-        return assemble(self.pieces(documents))
+        return assemble([self.pieces(documents)])
 
-    def pieces(self, documents: Sequence[Document]) -> list[Pieced]:
-        """Encode documents and leave them in pieces."""
-        return [self._encode_batch(documents[start : start + _BATCH]) for start in range(0, len(documents), _BATCH)]
+    def pieces(self, documents: Sequence[Document]) -> Pieced:
+        """Encode documents, in as few calls as there are ways to encode; equal pieces are encoded once."""
+        ways: dict[tuple[bool, int], dict[str, int]] = {}
+        order: list[tuple[dict[str, int], int]] = []
+        flags: list[bool] = []
+        counts = np.empty(len(documents), np.int64)
+        for number, document in enumerate(documents):
+            before = len(order)
+            for text, control, trained, variant in self._placed(document):
+                way = ways.setdefault((control, variant), {})
+                order.append((way, way.setdefault(text, len(way))))
+                flags.append(trained)
+            counts[number] = len(order) - before
+        self._choose([text for (control, _), texts in ways.items() if not control for text in texts])
+        parts = [self._encode_texts(list(texts), control=c, variant=v) for (c, v), texts in ways.items()]
+        firsts = dict(zip(map(id, ways.values()), np.cumsum([0, *map(len, ways.values())]), strict=False))
+        jobs = np.fromiter((firsts[id(way)] + job for way, job in order), np.int64, len(order))
+        return Pieced(parts, jobs, np.array(flags, np.bool_), counts)
 
-    def column_pieces(self, columns: Sequence[PieceColumn]) -> list[Pieced]:
+    def column_pieces(self, columns: Sequence[PieceColumn]) -> Pieced:
         """Encode documents given piece by piece, at least one piece with a text a document; the ids are those of `encode`.
 
         Not for an encoder whose `places_matter`.
@@ -133,7 +146,7 @@ class Encoder:
             else:
                 order[:, place] = next(constant)
         flags = np.tile(np.array([piece.trained for piece in columns], np.bool_), len(order))
-        return [Pieced(parts, order.ravel(), flags, np.full(len(order), len(columns)))]
+        return Pieced(parts, order.ravel(), flags, np.full(len(order), len(columns)))
 
     def ids(self, document: Document) -> list[int]:
         """Return the ids of one document, trained or not: what generation starts from."""
@@ -142,25 +155,6 @@ class Encoder:
             for text, control, _, variant in self._placed(document)
         ]
         return [int(i) for piece in pieces for i in piece]
-
-    def _encode_batch(self, documents: Sequence[Document]) -> Pieced:
-        """Encode documents in as few calls as there are ways to encode; equal pieces are encoded once."""
-        ways: dict[tuple[bool, int], dict[str, int]] = {}
-        order: list[tuple[dict[str, int], int]] = []
-        flags: list[bool] = []
-        counts = np.empty(len(documents), np.int64)
-        for number, document in enumerate(documents):
-            before = len(order)
-            for text, control, trained, variant in self._placed(document):
-                way = ways.setdefault((control, variant), {})
-                order.append((way, way.setdefault(text, len(way))))
-                flags.append(trained)
-            counts[number] = len(order) - before
-        self._choose([text for (control, _), texts in ways.items() if not control for text in texts])
-        parts = [self._encode_texts(list(texts), control=c, variant=v) for (c, v), texts in ways.items()]
-        firsts = dict(zip(map(id, ways.values()), np.cumsum([0, *map(len, ways.values())]), strict=False))
-        jobs = np.fromiter((firsts[id(way)] + job for way, job in order), np.int64, len(order))
-        return Pieced(parts, jobs, np.array(flags, np.bool_), counts)
 
     def _encode_texts(self, texts: list[str], *, control: bool, variant: int = 0) -> Pieces:
         engine = self._references[variant] if self.places_matter else self.engine.engine

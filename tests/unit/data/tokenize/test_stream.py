@@ -41,7 +41,7 @@ from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize import stream
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.data.tokenize.encoder import Encoder, template_for
-from expert_cli.data.tokenize.stream import DocumentStream, EncodedChunk
+from expert_cli.data.tokenize.stream import DocumentStream
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter
 from tests.chat_templates import FORGETTING, QWEN3
@@ -73,8 +73,8 @@ def opened(data: DataConfig, template: Template = TEMPLATES["chat"], encoder: En
     return DocumentStream(data, select_rows(data, locate_data(data, NullReporter()), NullReporter()), template, encoder)
 
 
-def whole(chunks: Iterator[EncodedChunk]) -> Encoded:
-    parts = [chunk.encoded for chunk in chunks]
+def whole(chunks: Iterator[Encoded]) -> Encoded:
+    parts = list(chunks)
     tokens = np.cumsum([0, *(len(part.ids) for part in parts)])
     given = np.cumsum([0, *(len(part.kept) + part.dropped for part in parts)])
     return Encoded(
@@ -258,13 +258,11 @@ def test_chunks_hold_the_rows_in_order_and_depend_on_rows_alone(
     assert rows.origins[:100] == [f"{files['pairs']}:{n + 1}" for n in range(101) if n != 17]
     assert rows.origins[-81:] == [f"{files['more']}:{n + 1}" for n in range(9, 90)]
     for chunk, start in ((chunks[0], 0), (chunks[-1], 800)):
-        assert_equal(
-            chunk.encoded, ENCODER.encode(TEMPLATES["chat"].documents(rows.take(range(start, start + chunk.rows))))
-        )
+        assert_equal(chunk, ENCODER.encode(TEMPLATES["chat"].documents(rows.take(range(start, start + chunk.rows)))))
     monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 777)
     again = list(opened(data).chunks("train", chunk_rows=100))
     for found, expected in zip(again, chunks, strict=True):
-        assert_equal(found.encoded, expected.encoded)
+        assert_equal(found, expected)
         assert found.rows == expected.rows
 
 
@@ -275,7 +273,7 @@ def test_skipped_chunks_change_nothing_of_the_others(skip: int, files: dict[str,
     found = list(opened(data).chunks("train", skip=skip, chunk_rows=100))
     assert len(found) == max(9 - skip, 0)
     for mine, right in zip(found, expected, strict=True):
-        assert_equal(mine.encoded, right.encoded)
+        assert_equal(mine, right)
 
 
 def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -655,7 +653,7 @@ def test_forms_of_texts_are_counted_also_where_a_build_goes_on(tmp_path: Path) -
         stream = opened(config(source(path)))
         chunks = list(stream.chunks("train", skip=skip, chunk_rows=5))
         assert stream.forms == {"chatml": 8, "plain": 4}
-        assert sum(chunk.encoded.dropped for chunk in chunks) == sum("user" in text for text in texts[5 * skip :])
+        assert sum(chunk.dropped for chunk in chunks) == sum("user" in text for text in texts[5 * skip :])
 
 
 @pytest.mark.parametrize(("foreign", "refused"), [(1, False), (3, True)])
