@@ -94,9 +94,6 @@ class MessageRows(Rows):
         self.messages.append((*_beside(fields, columns, messages), *messages[:end]))
         self.trailing.append(len(messages) - end)
 
-    def columns(self) -> list[list[str]]:
-        return []
-
     def content(self, row: int) -> tuple[str, ...]:
         turns = self.messages[row]
         plain = (part for turn in turns for part in (turn.role, turn.content))
@@ -107,11 +104,8 @@ class MessageRows(Rows):
     def answer(self, row: int) -> str:
         return self.messages[row][-1].content + self.messages[row][-1].fields
 
-    def characters(self, row: int) -> int:
-        return sum(len(turn.content) + len(turn.fields) for turn in self.messages[row])
-
     def lengths(self) -> list[int]:
-        return [self.characters(row) for row in range(len(self))]
+        return [sum(len(turn.content) + len(turn.fields) for turn in turns) for turns in self.messages]
 
     def memory(self) -> int:
         turns = [turn for row in self.messages for turn in row]

@@ -211,7 +211,7 @@ class _Judge:
         scan.fields |= checked.rows.ignored
         scan.report.trailing += sum(checked.rows.trailing)
         if checked.untrained:
-            scan.report.count_filtered(NOT_TRAINED, checked.untrained)
+            scan.report.filtered[NOT_TRAINED] += checked.untrained
         for where, reason in checked.bad:
             scan.report.drop(reason, where)
         passing = self._filtered(checked.rows, scan)
@@ -228,15 +228,14 @@ class _Judge:
         if filters == RowFilters():
             return range(len(rows))
         kept: list[int] = []
-        for row in range(len(rows)):
-            characters = rows.characters(row)
+        for row, length in enumerate(rows.lengths()):
             digest = _digest(rows, row, filters.deduplicate)
-            if characters < filters.min_chars:
-                scan.report.count_filtered(f"shorter than {filters.min_chars} characters")
-            elif filters.max_chars is not None and characters > filters.max_chars:
-                scan.report.count_filtered(f"longer than {filters.max_chars} characters")
+            if length < filters.min_chars:
+                scan.report.filtered[f"shorter than {filters.min_chars} characters"] += 1
+            elif filters.max_chars is not None and length > filters.max_chars:
+                scan.report.filtered[f"longer than {filters.max_chars} characters"] += 1
             elif digest and (digest in self.seen or digest in scan.digests):
-                scan.report.count_filtered("repeated" if filters.deduplicate == "row" else "repeated answer")
+                scan.report.filtered["repeated" if filters.deduplicate == "row" else "repeated answer"] += 1
             else:
                 kept.append(row)
                 if digest:

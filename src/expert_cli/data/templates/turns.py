@@ -48,10 +48,9 @@ def calls_of(turn: Mapping[str, Any]) -> list[Any]:
     return [call.get("function") or call for call in turn.get("tool_calls") or ()]
 
 
-def tool_name(tool: Any) -> str:
-    """Return the name of a tool, "" without one."""
-    function = tool.get("function") or tool if isinstance(tool, dict) else {}
-    return str(function.get("name", "")) if isinstance(function, dict) else ""
+def tool_name(tool: Mapping[str, Any]) -> str:
+    """Return the name of a tool, which every row that was read gives."""
+    return str((tool.get("function") or tool)["name"])
 
 
 def spelled_arguments(turn: Mapping[str, Any]) -> list[str]:
@@ -86,7 +85,7 @@ def first_calls(turn: dict[str, Any], most: int) -> dict[str, Any]:
 
 def call_names(turn: Mapping[str, Any]) -> list[str]:
     """Return the names of the functions that an answer calls, in order."""
-    return [name for call in calls_of(turn) if (name := str(call.get("name", "")))]
+    return [str(call["name"]) for call in calls_of(turn)]
 
 
 def call_arguments(turn: Mapping[str, Any]) -> list[str]:

@@ -51,23 +51,19 @@ class Pieced:
 
 def assemble(batches: Sequence[Pieced]) -> Encoded:
     """Put documents together, those of all batches counted on; documents without a trained token are left out."""
-    kept, sizes, good = [], [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
-    for batch in batches:
-        trained, its_sizes, its_good = _trained(batch)
-        kept.append(trained)
-        sizes.append(its_sizes)
-        good.append(its_good)
-    counts = np.concatenate([np.empty(0, np.int64), *(batch.counts for batch in kept)])
-    flags = np.concatenate([np.empty(0, np.bool_), *(batch.flags for batch in kept)])
-    lengths, are_good = np.concatenate(sizes), np.concatenate(good)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])[np.concatenate([[0], np.cumsum(counts)])].astype(np.int64)
+    trained = [*map(_trained, batches)]
+    sizes = np.concatenate([np.empty(0, np.int64), *(sizes for _, sizes, _ in trained)])
+    counts = np.concatenate([np.empty(0, np.int64), *(batch.counts for batch, _, _ in trained)])
+    flags = np.concatenate([np.empty(0, np.bool_), *(batch.flags for batch, _, _ in trained)])
+    good = np.concatenate([np.empty(0, np.bool_), *(good for _, _, good in trained)])
+    offsets = np.concatenate([[0], np.cumsum(sizes)])[np.concatenate([[0], np.cumsum(counts)])].astype(np.int64)
     ids = np.empty(offsets[-1], np.int32)
     start = 0
-    for batch, its_sizes in zip(kept, sizes[1:], strict=True):
+    for batch, its_sizes, _ in trained:
         stop = start + int(its_sizes.sum())
         gather(batch.parts, batch.order, ids[start:stop])
         start = stop
-    return Encoded(ids, offsets, np.repeat(flags, lengths), np.flatnonzero(are_good), int((~are_good).sum()))
+    return Encoded(ids, offsets, np.repeat(flags, sizes), np.flatnonzero(good), int((~good).sum()))
 
 
 def _trained(batch: Pieced) -> tuple[Pieced, NDArray[np.int64], NDArray[np.bool_]]:

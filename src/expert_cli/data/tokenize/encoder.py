@@ -22,37 +22,12 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.loss_mask import PieceColumn
 from expert_cli.data.templates.segment import Document
-from expert_cli.data.templates.template import Template, make_template
 from expert_cli.data.templates.text_forms import MARKERS
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
 from expert_cli.data.tokenize.backend_check import BackendChoice, BackendSelector
 from expert_cli.data.tokenize.backends import HFTokenizersBackend, Pieces, no_collection
-
-
-def template_for(
-    tokenizer: Tokenizer,
-    name: str,
-    *,
-    own: ChatTemplate | None,
-    eos_token: str,
-    system_prompt: str | None = None,
-    completion_only: bool = True,
-    input_column: str = "",
-) -> Template:
-    """Make the template `name` for a tokenizer: `make_template` with the control tokens and the BOS it has."""
-    return make_template(
-        name,
-        own=own,
-        control_tokens=control_tokens(tokenizer),
-        eos_token=eos_token,
-        bos_token=leading_token(tokenizer),
-        system_prompt=system_prompt,
-        completion_only=completion_only,
-        input_column=input_column,
-    )
 
 
 def control_tokens(tokenizer: Tokenizer) -> frozenset[str]:
@@ -90,11 +65,9 @@ class Encoder:
         self._any_control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))))
         self._swallowing = tuple(t["content"] for t in spec["added_tokens"] if t["rstrip"] and t["content"] in control)
         variants = (spec, _without_prefix(spec, everywhere=False), _without_prefix(spec, everywhere=True))
-        self._references: list[HFTokenizersBackend] = []
-        for n, variant in enumerate(variants):
-            first = variants.index(variant)
-            as_given = tokenizer if n == 0 and spec["added_tokens"] == given else None
-            self._references.append(self._references[first] if first < n else HFTokenizersBackend(variant, as_given))
+        as_given = tokenizer if spec["added_tokens"] == given else None
+        made = [HFTokenizersBackend(variant, as_given if variant is spec else None) for variant in variants]
+        self._references = [made[variants.index(variant)] for variant in variants]
         self.places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
         folder = None if self.places_matter else cache
         self._chooser = BackendSelector(self._references[0], written, self._control, folder) if folder else None

@@ -17,7 +17,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.selection import RowSelection, Split, batches
 from expert_cli.data.rows.validation import BAD_SHARE
@@ -39,7 +38,6 @@ T = TypeVar("T")
 class DocumentStream:
     """The documents of sources that were scanned; `forms` counts the known forms of whole texts that were encoded."""
 
-    data: DataConfig
     selection: RowSelection
     template: Template
     encoder: Encoder
@@ -83,7 +81,7 @@ class DocumentStream:
 
     def _rendered(self, split: Split, skip: int, chunk_rows: int) -> Iterator[tuple[Callable[[], Pieced], bool]]:
         """Read and render rows of one chunk; yield what encodes them, and whether the chunk ends with them."""
-        for chunk, rows, ends in _cut(batches(self.selection.sources(split), self.data), chunk_rows):
+        for chunk, rows, ends in _cut(batches(self.selection.sources(split)), chunk_rows):
             if chunk >= skip:
                 columns = [] if self.encoder.places_matter else rows.piece_columns(self.template)
                 if columns:

@@ -32,7 +32,7 @@ from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.sampling import repeat_counts
 from expert_cli.data.rows.selection import Split, select_rows
 from expert_cli.data.rows.validation import validate_row
-from expert_cli.data.sources.data_rows import locate_data, read_training_rows
+from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.store.build import tokenize
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreInputs
@@ -40,13 +40,14 @@ from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize import stream
 from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.data.tokenize.encoder import Encoder, template_for
+from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.data.tokenize.stream import DocumentStream
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter
 from tests.chat_templates import FORGETTING, QWEN3
+from tests.reading import read_training_rows
 from tests.splits import held_out
-from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
+from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, template_for, tiny_backend
 
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
 
@@ -70,7 +71,7 @@ def source(path: Path, split: str = "train", weight: float = 1.0) -> SourceSpec:
 
 
 def opened(data: DataConfig, template: Template = TEMPLATES["chat"], encoder: Encoder = ENCODER) -> DocumentStream:
-    return DocumentStream(data, select_rows(data, locate_data(data, NullReporter()), NullReporter()), template, encoder)
+    return DocumentStream(select_rows(data, locate_data(data, NullReporter()), NullReporter()), template, encoder)
 
 
 def whole(chunks: Iterator[Encoded]) -> Encoded:
@@ -138,7 +139,7 @@ def kept_rows(spec: SourceSpec, data: DataConfig, seen: set[tuple[str, ...]]) ->
     kept = kind_of(columns)()
     for number in range(len(rows)):
         longest = data.filters.max_chars or 10**9
-        if not data.filters.min_chars <= rows.characters(number) <= longest:
+        if not data.filters.min_chars <= rows.lengths()[number] <= longest:
             continue
         content = rows.content(number) if data.filters.deduplicate == "row" else (rows.answer(number),)
         if data.filters.deduplicate != "off" and content in seen:
@@ -372,7 +373,7 @@ def test_a_conversation_that_the_template_refuses_is_a_bad_row(tmp_path: Path) -
     reason = "the chat template refuses a conversation of assistant, user: Roles must alternate"
     assert selected.train_report.dropped == {reason: 1}
     assert selected.train_report.examples == [f"{tmp_path / 'rows.jsonl'}:201: {reason}"]
-    chunks = list(DocumentStream(data, selected, template, ENCODER).chunks("train"))
+    chunks = list(DocumentStream(selected, template, ENCODER).chunks("train"))
     rows = plain_rows(data, "train")
     good = rows.without({200})
     assert good.origins == [f"{tmp_path / 'rows.jsonl'}:{n + 1}" for n in range(401) if n != 200]
