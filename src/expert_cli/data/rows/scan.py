@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -257,12 +258,8 @@ def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
     """A hash of what must not stand twice, b"" if anything may."""
     if by == "off":
         return b""
-    digest = hashlib.blake2b(digest_size=16)
-    for text in rows.content(row) if by == "row" else (rows.answer(row),):
-        part = text.encode()
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.digest()
+    texts = rows.content(row) if by == "row" else (rows.answer(row),)
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).digest()
 
 
 def _refuse_bad(located: Located, report: RowReport) -> None:

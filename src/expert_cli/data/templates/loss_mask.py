@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document, Segment
-from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS
+from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, any_of
 from expert_cli.data.templates.watched import Watched, watched_by
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_safely
@@ -25,6 +25,8 @@ from expert_cli.utils.chat_rendering import render_safely
 _PLACE = re.compile("\ue000(\\d+)\ue001")
 # The probe has a tab on either side of each place, which tells whether the template trims what it is given.
 _PROBE = re.compile("(\t?)\ue000(\\d+)\ue001(\t?)")
+_STRIPS = {(False, False): str.strip, (False, True): str.lstrip, (True, False): str.rstrip}
+"""By whether the template left the tab before a place, and the one after it."""
 _ANYTHING = "one \"two\" 'three' <b> & \\ {4} %s ~\n\tFive"
 """A content with what templates might escape."""
 
@@ -49,19 +51,19 @@ class PieceColumn(NamedTuple):
 class CompiledTemplate:
     """The pieces of a conversation of some roles: what its last answer is asked with, and all of it.
 
-    trims: which messages the template strips where. as_before: whether the pieces are those of the first masking rule.
+    trims: how the template strips which messages. as_before: whether the pieces are those of the first masking rule.
     """
 
     prompt: tuple[Piece, ...]
     whole: tuple[Piece, ...]
-    trims: dict[int, tuple[bool, bool]]
+    trims: dict[int, Callable[[str], str]]
     end_token: str
     as_before: bool
 
     def fill(self, contents: Sequence[str], *, with_answer: bool) -> Document:
         """Put the messages' contents in their places."""
         if self.trims:
-            contents = [_strip(text, *self.trims.get(i, (False, False))) for i, text in enumerate(contents)]
+            contents = [self.trims.get(number, str)(text) for number, text in enumerate(contents)]
         return tuple(
             Segment("".join([p if isinstance(p, str) else contents[p] for p in piece.parts]), *piece[1:])
             for piece in (self.whole if with_answer else self.prompt)
@@ -70,7 +72,7 @@ class CompiledTemplate:
     def fill_columns(self, contents: Sequence[list[str]]) -> list[PieceColumn]:
         """Put the messages' contents, column by column, in their places: the documents of `fill` with their answers."""
         stripped = [
-            [_strip(text, *self.trims[number]) for text in column] if number in self.trims else column
+            [*map(self.trims[number], column)] if number in self.trims else column
             for number, column in enumerate(contents)
         ]
         return [PieceColumn(_joined(piece.parts, stripped), *piece[1:]) for piece in self.whole]
@@ -110,7 +112,7 @@ class TemplateCompiler:
         the roles or does not show every message exactly once.
         """
         messages = [{"role": role, "content": f"\t{_place(i)}\t"} for i, role in enumerate(roles)]
-        trims: dict[int, tuple[bool, bool]] = {}
+        trims: dict[int, Callable[[str], str]] = {}
         asked = self.opened(self._probe(messages[:-1], True, trims))
         full = self.opened(self._probe(messages, False, trims))
         last = len(roles) - 1
@@ -163,7 +165,7 @@ class TemplateCompiler:
             return len(asked), stop
         return place - len(gap) if text[:place].endswith(gap) else place, stop
 
-    def _probe(self, messages: list[dict[str, str]], generate: bool, trims: dict[int, tuple[bool, bool]]) -> str:
+    def _probe(self, messages: list[dict[str, str]], generate: bool, trims: dict[int, Callable[[str], str]]) -> str:
         """Render; check that every message is there exactly once and note in `trims` which ones are stripped."""
         text = render_safely(self.chat, messages, generate)
         matches = list(_PROBE.finditer(text))
@@ -173,7 +175,7 @@ class TemplateCompiler:
                 f"the chat template does not show each message of a conversation of {roles} once, as it was given",
                 'Set another "prompt_template": with this one rows would lose, repeat or change text.',
             )
-        trims.update({int(m[2]): (not m[1], not m[3]) for m in matches if not (m[1] and m[3])})
+        trims.update({int(m[2]): _STRIPS[bool(m[1]), bool(m[3])] for m in matches if not (m[1] and m[3])})
         return _PROBE.sub(_place(r"\2"), text)
 
     def opened(self, text: str) -> str:
@@ -211,15 +213,14 @@ class TemplateCompiler:
     @cached_property
     def control(self) -> re.Pattern[str]:
         """Finds the control tokens in a text, the longest of several."""
-        longest_first = sorted(self.control_tokens, key=lambda token: (-len(token), token))
-        return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        return re.compile(f"({any_of(self.control_tokens)})")
 
     @cached_property
     def turn_ends(self) -> re.Pattern[str]:
         """Finds tokens that end a turn, each with those that stand right behind it; the first is group 1."""
         ends = TURN_ENDS.union(*(form.ends for form in FORMS.values() if form.hint in self.control_tokens))
         ends |= {self.eos_token, self.compiled(("user", "assistant")).end_token}
-        one = "|".join(map(re.escape, sorted(ends & self.control_tokens, key=lambda token: (-len(token), token))))
+        one = any_of(ends & self.control_tokens)
         return re.compile(f"({one})(?:\\s*(?:{one}))*")
 
 
@@ -237,7 +238,3 @@ def _joined(parts: tuple[str | int, ...], contents: Sequence[list[str]]) -> str 
 
 def _place(number: int | str) -> str:
     return f"\ue000{number}\ue001"
-
-
-def _strip(text: str, left: bool, right: bool) -> str:
-    return text.strip() if left and right else text.lstrip() if left else text.rstrip() if right else text

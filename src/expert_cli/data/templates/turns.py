@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from expert_cli.data.rows.columnar import Message
+from expert_cli.data.rows.messages import REASONING
 
 T = TypeVar("T")
 HIDDEN = re.compile("\ue000(\\d+)\ue001")
-_REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 def template_turn(message: Message) -> dict[str, Any]:
     """Return a turn with every field that templates read."""
     more = json.loads(message.fields) if message.fields else {}
-    reasoning = next((more[name] for name in _REASONING if name in more), None)
+    reasoning = next((more[name] for name in REASONING if name in more), None)
     if reasoning is not None:  # under the names that templates read, as transformers gives it
         more = {"thinking": reasoning, **more, "reasoning_content": reasoning}
     return {"role": message.role, "content": message.content, **more}

@@ -9,13 +9,13 @@ does not. Other control tokens (Llama's <|python_tag|>, Mistral's [TOOL_CALLS], 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.segment import Document, Segment
-from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, Form
+from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, Form, any_of
 
 PLAIN = "plain"
 """The form of a text without known markers: all of it is trained."""
@@ -117,7 +117,7 @@ class TextReader:
     @cached_property
     def _roles(self) -> re.Pattern[str] | None:
         tokens = [token for token in self.compiler.control_tokens if _ROLES.search(token)]
-        return _any_of(tokens) if tokens else None
+        return re.compile(any_of(tokens)) if tokens else None
 
     @cached_property
     def _stops(self) -> dict[str, re.Pattern[str]]:
@@ -125,14 +125,9 @@ class TextReader:
         return {name: self._stop(form) for name, form in FORMS.items()}
 
     def _stop(self, form: Form) -> re.Pattern[str]:
-        ends = _any_of(self._ends.union(form.ends, TURN_ENDS.intersection(form.control))).pattern
+        ends = any_of(self._ends.union(form.ends, TURN_ENDS.intersection(form.control)))
         going_on = f"(?!{form.goes_on})" if form.goes_on else ""
         return re.compile(f"(?P<role>{form.role or re.escape(form.hint)})|(?:{ends}){going_on}", re.MULTILINE)
-
-
-def _any_of(tokens: Iterable[str]) -> re.Pattern[str]:
-    """Find any of some tokens, the longest of several."""
-    return re.compile("|".join(map(re.escape, sorted(tokens, key=lambda token: (-len(token), token)))))
 
 
 def foreign_texts(forms: Mapping[str, int]) -> int:

@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 
 from expert_cli.data.templates.loss_mask import PieceColumn
 from expert_cli.data.templates.segment import Document
-from expert_cli.data.templates.text_forms import MARKERS
+from expert_cli.data.templates.text_forms import MARKERS, any_of
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
 from expert_cli.data.tokenize.backend_check import BackendChoice, BackendSelector
 from expert_cli.data.tokenize.backends import HFTokenizersBackend, Pieces, no_collection
@@ -62,7 +62,7 @@ class Encoder:
         given = spec["added_tokens"]
         spec["added_tokens"] = [{**t, "special": t["special"] or t["content"] in control} for t in given]
         self._control = tuple(sorted(control))
-        self._any_control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))))
+        self._any_control = re.compile(any_of(control))
         self._swallowing = tuple(t["content"] for t in spec["added_tokens"] if t["rstrip"] and t["content"] in control)
         variants = (spec, _without_prefix(spec, everywhere=False), _without_prefix(spec, everywhere=True))
         as_given = tokenizer if spec["added_tokens"] == given else None
@@ -105,19 +105,18 @@ class Encoder:
         users = [column.texts for column in columns if isinstance(column.texts, list)]
         # The users' texts in the order of the documents, so that their ids are nearly the documents already.
         texts = [""] * (len(users) * len(users[0]))
-        for number, column in enumerate(users):
-            texts[number :: len(users)] = column
-        own = [[piece.texts] for piece in columns if isinstance(piece.texts, str)]
-        self._choose(texts)
-        parts = [self._encode_texts(texts, control=False)]
-        parts += [self._encode_texts(text, control=True) for text in own]
+        own: list[str] = []
         order = np.empty((len(users[0]), len(columns)), np.int64)
-        user, constant = iter(range(len(users))), iter(range(len(texts), len(texts) + len(own)))
-        for place, piece in enumerate(columns):
-            if isinstance(piece.texts, list):
-                order[:, place] = np.arange(next(user), len(texts), len(users))
+        for place, column in enumerate(columns):
+            if isinstance(column.texts, str):
+                order[:, place] = len(texts) + len(own)
+                own.append(column.texts)
             else:
-                order[:, place] = next(constant)
+                nth = place - len(own)
+                texts[nth :: len(users)] = column.texts
+                order[:, place] = np.arange(nth, len(texts), len(users))
+        self._choose(texts)
+        parts = [self._encode_texts(texts, control=False), self._encode_texts(own, control=True)]
         flags = np.tile(np.array([piece.trained for piece in columns], np.bool_), len(order))
         return Pieced(parts, order.ravel(), flags, np.full(len(order), len(columns)))
 
