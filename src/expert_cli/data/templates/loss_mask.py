@@ -65,8 +65,8 @@ class CompiledTemplate:
         if self.trims:
             contents = [self.trims.get(number, str)(text) for number, text in enumerate(contents)]
         return tuple(
-            Segment("".join([p if isinstance(p, str) else contents[p] for p in piece.parts]), *piece[1:])
-            for piece in (self.whole if with_answer else self.prompt)
+            Segment("".join([p if isinstance(p, str) else contents[p] for p in parts]), control, trained)
+            for parts, control, trained in (self.whole if with_answer else self.prompt)
         )
 
     def fill_columns(self, contents: Sequence[list[str]]) -> list[PieceColumn]:
