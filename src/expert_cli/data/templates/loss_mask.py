@@ -31,11 +31,10 @@ _ANYTHING = "one \"two\" 'three' <b> & \\ {4} %s ~\n\tFive"
 """A content with what templates might escape."""
 
 
-class Piece(NamedTuple):
-    """A piece of every document of some roles: constant text and the numbers of messages, in order."""
+class Slot(NamedTuple):
+    """A piece that rows fill in: constant text and the numbers of messages, in order."""
 
     parts: tuple[str | int, ...]
-    control: bool
     trained: bool
 
 
@@ -54,8 +53,8 @@ class CompiledTemplate:
     trims: how the template strips which messages. as_before: whether the pieces are those of the first masking rule.
     """
 
-    prompt: tuple[Piece, ...]
-    whole: tuple[Piece, ...]
+    prompt: tuple[Segment | Slot, ...]
+    whole: tuple[Segment | Slot, ...]
     trims: dict[int, Callable[[str], str]]
     end_token: str
     as_before: bool
@@ -65,8 +64,10 @@ class CompiledTemplate:
         if self.trims:
             contents = [self.trims.get(number, str)(text) for number, text in enumerate(contents)]
         return tuple(
-            Segment("".join([p if isinstance(p, str) else contents[p] for p in parts]), control, trained)
-            for parts, control, trained in (self.whole if with_answer else self.prompt)
+            piece
+            if isinstance(piece, Segment)
+            else Segment("".join([p if isinstance(p, str) else contents[p] for p in piece.parts]), False, piece.trained)
+            for piece in (self.whole if with_answer else self.prompt)
         )
 
     def fill_columns(self, contents: Sequence[list[str]]) -> list[PieceColumn]:
@@ -75,7 +76,12 @@ class CompiledTemplate:
             [*map(self.trims[number], column)] if number in self.trims else column
             for number, column in enumerate(contents)
         ]
-        return [PieceColumn(_joined(piece.parts, stripped), *piece[1:]) for piece in self.whole]
+        return [
+            PieceColumn(*piece)
+            if isinstance(piece, Segment)
+            else PieceColumn(_joined(piece.parts, stripped), False, piece.trained)
+            for piece in self.whole
+        ]
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,7 @@ class TemplateCompiler:
         """Return a rendered text with what the tokenizer puts before each."""
         return text if text.startswith(self.bos_token) else self.bos_token + text
 
-    def _cut(self, text: str, spans: Sequence[tuple[bool, int, int]]) -> tuple[Piece, ...]:
+    def _cut(self, text: str, spans: Sequence[tuple[bool, int, int]]) -> tuple[Segment | Slot, ...]:
         """Cut a conversation where its answers begin and end, and each stretch as `_pieces` does."""
         return tuple(piece for part, trained in self.stretches(text, spans) for piece in self._pieces(part, trained))
 
@@ -194,7 +200,7 @@ class TemplateCompiler:
         for (start, stop), flag in zip(pairwise(cuts), trained, strict=True):
             yield text[start:stop], flag
 
-    def _pieces(self, text: str, trained: bool) -> Iterator[Piece]:
+    def _pieces(self, text: str, trained: bool) -> Iterator[Segment | Slot]:
         """Cut a stretch at its control tokens, keeping together what no row's text stands between."""
         constant = ""
         for part in self.control.split(text):
@@ -203,12 +209,12 @@ class TemplateCompiler:
                 constant += part
                 continue
             if constant:
-                yield Piece((constant,), True, trained)
+                yield Segment(constant, True, trained)
             constant = ""
             parts = (int(p) if n % 2 else p for n, p in enumerate(around))
-            yield Piece(tuple(p for p in parts if p != ""), False, trained)
+            yield Slot(tuple(p for p in parts if p != ""), trained)
         if constant:
-            yield Piece((constant,), True, trained)
+            yield Segment(constant, True, trained)
 
     @cached_property
     def control(self) -> re.Pattern[str]:
@@ -224,12 +230,12 @@ class TemplateCompiler:
         return re.compile(f"({one})(?:\\s*(?:{one}))*")
 
 
-def _joined(parts: tuple[str | int, ...], contents: Sequence[list[str]]) -> str | list[str]:
-    """The text of a piece where it is constant, else its texts, one a document."""
+def _joined(parts: tuple[str | int, ...], contents: Sequence[list[str]]) -> list[str]:
+    """The texts of a slot, one a document."""
     numbers = [part for part in parts if isinstance(part, int)]
-    if len(numbers) != 1:
+    if len(numbers) > 1:
         columns = [repeat(part) if isinstance(part, str) else contents[part] for part in parts]
-        return ["".join(texts) for texts in zip(*columns, strict=False)] if numbers else "".join(map(str, parts))
+        return ["".join(texts) for texts in zip(*columns, strict=False)]
     at = parts.index(numbers[0])
     before, after = ("".join(map(str, some)) for some in (parts[:at], parts[at + 1 :]))
     column = contents[numbers[0]]
