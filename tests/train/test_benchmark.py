@@ -20,7 +20,7 @@ from expert_cli.benchmark.experiment.subprocess_run import STOCK_WAYS
 from expert_cli.cli import command
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.packing.dataset import IGNORE_INDEX, plan_packs
+from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.tokenize.encoder import Encoder
@@ -143,7 +143,7 @@ def test_a_short_step_is_filled_up_with_what_trains_nothing(ours: tuple[Path, St
     store = store_for(run, resolve_inputs(run, NullReporter()), NullReporter())
     documents = store.split("train")
     assert documents is not None
-    data = documents_of_steps(run, plan_packs(documents, 128, run.loader.packing, run.loader.overflow, run.seed))
+    data = documents_of_steps(run, PackedDataset(documents, 128, run.loader.packing, run.loader.overflow, run.seed))
     assert [len(step) for step in data.steps] == [4, 3, 4]
     assert len(data.micro_batches()) == 12
     assert data.micro_batches()[7] == [len(data.rows) - 1]
@@ -180,7 +180,7 @@ def test_batches_are_held_against_their_documents(
 def test_as_many_rows_a_step_as_the_packs_hold(tmp_path: Path) -> None:
     run = make_plan(project(tmp_path), inspect(), Overrides(max_steps=3)).run
     documents = Documents(store_for(run, resolve_inputs(run, NullReporter()), NullReporter()).home / "train")
-    packs = plan_packs(documents, 128, "best_fit", "truncate")
+    packs = PackedDataset(documents, 128, "best_fit", "truncate")
     rows, batch, accumulation = rows_of_steps(run, packs)
     # 13 packs of 5 documents (one of 4): 8 packs are a step, then 5 that end the epoch, then 8: 35 documents a step
     assert (batch, accumulation, len(rows)) == (2, 18, 108)

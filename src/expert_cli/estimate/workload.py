@@ -10,7 +10,7 @@ import numpy as np
 
 from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.batches import Order, orders_of, schedule_of
-from expert_cli.data.packing.dataset import PackedDataset, plan_packs
+from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.step_schedule import Schedule
 from expert_cli.data.store.build import TokenStore
 from expert_cli.errors import InputError
@@ -47,7 +47,7 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
     documents = store.split("train")
     if documents is None:
         raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
-    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    packs = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     schedule = schedule_of(run, packs, int(os.environ.get("WORLD_SIZE", "1")))
     stats = store.stats["train"]
     held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.eval_strategy != "no" else 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.packing.dataset import plan_packs
+from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import input_column, locate_data
@@ -198,7 +198,7 @@ def describe(run: RunConfig, store: TokenStore) -> StoreReport:
     """Measure what the run's length and packing make of a store, and what other lengths would."""
     documents = store.training()
     present = run.data.max_seq_length
-    packs = plan_packs(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
+    packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
     fitted = packs.fitted
     recommended = recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths, present)
     return StoreReport(

@@ -98,7 +98,8 @@ def _row(plan: Plan, inputs: DataInputs) -> list[Question]:
     rows = first_rows(plan.run.data, inputs.located.validation or inputs.located.train)
     if "response" not in rows.roles or not len(rows):
         return []
-    shot = rows.shot(min(range(len(rows)), key=rows.characters))
+    lengths = rows.lengths()
+    shot = rows.shot(lengths.index(min(lengths)))
     return [Question(shot.prompt, shot.input, shot.answer, None)] if shot else []
 
 

@@ -18,7 +18,7 @@ from transformers import set_seed
 from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan, require_free
 from expert_cli.config.run_config import AUTO, RunConfig
-from expert_cli.data.packing.dataset import PackedDataset, plan_packs
+from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
@@ -252,7 +252,7 @@ def _packs(store: TokenStore, split: str, run: RunConfig, report: Reporter) -> P
     documents = store.split(split)
     if documents is None:
         return None
-    data = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    data = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     told, fitted = store.stats[split], data.packs.fitted
     report.info(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "

@@ -38,7 +38,7 @@ from expert_cli.config import recorded
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset, plan_packs, truncate_middle
+from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset, truncate_middle
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
@@ -69,7 +69,7 @@ def train_baseline(way: str, manifest: Path, overrides: Overrides) -> None:
     tokenizer = inputs.tokenizer.hf
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token  # neither transformers nor TRL pads without one
     store = store_for(run, inputs, NullReporter())
-    packs = plan_packs(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    packs = PackedDataset(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     stock = WAYS[way](run, inputs, packs)
     model = _model(stock.run, inputs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}

@@ -106,7 +106,7 @@ def texts_of_documents(
     found: dict[int, Document] = {}
     number = 0
     selection = select_rows(run.data, inputs.located, NullReporter(), refused=inputs.template.refused)
-    for rows in batches(selection.sources("train"), run.data):
+    for rows in batches(selection.sources("train")):
         for document in inputs.template.documents(rows):
             if any(segment.trained and segment.text for segment in document):
                 if number in wanted:

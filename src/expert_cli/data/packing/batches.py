@@ -11,7 +11,6 @@ So the packs of a step depend on their number alone, and twice the processes at 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -40,6 +39,12 @@ def schedule_of(run: RunConfig, train: PackedDataset, processes: int) -> Schedul
     )
 
 
+def once_in_turn(schedule: Schedule, packs: int, rank: int) -> PackedBatchSampler:
+    """Return some packs of the first epoch once, in their own order, a process's share of them: for evaluation."""
+    once = replace(schedule, packs=lambda _: packs, accumulation=1, epochs=1.0, max_steps=-1)
+    return PackedBatchSampler(once, lambda _: np.arange(packs), rank=rank)
+
+
 def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
     """Return the order of the packs of every epoch (from 0); the latest one is remembered."""
 
@@ -64,6 +69,10 @@ class PackedBatchSampler(Sampler[list[Place]]):
         self.rank = rank
         self.first_step = first_step
 
+    def __len__(self) -> int:
+        """Return the number of micro-steps from `first_step` on; the same for every process."""
+        return sum(map(self.schedule.micro_steps, range(self.first_step, self.schedule.steps)))
+
     def packs_of(self, step: int) -> tuple[int, NDArray[np.int64]]:
         """Return the epoch of one optimizer step and its packs, of all processes together."""
         epoch, places = self.schedule.places(step)
@@ -81,27 +90,6 @@ class PackedBatchSampler(Sampler[list[Place]]):
             for micro in range(schedule.micro_steps(step)):
                 first = (micro * schedule.processes + self.rank) * schedule.batch_size
                 yield packs[first : first + schedule.batch_size] or [FILLER]
-
-
-class InTurn(Sampler[list[Place]]):
-    """All packs of the first epoch once, in their own order, this process's share of them: for evaluation."""
-
-    def __init__(self, packs: int, batch_size: int, *, rank: int = 0, processes: int = 1) -> None:
-        """Take the number of packs and the packs of a batch."""
-        self.packs = packs
-        self.batch_size = batch_size
-        self.rank = rank
-        self.processes = processes
-
-    def __len__(self) -> int:
-        """Return the number of batches; the same for every process."""
-        return math.ceil(self.packs / (self.batch_size * self.processes))
-
-    def __iter__(self) -> Iterator[list[Place]]:
-        """Yield the packs of one batch after another."""
-        for batch in range(len(self)):
-            first = (batch * self.processes + self.rank) * self.batch_size
-            yield [(0, pack) for pack in range(first, min(first + self.batch_size, self.packs))] or [FILLER]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from expert_cli.data.packing.batches import Batch, Collator, InTurn, PackedBatchSampler
+from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
 from expert_cli.data.packing.dataset import FILLER, PackedDataset
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
@@ -143,8 +144,10 @@ def test_resuming_in_a_large_epoch_reads_no_order() -> None:
 
 
 def test_evaluation_sees_every_pack_once() -> None:
-    assert list(InTurn(5, 2)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
-    shares = [list(InTurn(5, 2, rank=rank, processes=2)) for rank in range(2)]
+    training = Schedule(packs=always(9), batch_size=2, accumulation=3, processes=1, epochs=2.5, max_steps=7)
+    assert list(once_in_turn(training, 5, 0)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
+    assert len(once_in_turn(training, 5, 0)) == 3
+    shares = [list(once_in_turn(replace(training, processes=2), 5, rank)) for rank in range(2)]
     assert shares == [[[(0, 0), (0, 1)], [(0, 4)]], [[(0, 2), (0, 3)], [FILLER]]]
 
 
