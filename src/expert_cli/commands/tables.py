@@ -113,9 +113,9 @@ WORDS = {
 }
 
 
-def show_estimate(console: Console, found: dict[str, Any], *, device: str) -> None:
+def show_estimate(console: Console, found: dict[str, Any]) -> None:
     """Write three tables: what the run needs, its memory by component, other cards. `found`: `RunEstimate.as_json()`."""
-    memory = found["vram_mb"]
+    memory, device = found["vram_mb"], found["kernels"]["device"]["used"]
     console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)

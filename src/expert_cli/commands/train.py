@@ -124,4 +124,4 @@ def _show(console: Console, estimate: RunEstimate) -> None:
     if console.as_json:
         console.document(found)
     else:
-        show_estimate(console, found, device=estimate.plan.run.compute.device)
+        show_estimate(console, found)

@@ -18,7 +18,8 @@ from expert_cli.config.resolve import resolve
 from expert_cli.estimate.memory import StepSettings, activation_bytes, components, growth_bytes, head_bytes
 from expert_cli.estimate.model_shape import linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.estimate.probe import ProbeResult
-from expert_cli.estimate.run_estimate import _total, needless_int4
+from expert_cli.estimate.run_estimate import _peak, needless_int4
+from expert_cli.estimate.throughput import Figure
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.types import Dtype, Quantization
@@ -271,6 +272,6 @@ def test_a_longer_run_keeps_more_until_pages_are_given_back(folder: Path) -> Non
     assert totals[1] > totals[0] + (150 << 20)
     assert totals[-1] == totals[-2] == pytest.approx(GROWN * totals[0])
     assert components(shape, setting(device="cuda", steps=8), 0)["heap"] == 0
-    probed = ProbeResult(1.0, 0.0, 2**30, 0.0)
-    assert _total({}, probed, setting(steps=4))[0] == 2**30
-    assert _total({}, probed, setting(steps=16))[0] == 2**30 + growth_bytes(setting(steps=9), 2**30)
+    probed = ProbeResult(Figure(1.0, 0.0, ""), 2**30, 0.0)
+    assert _peak({}, probed, setting(steps=4))[0] == 2**30
+    assert _peak({}, probed, setting(steps=16))[0] == 2**30 + growth_bytes(setting(steps=9), 2**30)
