@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
@@ -13,11 +14,13 @@ from expert_cli.utils.paths import FilePath, optional_path
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
+    from expert_cli.config.plan import TrainedAdapter
     from expert_cli.evaluation.result import Evaluated
     from expert_cli.inference.chat import Chat
 
 MAX_DROP = 0.05
 """How far the accuracy may fall against an earlier evaluation where nothing else is said."""
+_LEAST = {"batch_size": 1, "max_new_tokens": 1, "limit": 1, "shots": 0}
 
 
 @disk_errors()
@@ -72,15 +75,10 @@ def evaluate(
         EnvironmentProblem: The base model, or what runs the answers, is missing.
         IntegrityError: The adapter is damaged.
     """
-    if shots and not baseline:
-        raise InputError("--shots goes with --baseline: the base model is shown the examples")
-    _require_at_least(1, batch_size=batch_size, max_new_tokens=max_new_tokens, limit=limit)
-    _require_at_least(0, shots=shots)
-    _require_company(against, max_drop)
+    _require_sound(locals())
     from expert_cli.config.plan import trained_adapter
     from expert_cli.evaluation.evaluate import BATCH, cases_of, evaluate_adapter
     from expert_cli.inference.generation_config import generation_config
-    from expert_cli.pipeline.publish import leave
     from expert_cli.utils.process_setup import prepare_process
 
     trained = trained_adapter(Path(adapter), optional_path(manifest), base_model, offline=offline)
@@ -93,9 +91,7 @@ def evaluate(
         trained, asked, settings, reporter, case_timeout_s=case_timeout_s, baseline=baseline, shots=shots
     )
     file = trained.plan.own_cases if cases is None else Path(cases)
-    found = _compared(replace(found, cases_file=file, limit=limit, threshold=threshold), against, max_drop)
-    leave(found, trained, optional_path(output), reporter)
-    return found
+    return _left(replace(found, cases_file=file, limit=limit), trained, locals())
 
 
 @disk_errors()
@@ -117,15 +113,10 @@ def grade_answers(
     cases: other cases of the same ids and prompts, for what `evaluate` wrote. The other arguments, and what is returned and
     raised, are those of `evaluate`.
     """
-    _require_at_least(1, limit=limit)
-    _require_company(against, max_drop)
+    _require_sound(locals())
     from expert_cli.evaluation.evaluate import grade_kept
-    from expert_cli.pipeline.publish import leave
 
-    found = grade_kept(Path(answers), optional_path(cases), limit, case_timeout_s, reporter)
-    found = _compared(replace(found, threshold=threshold), against, max_drop)
-    leave(found, None, optional_path(output), reporter)
-    return found
+    return _left(grade_kept(Path(answers), optional_path(cases), limit, case_timeout_s, reporter), None, locals())
 
 
 @disk_errors()
@@ -156,7 +147,7 @@ def load_expert(
     Raises:
         ExpertError: InputError, EnvironmentProblem, RunLocked or IntegrityError, as `evaluate` does.
     """
-    _require_at_least(1, max_new_tokens=max_new_tokens)
+    _require_sound(locals())
     from expert_cli.config.plan import trained_adapter
     from expert_cli.utils.process_setup import prepare_process
 
@@ -168,22 +159,27 @@ def load_expert(
     return open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=sample)
 
 
-def _compared(found: Evaluated, against: FilePath | None, max_drop: float | None) -> Evaluated:
-    """Pair the answers with those of an earlier evaluation, if there is one."""
-    if against is None:
-        return found
+def _left(found: Evaluated, trained: TrainedAdapter | None, asked: Mapping[str, Any]) -> Evaluated:
+    """Hold an evaluation against what was asked of it, an earlier one too, and leave it where people look for it."""
     from expert_cli.evaluation.regression import compare_with
+    from expert_cli.pipeline.publish import leave
 
-    allowed = MAX_DROP if max_drop is None else max_drop
-    return replace(found, drop=compare_with(Path(against), found.evaluation, allowed))
+    against, max_drop = asked["against"], asked["max_drop"]
+    if against is not None:
+        drop = compare_with(Path(against), found.evaluation, MAX_DROP if max_drop is None else max_drop)
+        found = replace(found, drop=drop)
+    found = replace(found, threshold=asked["threshold"])
+    leave(found, trained, optional_path(asked["output"]), asked["reporter"])
+    return found
 
 
-def _require_company(against: FilePath | None, max_drop: float | None) -> None:
-    if max_drop is not None and against is None:
-        raise InputError("--max-drop goes with --against: the accuracy falls from that of an earlier evaluation")
-
-
-def _require_at_least(least: int, **values: int | None) -> None:
-    for name, value in values.items():
+def _require_sound(asked: Mapping[str, Any]) -> None:
+    """Raise InputError for arguments of a function of this module that are too small, or go with others."""
+    if asked.get("shots") and not asked["baseline"]:
+        raise InputError("--shots goes with --baseline: the base model is shown the examples")
+    for name, least in _LEAST.items():
+        value = asked.get(name)
         if value is not None and value < least:
             raise InputError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
+    if asked.get("max_drop") is not None and asked["against"] is None:
+        raise InputError("--max-drop goes with --against: the accuracy falls from that of an earlier evaluation")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
-    from expert_cli.config.resolve import Overrides
     from expert_cli.config.run_config import RunConfig
     from expert_cli.pipeline.pretokenize import DataInputs, StoreExplanation, StoreReport
 
@@ -56,11 +56,8 @@ def pretokenize(
     Raises:
         ExpertError: ManifestError, InputError, EnvironmentProblem, RunLocked or IntegrityError, as `train` does.
     """
-    from expert_cli.config.resolve import Overrides
+    run, inputs = _inputs(locals())
     from expert_cli.data.store.prune import prune as remove_others
-
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
-    run, inputs = _inputs(manifest, overrides, output, stage, threads, reporter, own_folder=own_folder)
     from expert_cli.pipeline.pretokenize import describe, shown_documents, store_for
 
     report = describe(run, store_for(run, inputs, reporter, verify=verify, force=force))
@@ -85,39 +82,33 @@ def explain_store(
 
     The arguments, and what is raised, are those of `pretokenize`.
     """
-    from expert_cli.config.resolve import Overrides
-
-    overrides = Overrides(dataset=dataset, base_model=base_model, offline=offline)
-    run, inputs = _inputs(manifest, overrides, output, stage, 0, reporter, own_folder=own_folder)
+    run, inputs = _inputs(locals())
     from expert_cli.pipeline.pretokenize import explain
 
     return explain(run, inputs)
 
 
-def _inputs(
-    manifest: FilePath,
-    overrides: Overrides,
-    output: FilePath | None,
-    stage: FilePath | None,
-    threads: int,
-    reporter: Reporter,
-    *,
-    own_folder: bool,
-) -> tuple[RunConfig, DataInputs]:
-    """Return the run, its store where it is asked for, and what the store is made of."""
+def _inputs(asked: Mapping[str, Any]) -> tuple[RunConfig, DataInputs]:
+    """Return the run, its store where it is asked for, and what the store is made of.
+
+    asked: the arguments of a function of this module, by the names of its parameters.
+    """
     from expert_cli.config.plan import make_plan
+    from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
     from expert_cli.utils.paths import folder_name
     from expert_cli.utils.process_setup import prepare_process
 
-    run = make_plan(Path(manifest), machine.inspect(), overrides).run
+    overrides = Overrides(**{name: asked[name] for name in ("dataset", "base_model", "offline")})
+    run = make_plan(Path(asked["manifest"]), machine.inspect(), overrides).run
     prepare_process()
     from expert_cli.data.tokenize.backends import limit_threads
     from expert_cli.pipeline.pretokenize import resolve_inputs, staged_inputs
 
-    limit_threads(threads)
-    if output is not None:
-        folder = Path(output) / folder_name(run.expert) if own_folder else Path(output)
+    limit_threads(asked.get("threads", 0))
+    if asked["output"] is not None:
+        folder = Path(asked["output"], folder_name(run.expert) if asked["own_folder"] else "")
         run = replace(run, store=folder.resolve())
-    inputs = resolve_inputs(run, reporter)
-    return run, inputs if stage is None else staged_inputs(inputs, run, Path(stage), reporter)
+    inputs = resolve_inputs(run, asked["reporter"])
+    stage = asked["stage"]
+    return run, inputs if stage is None else staged_inputs(inputs, run, Path(stage), asked["reporter"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -12,87 +13,64 @@ from expert_cli.console.terminal import SCHEMA_VERSION, Console
 from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
 from expert_cli.manifest.keys.compute import DeviceChoice
 
-Mode = Literal["watch", "experiment", "sweep", "compare"]
-
-_WATCH, _MEASURE, _COMPARE = "Watch a run", "Measure (with --manifest)", "Compare saved results"
+# An option of one way of measuring, in the help's panel of that way.
+_watch_option, _measure_option, _compare_option = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in ("Watch a run", "Measure (with --manifest)", "Compare saved results")
+)
 
 
 def benchmark(
     console: Console,
     run: Annotated[
         Path | None,
-        typer.Option(
-            "--run",
-            help="Watch the run of this folder. Default: the newest one on this machine.",
-            rich_help_panel=_WATCH,
-        ),
+        _watch_option("--run", help="Watch the run of this folder. Default: the newest one on this machine."),
     ] = None,
-    duration: Annotated[
-        float, typer.Option(min=0.1, help="Watch for this many seconds.", rich_help_panel=_WATCH)
-    ] = 60.0,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.", rich_help_panel=_WATCH)] = 2.0,
-    manifest: Annotated[
-        Path | None, typer.Option("--manifest", "-m", help="Measure this manifest.", rich_help_panel=_MEASURE)
-    ] = None,
+    duration: Annotated[float, _watch_option(min=0.1, help="Watch for this many seconds.")] = 60.0,
+    interval: Annotated[float, _watch_option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    manifest: Annotated[Path | None, _measure_option("--manifest", "-m", help="Measure this manifest.")] = None,
     against: Annotated[
         str | None,
-        typer.Option(
+        _measure_option(
             metavar="padded|flattening|trl|unoptimized|MANIFEST",
             help="What it is measured against: a way of the stock libraries, or another manifest.",
-            rich_help_panel=_MEASURE,
         ),
     ] = None,
     sweep: Annotated[
         list[str] | None,
-        typer.Option(
+        _measure_option(
             metavar="KEY=a,b,c",
             help="Values of a setting to try at the same effective batch; repeatable, every combination is run.",
-            rich_help_panel=_MEASURE,
         ),
     ] = None,
-    steps: Annotated[
-        int, typer.Option(min=1, help="Optimizer steps that are measured.", rich_help_panel=_MEASURE)
-    ] = 20,
-    warmup: Annotated[int, typer.Option(min=0, help="Steps before them that are not.", rich_help_panel=_MEASURE)] = 3,
+    steps: Annotated[int, _measure_option(min=1, help="Optimizer steps that are measured.")] = 20,
+    warmup: Annotated[int, _measure_option(min=0, help="Steps before them that are not.")] = 3,
     repeats: Annotated[
-        int | None,
-        typer.Option(min=1, help="Runs of each side (3), of each combination (1).", rich_help_panel=_MEASURE),
+        int | None, _measure_option(min=1, help="Runs of each side (3), of each combination (1).")
     ] = None,
     gate: Annotated[
         float | None,
-        typer.Option(
-            metavar="RATIO",
-            min=0.01,
-            help="Exit 5 if the ratio is below this, or the two do not learn the same.",
-            rich_help_panel=_MEASURE,
+        _measure_option(
+            metavar="RATIO", min=0.01, help="Exit 5 if the ratio is below this, or the two do not learn the same."
         ),
     ] = None,
     base_model: Annotated[
-        str | None,
-        typer.Option("--base-model", help="Base model of all runs, as train takes it.", rich_help_panel=_MEASURE),
+        str | None, _measure_option("--base-model", help="Base model of all runs, as train takes it.")
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Train on these rows instead.", rich_help_panel=_MEASURE)] = None,
-    validation: Annotated[
-        str | None, typer.Option(help="Set these rows apart instead.", rich_help_panel=_MEASURE)
-    ] = None,
-    device: Annotated[DeviceChoice, typer.Option(help="Where to run.", rich_help_panel=_MEASURE)] = "auto",
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.", rich_help_panel=_MEASURE)] = None,
+    dataset: Annotated[str | None, _measure_option(help="Train on these rows instead.")] = None,
+    validation: Annotated[str | None, _measure_option(help="Set these rows apart instead.")] = None,
+    device: Annotated[DeviceChoice, _measure_option(help="Where to run.")] = "auto",
+    seed: Annotated[int | None, _measure_option(min=0, help="Seed of the first repeat.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="training.config.KEY=VALUE",
-            help="Change one setting of all runs; repeatable.",
-            rich_help_panel=_MEASURE,
+        _measure_option(
+            "--set", metavar="training.config.KEY=VALUE", help="Change one setting of all runs; repeatable."
         ),
     ] = None,
     compare: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(metavar="A.json B.json", help="Two results saved with --output.", rich_help_panel=_COMPARE),
+        tuple[Path, Path] | None, _compare_option(metavar="A.json B.json", help="Two results saved with --output.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Even of different machines, base models or rows.", rich_help_panel=_COMPARE)
-    ] = False,
+    force: Annotated[bool, _compare_option("--force", help="Even of different machines, base models or rows.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file, too.")] = None,
     offline: Offline = False,
 ) -> None:
@@ -118,8 +96,7 @@ def benchmark(
 
         expert-cli benchmark --compare today.json yesterday.json
     """
-    mode = _mode_of(run, manifest, against, sweep, gate, compare)
-    if mode == "watch":
+    if _way_asked(manifest, gate, run=run, against=against, sweep=sweep, compare=compare) == "run":
         _watch(console, run, duration, interval, output)
     elif compare is not None:
         from expert_cli.benchmark.experiment.compare import compare_experiments
@@ -141,33 +118,23 @@ def benchmark(
         _show(console, found, output, code)
 
 
-def _mode_of(
-    run: Path | None,
-    manifest: Path | None,
-    against: str | None,
-    sweep: list[str] | None,
-    gate: float | None,
-    compare: Any,
-) -> Mode:
-    """Return what is asked for. Raises InputError where the options do not say one thing."""
-    modes: dict[Mode, bool] = {
-        "watch": run is not None,
-        "experiment": against is not None,
-        "sweep": bool(sweep),
-        "compare": compare is not None,
-    }
-    asked = [mode for mode, is_asked in modes.items() if is_asked]
+def _way_asked(manifest: Path | None, gate: float | None, **options: Any) -> str:
+    """Return which of the `options`, each a way of measuring, is given, "run" for none.
+
+    Raises InputError where the options do not say one thing.
+    """
+    asked = [name for name, value in options.items() if value not in (None, [])]
     if len(asked) > 1:
-        raise InputError("give one of --run, --against, --sweep, --compare")
-    mode = asked[0] if asked else "watch"
-    measures = mode in ("experiment", "sweep")
+        raise InputError(f"give one of {', '.join(f'--{name}' for name in options)}")
+    way = asked[0] if asked else "run"
+    measures = way in ("against", "sweep")
     if measures and manifest is None:
-        raise InputError(f"--{'sweep' if sweep else 'against'} needs --manifest")
+        raise InputError(f"--{way} needs --manifest")
     if manifest is not None and not measures:
         raise InputError("--manifest needs --against padded|flattening|trl|unoptimized|MANIFEST, or --sweep KEY=a,b,c")
-    if gate is not None and mode != "experiment":
+    if gate is not None and way != "against":
         raise InputError("--gate needs --against")
-    return mode
+    return way
 
 
 def _watch(console: Console, folder: Path | None, duration: float, interval: float, output: Path | None) -> None:

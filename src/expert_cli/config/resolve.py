@@ -51,14 +51,6 @@ class Overrides:
     resume: str = ""
 
 
-@dataclass(frozen=True)
-class Resolution:
-    """A run, and what became of every key of the manifest in it."""
-
-    run: RunConfig
-    decided: Decided
-
-
 def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int | None]:
     """Return the base model and its index in the manifest; None as index for a model that the manifest does not list.
 
@@ -128,15 +120,16 @@ def _said(config: TrainingConfig) -> dict[str, Any]:
 
 def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:
     """Return what `decide` decides, without what became of the keys."""
-    return decide(loaded, machine, overrides).run
+    return decide(loaded, machine, overrides)[0]
 
 
 def decide(
     loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides(), *, index: int | None = None
-) -> Resolution:
-    """Decide everything; index: for this base model of the manifest, whatever `overrides` says.
+) -> tuple[RunConfig, Decided]:
+    """Return a run, and what became of every key of the manifest in it.
 
-    Raises ManifestError for settings that contradict each other, InputError for an option, EnvironmentProblem for a device.
+    index: for this base model of the manifest, whatever `overrides` says. Raises ManifestError for settings that contradict
+    each other, InputError for an option, EnvironmentProblem for a device.
     """
     base, chosen = choose_base(loaded, overrides.base_model) if index is None else (_base(loaded, index), index)
     merged = merge(loaded, base, chosen, overrides)
@@ -181,7 +174,7 @@ def decide(
     outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
     if watching.execution_eval_steps:
         outcomes["decoding", "stop_sequences"] = applied("end the answers that are run during training")
-    return Resolution(run, Decided(**vars(merged), outcomes=outcomes))
+    return run, Decided(**vars(merged), outcomes=outcomes)
 
 
 def _began_by_best_fit(output: Path, resume: str) -> bool:

@@ -34,12 +34,8 @@ class Question:
     case: EvalCase | None
 
 
-@dataclass(frozen=True)
-class Reply:
-    """An answer, and whether it is right; None where that cannot be told."""
-
-    text: str
-    is_right: bool | None
+Reply = tuple[str, bool | None]
+"""An answer, and whether it is right; None where that cannot be told."""
 
 
 def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
@@ -76,21 +72,16 @@ def ask(
     settings = generation_config(plan.loaded.manifest, NEW_TOKENS, len(prompts))
     written = answers(model, prompts, settings, renderer.stop_token_ids)
     texts = [settings.until_stop(renderer.decode(ids)).strip() for ids in written]
-    return [Reply(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
+    return [(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
 
 
 def samples(questions: Sequence[Question], before: Sequence[Reply], after: Sequence[Reply]) -> tuple[SampleAnswer, ...]:
     """Put questions and replies side by side."""
     return tuple(
         SampleAnswer(
-            "\n".join(filter(None, (asked.prompt, asked.input))),
-            asked.expected,
-            first.text,
-            second.text,
-            first.is_right,
-            second.is_right,
+            "\n".join(filter(None, (asked.prompt, asked.input))), asked.expected, old, new, was_right, is_right
         )
-        for asked, first, second in zip(questions, before, after, strict=True)
+        for asked, (old, was_right), (new, is_right) in zip(questions, before, after, strict=True)
     )
 
 
