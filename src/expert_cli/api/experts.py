@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.errors import InputError
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath, optional_path
 from expert_cli.utils.reporter import NullReporter, Reporter
@@ -77,13 +76,11 @@ def evaluate(
     """
     _require_sound(locals())
     from expert_cli.config.plan import trained_adapter
-    from expert_cli.evaluation.evaluate import BATCH, cases_of, evaluate_adapter
-    from expert_cli.inference.generation_config import generation_config
+    from expert_cli.evaluation.evaluate import answer_settings, cases_of, evaluate_adapter
     from expert_cli.utils.process_setup import prepare_process
 
     trained = trained_adapter(Path(adapter), optional_path(manifest), base_model, offline=offline)
-    batch_size = batch_size or BATCH[DEVICES[trained.plan.run.compute.device].kind]
-    settings = generation_config(trained.plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
+    settings = answer_settings(trained.plan, max_new_tokens, batch_size, sample=sample)
     asked = cases_of(trained.plan, optional_path(cases), limit)
     reporter.info("loading the model")
     prepare_process()
@@ -161,7 +158,7 @@ def load_expert(
 
 def _left(found: Evaluated, trained: TrainedAdapter | None, asked: Mapping[str, Any]) -> Evaluated:
     """Hold an evaluation against what was asked of it, an earlier one too, and leave it where people look for it."""
-    from expert_cli.evaluation.regression import compare_with
+    from expert_cli.evaluation.result import compare_with
     from expert_cli.pipeline.publish import leave
 
     against, max_drop = asked["against"], asked["max_drop"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,11 +12,11 @@ import typer
 
 from expert_cli.commands.options import AdapterFolder, Offline, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
-from expert_cli.errors import InputError, IntegrityError
+from expert_cli.errors import InputError
 
 if TYPE_CHECKING:
     from expert_cli.config.plan import TrainedAdapter
-    from expert_cli.evaluation.bf16_base import Answers, OnBases
+    from expert_cli.evaluation.bf16_base import OnBases
 
 PROMPTS = 20
 
@@ -99,37 +100,17 @@ def _for_bases(
     """
     from expert_cli.artifacts.bf16_adapter import fit_to_bf16
     from expert_cli.config.run_config import QUANTIZED
-    from expert_cli.evaluation.bf16_base import on_bases, with_fitted
+    from expert_cli.evaluation.bf16_base import on_bases
 
-    if found.plan.run.model.quantization not in QUANTIZED:
-        if fits:
-            raise InputError(
-                f"--for-base bf16: this adapter was trained on {found.plan.run.model.quantization} weights",
-                "leave it out: the adapter is right there",
-            )
-        return found, None
-    ask = _questions(found, limit, console)
-    bases = on_bases(found, ask, console) if ask else None
-    if not fits:
-        return found, bases
-    fitted = fit_to_bf16(found, folder, console)
-    return fitted, with_fitted(bases, fitted, ask, console) if bases and ask else None
-
-
-def _questions(found: TrainedAdapter, limit: int | None, console: Console) -> tuple[str, Answers] | None:
-    """Return what the adapter is asked on both base models; None, which is told, where there is nothing."""
-    from expert_cli.evaluation.bf16_base import questions
-
-    if limit == 0:
-        return None
-    try:
-        ask = questions(found, limit, console)
-    except IntegrityError as error:  # the rows of training: the adapter is none the worse
-        console.warning(error.message)
-        return None
-    if ask is None:
-        console.warning("no tests/cases.jsonl beside the manifest and no training rows here: nothing is asked")
-    return ask
+    quantization = found.plan.run.model.quantization
+    if quantization in QUANTIZED:
+        return on_bases(found, limit, console, partial(fit_to_bf16, folder=folder, report=console) if fits else None)
+    if fits:
+        raise InputError(
+            f"--for-base bf16: this adapter was trained on {quantization} weights",
+            "leave it out: the adapter is right there",
+        )
+    return found, None
 
 
 def _prompts(found: TrainedAdapter) -> list[tuple[str, str]]:

@@ -101,7 +101,7 @@ class RunEstimate:
             "price": asdict(self.price) if self.price else None,
             "cards": [asdict(card) for card in self.cards],
             "advice": list(self.advice),
-            "effects": [effect.as_json() for effect in self.plan.effects],
+            "effects": [asdict(effect) for effect in self.plan.effects],
             "kernels": self.kernels.as_json(),
         }
 

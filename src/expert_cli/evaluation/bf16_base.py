@@ -12,17 +12,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.plan import TrainedAdapter
+from expert_cli.errors import IntegrityError
 from expert_cli.evaluation.answer import write_answers
-from expert_cli.evaluation.evaluate import (
-    BATCH,
-    CASE_TIMEOUT_S,
-    DEFAULT_NEW_TOKENS,
-    cases_of,
-    check_gradable,
-)
+from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, answer_settings, cases_of, check_gradable
 from expert_cli.evaluation.grade import grade
-from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.generation_config import GenerationConfig, generation_config
+from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
@@ -79,16 +73,17 @@ class OnBases:
         return f"{sum(other)} ({pairs.lost} lost, {pairs.gained} gained; 95 % interval {low} to {high} points)"
 
 
-def questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> tuple[str, Answers] | None:
-    """Return what an adapter is asked, and how: its expert's cases, else prompts of its training; None where neither is here.
+def _questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> tuple[str, Answers] | None:
+    """Return what an adapter is asked, and how: its expert's cases, else prompts of its training; None, which is told, for
+    neither.
 
     A case's answer is run; that to a training prompt is right if it is the row's. limit: ask so many at most.
     """
     from expert_cli.data.store.documents import drawn_turns
 
-    settings = generation_config(
-        trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[DEVICES[trained.plan.run.compute.device].kind]
-    )
+    if limit == 0:
+        return None
+    settings = answer_settings(trained.plan)
     if trained.plan.own_cases.is_file():
         cases = cases_of(trained.plan, None, limit)
         check_gradable(cases, report)
@@ -99,8 +94,13 @@ def questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> t
 
         return "cases", run
     count = min(limit or TRAINING_PROMPTS, TRAINING_PROMPTS)
-    rows = drawn_turns(trained.origin.store, count, trained.plan.run.seed)
+    try:
+        rows = drawn_turns(trained.origin.store, count, trained.plan.run.seed)
+    except IntegrityError as error:  # the adapter is none the worse
+        report.warning(error.message)
+        return None
     if not rows:
+        report.warning("no tests/cases.jsonl beside the manifest and no training rows here: nothing is asked")
         return None
     return "training prompts", lambda expert, title: _as_in_rows(expert, rows, settings, report, title)
 
@@ -117,17 +117,29 @@ def _as_in_rows(
     return [one == [i for i in row.answer if i not in ends] for one, row in zip(written, rows, strict=True)]
 
 
-def on_bases(trained: TrainedAdapter, ask: tuple[str, Answers], report: Reporter) -> OnBases:
-    """Ask an adapter on the base model as trained and in bf16. Raises what loading them raises."""
-    what, answer = ask
-    model = trained.plan.run.model
-    first, second = (_right(trained, answer, quantization, report) for quantization in (model.quantization, "bf16"))
-    return OnBases(model.quantization, what, first, second)
+def on_bases(
+    trained: TrainedAdapter,
+    limit: int | None,
+    report: Reporter,
+    fit: Callable[[TrainedAdapter], TrainedAdapter] | None = None,
+) -> tuple[TrainedAdapter, OnBases | None]:
+    """Ask an adapter on the base model as trained and in bf16, `limit` questions at most; None where there are none.
 
-
-def with_fitted(bases: OnBases, fitted: TrainedAdapter, ask: tuple[str, Answers], report: Reporter) -> OnBases:
-    """Return the answers with those of an adapter that was fitted to the base model in bf16."""
-    return replace(bases, fitted=_right(fitted, ask[1], "bf16", report))
+    fit: fits an adapter to the base model in bf16; the fitted one is returned, and asked there, too. Raises what loading the
+    models raises.
+    """
+    asked = _questions(trained, limit, report)
+    bases, quantization = None, trained.plan.run.model.quantization
+    if asked:
+        what, answer = asked
+        as_trained = _right(trained, answer, quantization, report)
+        bases = OnBases(quantization, what, as_trained, _right(trained, answer, "bf16", report))
+    if fit is None:
+        return trained, bases
+    fitted = fit(trained)
+    if asked and bases:
+        bases = replace(bases, fitted=_right(fitted, asked[1], "bf16", report))
+    return fitted, bases
 
 
 def _right(trained: TrainedAdapter, answer: Answers, quantization: Quantization, report: Reporter) -> tuple[bool, ...]:

@@ -47,6 +47,14 @@ def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[E
     return stratified_sample(read_cases(path), limit)
 
 
+def answer_settings(
+    plan: Plan, max_new_tokens: int = DEFAULT_NEW_TOKENS, batch_size: int | None = None, *, sample: bool = False
+) -> GenerationConfig:
+    """Return how answers are written where nothing else is said: as many at once as the device takes, greedily."""
+    batch_size = batch_size or BATCH[DEVICES[plan.run.compute.device].kind]
+    return generation_config(plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
+
+
 def evaluate_adapter(
     trained: TrainedAdapter,
     cases: Sequence[EvalCase],
@@ -151,12 +159,8 @@ def accuracy_of(
     """Return what lets a model in training answer the cases as it is then, and gives the share that is right."""
 
     def measure() -> float:
-        settings = generation_config(
-            plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[DEVICES[plan.run.compute.device].kind]
-        )
-        share = grade(
-            write_answers(model, renderer, cases, settings, NullReporter(), "").answers, NullReporter(), CASE_TIMEOUT_S
-        ).share
+        written = write_answers(model, renderer, cases, answer_settings(plan), NullReporter(), "")
+        share = grade(written.answers, NullReporter(), CASE_TIMEOUT_S).share
         report.info(f"answers   {share.correct} of {share.cases} are right")
         return share.accuracy
 

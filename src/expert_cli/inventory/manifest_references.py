@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from expert_cli.config.data_sources import parse_source, resolve_sources, sources_of_tests
+from expert_cli.config.data_sources import resolve_sources, test_sources
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
@@ -59,12 +59,10 @@ def read_experts(
 def _expert(loaded: LoadedManifest, current_key: CurrentKey | None) -> ManifestReferences:
     root = project_root(loaded.path)
     data = resolve_sources(loaded, Settings(loaded.manifest.training.dataset), root, None, None, evaluates=False)
-    tests = sources_of_tests(loaded.manifest.training.dataset).values()
-    folders = (loaded.path.resolve().parent, root)
     return ManifestReferences(
         name=loaded.manifest.name,
         root=root,
-        sources=(*data.train, *data.validation, *(parse_source(test, folders) for test in tests)),
+        sources=(*data.train, *data.validation, *test_sources(loaded, root).values()),
         stores=_stores(loaded, root),
         keys=frozenset(_keys(loaded, current_key)),
     )

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -193,12 +193,8 @@ def _differences(value: Any, expected: Any, place: str = "", *, subset: bool = F
         yield f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
 
 
-def _exact(value: Any, expected: Any) -> str:
-    return next(_differences(value, expected), "")
-
-
-def _subset(value: Any, expected: Any) -> str:
-    return next(_differences(value, expected, subset=True), "")
+def _exact(value: Any, expected: Any, *, subset: bool = False) -> str:
+    return next(_differences(value, expected, subset=subset), "")
 
 
 def _shown(value: Any) -> str:
@@ -274,4 +270,8 @@ def _fits(value: Any, alternative: Any) -> bool:
     return not _exact(value, alternative)
 
 
-RULES: dict[str, Callable[[Any, Any], str]] = {"exact": _exact, "subset": _subset, "accepted": _accepted}
+RULES: dict[str, Callable[[Any, Any], str]] = {
+    "exact": _exact,
+    "subset": partial(_exact, subset=True),
+    "accepted": _accepted,
+}
