@@ -186,9 +186,7 @@ def _show(console: Console, document: dict[str, Any], output: Path | None, code:
 
     if output is not None:
         write_json(output, {"schema_version": SCHEMA_VERSION, "command": "benchmark", **document})
-    if console.as_json:
-        console.document(document)
-    else:
-        console.text(view.summary(document) if document["kind"] == "monitor" else tables.as_text(document))
+    words = view.summary if document["kind"] == "monitor" else tables.as_text
+    console.result(document, lambda: words(document))
     if code:
         raise typer.Exit(code)

@@ -87,20 +87,13 @@ def evaluate(
 
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
+    asked: dict[str, Any] = locals()
     if (answers is None) == (adapter is None):
         raise typer.BadParameter("give --adapter DIR, or --answers FILE")
     if answers is not None and (baseline or shots or sample):
         raise typer.BadParameter("--baseline, --shots and --sample go with --adapter: --answers are written already")
-    common: dict[str, Any] = {
-        "cases": cases,
-        "limit": limit,
-        "case_timeout_s": case_timeout,
-        "threshold": threshold,
-        "against": against,
-        "max_drop": max_drop,
-        "output": output,
-        "reporter": console,
-    }
+    common = {name: asked[name] for name in ("cases", "limit", "threshold", "against", "max_drop", "output")}
+    common |= {"case_timeout_s": case_timeout, "reporter": console}
     if answers is not None:
         found = api.grade_answers(answers, **common)
     else:

@@ -54,20 +54,14 @@ def pretokenize(
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
     """
+    asked: dict[str, Any] = locals()
     manifests = _all_in(experts) if every else manifest or []
     if not manifests:
         raise typer.BadParameter("give --manifest PATH, or --all")
     rows: list[dict[str, object]] = []
     failed: list[tuple[Path, ExpertError]] = []
-    where: dict[str, Any] = {
-        "output": output,
-        "own_folder": every or len(manifests) > 1,
-        "dataset": dataset,
-        "base_model": base_model,
-        "stage": stage,
-        "offline": offline,
-        "reporter": console,
-    }
+    where = {name: asked[name] for name in ("output", "dataset", "base_model", "stage", "offline")}
+    where |= {"own_folder": every or len(manifests) > 1, "reporter": console}
     for path in manifests:
         try:
             if explain:

@@ -10,6 +10,7 @@ from expert_cli.runs.metrics import base_title
 from expert_cli.utils.text import duration
 
 if TYPE_CHECKING:
+    from expert_cli.estimate.run_estimate import RunEstimate
     from expert_cli.evaluation.baseline import BaselineComparison
     from expert_cli.evaluation.grade import Evaluation
     from expert_cli.evaluation.result import Drop, Evaluated
@@ -112,8 +113,12 @@ WORDS = {
 }
 
 
-def show_estimate(console: Console, found: dict[str, Any], *, device: str) -> None:
-    """Write three tables: what the run needs, its memory by component, other cards. `found`: `RunEstimate.as_json()`."""
+def show_estimate(console: Console, estimate: RunEstimate) -> None:
+    """Write three tables: what the run needs, its memory by component, other cards; with --json the document."""
+    found, device = estimate.as_json(), estimate.plan.run.compute.device
+    if console.as_json:
+        console.document(found)
+        return
     memory = found["vram_mb"]
     console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]

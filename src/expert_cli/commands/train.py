@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
 from expert_cli import api
 from expert_cli.api.training import require_consistent
 from expert_cli.commands.options import BaseModel, ManifestPath, Offline
+from expert_cli.commands.tables import show_estimate
 from expert_cli.console.terminal import Console
 from expert_cli.manifest.keys.compute import DeviceChoice
 
-if TYPE_CHECKING:
-    from expert_cli.estimate.run_estimate import RunEstimate
+_OF_PLAN_TOO = (
+    *("output", "dataset", "validation", "base_model", "device", "epochs", "max_steps", "seed"),
+    *("trust_store", "offline"),
+)
+"""Options that `estimate_run` takes as `train` does, under their names."""
 
 
 def train(
@@ -79,26 +83,15 @@ def train(
 
         expert-cli train -m experts/expert-sql/manifest.json --plan --price 2.50/h
     """
+    asked: dict[str, Any] = locals()
     if (probe or price) and not plan_only:
         raise typer.BadParameter(f"{'--probe' if probe else '--price'} goes with --plan")
     require_consistent(resume or "", allow_drift or (), overwrite=overwrite)
-    settings: dict[str, Any] = {
-        "output": output,
-        "dataset": dataset,
-        "validation": validation,
-        "base_model": base_model,
-        "device": device,
-        "epochs": epochs,
-        "max_steps": max_steps,
-        "seed": seed,
-        "settings": set_ or (),
-        "trust_store": trust_store,
-        "offline": offline,
-        "resume": resume or "",
-        "reporter": console,
-    }
+    settings = {name: asked[name] for name in _OF_PLAN_TOO}
+    settings |= {"settings": set_ or (), "resume": resume or "", "reporter": console}
     if plan_only:
-        _show(console, api.estimate_run(manifest, **settings, locked=locked is not None, probe=probe, price=price))
+        estimate = api.estimate_run(manifest, **settings, locked=locked is not None, probe=probe, price=price)
+        show_estimate(console, estimate)
         return
     result = api.train(
         manifest,
@@ -111,17 +104,4 @@ def train(
     )
     if os.environ.get("RANK", "0") != "0":
         return
-    if console.as_json:
-        console.document(result.document)
-    else:
-        console.text(result.summary())
-
-
-def _show(console: Console, estimate: RunEstimate) -> None:
-    from expert_cli.commands.tables import show_estimate
-
-    found = estimate.as_json()
-    if console.as_json:
-        console.document(found)
-    else:
-        show_estimate(console, found, device=estimate.plan.run.compute.device)
+    console.result(result.document, result.summary)
