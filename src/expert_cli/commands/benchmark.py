@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from expert_cli.commands import passed_on
 from expert_cli.commands.options import Offline
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
 from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
@@ -96,6 +97,7 @@ def benchmark(
 
         expert-cli benchmark --compare today.json yesterday.json
     """
+    asked = locals()
     if _way_asked(manifest, gate, run=run, against=against, sweep=sweep, compare=compare) == "run":
         _watch(console, run, duration, interval, output)
     elif compare is not None:
@@ -105,15 +107,8 @@ def benchmark(
     elif manifest is not None:
         from expert_cli.config.resolve import Overrides
 
-        overrides = Overrides(
-            dataset=dataset,
-            validation=validation,
-            base_model=base_model,
-            device=device,
-            seed=seed,
-            settings=tuple(set_ or ()),
-            offline=offline,
-        )
+        said = passed_on(asked, "dataset validation base_model device seed offline")
+        overrides = Overrides(**said, settings=tuple(set_ or ()))
         found, code = _measure(console, manifest, against or "", sweep or [], overrides, (steps, warmup, repeats), gate)
         _show(console, found, output, code)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expert_cli import api
+from expert_cli.commands import passed_on
 from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, Sample, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
 
@@ -45,17 +46,11 @@ def chat(
 
         expert-cli chat --adapter runs/sql --prompt "List the boats" --json
     """
+    asked = locals()
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
-    talk = api.load_expert(
-        adapter,
-        manifest=manifest,
-        base_model=base_model,
-        sample=sample,
-        max_new_tokens=max_new_tokens,
-        offline=offline,
-        reporter=console,
-    )
+    said = passed_on(asked, "manifest base_model sample max_new_tokens offline")
+    talk = api.load_expert(adapter, **said, reporter=console)
     if not prompt:
         _converse(talk, console, input_, compare=compare)
     elif console.as_json:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from expert_cli import api
 from expert_cli.api.experts import MAX_DROP
+from expert_cli.commands import passed_on
 from expert_cli.commands.options import AdapterIfAny, MaxNewTokens, Offline, Sample, TrainedBase, TrainedManifest
 from expert_cli.commands.tables import show_drop, show_evaluation, show_generation
 from expert_cli.console.terminal import Console
@@ -87,28 +88,18 @@ def evaluate(
 
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
-    asked: dict[str, Any] = locals()
+    asked = locals()
     if (answers is None) == (adapter is None):
         raise typer.BadParameter("give --adapter DIR, or --answers FILE")
     if answers is not None and (baseline or shots or sample):
         raise typer.BadParameter("--baseline, --shots and --sample go with --adapter: --answers are written already")
-    common = {name: asked[name] for name in ("cases", "limit", "threshold", "against", "max_drop", "output")}
+    common = passed_on(asked, "cases limit threshold against max_drop output")
     common |= {"case_timeout_s": case_timeout, "reporter": console}
     if answers is not None:
         found = api.grade_answers(answers, **common)
     else:
-        found = api.evaluate(
-            adapter or Path(),
-            **common,
-            manifest=manifest,
-            baseline=baseline,
-            shots=shots,
-            base_model=base_model,
-            sample=sample,
-            batch_size=batch_size,
-            max_new_tokens=max_new_tokens,
-            offline=offline,
-        )
+        common |= passed_on(asked, "manifest baseline shots base_model sample batch_size max_new_tokens offline")
+        found = api.evaluate(adapter or Path(), **common)
     if console.as_json:
         console.document(found.as_json())
     else:

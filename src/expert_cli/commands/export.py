@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -73,13 +72,15 @@ def export(
     prepare_process()
     from expert_cli.artifacts.export import export_expert
     from expert_cli.artifacts.merged_model import in_words
+    from expert_cli.evaluation.evaluate import drawn_cases
 
+    prompts = [(case.prompt, case.input) for case in drawn_cases(found.plan, PROMPTS)]
     with tempfile.TemporaryDirectory() as folder:
         bases = None
         if not (merge or gguf):
             found, bases = _for_bases(found, Path(folder), limit, console, fits=for_base is not None)
         remarks = bases.in_words() if bases else []
-        done = export_expert(found, output, _prompts(found), console, merge=merge, gguf=gguf, remarks=remarks)
+        done = export_expert(found, output, prompts, console, merge=merge, gguf=gguf, remarks=remarks)
     document = done.as_json() | {"bases": bases.as_json() if bases else None}
     if console.as_json:
         console.document(document)
@@ -111,13 +112,3 @@ def _for_bases(
             "leave it out: the adapter is right there",
         )
     return found, None
-
-
-def _prompts(found: TrainedAdapter) -> list[tuple[str, str]]:
-    """Return prompts of the expert's cases, drawn by seed; none where there are no cases."""
-    from expert_cli.evaluation.cases import read_cases
-
-    path = found.plan.own_cases
-    cases = read_cases(path) if path.is_file() else []
-    drawn = random.Random(found.plan.run.seed).sample(cases, min(PROMPTS, len(cases)))  # noqa: S311
-    return [(case.prompt, case.input) for case in drawn]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from expert_cli import api
+from expert_cli.commands import passed_on
 from expert_cli.commands.options import BaseModel, Offline
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
@@ -54,13 +55,13 @@ def pretokenize(
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
     """
-    asked: dict[str, Any] = locals()
+    asked = locals()
     manifests = _all_in(experts) if every else manifest or []
     if not manifests:
         raise typer.BadParameter("give --manifest PATH, or --all")
     rows: list[dict[str, object]] = []
     failed: list[tuple[Path, ExpertError]] = []
-    where = {name: asked[name] for name in ("output", "dataset", "base_model", "stage", "offline")}
+    where = passed_on(asked, "output dataset base_model stage offline")
     where |= {"own_folder": every or len(manifests) > 1, "reporter": console}
     for path in manifests:
         try:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import typer
 
 from expert_cli import api
 from expert_cli.api.training import require_consistent
+from expert_cli.commands import passed_on
 from expert_cli.commands.options import BaseModel, ManifestPath, Offline
 from expert_cli.commands.tables import show_estimate
 from expert_cli.console.terminal import Console
 from expert_cli.manifest.keys.compute import DeviceChoice
-
-_OF_PLAN_TOO = (
-    *("output", "dataset", "validation", "base_model", "device", "epochs", "max_steps", "seed"),
-    *("trust_store", "offline"),
-)
-"""Options that `estimate_run` takes as `train` does, under their names."""
 
 
 def train(
@@ -83,25 +78,18 @@ def train(
 
         expert-cli train -m experts/expert-sql/manifest.json --plan --price 2.50/h
     """
-    asked: dict[str, Any] = locals()
+    asked = locals()
     if (probe or price) and not plan_only:
         raise typer.BadParameter(f"{'--probe' if probe else '--price'} goes with --plan")
     require_consistent(resume or "", allow_drift or (), overwrite=overwrite)
-    settings = {name: asked[name] for name in _OF_PLAN_TOO}
+    settings = passed_on(asked, "output dataset validation base_model device epochs max_steps seed trust_store offline")
     settings |= {"settings": set_ or (), "resume": resume or "", "reporter": console}
     if plan_only:
         estimate = api.estimate_run(manifest, **settings, locked=locked is not None, probe=probe, price=price)
         show_estimate(console, estimate)
         return
-    result = api.train(
-        manifest,
-        **settings,
-        overwrite=overwrite,
-        allow_drift=allow_drift or (),
-        max_loss_spike=max_loss_spike,
-        locked=locked,
-        stage=stage,
-    )
+    settings |= passed_on(asked, "overwrite max_loss_spike locked stage")
+    result = api.train(manifest, **settings, allow_drift=allow_drift or ())
     if os.environ.get("RANK", "0") != "0":
         return
     console.result(result.document, result.summary)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -43,15 +42,12 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
 
     Cases that cannot be judged here (a package is missing, a case is at fault) are told, and not asked: they end no training.
     """
-    file = plan.own_cases
-    if not file.is_file():
+    if not plan.own_cases.is_file():
         return _row(plan, inputs)
-    from expert_cli.evaluation.cases import read_cases
-    from expert_cli.evaluation.evaluate import check_gradable
+    from expert_cli.evaluation.evaluate import check_gradable, drawn_cases
 
     try:
-        cases = read_cases(file)
-        drawn = random.Random(plan.run.seed).sample(cases, min(CASES, len(cases)))  # noqa: S311
+        drawn = drawn_cases(plan, CASES)
         check_gradable(drawn, report)
     except (InputError, EnvironmentProblem) as error:
         report.warning(f"no case is asked after training: {error.message}; {error.hint}")

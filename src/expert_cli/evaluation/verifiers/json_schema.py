@@ -120,10 +120,6 @@ def _deeper(text: str, limit: int) -> bool:
     return False
 
 
-def _integer(digits: str) -> int:
-    return int(_bounded(digits))
-
-
 def _fraction(digits: str) -> float:
     number = float(_bounded(digits))
     if math.isinf(number):
@@ -142,7 +138,10 @@ def _constant(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=unique_keys, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+    object_pairs_hook=unique_keys,
+    parse_int=lambda digits: int(_bounded(digits)),
+    parse_float=_fraction,
+    parse_constant=_constant,
 )
 
 
