@@ -51,13 +51,11 @@ def init(
         raise EnvironmentProblem(
             f"{home} cannot be made: {error.strerror}", "give another folder with --folder"
         ) from error
-    run = home / "weights" / slug(str(SMOLLM2["name"]))
-    console.result(
-        {"manifest": str(manifest)},
-        lambda: (
-            f"{manifest} made. Put your rows into {home / 'datasets' / 'train.jsonl'}, then:\n"
-            f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2\n"
-            f"  expert-cli evaluate --adapter {run}    # the cases in {home / 'tests' / 'cases.jsonl'}\n"
-            f"  expert-cli chat --adapter {run}"
-        ),
-    )
+    if console.as_json:
+        console.document({"manifest": str(manifest)})
+    else:
+        run = home / "weights" / slug(str(SMOLLM2["name"]))
+        console.text(f"{manifest} made. Put your rows into {home / 'datasets' / 'train.jsonl'}, then:")
+        console.text(f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2")
+        console.text(f"  expert-cli evaluate --adapter {run}    # the cases in {home / 'tests' / 'cases.jsonl'}")
+        console.text(f"  expert-cli chat --adapter {run}")

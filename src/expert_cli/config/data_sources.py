@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceSpec
+from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceKind, SourceSpec
 from expert_cli.config.settings import Settings
 from expert_cli.config.splits import named_split, parse_split, split_of
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, ManifestIssue
@@ -91,11 +91,11 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
     split = split if name else f"train{split}"
     places = [(folder / path.replace("\\", "/")).absolute() for folder in folders]
     found = next((place for place in places if _is_there(place, written)), None)
-    if found is not None and not found.is_dir():
-        _refuse_parts_of_a_file(written, found, name, config)
-        return SourceSpec("file", str(found), config, split)
     if found is not None:
-        return SourceSpec("folder", str(found), config, split)
+        kind: SourceKind = "folder" if found.is_dir() else "file"
+        if kind == "file":
+            _refuse_parts_of_a_file(written, found, name, config)
+        return SourceSpec(kind, str(found), config, split)
     if _BRACKETS.search(path):
         what = _BRACKETS.sub("", path)
         raise InputError(

@@ -50,12 +50,11 @@ class Decided(Merged):
 
 def effects(text: JsonText, decided: Decided) -> list[Effect]:
     """Return one row for every key of the file that is not a comment, in the file's order."""
-    rows = []
     is_v1 = "base_models" not in text.value
-    for path, value in leaves(text.value):
-        outcome = _outcome(path, value, decided, is_v1=is_v1)
-        rows.append(Effect(dotted(path), value, outcome.status, outcome.effect, outcome.reason))
-    return rows
+    return [
+        Effect(dotted(path), value, **vars(_outcome(path, value, decided, is_v1=is_v1)))
+        for path, value in leaves(text.value)
+    ]
 
 
 def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:

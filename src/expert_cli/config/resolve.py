@@ -92,12 +92,12 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
 
     if base.adapters:
         lay(adapter_block(base.adapters[0]), "adapters[0]")
-    lay(_said(loaded.manifest.training.config), "training.config")
+    lay(loaded.manifest.training.config.model_dump(exclude_unset=True, exclude_none=True), "training.config")
     set_names = {setting.partition("=")[0].strip().rpartition(".")[2] for setting in overrides.settings}
     set_names = {TrainingConfig.old_names.get(name, name) for name in set_names}
     origins |= {name: "--set" for name in set_names if name in origins}
     if base.config is not None:
-        lay(_said(base.config), f"base model {base.alias or base.name}")
+        lay(base.config.model_dump(exclude_unset=True, exclude_none=True), f"base model {base.alias or base.name}")
     dropped = {}
     if overrides.epochs is not None and values.pop("max_steps", None) is not None:
         dropped = {"max_steps": "--epochs"}
@@ -112,10 +112,6 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
         lay({name: value}, option)
         dropped.pop(name, None)
     return Merged(loaded, base, index, TrainingConfig.model_validate(values), origins, dropped)
-
-
-def _said(config: TrainingConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in config.model_fields_set if getattr(config, name) is not None}
 
 
 def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:

@@ -7,7 +7,7 @@ and whoever loads an adapter with PEFT alone, put it on the weights in bf16, whe
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,11 @@ from expert_cli.errors import IntegrityError
 from expert_cli.evaluation.answer import write_answers
 from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, answer_settings, cases_of, check_gradable
 from expert_cli.evaluation.grade import grade
-from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
 
 if TYPE_CHECKING:
-    from expert_cli.data.store.documents import Turn
     from expert_cli.inference.expert import Expert
 
 TRAINING_PROMPTS = 40
@@ -80,6 +78,7 @@ def _questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> 
     A case's answer is run; that to a training prompt is right if it is the row's. limit: ask so many at most.
     """
     from expert_cli.data.store.documents import drawn_turns
+    from expert_cli.inference.generate import answers
 
     if limit == 0:
         return None
@@ -102,19 +101,15 @@ def _questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> 
     if not rows:
         report.warning("no tests/cases.jsonl beside the manifest and no training rows here: nothing is asked")
         return None
-    return "training prompts", lambda expert, title: _as_in_rows(expert, rows, settings, report, title)
 
+    def repeat(expert: Expert, title: str) -> list[bool]:
+        ends = expert.renderer.stop_token_ids
+        with report.progress(title, len(rows), "answers") as bar:
+            prompts = [row.prompt for row in rows]
+            written = answers(expert.model, prompts, settings, ends, lambda done, _: bar.update(done))
+        return [one == [i for i in row.answer if i not in ends] for one, row in zip(written, rows, strict=True)]
 
-def _as_in_rows(
-    expert: Expert, rows: Sequence[Turn], settings: GenerationConfig, report: Reporter, title: str
-) -> list[bool]:
-    from expert_cli.inference.generate import answers
-
-    ends = expert.renderer.stop_token_ids
-    with report.progress(title, len(rows), "answers") as bar:
-        prompts = [row.prompt for row in rows]
-        written = answers(expert.model, prompts, settings, ends, lambda done, _: bar.update(done))
-    return [one == [i for i in row.answer if i not in ends] for one, row in zip(written, rows, strict=True)]
+    return "training prompts", repeat
 
 
 def on_bases(

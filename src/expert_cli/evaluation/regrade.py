@@ -6,7 +6,7 @@ cases.jsonl       the same ids and prompts; what is right may have become anothe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -39,16 +39,12 @@ class KeptAnswers:
         Raises InputError where an answer has no case any more, or its case asks something else now.
         """
         cases = {case.id: case for case in read_cases(self.cases)}
-
-        def graded(document: Mapping[str, Any]) -> Evaluation:
-            answers = [self._one(row, cases) for row in items(document, "answers")]
-            return grade(stratified_sample(answers, limit), report, case_timeout_s)
-
-        expert, bases = graded(self.document), {}
+        expert = grade(stratified_sample(self._answered(self.document, cases), limit), report, case_timeout_s)
+        bases = {}
         for name in BASES:
             told = part(self.document, name)
             if told:
-                again = graded(told)
+                again = grade(stratified_sample(self._answered(told, cases), limit), report, case_timeout_s)
                 asked = {key: told[key] for key in _ASKED if key in told} | {"generation": generation(told)}
                 bases[name] = BaselineComparison(again, Paired.of(again.passed, expert.passed), asked)
         return expert, bases
@@ -57,6 +53,9 @@ class KeptAnswers:
         """Return how many answers at most are judged where `asked` are asked for: there may be no more; None: all."""
         known = number(self.document, "limit")
         return min((int(one) for one in (asked, known) if one), default=None)
+
+    def _answered(self, document: Mapping[str, Any], cases: Mapping[str, EvalCase]) -> Sequence[CaseAnswer]:
+        return [self._one(row, cases) for row in items(document, "answers")]
 
     def _one(self, row: Any, cases: Mapping[str, EvalCase]) -> CaseAnswer:
         if not isinstance(row, dict) or not isinstance(row.get("answer"), str):
