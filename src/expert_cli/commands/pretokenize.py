@@ -56,7 +56,9 @@ def pretokenize(
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
     """
     asked = locals()
-    manifests = _all_in(experts) if every else manifest or []
+    manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
+    if every and not manifests:
+        raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
     if not manifests:
         raise typer.BadParameter("give --manifest PATH, or --all")
     rows: list[dict[str, object]] = []
@@ -91,13 +93,6 @@ def pretokenize(
             | ({"failed": [{"manifest": str(path), **error.as_json()} for path, error in failed]} if failed else {})
         )
     _end(console, failed, len(manifests))
-
-
-def _all_in(experts: Path) -> list[Path]:
-    manifests = sorted(experts.glob("*/manifest.json"))
-    if not manifests:
-        raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
-    return manifests
 
 
 def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -> None:
