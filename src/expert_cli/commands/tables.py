@@ -12,8 +12,7 @@ from expert_cli.utils.text import duration
 if TYPE_CHECKING:
     from expert_cli.evaluation.baseline import BaselineComparison
     from expert_cli.evaluation.grade import Evaluation
-    from expert_cli.evaluation.regression import Drop
-    from expert_cli.evaluation.result import Evaluated
+    from expert_cli.evaluation.result import Drop, Evaluated
 
 
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:

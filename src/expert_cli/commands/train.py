@@ -111,10 +111,7 @@ def train(
     )
     if os.environ.get("RANK", "0") != "0":
         return
-    if console.as_json:
-        console.document(result.document)
-    else:
-        console.text(result.summary())
+    console.result(result.document, result.summary)
 
 
 def _show(console: Console, estimate: RunEstimate) -> None:

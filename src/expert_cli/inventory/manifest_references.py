@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from expert_cli.config.data_sources import parse_source, resolve_sources, sources_of_tests
+from expert_cli.config.data_sources import resolve_sources, test_sources
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
@@ -33,8 +33,7 @@ class ManifestReferences:
         self.name, written = loaded.manifest.name, loaded.manifest.training
         self.root = project_root(loaded.path)
         data = resolve_sources(loaded, Settings(written.dataset), self.root, None, None, evaluates=False)
-        folders = (loaded.path.resolve().parent, self.root)
-        tests = [parse_source(test, folders) for test in sources_of_tests(written.dataset).values()]
+        tests = test_sources(loaded, self.root).values()
         self.sources = {_key(source): source for source in (*data.train, *data.validation, *tests)}
         # Every base model may have a folder of its own; where none is written it is the expert's.
         own = {base.config.pretokenized_cache for base in loaded.manifest.bases if base.config}

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from accelerate import PartialState
 from peft import PeftModel
@@ -60,9 +59,6 @@ from expert_cli.training.result import FitResult
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, rank0_first
 from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.reporter import NullReporter, Reporter
-
-if TYPE_CHECKING:
-    from expert_cli.evaluation.cases import EvalCase
 
 
 def train(
@@ -116,7 +112,8 @@ def _train(
     inputs = resolve_inputs(run, report)
     key = inputs.key(run.data)
     resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
-    renderer, cases = PromptRenderer(inputs.tokenizer, inputs.template), _cases(plan, report)
+    renderer = PromptRenderer(inputs.tokenizer, inputs.template)
+    run_answers = _run_answers(renderer, plan, report)
     if job.is_main_process:
         _make_room(run.output, report, options)
         status.begin()
@@ -135,7 +132,7 @@ def _train(
     set_seed(run.seed)
     done = fit(
         model,
-        replace(data, run_answers=_run_answers(model, renderer, cases, plan, report)),
+        replace(data, run_answers=run_answers and partial(run_answers, model)),
         run=run,
         kernels=kernels,
         resume_context=resume_context,
@@ -197,25 +194,15 @@ def _resume_context(
     return ResumeContext(what, broadcast_rank0(find) if options.resume else None, status)
 
 
-def _cases(plan: Plan, report: Reporter) -> list[EvalCase]:
-    """Return the cases that are answered during training, each of which can be judged here; none where not asked for."""
+def _run_answers(renderer: PromptRenderer, plan: Plan, report: Reporter) -> Callable[[PeftModel], float] | None:
+    """Return what lets a model in training answer cases, each of which can be judged here; None where not asked for."""
     if not plan.run.watch.execution_eval_steps:
-        return []
-    from expert_cli.evaluation.evaluate import cases_of, check_gradable
+        return None
+    from expert_cli.evaluation.evaluate import accuracy_of, cases_of, check_gradable
 
     cases = cases_of(plan, None, plan.run.watch.execution_eval_sample)
     check_gradable(cases, report, decides=plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY)
-    return cases
-
-
-def _run_answers(
-    model: PeftModel, renderer: PromptRenderer, cases: list[EvalCase], plan: Plan, report: Reporter
-) -> Callable[[], float] | None:
-    if not cases:
-        return None
-    from expert_cli.evaluation.evaluate import accuracy_of
-
-    return accuracy_of(model, renderer, cases, report, plan)
+    return partial(accuracy_of, renderer=renderer, cases=cases, report=report, plan=plan)
 
 
 def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
