@@ -193,7 +193,9 @@ def attention_bytes(shape: Shape, part: Part, setting: StepSettings) -> int:
     compute = setting.run.compute
     if backend.keeps_scores:
         kept += scores * (4 + element)
-    elif backend.batches_on_cpu and is_supported(compute.device, DTYPES[compute.dtype], setting.longest):
+    elif backend.batches_on_cpu and is_supported(
+        compute.device, DTYPES[compute.dtype], setting.longest, setting.kernels.longest_batched
+    ):
         kept = element * (shape.heads + 2 * keys + scores)
     return setting.tokens * kept + part_bytes(part, setting)
 

@@ -31,6 +31,7 @@ from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.compiled_layers import compile_layers
+from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.model.kernels.select import (
     KernelPlan,
     apply_adapter_kernels,
@@ -54,7 +55,7 @@ from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing.resume import find_checkpoint
-from expert_cli.training.checkpointing.resume_compatibility import identity, require_same
+from expert_cli.training.checkpointing.resume_compatibility import identity, require_same, tried
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, rank0_first
@@ -113,6 +114,7 @@ def _train(
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
     _require_apart(run, options)
+    machine = broadcast_rank0(partial(with_trials, machine, run.compute))
     inputs = resolve_inputs(run, report)
     key = inputs.key(run.data)
     resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
@@ -189,7 +191,7 @@ def _resume_context(
         template=inputs.template.fingerprint,
         processes=processes,
         versions=machine.versions,
-    )
+    ) | tried(machine)
     if options.locked is not None:
         require_same(options.locked, what, report)
     checkpoints = RunPaths(run.output).checkpoints

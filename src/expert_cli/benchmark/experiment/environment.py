@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import platform
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from expert_cli.hardware.machine import Machine
+from expert_cli.hardware.machine import Machine, cpu_facts
 from expert_cli.runs.metrics import items, part
 
 
@@ -16,7 +14,7 @@ def machine_facts(machine: Machine) -> dict[str, Any]:
     """Return the machine as a saved result keeps it; the CPU is this one's."""
     return {
         "system": machine.system,
-        "cpu": _cpu_name(),
+        "cpu": cpu_facts()[0],
         "cores": machine.cores,
         "memory_gb": round(machine.memory_bytes / 2**30),
         "gpus": [gpu.name for gpu in machine.gpus],
@@ -45,16 +43,3 @@ def _source_name(source: Mapping[str, Any], root: str) -> str:
         path = Path(path).relative_to(root).as_posix()
     words = "::".join(filter(None, (path, str(source.get("split", "")), str(source.get("config", "")))))
     return words if source.get("weight", 1.0) == 1.0 else f"{words} x {source['weight']:g}"
-
-
-def _cpu_name() -> str:
-    """Return the CPU's model as the system names it, "" where it does not."""
-    if platform.system() == "Linux":
-        try:
-            told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            told = ""
-        named = re.search(r"^model name\s*:\s*(.+)$", told, re.MULTILINE)
-        if named:
-            return named[1].strip()
-    return platform.processor()

@@ -20,6 +20,7 @@ from expert_cli.model.kernels import attention, compiled_parts, recurrence
 from expert_cli.model.kernels.attention_backends import choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
 from expert_cli.model.kernels.compiled_layers import require_compiler
+from expert_cli.model.kernels.cpu_attention import LONGEST
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import DTYPES
@@ -46,7 +47,7 @@ class KernelPlan:
 
     dequantized: 4-bit weights are dequantized once. full_logits: the model makes its logits itself. fused: norms and
     activations keep no more for the backward pass than a fused kernel does. fixed_shape: every batch has the same number of
-    tokens.
+    tokens. longest_batched: tokens of a document up to which attention on a CPU takes batched products.
     """
 
     attention: str
@@ -56,6 +57,7 @@ class KernelPlan:
     fused: bool
     fixed_shape: bool
     lines: Mapping[str, Kernel]
+    longest_batched: int = LONGEST
 
     def with_line(self, name: str, used: str, reason: str, **changes: Any) -> KernelPlan:
         """Return the plan with one choice made anew."""
@@ -86,7 +88,10 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
         "compile": _compile_line(compute),
         "fused": fused,
     }
-    return KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
+    tried = machine.short_attention
+    limit = tried.longest if tried else LONGEST
+    plan = KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
+    return replace(plan, longest_batched=limit)
 
 
 def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
@@ -101,7 +106,7 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine:
     plan = _apply_fused(plan, model, compute)
     plan = _with_attention(plan, model, compute, machine)
     if plan.attention != attention_name(model.config):
-        attention.use(model, plan.attention)
+        attention.use(model, plan.attention, plan.longest_batched)
     recurrence.read_by_document(model)
     return plan
 
