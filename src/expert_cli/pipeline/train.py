@@ -23,6 +23,7 @@ from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of, require_positions
 from expert_cli.inference.expert import PromptRenderer
@@ -37,7 +38,6 @@ from expert_cli.model.kernels.select import (
     apply_adapter_kernels,
     apply_kernels,
     kernel_plan,
-    set_torch_flags,
     with_copies,
     with_graphs,
 )
@@ -127,7 +127,7 @@ def _train(
         store = _store(run, inputs, key, options, report)
     data = _data(store, inputs, run, report)
     set_seed(run.seed)
-    set_torch_flags(run.compute)
+    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
     model, kernels = _model(inputs.source, run, machine, data, report)
     if job.is_main_process:
         write_run_json(paths, plan, machine, inputs, store, kernels, resume_context)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
-from expert_cli._compat import apply_liger, attention_name, expandable_segments, liger_knows
+from expert_cli._compat import apply_liger, attention_name, liger_knows
 from expert_cli.config.run_config import Layout, ModelConfig
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, has_package
@@ -136,15 +132,6 @@ def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) 
     return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
 
-def set_torch_flags(compute: ComputeConfig) -> None:
-    """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator that can grow its blocks."""
-    if compute.device == "cuda":
-        if has_expandable_segments():  # fixed blocks fragment when batches differ in length
-            expandable_segments()
-        torch.backends.cuda.matmul.allow_tf32 = compute.tf32
-        torch.backends.cudnn.allow_tf32 = compute.tf32
-
-
 def _compile_line(compute: ComputeConfig) -> Kernel:
     if not compute.torch_compile:
         return Kernel("off", "not asked for")
@@ -153,11 +140,6 @@ def _compile_line(compute: ComputeConfig) -> Kernel:
     if mode != compute.compile_mode and told:
         told += f" instead of {compute.compile_mode}, which records CUDA graphs"
     return Kernel(backend, f"every decoder layer{told}")
-
-
-def has_expandable_segments() -> bool:
-    """Whether CUDA's allocator can grow its blocks: on Linux, not in WSL 2, where it fails (pytorch issue 192330)."""
-    return sys.platform == "linux" and "microsoft" not in platform.release().lower()
 
 
 def _dtype_reason(compute: ComputeConfig, machine: Machine) -> str:
