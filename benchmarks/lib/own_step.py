@@ -138,11 +138,11 @@ def our_model(job: Job) -> tuple[Any, Any]:
     from transformers import set_seed
 
     from expert_cli.hardware import machine
-    from expert_cli.model.kernels.select import set_torch_flags
+    from expert_cli.hardware.devices import DEVICES
     from expert_cli.pipeline import train as pipeline
     from expert_cli.utils.reporter import NullReporter
 
-    set_torch_flags(job.run.compute)
+    DEVICES[job.run.compute.device].set_flags(tf32=job.run.compute.tf32)
     set_seed(job.run.seed)
     made: tuple[Any, Any] = pipeline._model(job.inputs.source, job.run, machine.inspect(), job.data, NullReporter())
     return made

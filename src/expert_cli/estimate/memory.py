@@ -183,7 +183,9 @@ def _attention_bytes(shape: Shape, setting: StepSettings) -> int:
     kept = element * 2 * (shape.heads + keys) + 4 * shape.head_count
     if backend.keeps_scores:
         kept += scores * (4 + element)
-    elif backend.batches_on_cpu and is_supported(compute.device, DTYPES[compute.dtype], setting.longest):
+    elif backend.batches_on_cpu and is_supported(
+        compute.device, DTYPES[compute.dtype], setting.longest, setting.kernels.longest_batched
+    ):
         kept = element * (shape.heads + 2 * keys + scores)
     return setting.tokens * kept
 

@@ -5,11 +5,15 @@ Torch, which takes seconds to load, is loaded by the functions that need it, not
 
 from __future__ import annotations
 
+import platform
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from expert_cli._compat import expandable_segments
 
 if TYPE_CHECKING:
     import torch
@@ -42,9 +46,9 @@ class Device:
     systems: those that have a torch for it. install: how to get that torch; driver: what to look at where it finds no card.
     automatic: `auto` takes it. bf16_since, tf32_since: the compute capability with which its cards learned it (None: none
     did). pins_memory: copies from pinned memory do not wait. has_triton: Triton's kernels, as Liger's, run there.
-    attention: names of back ends. bitsandbytes: the file or folder of that package which holds its kernels;
-    small_optimizers: it has 8-bit and paged optimizers. counters: torch's functions of other names.
-    figures: those of FIGURES that torch tells at once.
+    grows_blocks: its allocator can, once it is told. attention: names of back ends. bitsandbytes: the file or folder of that
+    package which holds its kernels; small_optimizers: it has 8-bit and paged optimizers. counters: torch's functions of other
+    names. figures: those of FIGURES that torch tells at once.
     """
 
     name: str
@@ -58,6 +62,7 @@ class Device:
     tf32_since: tuple[int, int] | None = None
     pins_memory: bool = True
     has_triton: bool = True
+    grows_blocks: bool = False
     attention: tuple[str, ...] = PLAIN_ATTENTION
     bitsandbytes: str = "*"
     small_optimizers: bool = True
@@ -137,6 +142,16 @@ class Device:
         """Return the bytes of its memory that lie in the host's: Windows' driver moves them there without a word."""
         return max(0, (self.held("memory_reserved") or 0) - self.memory()[1])
 
+    def set_flags(self, *, tf32: bool) -> None:
+        """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator whose blocks grow."""
+        import torch
+
+        if self.grows_blocks and has_expandable_segments():  # fixed blocks fragment when batches differ in length
+            expandable_segments()
+        if self.tf32_since is not None:
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            torch.backends.cudnn.allow_tf32 = tf32
+
     def empty_cache(self) -> None:
         """Give back what torch keeps and nothing uses."""
         self._torch().empty_cache()
@@ -169,3 +184,8 @@ class Device:
         import torch
 
         return torch.get_device_module(self.type)
+
+
+def has_expandable_segments() -> bool:
+    """Whether CUDA's allocator can grow its blocks: on Linux, not in WSL 2, where it fails (pytorch issue 192330)."""
+    return sys.platform == "linux" and "microsoft" not in platform.release().lower()

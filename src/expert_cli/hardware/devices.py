@@ -176,6 +176,7 @@ _ENTRIES = (
         install="pip install torch --index-url https://download.pytorch.org/whl/cu130 --force-reinstall",
         bf16_since=(8, 0),
         tf32_since=(8, 0),
+        grows_blocks=True,
         attention=("flash_attention_3", "flash_attention_2", "varlen", *PLAIN_ATTENTION),
         bitsandbytes="libbitsandbytes_cuda*",
     ),

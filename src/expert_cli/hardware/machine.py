@@ -44,12 +44,38 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class ShortAttention:
+    """What trials showed of attention to short documents (`model/kernels/cpu_trials.py`).
+
+    longest: tokens of a document up to which batched matrix products are taken (0: never). trials: (tokens of a document, ms
+    of those products at best, ms of one fused call a document at best), as far as they were made.
+    """
+
+    longest: int
+    trials: tuple[tuple[int, float, float], ...]
+
+    @property
+    def words(self) -> str:
+        """What is done, and the figures that decided it."""
+        told = [
+            f"{batched:.2f} ms against {alone:.2f} ms at {tokens} tokens"
+            for tokens, batched, alone in self.trials
+            if tokens >= self.longest
+        ]
+        measured = f" (measured on this machine: {', '.join(told)})" if told else ""
+        if not self.longest:
+            return f"short ones too: batched matrix products take longer here{measured}"
+        return f"those of up to {self.longest} tokens by batched matrix products{measured}"
+
+
+@dataclass(frozen=True)
 class Machine:
     """The facts that decisions rest on.
 
     gpus: those that the installed torch can use, and NVIDIA's that it cannot. torch_cuda, torch_hip, torch_xpu: the version
     of CUDA, ROCm or Intel's toolkit that torch was built for, "" for others; torch_mps: for Metal. unusable: what the driver
     says of cards that do not work. bitsandbytes_lacks: devices for which that package, as installed, has no kernels.
+    short_attention: None where it was not tried.
     """
 
     system: str
@@ -64,6 +90,7 @@ class Machine:
     torch_mps: bool = False
     unusable: tuple[str, ...] = ()
     bitsandbytes_lacks: tuple[str, ...] = ()
+    short_attention: ShortAttention | None = None
 
     @property
     def torch_device(self) -> str:
@@ -154,6 +181,14 @@ def flash_attention_lacks(version: Literal[2, 3], device: str, machine: Machine)
     return "" if has_package(module) and installed(distribution) else f"{distribution} is not installed"
 
 
+def cpu_facts() -> tuple[str, str]:
+    """Return the CPU's model and what it can do (its flags), as Linux tells; elsewhere its name alone."""
+    text = _text(Path("/proc/cpuinfo"))
+    told = dict(re.findall(r"^(model name|CPU part|flags|Features)\s*:\s*(.*)$", text, re.MULTILINE))
+    model = told.get("model name") or told.get("CPU part") or platform.processor() or platform.machine()
+    return model.strip(), told.get("flags") or told.get("Features") or ""
+
+
 def installed(name: str) -> str | None:
     """Return the version of an installed distribution, or None."""
     with suppress(importlib.metadata.PackageNotFoundError):
@@ -188,7 +223,7 @@ def _seen_by_torch(device: str) -> tuple[Gpu, ...]:
 def _torch_built_for(toolkit: str) -> str:
     """Read the version of a toolkit from torch's version file, because importing torch takes seconds; "": not built for it."""
     folder = _folder_of("torch")
-    text = file_text(folder / "version.py") if folder else ""
+    text = _text(folder / "version.py") if folder else ""
     match = re.search(rf"^{toolkit}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
     return match.group(1) if match else ""
 
@@ -207,10 +242,10 @@ def _folder_of(package: str) -> Path | None:
 
 def _cpu_has_bf16() -> bool:
     """Whether the CPU multiplies bfloat16 natively (AVX512-BF16, AMX, Arm BF16), as Linux tells; elsewhere nothing does."""
-    return bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", file_text(Path("/proc/cpuinfo"))))
+    return bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", _text(Path("/proc/cpuinfo"))))
 
 
-def file_text(path: Path) -> str:
+def _text(path: Path) -> str:
     """Return the text of a file, "" of one that cannot be read."""
     with suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace")

@@ -22,6 +22,7 @@ from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of, require_positions
 from expert_cli.inference.expert import PromptRenderer
@@ -30,12 +31,12 @@ from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.compiled_layers import compile_layers
+from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.model.kernels.select import (
     KernelPlan,
     apply_adapter_kernels,
     apply_kernels,
     kernel_plan,
-    set_torch_flags,
     with_copies,
     with_graphs,
 )
@@ -53,7 +54,7 @@ from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing.resume import find_checkpoint
-from expert_cli.training.checkpointing.resume_compatibility import identity, require_same
+from expert_cli.training.checkpointing.resume_compatibility import identity, require_same, tried
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, rank0_first
@@ -109,6 +110,7 @@ def _train(
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
     _require_apart(run, options)
+    machine = broadcast_rank0(partial(with_trials, machine, run.compute))
     inputs = resolve_inputs(run, report)
     key = inputs.key(run.data)
     resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
@@ -122,7 +124,7 @@ def _train(
         store = _store(run, inputs, key, options, report)
     data = _data(store, inputs, run, report)
     set_seed(run.seed)
-    set_torch_flags(run.compute)
+    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
     model, kernels = _model(inputs.source, run, machine, data, report)
     if job.is_main_process:
         write_run_json(paths, plan, machine, inputs, store, kernels, resume_context)
@@ -186,7 +188,7 @@ def _resume_context(
         template=inputs.template.fingerprint,
         processes=processes,
         versions=machine.versions,
-    )
+    ) | tried(machine)
     if options.locked is not None:
         require_same(options.locked, what, report)
     checkpoints = RunPaths(run.output).checkpoints

@@ -50,7 +50,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 RUN = resolve(load_manifest(manifests.SHIPPED[0]), CPU)
 NOTHING = KernelPlan("documents", "packed", False, False, False, False, {"fused": Kernel("off", "")})
-KERNELS = {"attention", "dequantized", "fused", "full_logits"}
+KERNELS = {"attention", "longest_batched", "dequantized", "fused", "full_logits"}
 COMPUTE = {"device", "dtype", "checkpointing"}
 
 
@@ -193,6 +193,7 @@ KEPT: dict[str, tuple[AdapterConfig, dict[str, Any]]] = {
     "lora, fused": (LORA, {"fused_lora": True}),
     "lora, fp32": (LORA, {"dtype": "fp32"}),
     "lora, varlen": (LORA, {"attention": "varlen"}),
+    "lora, no batched products": (LORA, {"longest_batched": 0}),
     "lora on q and v": (replace(LORA, target_modules=("q_proj", "v_proj")), {}),
     "lora with dropout": (replace(LORA, dropout=0.1), {}),
     "dora": (replace(LORA, type="dora"), {}),
@@ -226,7 +227,7 @@ def kept(folder: Path, chosen: StepSettings) -> int:
     compute = chosen.run.compute
     dtype = DTYPES[compute.dtype]
     base = load_base(folder, quantization="none", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
-    attention.use(base, chosen.kernels.attention)
+    attention.use(base, chosen.kernels.attention, chosen.kernels.longest_batched)
     model = add_adapter(base, chosen.run.adapter)
     if chosen.kernels.lines["fused"].used == "lora":
         fuse(model)

@@ -43,10 +43,10 @@ from expert_cli.data.templates.segment import Document
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
 from expert_cli.hardware import machine
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.manifest.types import Dtype
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.kernels.select import set_torch_flags
 from expert_cli.pipeline.pretokenize import DataInputs, describe, resolve_inputs, store_for
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import write_json
@@ -136,7 +136,7 @@ def stock_config(run: RunConfig) -> RunConfig:
 def _model(run: RunConfig, inputs: DataInputs) -> Any:
     """Load the base and put a fresh adapter on it, at the same place in the random numbers as the tool does."""
     set_seed(run.seed)
-    set_torch_flags(run.compute)
+    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
     model = add_adapter(load_base_of(run, inputs.source.folder), run.adapter)
     set_seed(run.seed)
     return model

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import platform
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from expert_cli.benchmark.experiment.parity import Curve, Parity, parity
 from expert_cli.errors import InputError
-from expert_cli.hardware.machine import Machine, file_text
+from expert_cli.hardware.machine import Machine, cpu_facts
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.utils.statistics import unpaired_ratio
 
@@ -24,10 +22,9 @@ NAMES = ("name", "train")
 
 def machine_facts(machine: Machine) -> dict[str, Any]:
     """Return the machine as a saved result keeps it, without its name; the CPU is this one's, "" where nothing names it."""
-    named = re.search(r"^model name\s*:\s*(.+)$", file_text(Path("/proc/cpuinfo")), re.MULTILINE)
     return {
         "system": machine.system,
-        "cpu": named[1].strip() if named else platform.processor(),
+        "cpu": cpu_facts()[0],
         "cores": machine.cores,
         "memory_gb": round(machine.memory_bytes / 2**30),
         "gpus": [gpu.name for gpu in machine.gpus],
