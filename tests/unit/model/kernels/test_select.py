@@ -28,6 +28,7 @@ from expert_cli.model.kernels.select import (
     has_expandable_segments,
     kernel_plan,
     predict_kernels,
+    set_torch_flags,
 )
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
@@ -270,6 +271,7 @@ def test_the_copy_is_made_where_it_is_asked_or_fits(
     [
         ("linux", "6.8.0-45-generic", True),
         ("linux", "6.6.87.2-microsoft-standard-WSL2", False),
+        ("linux", "4.4.0-19041-Microsoft", False),
         ("win32", "11", False),
         ("darwin", "24.5.0", False),
     ],
@@ -280,3 +282,13 @@ def test_blocks_that_grow_are_asked_for_where_they_work(
     monkeypatch.setattr(select.sys, "platform", system)
     monkeypatch.setattr(select.platform, "release", lambda: release)
     assert has_expandable_segments() is has
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    asked: list[str] = []
+    monkeypatch.delattr(torch._C, "_accelerator_setAllocatorSettings", raising=False)
+    monkeypatch.setattr(torch.cuda.memory, "_set_allocator_settings", asked.append)
+    try:
+        for device in ("cpu", "cuda"):
+            set_torch_flags(replace(CPU, device=device))  # type: ignore[arg-type]
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    assert asked == ["expandable_segments:True"] * has
