@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import Trainer
 
 from expert_cli.benchmark.experiment import baseline_main
 from expert_cli.benchmark.experiment.baseline import WAYS, TokenizeAndPad
@@ -24,7 +25,7 @@ from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.tokenize.encoder import Encoder
-from expert_cli.errors import EnvironmentProblem
+from expert_cli.errors import EnvironmentProblem, TrainingFailed
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.train import train
@@ -32,6 +33,7 @@ from expert_cli.pipeline.train_subprocess import QUIET_SETTINGS
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.measurements import valid
+from tests.small_trainer import IMPOSSIBLE
 
 ROOT = Path(__file__).parents[2]
 ROWS = [
@@ -130,6 +132,22 @@ def test_a_stock_way_trains_the_documents_that_this_tool_trains(
         "off",
         "all" if way == "trl" else "off",
     )
+
+
+@pytest.mark.filterwarnings("default")  # as above
+def test_a_stock_way_whose_memory_runs_out_says_with_how_many_bytes(
+    ours: tuple[Path, Steps], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"output": str(tmp_path / "run"), "settings": QUIET_SETTINGS, "max_steps": 3}
+    (tmp_path / "job.json").write_text(
+        json.dumps({"way": "padded", "manifest": str(ours[0]), "overrides": asked}), encoding="utf-8"
+    )
+    monkeypatch.setattr(sys, "argv", ["baseline_main", str(tmp_path / "job.json")])
+    monkeypatch.setattr(Trainer, "compute_loss", lambda *_, **__: torch.empty(IMPOSSIBLE, dtype=torch.uint8))
+    assert baseline_main.main() == TrainingFailed.exit_code
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["error"]["message"]
+    assert told.startswith("out of memory: ")
+    assert f"you tried to allocate {IMPOSSIBLE} bytes" in told
 
 
 def test_what_the_options_name_is_there() -> None:

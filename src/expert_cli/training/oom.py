@@ -60,7 +60,7 @@ def largest_batch_fits(trainer: ExpertTrainer) -> bool:
         with _as_in_later_steps(trainer):
             trainer.dry_run_step(trainer.collate(packs))
         # Windows' driver moves what is too much to the host's memory without a word.
-        return not device.is_gpu or (device.held("max_memory_reserved") or 0) <= room
+        return (device.held("max_memory_reserved") or 0) <= room
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

@@ -278,6 +278,7 @@ def test_torch_s_functions_of_a_gpu_are_called_in_one_place_alone() -> None:
     [
         ("linux", "6.8.0-45-generic", True),
         ("linux", "6.6.87.2-microsoft-standard-WSL2", False),
+        ("linux", "4.4.0-19041-Microsoft", False),
         ("win32", "11", False),
         ("darwin", "24.5.0", False),
     ],
@@ -288,6 +289,14 @@ def test_blocks_that_grow_are_asked_for_where_they_work(
     monkeypatch.setattr(device_module.sys, "platform", system)
     monkeypatch.setattr(device_module.platform, "release", lambda: release)
     assert device_module.has_expandable_segments() is has
+    asked: list[str] = []
+    monkeypatch.setattr(device_module, "expandable_segments", lambda: asked.append(release))
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    try:
+        DEVICES["cuda"].set_flags(tf32=before[0])
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    assert asked == [release] * has
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)

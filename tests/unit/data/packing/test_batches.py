@@ -54,14 +54,16 @@ def test_a_fixed_shape_is_filled_with_one_more_document(tmp_path: Path) -> None:
     assert batch["real_tokens"] == 4
 
 
+@pytest.mark.parametrize("longest", [4, 6])
 @pytest.mark.parametrize("tokens", [4, 5, 8, 9, 12, 64])
-def test_no_document_of_a_fixed_shape_is_longer_than_is_told(tmp_path: Path, tokens: int) -> None:
+def test_no_document_of_a_fixed_shape_is_longer_than_is_told(tmp_path: Path, tokens: int, longest: int) -> None:
+    """And the same is told of every batch, however long its documents are: another number would be compiled anew."""
     dataset = packed(tmp_path, (2, 2))
     for place in (dataset[0, 0], dataset[FILLER]):
-        batch = Collator(pad_id=END, fixed_tokens=tokens, longest=4)([place])
+        batch = Collator(pad_id=END, fixed_tokens=tokens, longest=longest)([place])
         assert batch["input_ids"].shape == (1, tokens)
-        assert batch["max_seqlen"] == 4
-        assert 0 < int(batch["cu_seqlens"].diff().min()) <= int(batch["cu_seqlens"].diff().max()) <= 4
+        assert batch["max_seqlen"] == longest
+        assert 0 < int(batch["cu_seqlens"].diff().min()) <= int(batch["cu_seqlens"].diff().max()) <= longest
         assert batch["cu_seqlens"][-1] == tokens
 
 

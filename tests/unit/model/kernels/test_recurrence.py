@@ -230,7 +230,9 @@ def test_the_plan_tells_of_them() -> None:
     assert line.reason.startswith("GraniteMoeHybridMambaLayer in 1 of the model's layers carries a state")
     assert recurrence.block_length(model) == BLOCK
     _, plan = prepared("mamba2")
-    assert plan.lines["attention"].reason == "no layer attends"
+    line = plan.lines["attention"]
+    assert (line.used, line.reason) == ("off", "no layer attends")
+    assert plan.layout == "padded", "no kernel is told of documents' borders"
 
 
 def test_layers_within_layers_are_one() -> None:
