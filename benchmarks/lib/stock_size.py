@@ -23,7 +23,7 @@ from expert_cli.benchmark.experiment.baseline_rows import documents_of_steps
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.dataset import plan_packs
+from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.estimate.memory import CONTEXT_BYTES, StepSettings, components
 from expert_cli.estimate.model_shape import Shape, meta_model, shape_of
 from expert_cli.estimate.run_estimate import MEMORY_ERROR_PCT
@@ -137,7 +137,7 @@ def in_halves(run: RunConfig) -> RunConfig:
 
 def documents_of(run: RunConfig, documents: Any) -> list[Lengths]:
     """Return what every step trains, pack by pack. documents: of the token store."""
-    data = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    data = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     whole = run.optim.batch_size * run.optim.gradient_accumulation_steps
     one_by_one = replace(run, optim=replace(run.optim, batch_size=1, gradient_accumulation_steps=whole))
     laid = documents_of_steps(one_by_one, data)
