@@ -5,7 +5,8 @@
 The model has Qwen3-0.6B's shape and random weights (speed and memory do not depend on their values), LoRA r16 on all linear
 layers, packs of 2,048 tokens. The tokenizer is a BPE trained on the rows of the shipped experts, which are the data. Our own
 steps are watched by lib/own_step.py: syncs are those that torch's sync debug mode counts, a loss is a mean over ten steps.
-The stock libraries are measured by `expert-cli benchmark --against`. What no longer fits into --minutes is left out and named.
+The stock libraries are measured by `expert-cli benchmark --against`, each in the largest micro-batches that its full logits
+leave room for (lib/stock_size.py). What no longer fits into --minutes is left out and named, and so is what runs out of memory.
 Without a GPU everything runs in miniature, so that the code is exercised; its figures mean nothing.
 """
 
@@ -16,12 +17,14 @@ import json
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.own_step import answer, measure, tokens_per_s, write_manifest
 from benchmarks.lib.step_check import check
+from benchmarks.lib.stock_size import choose, in_words, sizes_for
+from expert_cli.hardware.devices import DEVICES
 
 EXPERTS = Path(__file__).parents[1] / "experts"
 QWEN3: dict[str, Any] = {
@@ -144,15 +147,29 @@ def measure_all(
             continue
         base = {"name": str(model), "quantization": asked.quantization}
         config = {**CONFIG, **asked.config, **({} if on_gpu else {"max_seq_length": 128, "batch_size": 2})}
-        manifest = write_manifest(home / str(number), base, rows, {**config, "pretokenized_cache": "store"})
+        config["pretokenized_cache"] = "store"
+        manifest = write_manifest(home / str(number), base, rows, config)
         measured = long if asked.long else steps
         if asked.way in BARS:
-            results[name] = compare(asked.way, manifest, warm, measured)
+            sizes, free = sizes_for(asked.way, manifest, warm + measured), free_bytes(on_gpu=on_gpu)
+            size = choose(sizes, free)
+            vocabulary = (QWEN3 if on_gpu else MINIATURE)["vocab_size"]
+            print(f"{name}: {in_words(sizes, size, vocabulary, free)}", flush=True)
+            manifest = write_manifest(home / str(number), base, rows, {**config, **size.config})
+            found = compare(asked.way, manifest, warm, measured)
+            results[name] = {**found, "size": asdict(size), "free": free} if found else None
         else:
             results[name] = measure(asked.way, manifest, warm, measured, asked.cap_gb)
         took = time.monotonic() - started
         print(f"{name}: {took:.0f} s", flush=True)
     return results
+
+
+def free_bytes(*, on_gpu: bool) -> int:
+    """Return the bytes that a process that is started now finds free."""
+    device = DEVICES["cuda" if on_gpu else "cpu"]
+    device.empty_cache()  # of the checks
+    return device.memory()[0]
 
 
 def compare(way: str, manifest: Path, warm: int, measured: int) -> dict[str, Any] | None:

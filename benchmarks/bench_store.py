@@ -82,12 +82,12 @@ def read(store: Path) -> None:
     from torch.utils.data import DataLoader
 
     from expert_cli.data.packing.batches import Collator, PackedBatchSampler
-    from expert_cli.data.packing.dataset import plan_packs
+    from expert_cli.data.packing.dataset import PackedDataset
     from expert_cli.data.packing.order import epoch_order
     from expert_cli.data.packing.step_schedule import Schedule
     from expert_cli.data.store.documents import Documents
 
-    packs = plan_packs(Documents(store / "train"), 2048, "random", "truncate")
+    packs = PackedDataset(Documents(store / "train"), 2048, "random", "truncate")
     speeds = []
     for _ in range(3):
         schedule = Schedule(packs.packs.count, batch_size=8, accumulation=1, processes=1, epochs=1.0, max_steps=-1)

@@ -24,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +142,8 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     from expert_cli.data.store.files import file_hashes
     from expert_cli.data.store.key import StoreInputs
     from expert_cli.data.templates.chat_template import ChatTemplate
-    from expert_cli.data.tokenize.encoder import template_for
+    from expert_cli.data.templates.template import make_template
+    from expert_cli.data.tokenize.encoder import control_tokens
     from expert_cli.utils.reporter import NullReporter
 
     if not fast:
@@ -153,10 +153,10 @@ def ours(rows: Path, *, fast: bool) -> Measured:
         with suppress(ImportError):
             importlib.import_module(name)
     data = DataConfig((SourceSpec("file", str(rows)),), (), 0.0, ColumnMapping(), RowFilters(), True, 2048, 0, True)
-    template = template_for(
-        tokenizer.backend,
+    template = make_template(
         "",
         own=ChatTemplate(tokenizer.hf.get_chat_template(), tokenizer.render),
+        control_tokens=control_tokens(tokenizer.backend),
         eos_token=tokenizer.eos_token,
     )
     with tempfile.TemporaryDirectory(dir=rows.parent) as folder:
@@ -185,10 +185,10 @@ def shares(data: Any, located: Any, template: Any, tokenizer: Any, store: Path) 
     _, key_s = timed(lambda: [sha256_of(path) for path in located.files()])
     encoder, load_s = timed(lambda: warm(Encoder(tokenizer.backend, cache=cache_folder() / "engines")))
     selection, survey_s = timed(lambda: select_rows(data, located, NullReporter(), refused=template.refused))
-    read, read_s = timed(lambda: list(batches(selection.train, data)))
+    read, read_s = timed(lambda: list(batches(selection.train)))
     columns, render_s = timed(lambda: [rows.piece_columns(template) for rows in read])
     encoded, encode_s = timed(lambda: [encoder.column_pieces(some) for some in columns])
-    chunks, join_s = timed(lambda: [assemble([*chain(*encoded[n : n + 3])]) for n in range(0, len(encoded), 3)])
+    chunks, join_s = timed(lambda: [assemble(encoded[n : n + 3]) for n in range(0, len(encoded), 3)])
     with tempfile.TemporaryDirectory(dir=store.parent) as folder:
         _, write_s = timed(lambda: [write_shard(Path(folder), "train", n, chunk) for n, chunk in enumerate(chunks)])
     _, verify_s = timed(lambda: verify_store(store))

@@ -96,7 +96,7 @@ def losses(adapter: Path, manifest: Path, held_out: Path) -> list[float]:
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
     from expert_cli.data.packing.batches import Collator
-    from expert_cli.data.packing.dataset import plan_packs
+    from expert_cli.data.packing.dataset import PackedDataset
     from expert_cli.hardware.machine import inspect
     from expert_cli.inference.expert import open_expert
     from expert_cli.model.kernels.chunked_loss import CausalLoss
@@ -109,7 +109,7 @@ def losses(adapter: Path, manifest: Path, held_out: Path) -> list[float]:
     documents = store_for(run, inputs, NullReporter()).split("train")
     if documents is None:
         sys.exit(f"{held_out}: no rows")
-    data = plan_packs(documents, 4096, "off", "error")
+    data = PackedDataset(documents, 4096, "off", "error")
     module = CausalLoss(open_expert(run, find_adapter(adapter), NullReporter()).model).eval()
     collate = Collator(inputs.tokenizer.pad_id)
     found = []

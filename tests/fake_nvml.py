@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
+
+import pytest
 
 
 class NvmlError(Exception):
@@ -74,3 +78,10 @@ class FakeNvml:
             return found(*about) if callable(found) else found
 
         return answer
+
+
+def told(nvml: FakeNvml, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function says where pynvml is this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pynvml", nvml)
+        return function(*arguments)

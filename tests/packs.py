@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from expert_cli.data.packing.dataset import PackedDataset, plan_packs
+from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreKey
@@ -48,4 +48,4 @@ def packed(
         FileHashCache(folder / ".memo.json"),
         NullReporter(),
     )
-    return plan_packs(Documents(home / "train"), capacity, packing, overflow, seed)
+    return PackedDataset(Documents(home / "train"), capacity, packing, overflow, seed)

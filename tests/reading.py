@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
-from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.located import LocatedData
+from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.messages import MessageRows
-from expert_cli.data.sources.data_rows import DataRows, read_training_rows
+from expert_cli.data.rows.selection import all_rows, select_rows
+from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.reporter import NullReporter, Reporter
 from tests.slow_reader import Row, SlowRead, slow_read
 
 
@@ -20,6 +22,29 @@ class _Listening(NullReporter):
 
     def warning(self, text: str) -> None:
         self.warned.append(text)
+
+
+@dataclass(frozen=True)
+class DataRows:
+    """The rows of a run, all in memory, with what became of the others and the files that were read."""
+
+    train: Rows
+    validation: Rows | None
+    train_report: RowReport
+    validation_report: RowReport | None
+    located: LocatedData
+
+    @property
+    def files(self) -> list[Path]:
+        return self.located.files()
+
+
+def read_training_rows(data: DataConfig, reporter: Reporter) -> DataRows:
+    located = locate_data(data, reporter)
+    selected = select_rows(data, located, reporter)
+    validation = None if selected.validation is None else all_rows(selected.validation)
+    reports = selected.train_report, selected.validation_report
+    return DataRows(all_rows(selected.train), validation, *reports, located)
 
 
 def disagreements(path: Path, start: int = 0, stop: int | None = None) -> list[str]:

@@ -10,6 +10,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from expert_cli.data.templates.template import Template, make_template
+from expert_cli.data.tokenize.encoder import control_tokens, leading_token
+
 Architecture = Literal["llama", "qwen3"]
 
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -51,6 +54,11 @@ def tiny_backend(vocab_size: int = 384) -> Tokenizer:
     )
     backend.train_from_iterator(_CORPUS, trainer)
     return backend
+
+
+def template_for(tokenizer: Tokenizer, name: str, **options: Any) -> Template:
+    """Return the template `name` for a tokenizer, with the control tokens and the BOS it has."""
+    return make_template(name, control_tokens=control_tokens(tokenizer), bos_token=leading_token(tokenizer), **options)
 
 
 class TinyTokenizer(NamedTuple):

@@ -40,7 +40,7 @@ _SHAPE: dict[str, Any] = {name: value for name, value in tiny.SHAPE.items() if n
     "pad_token_id": None,
 }
 _BOTH = {"layer_types": ["linear_attention", "full_attention"]}
-_DELTA: dict[str, Any] = {
+DELTA: dict[str, Any] = {
     "head_dim": 16,
     "linear_num_key_heads": 2,
     "linear_num_value_heads": 4,
@@ -88,10 +88,10 @@ _ALONE = {name: _SHAPE[name] for name in ("vocab_size", "hidden_size", "num_hidd
 }
 
 _MODELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "qwen3_5": (Qwen3_5ForCausalLM, partial(Qwen3_5TextConfig, **_SHAPE, **_DELTA)),
+    "qwen3_5": (Qwen3_5ForCausalLM, partial(Qwen3_5TextConfig, **_SHAPE, **DELTA)),
     "qwen3_next": (
         Qwen3NextForCausalLM,
-        partial(Qwen3NextConfig, **_SHAPE, **_DELTA, **_EXPERTS, shared_expert_intermediate_size=32),
+        partial(Qwen3NextConfig, **_SHAPE, **DELTA, **_EXPERTS, shared_expert_intermediate_size=32),
     ),
     "granite": (GraniteMoeHybridForCausalLM, partial(GraniteMoeHybridConfig, **_GRANITE, num_local_experts=0)),
     "falcon_h1": (FalconH1ForCausalLM, partial(FalconH1Config, **_SHAPE, **_MAMBA, mamba_d_ssm=128, head_dim=16)),

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.step_meter import WATCHED, make_meter
+from expert_cli.utils.out_of_memory import is_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -138,11 +139,11 @@ def our_model(job: Job) -> tuple[Any, Any]:
     from transformers import set_seed
 
     from expert_cli.hardware import machine
-    from expert_cli.model.kernels.select import set_torch_flags
+    from expert_cli.hardware.devices import DEVICES
     from expert_cli.pipeline import train as pipeline
     from expert_cli.utils.reporter import NullReporter
 
-    set_torch_flags(job.run.compute)
+    DEVICES[job.run.compute.device].set_flags(tf32=job.run.compute.tf32)
     set_seed(job.run.seed)
     made: tuple[Any, Any] = pipeline._model(job.inputs.source, job.run, machine.inspect(), job.data, NullReporter())
     return made
@@ -234,10 +235,18 @@ def answer(name: str, words: list[str]) -> dict[str, Any] | None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
-        print(f"{name}: failed: {(done.stderr.strip().splitlines() or ['?'])[-1][:300]}", flush=True)
+        print(f"{name}: failed: {_why(done.stdout, done.stderr)[:400]}", flush=True)
         return None
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def _why(stdout: str, stderr: str) -> str:
+    """Return why a process ended: what `--json` says of it; else its line of memory, with the bytes; else its last one."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
+        return str(json.loads(stdout.splitlines()[-1])["error"]["message"])
+    lines = stderr.strip().splitlines() or ["?"]
+    return next((line.strip() for line in lines if is_out_of_memory(RuntimeError(line))), lines[-1])
 
 
 def tokens_per_s(found: dict[str, Any]) -> float:

@@ -15,7 +15,7 @@ The message says what and where with the values, the hint what to do. The librar
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -87,7 +87,7 @@ class Interrupted(ExpertError):
 
 @dataclass(frozen=True, order=True)
 class ManifestIssue:
-    """One fault of a manifest: where it stands (line and column from 1) and what would be right."""
+    """One fault of a manifest, as `validate --json` prints it: where it stands (line and column from 1), what is right."""
 
     file: str
     line: int
@@ -95,10 +95,6 @@ class ManifestIssue:
     key: str
     message: str
     suggestion: str = ""
-
-    def as_json(self) -> dict[str, str | int]:
-        """Return the row that `validate --json` prints."""
-        return asdict(self)
 
     def __str__(self) -> str:
         """`file:line:column: key: message`, the form editors jump to."""

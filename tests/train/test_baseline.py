@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
-from expert_cli.data.sources.data_rows import read_training_rows
 from expert_cli.data.templates.template import OWN
 from expert_cli.errors import InputError
 from expert_cli.evaluation import answer
@@ -26,6 +25,7 @@ from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
+from tests.reading import read_training_rows
 from tests.train.projects import SEVEN, case, expert_of_seven
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"

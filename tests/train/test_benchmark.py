@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import Trainer
 
 from expert_cli.benchmark.experiment import baseline_main
 from expert_cli.benchmark.experiment.baseline import WAYS, TokenizeAndPad
@@ -20,11 +21,11 @@ from expert_cli.benchmark.experiment.subprocess_run import STOCK_WAYS
 from expert_cli.cli import command
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.packing.dataset import IGNORE_INDEX, plan_packs
+from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.tokenize.encoder import Encoder
-from expert_cli.errors import EnvironmentProblem
+from expert_cli.errors import EnvironmentProblem, TrainingFailed
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.pipeline.train import train
@@ -32,6 +33,7 @@ from expert_cli.pipeline.train_subprocess import QUIET_SETTINGS
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.measurements import valid
+from tests.small_trainer import IMPOSSIBLE
 
 ROOT = Path(__file__).parents[2]
 ROWS = [
@@ -132,6 +134,22 @@ def test_a_stock_way_trains_the_documents_that_this_tool_trains(
     )
 
 
+@pytest.mark.filterwarnings("default")  # as above
+def test_a_stock_way_whose_memory_runs_out_says_with_how_many_bytes(
+    ours: tuple[Path, Steps], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"output": str(tmp_path / "run"), "settings": QUIET_SETTINGS, "max_steps": 3}
+    (tmp_path / "job.json").write_text(
+        json.dumps({"way": "padded", "manifest": str(ours[0]), "overrides": asked}), encoding="utf-8"
+    )
+    monkeypatch.setattr(sys, "argv", ["baseline_main", str(tmp_path / "job.json")])
+    monkeypatch.setattr(Trainer, "compute_loss", lambda *_, **__: torch.empty(IMPOSSIBLE, dtype=torch.uint8))
+    assert baseline_main.main() == TrainingFailed.exit_code
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["error"]["message"]
+    assert told.startswith("out of memory: ")
+    assert f"you tried to allocate {IMPOSSIBLE} bytes" in told
+
+
 def test_what_the_options_name_is_there() -> None:
     assert tuple(WAYS) == STOCK_WAYS
     (option,) = (option for option in command("benchmark").params if option.name == "against")
@@ -143,7 +161,7 @@ def test_a_short_step_is_filled_up_with_what_trains_nothing(ours: tuple[Path, St
     store = store_for(run, resolve_inputs(run, NullReporter()), NullReporter())
     documents = store.split("train")
     assert documents is not None
-    data = documents_of_steps(run, plan_packs(documents, 128, run.loader.packing, run.loader.overflow, run.seed))
+    data = documents_of_steps(run, PackedDataset(documents, 128, run.loader.packing, run.loader.overflow, run.seed))
     assert [len(step) for step in data.steps] == [4, 3, 4]
     assert len(data.micro_batches()) == 12
     assert data.micro_batches()[7] == [len(data.rows) - 1]
@@ -180,7 +198,7 @@ def test_batches_are_held_against_their_documents(
 def test_as_many_rows_a_step_as_the_packs_hold(tmp_path: Path) -> None:
     run = make_plan(project(tmp_path), inspect(), Overrides(max_steps=3)).run
     documents = Documents(store_for(run, resolve_inputs(run, NullReporter()), NullReporter()).home / "train")
-    packs = plan_packs(documents, 128, "best_fit", "truncate")
+    packs = PackedDataset(documents, 128, "best_fit", "truncate")
     rows, batch, accumulation = rows_of_steps(run, packs)
     # 13 packs of 5 documents (one of 4): 8 packs are a step, then 5 that end the epoch, then 8: 35 documents a step
     assert (batch, accumulation, len(rows)) == (2, 18, 108)

@@ -188,3 +188,83 @@ def test_where_one_process_runs_out_of_memory_all_shrink_and_go_on(tmp_path: Pat
     assert (adjusted, unadjusted) == (["micro-batch 6 x 1 -> 3 x 2"], [])
     assert shrunk == asked
     assert len(shrunk[0]) == 1
+
+
+TRIED = """
+import json, sys
+from pathlib import Path
+from accelerate import PartialState
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from expert_cli.training.oom import largest_batch_fits
+from expert_cli.utils.distributed import leave
+from tests.small_trainer import small_trainer
+
+rank, folder = PartialState(cpu=True).process_index, Path(sys.argv[1])
+made = small_trainer(folder / f"made{rank}", batch=3, accumulation=2)
+exchanged = []
+
+def exchange(group, bucket):
+    exchanged.append(made.progress.step)
+    return allreduce_hook(group, bucket)
+
+made._prepared.register_comm_hook(None, exchange)
+fits = largest_batch_fits(made)
+tried = len(exchanged)
+made.train()
+(folder / str(rank)).write_text(json.dumps([fits, tried, len(exchanged) - tried]))
+leave()
+"""
+
+
+def test_a_step_that_is_tried_exchanges_no_gradients(tmp_path: Path) -> None:
+    """Else one process waits for another whose memory ran out. Of two micro-steps that train the last one exchanges them."""
+    assert together(tmp_path, TRIED) == [[True, 0, 1]] * 2
+
+
+SLOW = """
+import json, os, sys, time
+from datetime import timedelta
+from pathlib import Path
+import expert_cli
+import torch
+from accelerate import PartialState
+from expert_cli.utils.distributed import _cpu_group
+from expert_cli.utils.reporter import NullReporter
+
+SHORT_S = 4
+folder, rank, waited = Path(sys.argv[1]), os.environ["RANK"], []
+
+class Slow(NullReporter):
+    def progress(self, title, total, unit=""):
+        if title == "tokenizing train":
+            waited.append(title)
+            time.sleep(3 * SHORT_S)
+        return super().progress(title, total, unit)
+
+(folder / f"{rank} is here").touch()
+while len(list(folder.glob("* is here"))) < 2:
+    time.sleep(0.1)  # the processes need not start within the short time
+PartialState(cpu=True, timeout=timedelta(seconds=SHORT_S))
+try:
+    expert_cli.train(folder / "manifest.json", device="cpu", offline=True, reporter=Slow())
+except Exception as error:
+    found = [type(error).__name__, str(error)[:80], len(waited)]
+found.append(_cpu_group()._get_backend(torch.device("cpu")).options._timeout > timedelta(days=1))
+(folder / rank).write_text(json.dumps(found))
+"""
+
+
+def test_who_waits_for_the_tokens_waits_longer_than_for_anything_else(tmp_path: Path, model: Path) -> None:
+    """The first process tokenizes, for hours perhaps; then both find that the model is too short for a document."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    (short := tmp_path / "short").mkdir()
+    for path in model.iterdir():
+        (short / path.name).symlink_to(path)
+    (short / "config.json").unlink()
+    (short / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 4}), encoding="utf-8")
+    project(tmp_path, short, max_seq_length=64)
+    first, second = together(tmp_path, SLOW)
+    assert first[:2] == second[:2]
+    assert first[0] == "InputError"
+    assert "but the base model knows" in first[1]
+    assert (first[2:], second[2:]) == ([1, True], [0, True])

@@ -24,6 +24,7 @@ from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.training.gradients import Gradients
 from tests import tiny
 from tests.machines import H200
+from tests.tiny_hybrids import DELTA
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "as it is": {},
@@ -66,8 +67,8 @@ def pack(*lengths: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "labels": torch.where(positions < 2, -100, ids), "position_ids": positions}
 
 
-def step(architecture: str, quantization: str, **config: Any) -> Step:
-    asked = Asked({**tiny.SHAPE, "model_type": architecture}, quantization, config, H200.gpus[0])
+def step(architecture: str, quantization: str, shape: dict[str, Any] = tiny.SHAPE, **config: Any) -> Step:
+    asked = Asked({**shape, "model_type": architecture}, quantization, config, H200.gpus[0])
     compute = asked.compute
     counter = KernelCounter()
     with fake_cuda() as cuda:
@@ -113,6 +114,13 @@ def test_a_step_runs_on_the_card_alone(architecture: str, weights: str, setting:
     assert found.names["_varlen_attn"] == layers * (2 if "recomputed" in setting else 1)
     assert found.names["_varlen_attn_backward"] == layers
     assert (found.names["dequantize_4bit"] > 0) is (weights == "NF4")
+    assert found.waits == []
+    assert [name for name in found.names if name.endswith(TO_HOST)] == []
+
+
+def test_layers_with_a_state_do_not_wait_for_where_documents_begin() -> None:
+    found = step("qwen3_5_text", "bf16", {**tiny.SHAPE, **DELTA})
+    assert "recurrence" in found.plan.lines
     assert found.waits == []
     assert [name for name in found.names if name.endswith(TO_HOST)] == []
 

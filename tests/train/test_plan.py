@@ -51,6 +51,12 @@ def told(manifest: Path, overrides: Overrides = Overrides(), **how: Any) -> dict
     return estimate_run(make_plan(manifest, facts, overrides), facts, overrides, NullReporter(), **how).as_json()
 
 
+def test_very_few_steps_are_advised_against(tmp_path: Path, model: Path) -> None:
+    (advice,) = told(project(tmp_path, model, max_steps=None, epochs=1))["advice"]
+    assert advice.startswith("the run has 4 optimizer steps in all")
+    assert told(project(tmp_path, model))["advice"] == []
+
+
 SCHEDULES: dict[str, dict[str, Any]] = {
     "steps, several epochs": {"max_steps": 11},
     "epochs, a short last step": {"max_steps": None, "epochs": 2, "batch_size": 3},

@@ -108,6 +108,20 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, model: Path, config: dict[str, A
     assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
 
 
+def test_other_trials_are_told_of_and_recorded(tmp_path: Path, model: Path) -> None:
+    """Of a run whose machine chose between two kinds of attention; the reason stands in the plan."""
+    manifest = project(tmp_path, model, save_steps=1, bf16=True)
+    with pytest.raises(Crash):
+        train(manifest, report=CrashingAt(3), batched=0)
+    report = Words()
+    output = train(manifest, RESUME, report, batched=128).output
+    warned = [line for line in report.lines if "batched products, by trials on the machine (0 -> 128)" in line]
+    assert len(warned) == 1
+    told = json.loads(RunPaths(output).run_json.read_text(encoding="utf-8"))
+    assert told["identity"]["batched attention"] == told["machine"]["short_attention"]["longest"] == 128
+    assert "those of up to 128 tokens" in told["kernels"]["attention"]["reason"]
+
+
 def test_a_run_begun_with_best_fit_goes_on_with_it(tmp_path: Path, model: Path) -> None:
     settings = {"save_steps": 1, "max_steps": None, "epochs": 3, "batch_size": 3}
     straight = train(project(tmp_path, model, packing="best_fit", **settings), output=tmp_path / "a")

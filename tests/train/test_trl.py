@@ -16,9 +16,9 @@ from expert_cli.data.store.build import tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.files import FileHashCache, verify_store
 from expert_cli.data.store.key import StoreInputs
-from expert_cli.data.tokenize.encoder import template_for
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
+from tests.tiny import template_for
 
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 5)} for n in range(8)]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expert_cli.errors import InputError
-from expert_cli.hardware.devices import DEVICES
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath, optional_path
 from expert_cli.utils.reporter import NullReporter, Reporter
@@ -78,14 +77,12 @@ def evaluate(
     _require_at_least(0, shots=shots)
     _require_company(against, max_drop)
     from expert_cli.config.plan import trained_adapter
-    from expert_cli.evaluation.evaluate import BATCH, cases_of, evaluate_adapter
-    from expert_cli.inference.generation_config import generation_config
+    from expert_cli.evaluation.evaluate import answer_settings, cases_of, evaluate_adapter
     from expert_cli.pipeline.publish import leave
     from expert_cli.utils.process_setup import prepare_process
 
     trained = trained_adapter(Path(adapter), optional_path(manifest), base_model, offline=offline)
-    batch_size = batch_size or BATCH[DEVICES[trained.plan.run.compute.device].kind]
-    settings = generation_config(trained.plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
+    settings = answer_settings(trained.plan, max_new_tokens, batch_size, sample=sample)
     asked = cases_of(trained.plan, optional_path(cases), limit)
     reporter.info("loading the model")
     prepare_process()
@@ -172,7 +169,7 @@ def _compared(found: Evaluated, against: FilePath | None, max_drop: float | None
     """Pair the answers with those of an earlier evaluation, if there is one."""
     if against is None:
         return found
-    from expert_cli.evaluation.regression import compare_with
+    from expert_cli.evaluation.result import compare_with
 
     allowed = MAX_DROP if max_drop is None else max_drop
     return replace(found, drop=compare_with(Path(against), found.evaluation, allowed))

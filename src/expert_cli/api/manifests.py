@@ -41,7 +41,7 @@ def validate(
 
 def _with_columns(found: Validation) -> Validation:
     """Look whether the columns that `field_mapping` names are there, where the rows are."""
-    if found.plan is None or found.plan.run.data.mapping.is_empty():
+    if found.plan is None or not any(vars(found.plan.run.data.mapping).values()):
         return found
     from expert_cli.data.sources.data_rows import absent_columns
     from expert_cli.manifest.json_parser import dotted

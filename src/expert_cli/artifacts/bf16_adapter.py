@@ -16,7 +16,6 @@ import torch
 from peft import PeftModel
 
 from expert_cli.config.plan import TrainedAdapter
-from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.documents import Turn, drawn_turns
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware.devices import DEVICES
@@ -34,45 +33,39 @@ WARMUP = 4
 LONGEST = 2048
 
 
-def fit_to_bf16(trained: TrainedAdapter, folder: Path, report: Reporter, *, steps: int = STEPS) -> TrainedAdapter:
+def fit_to_bf16(trained: TrainedAdapter, folder: Path, report: Reporter) -> TrainedAdapter:
     """Train an adapter on, on its base model in bf16, into the empty `folder`; return it with a plan that says so.
 
     Raises InputError where the rows of its training are not here, TrainingFailed for a loss that is no number.
     """
     run = trained.plan.run
-    rows = drawn_turns(trained.origin.store, steps * BATCH, run.seed)
+    rows = drawn_turns(trained.origin.store, STEPS * BATCH, run.seed)
     if not rows:
         raise InputError(
             f"--for-base bf16: the rows that {trained.origin.adapter} was trained on are not here",
             "give the run directory, on the machine that trained it",
         )
     held = replace(run, model=replace(run.model, quantization="bf16"))
-    model = _trainable(held, trained.origin.adapter, report)
+    base = load_base_of(held, locate_base(held, report).folder)
+    device = DEVICES[held.compute.device].type
+    model = PeftModel.from_pretrained(base, trained.origin.adapter, is_trainable=True, torch_device=device)
+    trained_in_fp32(model).train()
     torch.manual_seed(run.seed)
-    with report.progress("fitting to bf16", steps, "steps") as bar:
-        _train(model, rows, steps, RATE * run.optim.learning_rate, bar.update)
+    with report.progress("fitting to bf16", STEPS, "steps") as bar:
+        _train(model, rows, RATE * run.optim.learning_rate, bar.update)
     model.save_pretrained(str(folder), safe_serialization=True)
     if (trained.origin.adapter / "README.md").is_file():
         shutil.copyfile(trained.origin.adapter / "README.md", folder / "README.md")
     return TrainedAdapter(replace(trained.plan, run=held), replace(trained.origin, adapter=folder))
 
 
-def _trainable(run: RunConfig, adapter: Path, report: Reporter) -> PeftModel:
-    source = locate_base(run, report)
-    base = load_base_of(run, source.folder)
-    model = PeftModel.from_pretrained(base, adapter, is_trainable=True, torch_device=DEVICES[run.compute.device].type)
-    return trained_in_fp32(model).train()
-
-
-def _train(
-    model: PeftModel, rows: Sequence[Turn], steps: int, rate: float, on_step: Callable[[float, str], None]
-) -> None:
-    """Take `steps` steps over the rows, in their order, from the start again where they are few; one row at a time."""
+def _train(model: PeftModel, rows: Sequence[Turn], rate: float, on_step: Callable[[float, str], None]) -> None:
+    """Take all steps over the rows, in their order, from the start again where they are few; one row at a time."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
-    for step in range(steps):
+    for step in range(STEPS):
         for group in optimizer.param_groups:
-            group["lr"] = rate * min(1.0, (step + 1) / WARMUP) * (1 - step / steps)
+            group["lr"] = rate * min(1.0, (step + 1) / WARMUP) * (1 - step / STEPS)
         batch = [rows[(step * BATCH + n) % len(rows)] for n in range(min(BATCH, len(rows)))]
         tokens = sum(len(row.answer) for row in batch)
         loss = sum(_backward(model, row, tokens) for row in batch)

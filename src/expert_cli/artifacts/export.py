@@ -26,7 +26,6 @@ from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
 from expert_cli.config.plan import TrainedAdapter, require_new
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import PromptRenderer, trained_template
-from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.files import sha256_of, write_text
 from expert_cli.utils.reporter import Reporter
@@ -66,29 +65,6 @@ def export_expert(
     in that form.
     """
     require_new(output)
-    with folder_beside(output) as beside:
-        facts, agreement = _write(trained, beside, prompts, report, merge=merge, gguf=gguf, remarks=remarks)
-        files = VerifiedFolder.measured(beside).files
-        if output.is_dir():
-            output.rmdir()  # empty: Windows renames onto nothing
-        beside.chmod(0o755)
-        for path in beside.rglob("*"):
-            path.chmod(0o755 if path.is_dir() else 0o644)  # a temporary folder, and safetensors, are for one user alone
-        beside.rename(output)
-    return Exported(output, files, facts, agreement)
-
-
-def _write(
-    trained: TrainedAdapter,
-    folder: Path,
-    prompts: Prompts,
-    report: Reporter,
-    *,
-    merge: bool,
-    gguf: GgufType | None,
-    remarks: Sequence[str],
-) -> tuple[dict[str, Any], dict[str, Agreement]]:
-    """Write all files; return the facts and the agreements."""
     run, adapter = trained.plan.run, trained.origin.adapter
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
@@ -103,38 +79,41 @@ def _write(
         "base_sha256": source.sha256,
         "forms": forms or ["adapter"],
     }
-    if not forms:
-        _write_adapter(trained, folder, source, renderer, prompts, remarks)
-        return facts, {}
     if gguf is not None:
         config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
         rope = {**(getattr(config, "rope_parameters", None) or {}), **dict(run.model.rope_scaling)}
         require_writable(config, rope, tokenizer)
-    agreement = write_whole(trained, tokenizer, folder, prompts, report, merge=merge, gguf=gguf)
-    library = "transformers" if merge else "gguf"
-    form = f"the model with its adapter merged ({', '.join(forms)})"
-    _card(trained, folder, [f"{line}." for line in in_words(agreement)], library=library, form=form)
-    file = next((path.name for path in folder.glob("*.gguf")), "")
-    put_section(folder / "README.md", SECTION, whole_lines(_shown(renderer, prompts), merged=merge, gguf=file))
-    return facts, agreement
+    agreement: dict[str, Agreement] = {}
+    with folder_beside(output) as beside:
+        if forms:
+            agreement = write_whole(trained, tokenizer, beside, prompts, report, merge=merge, gguf=gguf)
+            form = f"the model with its adapter merged ({', '.join(forms)})"
+            file = next((path.name for path in beside.glob("*.gguf")), "")
+            loading = whole_lines(_shown(renderer, prompts), merged=merge, gguf=file)
+        else:
+            form = "the adapter"
+            for name in (WEIGHTS, CONFIG):  # not the state of training beside a checkpoint's
+                shutil.copyfile(adapter / name, beside / name)
+            write_base(beside, run, source, renderer.template.fingerprint)
+            tokenizer.hf.save_pretrained(beside)
+            loading = adapter_lines(run, source, renderer, _shown(renderer, prompts), remarks)
+        library = "transformers" if merge else "gguf" if gguf else "peft"
+        _card(trained, beside, [f"{line}." for line in in_words(agreement)], library=library, form=form)
+        put_section(beside / "README.md", SECTION, loading)
+        files = _put_in_place(beside, output)
+    return Exported(output, files, facts, agreement)
 
 
-def _write_adapter(
-    trained: TrainedAdapter,
-    folder: Path,
-    source: LocalModel,
-    renderer: PromptRenderer,
-    prompts: Prompts,
-    remarks: Sequence[str],
-) -> None:
-    """Copy weights, not the state of training beside a checkpoint's, with all that loads them elsewhere."""
-    run = trained.plan.run
-    for name in (WEIGHTS, CONFIG):
-        shutil.copyfile(trained.origin.adapter / name, folder / name)
-    write_base(folder, run, source, renderer.template.fingerprint)
-    renderer.tokenizer.hf.save_pretrained(folder)
-    _card(trained, folder, [], library="peft", form="the adapter")
-    put_section(folder / "README.md", SECTION, adapter_lines(run, source, renderer, _shown(renderer, prompts), remarks))
+def _put_in_place(folder: Path, output: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Make a finished folder `output`, and return its files, {"bytes", "sha256"} by name."""
+    files = VerifiedFolder.measured(folder).files
+    if output.is_dir():
+        output.rmdir()  # empty: Windows renames onto nothing
+    folder.chmod(0o755)
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)  # a temporary folder, and safetensors, are for one user alone
+    folder.rename(output)
+    return files
 
 
 def _shown(renderer: PromptRenderer, prompts: Prompts) -> str:

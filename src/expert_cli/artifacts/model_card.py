@@ -90,7 +90,8 @@ def _carried(plan: Plan) -> dict[str, Any]:
         "perf",
     )
     shown = {*keys, "description", "license", "tags"}
-    rest = {row.key: row.value for row in plan.effects if row.reason == CARD.reason and _root(row.key) not in shown}
+    carried = {row.key: row.value for row in plan.effects if row.reason == CARD.reason}
+    rest = {key: value for key, value in carried.items() if re.split(r"[.[]", key, maxsplit=1)[0] not in shown}
     return {key: getattr(plan.loaded.manifest, key) for key in keys} | rest
 
 
@@ -101,10 +102,6 @@ def _license(written: Any) -> dict[str, str]:
     if not name:
         return {}
     return {"license": spelled} if spelled in HUB_LICENSES.split() else {"license": "other", "license_name": name}
-
-
-def _root(key: str) -> str:
-    return key.partition(".")[0].partition("[")[0]
 
 
 def _data_name(path: str) -> str:

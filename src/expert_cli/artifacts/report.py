@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli.artifacts.report_data import RunData, accuracies, figures, read_run
 from expert_cli.errors import InputError
-from expert_cli.runs.metrics import base_title, number
+from expert_cli.runs.metrics import base_title, number, padding_share
 from expert_cli.runs.status import Ending
 from expert_cli.utils.files import write_text
 from expert_cli.utils.paths import shown
@@ -57,17 +57,12 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
     if not 1 <= len(run_dirs) <= MAX_RUNS:
         raise InputError(f"{len(run_dirs)} runs: a report shows 1 to {MAX_RUNS}", "name fewer folders")
     runs = [read_run(folder) for folder in run_dirs]
-    write_text(to, page(runs))
-    return [run.ending for run in runs]
-
-
-def page(runs: Sequence[RunData]) -> str:
-    """Return the page of these runs."""
     runs = [replace(run, name=name, color=color) for run, name, color in zip(runs, _names(runs), COLORS, strict=False)]
     charts, absent = _charts(runs)
-    parts = {name: _part(f"{name.replace('_', '.')}") for name in ("uplot_css", "report_css", "uplot_js", "report_js")}
+    parts = {name: _part(name.replace("_", ".")) for name in ("uplot_css", "report_css", "uplot_js", "report_js")}
     template = _environment().from_string(_part("report.html.j2"))
-    return template.render(runs=runs, accuracies=accuracies(runs), charts=charts, absent=absent, **parts)
+    write_text(to, template.render(runs=runs, accuracies=accuracies(runs), charts=charts, absent=absent, **parts))
+    return [run.ending for run in runs]
 
 
 def _environment() -> jinja2.Environment:
@@ -91,6 +86,7 @@ def _environment() -> jinja2.Environment:
         "json": lambda value: json.dumps(value, ensure_ascii=False, default=lambda _: None),
         "moment": lambda time: moment(str(time)),
         "number": number,
+        "padding_share": padding_share,
         "pairs": _pairs,
         "shown": lambda file: shown(file) if isinstance(file, str) else "",
         "those": lambda value: value if isinstance(value, list) else [],

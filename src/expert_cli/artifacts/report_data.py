@@ -17,7 +17,6 @@ from expert_cli.runs.metrics import (
     mean_shares,
     number,
     numbers,
-    padding_share,
     part,
     read_json,
     require_run,
@@ -42,15 +41,10 @@ class RunData:
     name: str = ""
     color: str = ""
 
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """The settings of the run."""
-        return part(self.run_json, "config")
-
     @property
     def expert(self) -> str:
         """The expert's name; the folder's where run.json is not there."""
-        return str(self.config.get("expert") or self.folder.name)
+        return str(part(self.run_json, "config").get("expert") or self.folder.name)
 
     @property
     def is_evaluated(self) -> bool:
@@ -90,11 +84,6 @@ class RunData:
         logged = numbers(self.lines, "loss")
         return (logged[0], logged[-1]) if logged else None
 
-    @property
-    def padding(self) -> float | None:
-        """The share of padding in all positions."""
-        return padding_share(self.lines)
-
     @cached_property
     def shares(self) -> dict[str, float]:
         """What of a step's time goes where."""
@@ -110,11 +99,6 @@ class RunData:
         if None in (*counts, *edges) or len(edges) != len(counts) + 1 or not any(counts):
             return []
         return list(zip(counts, edges, edges[1:], strict=False))
-
-    @cached_property
-    def effects(self) -> list[dict[str, Any]]:
-        """What became of each key of the manifest."""
-        return [row for row in items(self.run_json, "effects") if isinstance(row, dict)]
 
 
 def read_run(folder: Path) -> RunData:

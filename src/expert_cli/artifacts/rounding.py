@@ -63,13 +63,13 @@ def compare_logits(meant: torch.Tensor, written: Any, prompts: Sequence[Sequence
     return Difference(float((found - meant).square().mean().sqrt()) / scale, (squares / DRAWS) ** 0.5 / scale)
 
 
+@torch.no_grad()
 def _move(model: torch.nn.Module, kind: StoredType, generator: torch.Generator) -> None:
     """Move every weight that was rounded by half a step at most, at random."""
-    with torch.no_grad():
-        for value in model.parameters():
-            if value.ndim > 1 or kind == "bf16":
-                shares = torch.rand(value.shape, generator=generator) - 0.5
-                value.add_(shares.to(value.device) * step(value, kind))
+    for value in model.parameters():
+        if value.ndim > 1 or kind == "bf16":
+            shares = torch.rand(value.shape, generator=generator) - 0.5
+            value.add_(shares.to(value.device) * step(value, kind))
 
 
 def step(value: torch.Tensor, kind: StoredType) -> torch.Tensor:

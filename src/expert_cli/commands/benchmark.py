@@ -2,97 +2,68 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from expert_cli.commands.options import Offline
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
-from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
+from expert_cli.errors import CTRL_C, InputError
 from expert_cli.manifest.keys.compute import DeviceChoice
 
-Mode = Literal["watch", "experiment", "sweep", "compare"]
-
-_WATCH, _MEASURE, _COMPARE = "Watch a run", "Measure (with --manifest)", "Compare saved results"
+_watching = partial(typer.Option, rich_help_panel="Watch a run")
+_measuring = partial(typer.Option, rich_help_panel="Measure (with --manifest)")
+_comparing = partial(typer.Option, rich_help_panel="Compare saved results")
 
 
 def benchmark(
     console: Console,
     run: Annotated[
-        Path | None,
-        typer.Option(
-            "--run",
-            help="Watch the run of this folder. Default: the newest one on this machine.",
-            rich_help_panel=_WATCH,
-        ),
+        Path | None, _watching("--run", help="Watch the run of this folder. Default: the newest one on this machine.")
     ] = None,
-    duration: Annotated[
-        float, typer.Option(min=0.1, help="Watch for this many seconds.", rich_help_panel=_WATCH)
-    ] = 60.0,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.", rich_help_panel=_WATCH)] = 2.0,
-    manifest: Annotated[
-        Path | None, typer.Option("--manifest", "-m", help="Measure this manifest.", rich_help_panel=_MEASURE)
-    ] = None,
+    duration: Annotated[float, _watching(min=0.1, help="Watch for this many seconds.")] = 60.0,
+    interval: Annotated[float, _watching(min=0.1, help="Seconds between two looks.")] = 2.0,
+    manifest: Annotated[Path | None, _measuring("--manifest", "-m", help="Measure this manifest.")] = None,
     against: Annotated[
         str | None,
-        typer.Option(
+        _measuring(
             metavar="padded|flattening|trl|unoptimized|MANIFEST",
             help="What it is measured against: a way of the stock libraries, or another manifest.",
-            rich_help_panel=_MEASURE,
         ),
     ] = None,
     sweep: Annotated[
         list[str] | None,
-        typer.Option(
+        _measuring(
             metavar="KEY=a,b,c",
             help="Values of a setting to try at the same effective batch; repeatable, every combination is run.",
-            rich_help_panel=_MEASURE,
         ),
     ] = None,
-    steps: Annotated[
-        int, typer.Option(min=1, help="Optimizer steps that are measured.", rich_help_panel=_MEASURE)
-    ] = 20,
-    warmup: Annotated[int, typer.Option(min=0, help="Steps before them that are not.", rich_help_panel=_MEASURE)] = 3,
-    repeats: Annotated[
-        int | None,
-        typer.Option(min=1, help="Runs of each side (3), of each combination (1).", rich_help_panel=_MEASURE),
-    ] = None,
+    steps: Annotated[int, _measuring(min=1, help="Optimizer steps that are measured.")] = 20,
+    warmup: Annotated[int, _measuring(min=0, help="Steps before them that are not.")] = 3,
+    repeats: Annotated[int | None, _measuring(min=1, help="Runs of each side (3), of each combination (1).")] = None,
     gate: Annotated[
         float | None,
-        typer.Option(
-            metavar="RATIO",
-            min=0.01,
-            help="Exit 5 if the ratio is below this, or the two do not learn the same.",
-            rich_help_panel=_MEASURE,
+        _measuring(
+            metavar="RATIO", min=0.01, help="Exit 5 if the ratio is below this, or the two do not learn the same."
         ),
     ] = None,
     base_model: Annotated[
-        str | None,
-        typer.Option("--base-model", help="Base model of all runs, as train takes it.", rich_help_panel=_MEASURE),
+        str | None, _measuring("--base-model", help="Base model of all runs, as train takes it.")
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Train on these rows instead.", rich_help_panel=_MEASURE)] = None,
-    validation: Annotated[
-        str | None, typer.Option(help="Set these rows apart instead.", rich_help_panel=_MEASURE)
-    ] = None,
-    device: Annotated[DeviceChoice, typer.Option(help="Where to run.", rich_help_panel=_MEASURE)] = "auto",
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.", rich_help_panel=_MEASURE)] = None,
+    dataset: Annotated[str | None, _measuring(help="Train on these rows instead.")] = None,
+    validation: Annotated[str | None, _measuring(help="Set these rows apart instead.")] = None,
+    device: Annotated[DeviceChoice, _measuring(help="Where to run.")] = "auto",
+    seed: Annotated[int | None, _measuring(min=0, help="Seed of the first repeat.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="training.config.KEY=VALUE",
-            help="Change one setting of all runs; repeatable.",
-            rich_help_panel=_MEASURE,
-        ),
+        _measuring("--set", metavar="training.config.KEY=VALUE", help="Change one setting of all runs; repeatable."),
     ] = None,
     compare: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(metavar="A.json B.json", help="Two results saved with --output.", rich_help_panel=_COMPARE),
+        tuple[Path, Path] | None, _comparing(metavar="A.json B.json", help="Two results saved with --output.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Even of different machines, base models or rows.", rich_help_panel=_COMPARE)
-    ] = False,
+    force: Annotated[bool, _comparing("--force", help="Even of different machines, base models or rows.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the JSON document to this file, too.")] = None,
     offline: Offline = False,
 ) -> None:
@@ -118,56 +89,54 @@ def benchmark(
 
         expert-cli benchmark --compare today.json yesterday.json
     """
-    mode = _mode_of(run, manifest, against, sweep, gate, compare)
-    if mode == "watch":
-        _watch(console, run, duration, interval, output)
-    elif compare is not None:
+    modes = {"--run": run, "--against": against, "--sweep": sweep or None, "--compare": compare}
+    _require_one([option for option, value in modes.items() if value is not None], manifest, gate)
+    if compare is not None:
         from expert_cli.benchmark.experiment.compare import compare_experiments
 
         _show(console, compare_experiments(*compare, force=force), output)
-    elif manifest is not None:
-        from expert_cli.config.resolve import Overrides
+        return
+    if manifest is None:
+        _watch(console, run, duration, interval, output)
+        return
+    from expert_cli.benchmark.experiment import paired_runs
+    from expert_cli.benchmark.experiment import sweep as sweeps
+    from expert_cli.benchmark.experiment.subprocess_run import StepCounts
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.hardware import machine
 
-        overrides = Overrides(
-            dataset=dataset,
-            validation=validation,
-            base_model=base_model,
-            device=device,
-            seed=seed,
-            settings=tuple(set_ or ()),
-            offline=offline,
-        )
-        found, code = _measure(console, manifest, against or "", sweep or [], overrides, (steps, warmup, repeats), gate)
-        _show(console, found, output, code)
+    overrides = Overrides(
+        dataset=dataset,
+        validation=validation,
+        base_model=base_model,
+        device=device,
+        seed=seed,
+        settings=tuple(set_ or ()),
+        offline=offline,
+    )
+    length, facts = StepCounts(steps, warmup), machine.inspect()
+    if facts.first_words:
+        console.warning(facts.first_words)
+    found: paired_runs.Experiment | sweeps.Swept
+    if sweep:
+        found = sweeps.sweep(manifest, sweep, overrides, length, repeats or 1, facts, console)
+    else:
+        job = paired_runs.make_job(manifest, against or "", overrides, length, repeats or 3, facts, gate)
+        found = paired_runs.run_experiment(job, console)
+    _show(console, found.as_json(), output, found.exit_code)
 
 
-def _mode_of(
-    run: Path | None,
-    manifest: Path | None,
-    against: str | None,
-    sweep: list[str] | None,
-    gate: float | None,
-    compare: Any,
-) -> Mode:
-    """Return what is asked for. Raises InputError where the options do not say one thing."""
-    modes: dict[Mode, bool] = {
-        "watch": run is not None,
-        "experiment": against is not None,
-        "sweep": bool(sweep),
-        "compare": compare is not None,
-    }
-    asked = [mode for mode, is_asked in modes.items() if is_asked]
+def _require_one(asked: list[str], manifest: Path | None, gate: float | None) -> None:
+    """Raise InputError where the options do not say one thing."""
     if len(asked) > 1:
         raise InputError("give one of --run, --against, --sweep, --compare")
-    mode = asked[0] if asked else "watch"
-    measures = mode in ("experiment", "sweep")
+    measures = set(asked) & {"--against", "--sweep"}
     if measures and manifest is None:
-        raise InputError(f"--{'sweep' if sweep else 'against'} needs --manifest")
+        raise InputError(f"{asked[0]} needs --manifest")
     if manifest is not None and not measures:
         raise InputError("--manifest needs --against padded|flattening|trl|unoptimized|MANIFEST, or --sweep KEY=a,b,c")
-    if gate is not None and mode != "experiment":
+    if gate is not None and asked != ["--against"]:
         raise InputError("--gate needs --against")
-    return mode
 
 
 def _watch(console: Console, folder: Path | None, duration: float, interval: float, output: Path | None) -> None:
@@ -182,33 +151,6 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
             target, duration, interval, lambda s: show(view.progress_line(s), view.figures_line(s), view.rows(s))
         )
     _show(console, seen.as_json(), output, CTRL_C if seen.interrupted else 0)
-
-
-def _measure(
-    console: Console,
-    manifest: Path,
-    against: str,
-    keys: list[str],
-    overrides: Any,
-    numbers: tuple[int, int, int | None],
-    gate: float | None,
-) -> tuple[dict[str, Any], int]:
-    """Return the document of an experiment or a sweep, and the exit code."""
-    from expert_cli.benchmark.experiment.paired_runs import experiment, make_job
-    from expert_cli.benchmark.experiment.subprocess_run import StepCounts
-    from expert_cli.benchmark.experiment.sweep import sweep
-    from expert_cli.hardware import machine
-
-    steps, warmup, repeats = numbers
-    length, facts = StepCounts(steps, warmup), machine.inspect()
-    if facts.first_words:
-        console.warning(facts.first_words)
-    if keys:
-        swept = sweep(manifest, keys, overrides, length, repeats or 1, facts, console)
-        return swept.as_json(), swept.exit_code
-    outcome = experiment(make_job(manifest, against, overrides, length, repeats or 3, facts, gate), facts, console)
-    code = ThresholdNotMet.exit_code if outcome.missed() else 0
-    return outcome.as_json(), outcome.interrupted or code
 
 
 def _show(console: Console, document: dict[str, Any], output: Path | None, code: int = 0) -> None:

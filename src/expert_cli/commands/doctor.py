@@ -13,7 +13,7 @@ from expert_cli.console.terminal import Console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from expert_cli.doctor.check_result import CheckResult
+    from expert_cli.doctor.check import CheckResult
 
 
 def doctor(
@@ -37,14 +37,16 @@ def doctor(
         expert-cli doctor --free-memory
     """
     if free_memory:
-        from expert_cli.doctor.gpu_memory import memory_holders
+        from expert_cli.doctor.gpus import memory_holders
 
         _show_holders(console, memory_holders())
         return
-    from expert_cli.doctor.check_result import worst
-    from expert_cli.doctor.checks import check_up
+    from expert_cli.doctor.check import attempt, check_up, worst
+    from expert_cli.doctor.facts import look
+    from expert_cli.doctor.probes import PROBES, QUICK, UNTRIED
 
-    lines = check_up(Path.cwd(), console, deep=deep)
+    lines = check_up(console, look(Path.cwd()), PROBES if deep else QUICK)
+    lines += [] if deep else attempt(UNTRIED)
     if console.as_json:
         console.document({"state": worst(lines), "lines": [asdict(line) for line in lines]})
     else:
@@ -65,26 +67,24 @@ def _show(console: Console, lines: Sequence[CheckResult]) -> None:
 
 
 def _show_holders(console: Console, found: dict[str, Any]) -> None:
+    from expert_cli.doctor.gpus import megabytes
+
     if console.as_json:
         console.document(found)
         return
     if not found["gpus"]:
         why = f" ({found['problem']})" if found["problem"] else ""
         console.text(f"no NVIDIA GPU answers on this machine{why}: there is no GPU memory to give back")
+        return
     for one in found["gpus"]:
-        in_use = f"{_mb(one['memory_used_mb'])} of {_mb(one['memory_total_mb'])} in use"
+        in_use = f"{megabytes(one['memory_used_mb'])} of {megabytes(one['memory_total_mb'])} in use"
         name = f"GPU {one['index']} {one['name']}".strip()
         console.text(f"{name}: {one['problem'] or in_use}")
-    if found["gpus"]:
-        rows = [
-            [str(row["gpu"]), str(row["pid"]), row["user"] or "?", _mb(row["memory_mb"]), row["command"] or "?"]
-            for row in found["holders"]
-        ]
-        title = "processes that hold GPU memory" if rows else "no process that the driver names holds GPU memory"
-        console.table(title, ["GPU", "pid", "user", "memory", "command"], rows)
+    rows = [
+        [str(row["gpu"]), str(row["pid"]), row["user"] or "?", megabytes(row["memory_mb"]), row["command"] or "?"]
+        for row in found["holders"]
+    ]
+    title = "processes that hold GPU memory" if rows else "no process that the driver names holds GPU memory"
+    console.table(title, ["GPU", "pid", "user", "memory", "command"], rows)
     for sentence in found["advice"]:
         console.text(sentence)
-
-
-def _mb(value: float | None) -> str:
-    return "not told" if value is None else f"{value:,.0f} MB"

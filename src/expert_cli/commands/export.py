@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,11 +11,11 @@ import typer
 
 from expert_cli.commands.options import AdapterFolder, Offline, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
-from expert_cli.errors import InputError, IntegrityError
+from expert_cli.errors import InputError
 
 if TYPE_CHECKING:
     from expert_cli.config.plan import TrainedAdapter
-    from expert_cli.evaluation.bf16_base import Answers, OnBases
+    from expert_cli.evaluation.bf16_base import OnBases
 
 PROMPTS = 20
 
@@ -72,13 +72,15 @@ def export(
     prepare_process()
     from expert_cli.artifacts.export import export_expert
     from expert_cli.artifacts.merged_model import in_words
+    from expert_cli.evaluation.evaluate import drawn_cases
 
+    prompts = [(case.prompt, case.input) for case in drawn_cases(found.plan, PROMPTS)]
     with tempfile.TemporaryDirectory() as folder:
         bases = None
         if not (merge or gguf):
             found, bases = _for_bases(found, Path(folder), limit, console, fits=for_base is not None)
         remarks = bases.in_words() if bases else []
-        done = export_expert(found, output, _prompts(found), console, merge=merge, gguf=gguf, remarks=remarks)
+        done = export_expert(found, output, prompts, console, merge=merge, gguf=gguf, remarks=remarks)
     document = done.as_json() | {"bases": bases.as_json() if bases else None}
     if console.as_json:
         console.document(document)
@@ -99,44 +101,14 @@ def _for_bases(
     """
     from expert_cli.artifacts.bf16_adapter import fit_to_bf16
     from expert_cli.config.run_config import QUANTIZED
-    from expert_cli.evaluation.bf16_base import on_bases, with_fitted
+    from expert_cli.evaluation.bf16_base import on_bases
 
-    if found.plan.run.model.quantization not in QUANTIZED:
-        if fits:
-            raise InputError(
-                f"--for-base bf16: this adapter was trained on {found.plan.run.model.quantization} weights",
-                "leave it out: the adapter is right there",
-            )
-        return found, None
-    ask = _questions(found, limit, console)
-    bases = on_bases(found, ask, console) if ask else None
-    if not fits:
-        return found, bases
-    fitted = fit_to_bf16(found, folder, console)
-    return fitted, with_fitted(bases, fitted, ask, console) if bases and ask else None
-
-
-def _questions(found: TrainedAdapter, limit: int | None, console: Console) -> tuple[str, Answers] | None:
-    """Return what the adapter is asked on both base models; None, which is told, where there is nothing."""
-    from expert_cli.evaluation.bf16_base import questions
-
-    if limit == 0:
-        return None
-    try:
-        ask = questions(found, limit, console)
-    except IntegrityError as error:  # the rows of training: the adapter is none the worse
-        console.warning(error.message)
-        return None
-    if ask is None:
-        console.warning("no tests/cases.jsonl beside the manifest and no training rows here: nothing is asked")
-    return ask
-
-
-def _prompts(found: TrainedAdapter) -> list[tuple[str, str]]:
-    """Return prompts of the expert's cases, drawn by seed; none where there are no cases."""
-    from expert_cli.evaluation.cases import read_cases
-
-    path = found.plan.own_cases
-    cases = read_cases(path) if path.is_file() else []
-    drawn = random.Random(found.plan.run.seed).sample(cases, min(PROMPTS, len(cases)))  # noqa: S311
-    return [(case.prompt, case.input) for case in drawn]
+    quantization = found.plan.run.model.quantization
+    if quantization in QUANTIZED:
+        return on_bases(found, limit, console, partial(fit_to_bf16, folder=folder, report=console) if fits else None)
+    if fits:
+        raise InputError(
+            f"--for-base bf16: this adapter was trained on {quantization} weights",
+            "leave it out: the adapter is right there",
+        )
+    return found, None

@@ -100,7 +100,7 @@ def _cells(row: DatasetEntry, now: float) -> list[str]:
     verb = "read" if told_by == "atime" else "written"
     return [
         row.status,
-        size_text(row.bytes) if there else "",
+        size_text(row.tree.bytes) if there else "",
         f"{len(row.tree.inodes):,}" if there else "",
         "" if row.rows is None else f"{row.rows:,}",
         "" if last_used is None else f"{verb} {age_text(now - last_used)}",

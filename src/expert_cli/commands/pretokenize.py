@@ -54,7 +54,9 @@ def pretokenize(
 
         expert-cli pretokenize -m experts/expert-sql/manifest.json --explain
     """
-    manifests = _all_in(experts) if every else manifest or []
+    manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
+    if every and not manifests:
+        raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
     if not manifests:
         raise typer.BadParameter("give --manifest PATH, or --all")
     rows: list[dict[str, object]] = []
@@ -98,13 +100,6 @@ def pretokenize(
     _end(console, failed, len(manifests))
 
 
-def _all_in(experts: Path) -> list[Path]:
-    manifests = sorted(experts.glob("*/manifest.json"))
-    if not manifests:
-        raise InputError(f"--all: no */manifest.json in {experts}", "name the folder that holds the experts")
-    return manifests
-
-
 def _end(console: Console, failed: list[tuple[Path, ExpertError]], count: int) -> None:
     """Say which of several experts failed and why, and leave with the first one's exit code."""
     if not failed:
@@ -122,9 +117,9 @@ def _show_report(console: Console, report: StoreReport) -> None:
         return
     from expert_cli.data.templates.whole_text import describe_forms
 
-    row = report.as_json()
+    row, packing = report.as_json(), report.packing
     speed = f" in {row['seconds']:.1f} s, {row['mb_per_s']:.1f} MB/s, {row['encoder']}" if row["mb_per_s"] else ""
-    cut = f"{report.truncated_rows:,} documents shortened by {report.truncated_tokens:,} tokens"
+    cut = f"{packing.truncated_rows:,} documents shortened by {packing.truncated_tokens:,} tokens"
     length = ", ".join(f"{name} {value:,}" for name, value in row["length"].items())
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in row["dropped"].items()) or "none"
     lines = [
@@ -135,8 +130,8 @@ def _show_report(console: Console, report: StoreReport) -> None:
         *([f"  not read  {', '.join(row['ignored'])}"] if row["ignored"] else []),
         f"  length    {length}",
         *_histogram(report),
-        f"  packing   {report.sequences:,} packs of {report.max_seq_length:,}, {report.fill:.2%} full; "
-        f"{cut if report.truncated_rows else 'nothing is cut'}",
+        f"  packing   {packing.sequences:,} packs of {packing.max_seq_length:,}, {packing.fill:.2%} full; "
+        f"{cut if packing.truncated_rows else 'nothing is cut'}",
     ]
     console.text("\n".join(lines))
     console.table(
@@ -144,14 +139,8 @@ def _show_report(console: Console, report: StoreReport) -> None:
         + _wasted(report),
         ["max_seq_length", "rows", "full", "documents cut", "tokens cut"],
         [
-            [
-                f"{s.max_seq_length:,}",
-                f"{s.sequences:,}",
-                f"{s.fill:.2%}",
-                f"{s.truncated_rows:,}",
-                f"{s.truncated_tokens:,}",
-            ]
-            for s in report.sizes
+            [f"{value:.2%}" if name == "fill" else f"{value:,}" for name, value in vars(size).items()]
+            for size in report.sizes
         ],
     )
     for number, runs in enumerate(report.documents):
@@ -161,12 +150,11 @@ def _show_report(console: Console, report: StoreReport) -> None:
 
 def _wasted(report: StoreReport) -> str:
     """What the present length costs where another one is recommended."""
-    now = f"\n  max_seq_length is {report.max_seq_length:,} now"
-    if report.max_seq_length < report.recommended:
-        return f"{now}, which cuts {report.truncated_tokens:,} tokens"
-    return (
-        f"{now}: {1 - report.fill:.2%} of the places stay empty" if report.max_seq_length > report.recommended else ""
-    )
+    length = report.packing.max_seq_length
+    now = f"\n  max_seq_length is {length:,} now"
+    if length < report.recommended:
+        return f"{now}, which cuts {report.packing.truncated_tokens:,} tokens"
+    return f"{now}: {1 - report.packing.fill:.2%} of the places stay empty" if length > report.recommended else ""
 
 
 def _histogram(report: StoreReport, width: int = 32) -> list[str]:

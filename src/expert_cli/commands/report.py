@@ -36,8 +36,5 @@ def report(
         console.info(f"{run}: {ending.words}")
         if ending.go_on:
             console.info(f"  go on: {ending.go_on}")
-    if console.as_json:
-        document = {"report": str(to.resolve()), "runs": [str(run.resolve()) for run in runs]}
-        console.document({**document, "endings": [asdict(ending) for ending in endings]})
-    else:
-        console.text(str(to))
+    document = {"report": str(to.resolve()), "runs": [str(run.resolve()) for run in runs]}
+    console.result({**document, "endings": [asdict(ending) for ending in endings]}, lambda: str(to))

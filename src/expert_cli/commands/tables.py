@@ -12,8 +12,7 @@ from expert_cli.utils.text import duration
 if TYPE_CHECKING:
     from expert_cli.evaluation.baseline import BaselineComparison
     from expert_cli.evaluation.grade import Evaluation
-    from expert_cli.evaluation.regression import Drop
-    from expert_cli.evaluation.result import Evaluated
+    from expert_cli.evaluation.result import Drop, Evaluated
 
 
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:
@@ -113,9 +112,9 @@ WORDS = {
 }
 
 
-def show_estimate(console: Console, found: dict[str, Any], *, device: str) -> None:
+def show_estimate(console: Console, found: dict[str, Any]) -> None:
     """Write three tables: what the run needs, its memory by component, other cards. `found`: `RunEstimate.as_json()`."""
-    memory = found["vram_mb"]
+    memory, device = found["vram_mb"], found["kernels"]["device"]["used"]
     console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)

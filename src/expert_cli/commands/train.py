@@ -111,10 +111,7 @@ def train(
     )
     if os.environ.get("RANK", "0") != "0":
         return
-    if console.as_json:
-        console.document(result.document)
-    else:
-        console.text(result.summary())
+    console.result(result.document, result.summary)
 
 
 def _show(console: Console, estimate: RunEstimate) -> None:
@@ -124,4 +121,4 @@ def _show(console: Console, estimate: RunEstimate) -> None:
     if console.as_json:
         console.document(found)
     else:
-        show_estimate(console, found, device=estimate.plan.run.compute.device)
+        show_estimate(console, found)

@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceSpec
+from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceKind, SourceSpec
 from expert_cli.config.settings import Settings
 from expert_cli.config.splits import named_split, parse_split, split_of
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, ManifestIssue
+from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.key import CARD, applied, not_used
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters
 from expert_cli.manifest.reader import LoadedManifest
@@ -57,7 +59,9 @@ def resolve_sources(
         data.outcomes = {path: told for path, told in data.outcomes.items() if path[0] != "tasks" or len(path) == 1}
     if validation is not None:
         held_out = (parse_source(validation, (Path.cwd(),)),)
-        _set_aside_validation(data, f"--validation replaces it: the rows come from {held_out[0].path}")
+        reason = f"--validation replaces it: the rows come from {held_out[0].path}"
+        data.leave(reason, "validation_path")
+        data.outcomes |= {path: not_used(reason) for path in data.outcomes if path[-1] == "valid"}
     share = _share(data, held_out, evaluates=evaluates)
     if held_out and validation is None and not evaluates:
         told = applied("one of its rows is answered before and after training", "nothing asks for an evaluation")
@@ -87,11 +91,11 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
     split = split if name else f"train{split}"
     places = [(folder / path.replace("\\", "/")).absolute() for folder in folders]
     found = next((place for place in places if _is_there(place, written)), None)
-    if found is not None and not found.is_dir():
-        _refuse_parts_of_a_file(written, found, name, config)
-        return SourceSpec("file", str(found), config, split)
     if found is not None:
-        return SourceSpec("folder", str(found), config, split)
+        kind: SourceKind = "folder" if found.is_dir() else "file"
+        if kind == "file":
+            _refuse_parts_of_a_file(written, found, name, config)
+        return SourceSpec(kind, str(found), config, split)
     if _BRACKETS.search(path):
         what = _BRACKETS.sub("", path)
         raise InputError(
@@ -104,21 +108,25 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
     return SourceSpec("hub", path, config, split)
 
 
-def sources_of_tests(written: Dataset) -> dict[tuple[str, ...], str]:
-    """Return the sources of test rows that a manifest names, by their keys in `training.dataset`."""
-    named: dict[tuple[str, ...], str | None] = {("test_path",): written.test_path}
-    named |= {("tasks", name, "test"): task.test for name, task in (written.tasks or {}).items()}
+def named_sources(written: Dataset, rows: Literal["train", "valid", "test"]) -> dict[Path_, str]:
+    """Return the sources of training, validation or test rows that a manifest names, by their keys in `training.dataset`."""
+    key = {"train": "path", "valid": "validation_path", "test": "test_path"}[rows]
+    named: dict[Path_, str | None] = {(key,): getattr(written, key)}
+    named |= {("tasks", name, rows): getattr(task, rows) for name, task in (written.tasks or {}).items()}
     return {key: source for key, source in named.items() if source}
+
+
+def test_sources(loaded: LoadedManifest, root: Path) -> dict[Path_, SourceSpec]:
+    """Return where a manifest's test rows come from, by their keys in `training.dataset`."""
+    folders = (loaded.path.resolve().parent, root)
+    named = named_sources(loaded.manifest.training.dataset, "test")
+    return {key: parse_source(source, folders) for key, source in named.items()}
 
 
 def missing_tests(loaded: LoadedManifest, root: Path) -> list[ManifestIssue]:
     """Return a warning for every file of test rows that is not there: nothing reads it, so nothing else would tell."""
-    folders = (loaded.path.resolve().parent, root)
-    named = sources_of_tests(loaded.manifest.training.dataset)
-    found = {key: parse_source(source, folders) for key, source in named.items()}
-    return [
-        loaded.text.fault(("training", "dataset", *key), missing(spec), "") for key, spec in found.items() if spec.tried
-    ]
+    found = {key: spec for key, spec in test_sources(loaded, root).items() if spec.tried}
+    return [loaded.text.fault(("training", "dataset", *key), missing(spec)) for key, spec in found.items()]
 
 
 def missing(spec: SourceSpec) -> str:
@@ -181,11 +189,6 @@ def _tasks(data: Data, parse: Callable[..., SourceSpec]) -> tuple[Sources, Sourc
             parse(written.test, "tasks", name, "test")
         data.nest(("tasks", name), task)
     return tuple(train), tuple(held_out)
-
-
-def _set_aside_validation(data: Data, reason: str) -> None:
-    data.leave(reason, "validation_path")
-    data.outcomes |= {path: not_used(reason) for path in data.outcomes if path[-1] == "valid"}
 
 
 def _share(data: Data, held_out: Sources, *, evaluates: bool) -> float:

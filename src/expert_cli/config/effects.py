@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from expert_cli.config.merged import OF_ADAPTERS, Merged
@@ -28,17 +28,13 @@ ADAPTER = informational("where other programs find the adapter; training.config 
 
 @dataclass(frozen=True)
 class Effect:
-    """One row: the key as it stands in the file, its value, what became of it and why."""
+    """One row, as `validate --json` prints it: the key as it stands in the file, its value, what became of it and why."""
 
     key: str
     value: Any
     status: Status
     effect: str
     reason: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the row that `validate --json` prints."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -54,12 +50,11 @@ class Decided(Merged):
 
 def effects(text: JsonText, decided: Decided) -> list[Effect]:
     """Return one row for every key of the file that is not a comment, in the file's order."""
-    rows = []
     is_v1 = "base_models" not in text.value
-    for path, value in leaves(text.value):
-        outcome = _outcome(path, value, decided, is_v1=is_v1)
-        rows.append(Effect(dotted(path), value, outcome.status, outcome.effect, outcome.reason))
-    return rows
+    return [
+        Effect(dotted(path), value, **vars(_outcome(path, value, decided, is_v1=is_v1)))
+        for path, value in leaves(text.value)
+    ]
 
 
 def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
@@ -162,13 +157,9 @@ def effects_table(effects: Sequence[Effect], *, short: bool) -> tuple[str, list[
             effect.key,
             shortened(json.dumps(effect.value, ensure_ascii=False), 32),
             effect.status.replace("_", " "),
-            " ".join(filter(None, (effect.effect, _why(effect)))),
+            f"{effect.effect} ({effect.reason})" if effect.effect and effect.reason else effect.effect or effect.reason,
         ]
         for effect in effects
         if not short or (effect.status in ("adjusted", "not_used") and ".config." in effect.key)
     ]
     return title, ["key", "value", "status", "effect and reason"], rows
-
-
-def _why(effect: Effect) -> str:
-    return f"({effect.reason})" if effect.effect and effect.reason else effect.reason

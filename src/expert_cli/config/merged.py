@@ -51,11 +51,7 @@ class Merged:
 
 def adapter_block(adapter: Adapter) -> dict[str, Any]:
     """Return an adapter entry under the names of `training.config`, which repeats it and decides."""
-    named = {
-        "adapter_type": adapter.type if adapter.type in get_args(AdapterType) else None,
-        "rank": adapter.r or adapter.rank,
-        "alpha": adapter.alpha,
-        "dropout": adapter.dropout,
-        "target_modules": adapter.target_modules,
-    }
+    kind = adapter.type if adapter.type in get_args(AdapterType) else None
+    named = {"adapter_type": kind, "rank": adapter.r or adapter.rank}
+    named |= {name: getattr(adapter, name) for name in ("alpha", "dropout", "target_modules")}
     return {name: value for name, value in named.items() if value is not None}

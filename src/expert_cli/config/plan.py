@@ -50,15 +50,9 @@ class Plan:
 def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
     """Read a manifest and decide everything. Raises ManifestError, InputError, EnvironmentProblem."""
     loaded = load_manifest(manifest, overrides.settings)
-    resolution = decide(loaded, machine, overrides)
-    decided = resolution.decided
-    warnings = (
-        *loaded.warnings,
-        *contradictions(decided),
-        *doubts(decided),
-        *missing_tests(loaded, resolution.run.root),
-    )
-    return Plan(loaded, resolution.run, decided, warnings)
+    run, decided = decide(loaded, machine, overrides)
+    warnings = (*loaded.warnings, *contradictions(decided), *doubts(decided), *missing_tests(loaded, run.root))
+    return Plan(loaded, run, decided, warnings)
 
 
 def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Reporter, *, keeps: bool) -> Plan:

@@ -51,14 +51,6 @@ class Overrides:
     resume: str = ""
 
 
-@dataclass(frozen=True)
-class Resolution:
-    """A run, and what became of every key of the manifest in it."""
-
-    run: RunConfig
-    decided: Decided
-
-
 def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int | None]:
     """Return the base model and its index in the manifest; None as index for a model that the manifest does not list.
 
@@ -100,12 +92,12 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
 
     if base.adapters:
         lay(adapter_block(base.adapters[0]), "adapters[0]")
-    lay(_said(loaded.manifest.training.config), "training.config")
+    lay(loaded.manifest.training.config.model_dump(exclude_unset=True, exclude_none=True), "training.config")
     set_names = {setting.partition("=")[0].strip().rpartition(".")[2] for setting in overrides.settings}
     set_names = {TrainingConfig.old_names.get(name, name) for name in set_names}
     origins |= {name: "--set" for name in set_names if name in origins}
     if base.config is not None:
-        lay(_said(base.config), f"base model {base.alias or base.name}")
+        lay(base.config.model_dump(exclude_unset=True, exclude_none=True), f"base model {base.alias or base.name}")
     dropped = {}
     if overrides.epochs is not None and values.pop("max_steps", None) is not None:
         dropped = {"max_steps": "--epochs"}
@@ -122,21 +114,18 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
     return Merged(loaded, base, index, TrainingConfig.model_validate(values), origins, dropped)
 
 
-def _said(config: TrainingConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in config.model_fields_set if getattr(config, name) is not None}
-
-
 def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:
     """Return what `decide` decides, without what became of the keys."""
-    return decide(loaded, machine, overrides).run
+    return decide(loaded, machine, overrides)[0]
 
 
 def decide(
     loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides(), *, index: int | None = None
-) -> Resolution:
-    """Decide everything; index: for this base model of the manifest, whatever `overrides` says.
+) -> tuple[RunConfig, Decided]:
+    """Return a run, and what became of every key of the manifest in it.
 
-    Raises ManifestError for settings that contradict each other, InputError for an option, EnvironmentProblem for a device.
+    index: for this base model of the manifest, whatever `overrides` says. Raises ManifestError for settings that contradict
+    each other, InputError for an option, EnvironmentProblem for a device.
     """
     base, chosen = choose_base(loaded, overrides.base_model) if index is None else (_base(loaded, index), index)
     merged = merge(loaded, base, chosen, overrides)
@@ -181,7 +170,7 @@ def decide(
     outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
     if watching.execution_eval_steps:
         outcomes["decoding", "stop_sequences"] = applied("end the answers that are run during training")
-    return Resolution(run, Decided(**vars(merged), outcomes=outcomes))
+    return run, Decided(**vars(merged), outcomes=outcomes)
 
 
 def _began_by_best_fit(output: Path, resume: str) -> bool:

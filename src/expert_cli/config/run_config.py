@@ -56,10 +56,6 @@ class ColumnMapping:
     text: str = ""
     messages: str = ""
 
-    def is_empty(self) -> bool:
-        """Whether the manifest names no column at all."""
-        return not (self.instruction or self.input or self.response or self.text or self.messages)
-
 
 @dataclass(frozen=True)
 class RowFilters:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ class Validation:
         document = {
             "path": str(self.path),
             "valid": not self.errors,
-            "errors": [fault.as_json() for fault in self.errors],
-            "effects": [effect.as_json() for effect in self.plan.effects] if self.plan else [],
+            "errors": [asdict(fault) for fault in self.errors],
+            "effects": [asdict(effect) for effect in self.plan.effects] if self.plan else [],
             "warnings": self.warnings,
         }
         return document if self.fixes is None else {**document, "fixes": [fix.as_json() for fix in self.fixes]}

@@ -135,6 +135,13 @@ class Console:
         """Write a result as plain text to stdout."""
         self._out.data(clean(text))
 
+    def result(self, document: Mapping[str, Any], text: Callable[[], str]) -> None:
+        """Write what a command found: its document with --json, else its text."""
+        if self.as_json:
+            self.document(document)
+        else:
+            self.text(text())
+
     def heading(self, text: str) -> None:
         """Write a line above a result, to stdout."""
         self._out.words(clean(text), "bold")

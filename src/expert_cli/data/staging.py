@@ -61,13 +61,14 @@ def stage(files: Sequence[Path], target: Path, report: Reporter) -> Staged:
     total = sum(copy.size for copy in copies.values())
     with report.progress("staging", total / 1e6, "MB") as bar:
         stale = [copy for copy in copies.values() if not copy.is_current(report)]
-        left = needed = sum(copy.size for copy in stale)
+        needed = sum(copy.size for copy in stale)
+        done = total - needed
         _require_space(target, needed)
 
         def advance(count: int) -> None:
-            nonlocal left
-            left -= count
-            bar.update((total - left) / 1e6)
+            nonlocal done
+            done += count
+            bar.update(done / 1e6)
 
         for copy in stale:
             copy.make(advance)

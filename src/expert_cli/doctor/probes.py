@@ -1,4 +1,4 @@
-"""What really works: each probe loads the libraries and tries. They run in a process of their own (probe_process.py).
+"""What really works: each probe loads the libraries and tries, in a process of its own (`check.run_probes`).
 
 A probe returns what it found where all is well, and raises where it is not: the table says how bad that is.
 """
@@ -13,17 +13,18 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from expert_cli.doctor.check_result import CheckResult, State
+from expert_cli.doctor.check import Check, CheckResult, attempt
+from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware import machine
+from expert_cli.hardware.device import Device
 from expert_cli.hardware.devices import DEVICES, present
 from expert_cli.hardware.machine import has_package
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend
-from expert_cli.utils.text import first_line
 
 if TYPE_CHECKING:
     from expert_cli.manifest.keys.compute import DeviceName
@@ -33,43 +34,13 @@ ROUNDING = 0.2
 """NF4 changes a product by 10 % of its norm."""
 
 
-class Broken(Exception):
-    """What a probe found that is not as it should be; `fix` where the table's remedy is not the right one."""
-
-    def __init__(self, found: str, fix: str = "") -> None:
-        """found: the line's words."""
-        super().__init__(found)
-        self.fix = fix
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A trial: what is tried, how bad it is when it fails and what to do then, and after how long it counts as hung.
-
-    takes: words for how long, of one that is too slow to be tried unless asked for.
-    """
-
-    name: str
-    run: Callable[[], str]
-    severity: State
-    fix: str
-    limit_s: float = 120.0
-    takes: str = ""
-
-
-def _device() -> tuple[DeviceName, Dtype]:
+def _device() -> tuple[Device, Dtype]:
     """Return where and in which half precision this machine would train."""
     here = machine.inspect()
-    device = cast("DeviceName", here.device)
-    if not DEVICES[device].is_available():
-        return "cpu", "bf16"
-    return device, "bf16" if device == "cpu" or here.gpus[0].has_bf16 else "fp16"
-
-
-def _place() -> tuple[str, Dtype]:
-    """Return the same, by torch's word for the device."""
-    device, precision = _device()
-    return DEVICES[device].type, precision
+    device = DEVICES[here.device]
+    if not device.is_gpu or not device.is_available():
+        return DEVICES["cpu"], "bf16"
+    return device, "bf16" if here.gpus[0].has_bf16 else "fp16"
 
 
 def try_torch() -> str:
@@ -82,12 +53,14 @@ def try_torch() -> str:
     if not seen:
         here = machine.inspect()
         if here.torch_device != "cpu" and here.gpus:
-            raise Broken(f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU choice")
+            raise EnvironmentProblem(
+                f"{loaded}, but sees no GPU", "see the lines on driver, torch build and GPU choice"
+            )
         return f"{loaded}, computes on {torch.get_num_threads()} CPU threads"
     for place, index in seen:
         block = torch.ones(256, 256, device=f"{place}:{index}")
         if (block @ block)[0, 0].item() != 256.0:
-            raise Broken(f"GPU {index} multiplies wrongly", "do not train on this GPU; test its memory")
+            raise EnvironmentProblem(f"GPU {index} multiplies wrongly", "do not train on this GPU; test its memory")
     return f"{loaded}, multiplies on each of {len(seen)} GPU(s)"
 
 
@@ -102,8 +75,8 @@ def try_bitsandbytes() -> str:
 
     from expert_cli.model.loading.quantize import DTYPES
 
-    device, precision = _place()
-    dtype = DTYPES[precision]
+    on, precision = _device()
+    device, dtype = on.type, DTYPES[precision]
     torch.manual_seed(0)
     frozen = Linear4bit(64, 64, bias=False, compute_dtype=dtype, compress_statistics=True, quant_type="nf4")
     original = frozen.weight.data.clone().to(device)
@@ -123,19 +96,19 @@ def try_bitsandbytes() -> str:
         optimizer.zero_grad()
         loss.backward()
         if trained.weight.grad is None or not trained.weight.grad.norm() > 0:
-            raise Broken("the gradient through a 4-bit layer is zero")
+            raise EnvironmentProblem("the gradient through a 4-bit layer is zero")
         optimizer.step()
         losses.append(loss.item())
     found = f"NF4 on {device}: rounding error {error:.1%}, loss {losses[0]:.3f} -> {losses[-1]:.3f} in 60 steps"
     if not (error < ROUNDING and losses[-1] < losses[0] / 2):
-        raise Broken(found)
+        raise EnvironmentProblem(found)
     return found
 
 
 def try_attention(backend: AttentionBackend) -> str:
     """Let a tiny model attend as a run does: packed documents are what they are alone, and gradients are finite."""
     device, precision = _device()
-    lack = backend.lacks(device, precision, machine.inspect())
+    lack = backend.lacks(cast("DeviceName", device.name), precision, machine.inspect())
     if lack:
         return f"not tried: {lack}"
     import torch
@@ -148,21 +121,22 @@ def try_attention(backend: AttentionBackend) -> str:
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"vocab_size": 64, "hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 1}
     model: Any = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=1))
-    place = DEVICES[device].type
-    model = model.to(place, DTYPES[precision])
+    model = model.to(device.type, DTYPES[precision])
     attention.use(model, backend.name)
     packs = isolation.packs(cpu_attention.LONGEST + isolation.BEYOND, None)
     found = [isolation.measure_leakage(model, backend.layout, lengths) for lengths in packs]
     difference = max(one.difference for one in found)
-    words = f"runs on {device}; documents in a pack differ from each alone by at most {difference:.0e} of their norm"
+    words = (
+        f"runs on {device.name}; documents in a pack differ from each alone by at most {difference:.0e} of their norm"
+    )
     if not all(one.holds for one in found):
-        raise Broken(words)
+        raise EnvironmentProblem(words)
     lengths = packs[0]
-    ids = torch.zeros(1, sum(lengths), dtype=torch.int64, device=place)
-    starts = torch.tensor([0, *lengths], device=place).cumsum(0).int()
+    ids = torch.zeros(1, sum(lengths), dtype=torch.int64, device=device.type)
+    starts = torch.tensor([0, *lengths], device=device.type).cumsum(0).int()
     model(input_ids=ids, use_cache=False, **attention.varlen_kwargs(starts, max(lengths))).logits.sum().backward()
     if not all(bool(parameter.grad.isfinite().all()) for parameter in model.parameters()):
-        raise Broken("its gradient is not finite")
+        raise EnvironmentProblem("its gradient is not finite")
     return words
 
 
@@ -170,43 +144,41 @@ def try_compile() -> str:
     """Compile a small function with its backward pass and compare it with the same one as it is."""
     import torch
 
-    device, _ = _place()
+    device, _ = _device()
     torch.manual_seed(0)
-    weight = torch.randn(32, 32, device=device)
+    weight = torch.randn(32, 32, device=device.type)
 
     def block(rows: Any) -> Any:
         return torch.nn.functional.silu(torch.nn.functional.rms_norm(rows, (32,)) @ weight)
 
-    plain: Any = torch.randn(8, 32, device=device, requires_grad=True)
+    plain: Any = torch.randn(8, 32, device=device.type, requires_grad=True)
     compiled: Any = plain.detach().clone().requires_grad_()
     started = time.monotonic()
     try:
         torch.compile(block)(compiled).sum().backward()
-    except Exception as error:
-        lacking, fix = missing_for_compile(shutil.which, platform.system(), device)
-        if not lacking:
-            raise
-        raise Broken(lacking, fix) from error
+    except Exception:
+        need_compiler(shutil.which, platform.system(), device.name)
+        raise
     seconds = time.monotonic() - started
     block(plain).sum().backward()
     if not torch.allclose(plain.grad, compiled.grad, atol=1e-3):
-        raise Broken("compiles, but computes another gradient", 'leave "torch_compile": false')
-    return f"works on {device}, forward and backward; a first compilation takes {seconds:.0f} s"
+        raise EnvironmentProblem("compiles, but computes another gradient", 'leave "torch_compile": false')
+    return f"works on {device.type}, forward and backward; a first compilation takes {seconds:.0f} s"
 
 
-def missing_for_compile(which: Callable[[str], str | None], system: str, device: str) -> tuple[str, str]:
-    """Return what torch.compile lacks, and how to get it; ("", "") if it is something else."""
-    if device in ("cuda", "xpu") and not has_package("triton"):
-        return "triton is missing", "pip install " + ("triton-windows" if system == "Windows" else "triton")
+def need_compiler(which: Callable[[str], str | None], system: str, device: str) -> None:
+    """Raise EnvironmentProblem saying what torch.compile lacks, and how to get it."""
+    if DEVICES[device].has_triton and not has_package("triton"):
+        package = "triton-windows" if system == "Windows" else "triton"
+        raise EnvironmentProblem("triton is missing", f"pip install {package}")
     names, fix = _COMPILERS.get(system, _COMPILERS["Linux"])
     own = os.environ.get("CXX")
     names = (own,) if own else names
     if not any(which(name) for name in names):
-        return f"no C++ compiler (looked for {', '.join(names)})", fix
+        raise EnvironmentProblem(f"no C++ compiler (looked for {', '.join(names)})", fix)
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        return "Python.h is missing, which compiled code needs", f"apt-get install python{version}-dev"
-    return "", ""
+        package = "python{}.{}-dev".format(*sys.version_info)
+        raise EnvironmentProblem("Python.h is missing, which compiled code needs", f"apt-get install {package}")
 
 
 _COMPILERS = {
@@ -215,59 +187,48 @@ _COMPILERS = {
     "Windows": (("cl",), "install Visual Studio Build Tools (C++), and start from its developer prompt"),
 }
 _BITSANDBYTES = 'pip install --force-reinstall --no-deps bitsandbytes; until it works: "quantization": "none"'
-_COMPILE = 'train without it: "torch_compile": false'
 
 PROBES = (
-    Probe("torch", try_torch, "fail", "reinstall torch", 300.0),
-    Probe("bitsandbytes", try_bitsandbytes, "fail", _BITSANDBYTES, 180.0),
+    Check("torch", try_torch, "fail", "reinstall torch", 300.0),
+    Check("bitsandbytes", try_bitsandbytes, "fail", _BITSANDBYTES, 180.0),
     *(
-        Probe(
+        Check(
             f"attention, {backend.title or backend.name}",
             partial(try_attention, backend),
             "fail" if backend.required else "warn",
             backend.remedy,
+            120.0,
         )
         for backend in reversed(BACKENDS)
         if backend.layout == "packed"
     ),
-    Probe("torch.compile", try_compile, "warn", _COMPILE, 300.0, "a minute"),
+    Check("torch.compile", try_compile, "warn", 'train without it: "torch_compile": false', 300.0),
 )
-QUICK = tuple(probe for probe in PROBES if not probe.takes)
+QUICK = PROBES[:-1]
+"""Those that are tried unless all are asked for: a first compilation takes a minute."""
 
 
-def untried(device: str) -> list[CheckResult]:
-    """Return a line for each probe that is not in QUICK: what it would take, or what is seen to lack without trying.
+def untried(device: str) -> CheckResult:
+    """Say of a compilation what it would take. Raises EnvironmentProblem: what it is seen to lack without being tried.
 
     On a GPU another compiler than the CPU's may do.
     """
-    which = shutil.which if device == "cpu" else lambda name: name
-    lacking, fix = missing_for_compile(which, platform.system(), device)
-    return [
-        CheckResult(probe.name, "warn", lacking, fix)
-        if lacking and probe.run is try_compile
-        else CheckResult(probe.name, "ok", f"not tried: takes {probe.takes}", "expert-cli doctor --deep tries it")
-        for probe in PROBES
-        if probe.takes
-    ]
+    need_compiler(shutil.which if device == "cpu" else str, platform.system(), device)
+    return CheckResult("torch.compile", "ok", "not tried: takes a minute", "expert-cli doctor --deep tries it")
+
+
+UNTRIED = Check("torch.compile", lambda: untried(machine.inspect().device))
+"""Takes the place of what is not in QUICK."""
 
 
 def main() -> None:
-    """Run the probes that lines of JSON name; answer each with one. What libraries print goes to stderr."""
+    """Answer each line {"probe": name} with one, that probe's CheckResult. What libraries print goes to stderr."""
     from expert_cli.utils.process_setup import prepare_process
 
     prepare_process()
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     by_name = {probe.name: probe for probe in PROBES}
     for line in sys.stdin:
-        print(json.dumps(asdict(attempt(by_name[json.loads(line)["probe"]]))), file=answers, flush=True)
-
-
-def attempt(probe: Probe) -> CheckResult:
-    """Run one probe; what it raises is its answer."""
-    try:
-        return CheckResult(probe.name, "ok", probe.run())
-    except Broken as broken:
-        return CheckResult(probe.name, probe.severity, str(broken), broken.fix or probe.fix)
-    except Exception as error:  # noqa: BLE001  a probe finds out what breaks
-        return CheckResult(probe.name, probe.severity, f"{type(error).__name__}: {first_line(error)}", probe.fix)
+        (answer,) = attempt(by_name[json.loads(line)["probe"]])
+        print(json.dumps(asdict(answer)), file=lines, flush=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from peft import PeftModel
 
-from expert_cli.config.run_config import RunConfig
+from expert_cli.config.run_config import QUANTIZED, RunConfig
 from expert_cli.estimate.memory import CONTEXT_BYTES, MB, components, step_settings
 from expert_cli.estimate.model_shape import Shape
 from expert_cli.estimate.workload import Workload
@@ -69,8 +69,8 @@ def merged_run(
 
 def _attempts(run: RunConfig) -> Iterator[tuple[tuple[str, ...], RunConfig]]:
     """Yield what may be changed, the least first: smaller micro-batches, then recomputed layers, then 4-bit weights."""
-    yield (), run
     words: tuple[str, ...] = ()
+    yield words, run
     size = run.optim.batch_size
     packs = size * run.optim.gradient_accumulation_steps
     while size > 1:
@@ -82,5 +82,5 @@ def _attempts(run: RunConfig) -> Iterator[tuple[tuple[str, ...], RunConfig]]:
         words = (*words, "gradient_checkpointing true")
         run = replace(run, compute=replace(run.compute, checkpointing="all"))
         yield words, run
-    if run.model.quantization not in ("int4", "int8") and run.adapter.type in ("lora", "dora", "rslora"):
+    if run.model.quantization not in QUANTIZED and run.adapter.type in ("lora", "dora", "rslora"):
         yield (*words, "quantization int4"), replace(run, model=replace(run.model, quantization="int4"))

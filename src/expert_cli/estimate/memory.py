@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from peft import PeftModel
 
-from expert_cli.config.run_config import RunConfig
-from expert_cli.estimate.model_shape import Part, Shape, linear_weights, stored_bytes
+from expert_cli.config.run_config import QUANTIZED, RunConfig
+from expert_cli.estimate.model_shape import Block, Shape, linear_weights, stored_bytes
 from expert_cli.estimate.workload import Workload
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
@@ -74,14 +74,14 @@ class StepSettings:
         return weights_dtype(self.run.model.quantization, DTYPES[self.run.compute.dtype]).itemsize
 
     @property
-    def is_mixed(self) -> bool:
-        """Whether autocast narrows the adapter's fp32 numbers."""
-        return self.run.compute.dtype != "fp32"
+    def has_heap(self) -> bool:
+        """Whether memory is glibc's to keep."""
+        return self.run.compute.device == "cpu" and platform.system() == "Linux"
 
     @property
     def copies_inputs(self) -> bool:
         """Whether an adapted layer narrows its input to a copy of its own."""
-        return self.is_mixed and LORA not in self.kernels.lines["fused"].used
+        return self.element < 4 and LORA not in self.kernels.lines["fused"].used
 
 
 def step_settings(
@@ -124,19 +124,18 @@ def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, i
 
 def activation_bytes(shape: Shape, setting: StepSettings) -> int:
     """Return what the forward pass of the largest micro-batch leaves for the backward pass, the head left out."""
-    entry = setting.stored_element * shape.hidden * setting.tokens
-    attention = [attention_bytes(shape, part, setting) for part, _ in shape.layers]
-    rest = [part_bytes(part, setting) for _, part in shape.layers]
-    whole = [a + r for a, r in zip(attention, rest, strict=True)]
-    common = _norm_bytes(shape.hidden, setting) * setting.tokens
+    scores = _attention_bytes(shape, setting)
+    attention = [scores + _block_bytes(block, shape, setting) for block, _ in shape.layers]
+    rest = [_block_bytes(block, shape, setting) for _, block in shape.layers]
+    layers = [sum(both) for both in zip(attention, rest, strict=True)]
+    whole = _block_bytes(Block((), shape.hidden, 0), shape, setting) + sum(layers)  # with the last norm
     checkpointing = setting.run.compute.checkpointing
-    if checkpointing == "all":
-        return common + len(whole) * entry + max(whole, default=0)
-    if checkpointing == "selective":
-        return common + -(-len(whole) // 2) * entry + sum(whole[1::2]) + max(whole, default=0)
-    if checkpointing == "attention_only":
-        return common + len(whole) * entry + sum(rest) + max(attention, default=0)
-    return common + sum(whole)
+    if checkpointing == "off":
+        return whole
+    parts = attention if checkpointing == "attention_only" else layers
+    recomputed = parts[:: 2 if checkpointing == "selective" else 1]
+    entry = setting.stored_element * shape.hidden * setting.tokens
+    return whole - sum(recomputed) + len(recomputed) * entry + max(parts, default=0)
 
 
 def head_bytes(shape: Shape, setting: StepSettings) -> int:
@@ -165,65 +164,64 @@ def _heap_bytes(shape: Shape, setting: StepSettings, used: int) -> int:
     to 8 a model of a few MB grew by 134 MB, and by 15 MB with ONEDNN_PRIMITIVE_CACHE_CAPACITY=32. It ends where
     `HeapKeeper` gives pages back.
     """
-    if not _has_heap(setting):
-        return 0
-    outputs = sum(part.outputs for parts in shape.layers for part in parts)
-    first = int(HOLES * setting.tokens * setting.element * outputs)
+    outputs = sum(_outputs(block) for blocks in shape.layers for block in blocks)
+    first = int(HOLES * setting.tokens * setting.element * outputs) if setting.has_heap else 0
     return first + growth_bytes(setting, used + first)
 
 
 def growth_bytes(setting: StepSettings, first: int) -> int:
     """Return by how much a process that takes `first` bytes in its first step has grown after `setting.steps`."""
-    if not _has_heap(setting):
-        return 0
-    return min(int(NEW_SHAPES[setting.run.compute.dtype] * (setting.steps**0.5 - 1)), int((GROWN - 1) * first))
+    new_shapes = int(NEW_SHAPES[setting.run.compute.dtype] * (setting.steps**0.5 - 1))
+    return min(new_shapes, int((GROWN - 1) * first)) if setting.has_heap else 0
 
 
-def _has_heap(setting: StepSettings) -> bool:
-    """Whether memory is glibc's to keep."""
-    return setting.run.compute.device == "cpu" and platform.system() == "Linux"
-
-
-def attention_bytes(shape: Shape, part: Part, setting: StepSettings) -> int:
-    """Return what one attention block keeps."""
-    backend = attention_backend(setting.kernels.attention)
+def _attention_bytes(shape: Shape, setting: StepSettings) -> int:
+    """Return what one attention keeps beside its block's layers."""
+    backend, compute = attention_backend(setting.kernels.attention), setting.run.compute
     element, scores = setting.element, shape.head_count * setting.longest
     keys = shape.heads if backend.repeats_keys() else shape.key_heads
     kept = element * 2 * (shape.heads + keys) + 4 * shape.head_count
-    compute = setting.run.compute
     if backend.keeps_scores:
         kept += scores * (4 + element)
-    elif backend.batches_on_cpu and is_supported(compute.device, DTYPES[compute.dtype], setting.longest):
+    elif backend.batches_on_cpu and is_supported(
+        compute.device, DTYPES[compute.dtype], setting.longest, setting.kernels.longest_batched
+    ):
         kept = element * (shape.heads + 2 * keys + scores)
-    return setting.tokens * kept + part_bytes(part, setting)
+    return setting.tokens * kept
 
 
-def part_bytes(part: Part, setting: StepSettings) -> int:
+def _block_bytes(block: Block, shape: Shape, setting: StepSettings) -> int:
     """Return what norms, adapted layers and a gated product keep."""
-    kept = _norm_bytes(part.norms, setting) + setting.element * part.inner * (2 if setting.kernels.fused else 3)
-    weights = part.trained if setting.is_mixed else 0
-    if setting.run.adapter.type in ("dora", "lokr"):
-        weights += part.weights
-    return setting.tokens * (kept + _adapter_bytes(part, setting)) + setting.element * weights
-
-
-def _adapter_bytes(part: Part, setting: StepSettings) -> int:
-    """Return what the adapted layers of a part keep of a token."""
-    element, adapter = setting.element, setting.run.adapter
+    element, adapter, fused = setting.element, setting.run.adapter, setting.kernels.fused
+    kept: int = block.norms * (setting.stored_element if fused else 4) + element * block.inner * (2 if fused else 3)
+    linear = [layer.get_base_layer() for layer in block.adapted]
+    inputs = sum(layer.in_features for layer in linear)
+    trained = (p.numel() for layer in block.adapted for p in layer.parameters() if p.requires_grad)
+    weights = sum(trained) if element < 4 else 0
     if adapter.type == "ia3":
-        return element * part.outputs + 4 * part.scaled
-    kept = element * (part.inputs if setting.copies_inputs or adapter.dropout else part.shared)
-    if adapter.type == "lokr":
-        return kept
-    if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
-        kept += part.inputs * (4 if setting.run.compute.device == "cpu" else 1)
+        scaled = (layer.get_base_layer() for layer in block.adapted if layer.is_feedforward)
+        kept += element * _outputs(block) + 4 * sum(layer.in_features for layer in scaled)
+    elif setting.copies_inputs or adapter.dropout:
+        kept += element * inputs
+    else:  # q, k and v share an input, gate and up another; the projection back into the residual stream has its own
+        back = [layer for layer in linear[-1:] if layer.out_features == shape.hidden]
+        shared = {layer.in_features for layer in linear if layer not in back}
+        kept += element * (sum(shared) + sum(layer.in_features for layer in back))
+    if adapter.type in ("dora", "lokr"):
+        weights += sum(layer.in_features * layer.out_features for layer in linear)
     if adapter.type == "dora":
-        kept += 2 * element * part.outputs
-    return kept + element * adapter.rank * part.layers
+        kept += 2 * element * _outputs(block)
+    if adapter.type in ("lora", "rslora", "dora"):
+        kept += element * adapter.rank * len(linear)
+        if adapter.dropout:  # a byte of mask on a GPU, the factors themselves on a CPU
+            kept += inputs * (4 if setting.run.compute.device == "cpu" else 1)
+    return setting.tokens * kept + element * weights
 
 
-def _norm_bytes(width: int, setting: StepSettings) -> int:
-    return width * (setting.stored_element if setting.kernels.fused else 4)
+def _outputs(block: Block) -> int:
+    """Return the widths of all outputs that an adapter changes; of a feed-forward layer IA3 scales the input instead."""
+    changed = (layer.get_base_layer() for layer in block.adapted if not getattr(layer, "is_feedforward", False))
+    return sum(int(layer.out_features) for layer in changed)
 
 
 def _backward_bytes(shape: Shape, setting: StepSettings) -> int:
@@ -234,7 +232,7 @@ def _backward_bytes(shape: Shape, setting: StepSettings) -> int:
     """
     widest = max((rest.inner or shape.hidden for _, rest in shape.layers), default=shape.hidden)
     unpacked = 0
-    if setting.run.model.quantization in ("int4", "int8") and not setting.kernels.dequantized:
+    if setting.run.model.quantization in QUANTIZED and not setting.kernels.dequantized:
         unpacked = max((rows * columns for rows, columns in shape.linear), default=0) * setting.element
     wide = 4 if setting.copies_inputs else 0
     return setting.tokens * widest * (3 * setting.element + wide) + unpacked

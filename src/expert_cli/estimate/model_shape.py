@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from peft import PeftModel
@@ -24,22 +25,13 @@ NF4_TABLES = 4 * (16 + 256 + 1)
 """Bytes of a quantized weight's tables: 16 NF4 values, 256 values of its nested scales, one offset; all fp32."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """An attention block or the rest of a decoder layer: sums over its layers with an adapter, and what else keeps tokens.
+class Block(NamedTuple):
+    """An attention block or the rest of a decoder layer: its layers with an adapter, and what else keeps tokens.
 
-    inputs, outputs: widths; shared: of the inputs, each that is read by several layers once. scaled: widths of the inputs
-    that IA3 scales in place of an output. weights: of the layers; trained: of their adapters. norms: widths of those that
-    a gradient passes through. inner: width of a gated product (0: none).
+    norms: widths of those that a gradient passes through. inner: width of a gated product (0: none).
     """
 
-    layers: int
-    inputs: int
-    shared: int
-    outputs: int
-    scaled: int
-    weights: int
-    trained: int
+    adapted: tuple[Any, ...]
     norms: int
     inner: int
 
@@ -55,7 +47,7 @@ class Shape:
     linear: tuple[tuple[int, int], ...]
     other: int
     adapter: tuple[torch.Tensor, ...]
-    layers: tuple[tuple[Part, Part], ...]
+    layers: tuple[tuple[Block, Block], ...]
     hidden: int
     vocabulary: int
     heads: int
@@ -71,16 +63,14 @@ class Shape:
 def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, attention: str | None) -> PeftModel:
     """Return the model of a folder with its adapter, all on the meta device. Raises InputError as training would."""
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    if not attention_layers(config.get_text_config()):
+        attention = None
     try:
         with torch.device("meta"):
             base = AutoModelForCausalLM.from_config(
-                config,
-                dtype=dtype,
-                attn_implementation=attention if attention_layers(config.get_text_config()) else None,
-                trust_remote_code=False,
+                config, dtype=dtype, attn_implementation=attention, trust_remote_code=False
             )
-            base.requires_grad_(False)
-            return add_adapter(base, adapter)
+            return add_adapter(base.requires_grad_(False), adapter)
     except ValueError as error:
         raise InputError(f"{folder}: cannot be read as a language model: {str(error).splitlines()[0]}") from error
 
@@ -88,17 +78,26 @@ def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, atte
 def shape_of(model: PeftModel) -> Shape:
     """Return the shapes of a model with adapter."""
     base: Any = model.get_base_model()
-    config = base.config.get_text_config()
-    hidden, linear, (heads, key_heads) = config.hidden_size, frozen_linears(base), head_widths(config)
+    config, linear = base.config.get_text_config(), frozen_linears(base)
+    hidden, (heads, key_heads) = config.hidden_size, head_widths(config)
     quantized = {id(layer.weight) for layer in linear}
+    layers: list[tuple[Block, Block]] = []
+    for layer in decoder_layers(base):
+        block = attention_block(layer)
+        attention = {module: name for name, module in block.named_modules()} if block else {}
+        rest = {module: name for name, module in layer.named_modules() if module not in attention}
+        # in attention the norms are those of all query heads or of all key heads
+        of_heads = sum(key_heads if attention[norm].startswith("k") else heads for norm in filter(_is_norm, attention))
+        # nothing trained comes before the first layer's norm
+        others = hidden * (sum(map(_is_norm, rest)) - (not layers))
+        # the projection that leads out of a feed-forward block ends in the hidden width
+        inner = [m.in_features for m in linear if m in rest and m.out_features == hidden != m.in_features]
+        layers.append((Block(_adapted(attention), of_heads, 0), Block(_adapted(rest), others, max(inner, default=0))))
     return Shape(
         linear=tuple((layer.out_features, layer.in_features) for layer in linear),
         other=sum(p.numel() for p in base.parameters() if not p.requires_grad and id(p) not in quantized),
         adapter=tuple(p for p in base.parameters() if p.requires_grad),
-        layers=tuple(
-            (_attention(layer, hidden, heads, key_heads), _rest(layer, hidden, is_first=n == 0))
-            for n, layer in enumerate(decoder_layers(base))
-        ),
+        layers=tuple(layers),
         hidden=hidden,
         vocabulary=config.vocab_size,
         heads=heads,
@@ -130,53 +129,10 @@ def _nf4(weights: int) -> int:
     return -(-weights // 2) + blocks + 4 * -(-blocks // NESTED_BLOCK) + NF4_TABLES
 
 
-def _attention(layer: Any, hidden: int, heads: int, key_heads: int) -> Part:
-    """Return a decoder layer's attention; its norms are those of all query heads or of all key heads."""
-    block = attention_block(layer)
-    within = dict(block.named_modules()) if block else {}
-    norms = sum(key_heads if name.startswith("k") else heads for name, module in within.items() if _is_norm(module))
-    return _part(list(within.values()), hidden, norms, 0)
-
-
-def _rest(layer: Any, hidden: int, *, is_first: bool) -> Part:
-    """Return what is not attention in a decoder layer; nothing trained comes before the first one's norm."""
-    block = attention_block(layer)
-    within = set(block.modules()) if block else set()
-    outside = [module for module in layer.modules() if module not in within]
-    norms = hidden * (sum(map(_is_norm, outside)) - is_first)
-    return _part(outside, hidden, norms, max((m.in_features for m in outside if _is_down(m, hidden)), default=0))
-
-
-def _part(modules: list[Any], hidden: int, norms: int, inner: int) -> Part:
-    tuned: list[Any] = [module for module in modules if isinstance(module, BaseTunerLayer)]
-    layers = [module.get_base_layer() for module in tuned]
-    widths = [layer.in_features for layer in layers]
-    # q, k and v share an input, gate and up another; the projection back into the residual stream has its own
-    returns = widths[-1:] if len(layers) == 1 or (layers and layers[-1].out_features == hidden) else []
-    sharing = widths[:-1] if returns else widths
-    scales_input = [bool(getattr(module, "is_feedforward", False)) for module in tuned]
-    return Part(
-        layers=len(layers),
-        inputs=sum(widths),
-        shared=sum({*sharing}) + sum(returns),
-        outputs=sum(layer.out_features for layer, scaled in zip(layers, scales_input, strict=True) if not scaled),
-        scaled=sum(layer.in_features for layer, scaled in zip(layers, scales_input, strict=True) if scaled),
-        weights=sum(layer.in_features * layer.out_features for layer in layers),
-        trained=sum(p.numel() for module in tuned for p in module.parameters() if p.requires_grad),
-        norms=norms,
-        inner=inner,
-    )
+def _adapted(modules: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(module for module in modules if isinstance(module, BaseTunerLayer))
 
 
 def _is_norm(module: torch.nn.Module) -> bool:
     weight = getattr(module, "weight", None)
     return isinstance(weight, torch.Tensor) and weight.dim() == 1 and not weight.requires_grad
-
-
-def _is_down(module: torch.nn.Module, hidden: int) -> bool:
-    """Whether this is the projection that leads out of a feed-forward block: it ends in the hidden width."""
-    return (
-        isinstance(module, torch.nn.Linear)
-        and module.out_features == hidden != module.in_features
-        and not any(p.requires_grad for p in module.parameters())
-    )

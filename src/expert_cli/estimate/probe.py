@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ import psutil
 
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
+from expert_cli.estimate.throughput import ERROR_PCT, Figure
 from expert_cli.pipeline.train_subprocess import (
     QUIET_SETTINGS,
     Lines,
@@ -32,12 +33,11 @@ _NEVER = 10**6
 class ProbeResult:
     """What the steps came to.
 
-    spread_pct: half of what lies between the slowest step and the fastest. resident_bytes: the
-    process at its largest, loading included. allocated_mb: what PyTorch held at most, on a GPU.
+    speed: tokens a second. resident_bytes: the process at its largest, loading included. allocated_mb: what PyTorch held at
+    most, on a GPU.
     """
 
-    tokens_per_s: float
-    spread_pct: float
+    speed: Figure
     resident_bytes: int
     allocated_mb: float
 
@@ -47,7 +47,7 @@ def probe(run: RunConfig, overrides: Overrides) -> ProbeResult:
     resident = [0]
 
     def look(pid: int, _: Lines) -> None:
-        with contextlib.suppress(psutil.Error):
+        with suppress(psutil.Error):
             memory = psutil.Process(pid).memory_info()
             resident.append(getattr(memory, "peak_wset", memory.rss))
 
@@ -57,11 +57,15 @@ def probe(run: RunConfig, overrides: Overrides) -> ProbeResult:
         lines = run_train_subprocess("the probe failed", words, output, look, _POLL_S)
         allocated_mb = read_json(RunPaths(output).report_json)["peak_memory_mb"]
     tokens_per_s, spread_pct = speed([(line["tokens_real"], line["seconds"]) for line in lines])
-    return ProbeResult(tokens_per_s, spread_pct, max(resident), allocated_mb)
+    figure = Figure(tokens_per_s, max(ERROR_PCT["probe"], round(spread_pct)), "probe: real steps, just now")
+    return ProbeResult(figure, max(resident), allocated_mb)
 
 
 def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Return tokens a second after the first step, and the spread in per cent, from (tokens, seconds) up to each step."""
+    """Return tokens a second after the first step, and half of what lies between the slowest step and the fastest, in per cent.
+
+    steps: (tokens, seconds) up to each.
+    """
     rates = [(now[0] - before[0]) / max(1e-3, now[1] - before[1]) for before, now in pairwise(steps)]
     (first_tokens, first_s), (last_tokens, last_s) = steps[0], steps[-1]
     return (last_tokens - first_tokens) / max(1e-3, last_s - first_s), 50 * (max(rates) / min(rates) - 1)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import psutil
-from peft import PeftModel
 
+from expert_cli.config.effects import Effect
 from expert_cli.config.plan import Plan
 from expert_cli.config.resolve import Overrides, resolve
-from expert_cli.config.run_config import RunConfig
 from expert_cli.config.validate import FOR_EVERY_BASE
 from expert_cli.data.packing.step_schedule import few_steps
 from expert_cli.estimate.gpu_fit import GpuFit, fit_gpus, merged_run
@@ -26,16 +25,15 @@ from expert_cli.estimate.memory import (
 )
 from expert_cli.estimate.model_shape import Shape, meta_model, shape_of
 from expert_cli.estimate.prices import Price, rented
-from expert_cli.estimate.probe import STEPS as PROBED_STEPS
-from expert_cli.estimate.probe import ProbeResult, probe
-from expert_cli.estimate.throughput import ERROR_PCT, Throughput, by_formula, earlier_runs
-from expert_cli.estimate.workload import Workload, work_of
+from expert_cli.estimate.probe import STEPS, ProbeResult, probe
+from expert_cli.estimate.throughput import Figure, by_formula, earlier_runs
+from expert_cli.estimate.workload import work_of
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.manifest.keys.optim import OptimConfig
-from expert_cli.model.flops import flops
 from expert_cli.model.kernels.attention_backends import loaded_with
-from expert_cli.model.kernels.select import KernelPlan, free_bytes
+from expert_cli.model.kernels.cpu_trials import with_trials
+from expert_cli.model.kernels.select import Kernel, free_bytes
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
 from expert_cli.training.micro_batch import merged_words
@@ -52,58 +50,33 @@ EVALUATED = 0.5
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """What a run will need, every figure with how far off it may be (in per cent) and where it comes from."""
+    """What a run will need, every figure with how far off it may be (in per cent) and where it comes from.
 
-    plan: Plan
-    work: Workload
+    The keys of `train --plan --json`, which docs/INTERFACE.md explains. MB are 2**20 bytes. seconds: of the training loop,
+    evaluations included; answers that are run in it are not.
+    """
+
+    steps: int
+    epochs: float
+    tokens_per_step: float
+    tokens_total: int
     store: Mapping[str, str]
-    kernels: KernelPlan
-    memory: Mapping[str, int]
-    memory_bytes: int
-    memory_error_pct: float
+    vram_mb: Mapping[str, float]
     memory_source: str
-    throughput: Throughput
+    seconds: float
+    seconds_error_pct: float
+    seconds_source: str
+    tokens_per_s: float
+    cost: float | None
     price: Price | None
-    cards: tuple[GpuFit, ...]
-    advice: tuple[str, ...]
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the training loop, evaluations included; answers that are run in it are not."""
-        return (self.work.tokens + EVALUATED * self.work.evaluated_tokens) / self.throughput.tokens_per_s
-
-    @property
-    def seconds_source(self) -> str:
-        """Where the seconds come from, and what is not in them."""
-        runs_answers = self.plan.run.watch.execution_eval_steps > 0
-        return self.throughput.source + ("; without the answers of evaluation.every_steps" if runs_answers else "")
+    cards: Sequence[GpuFit]
+    advice: Sequence[str]
+    effects: Sequence[Effect]
+    kernels: Mapping[str, Kernel]
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `train --plan --json` prints. MB are 2**20 bytes."""
-        schedule = self.work.schedule
-        return {
-            "steps": schedule.steps,
-            "epochs": self.work.epochs,
-            "tokens_per_step": self.work.tokens / schedule.steps,
-            "tokens_total": self.work.tokens,
-            "store": dict(self.store),
-            "vram_mb": {
-                **{name: round(size / MB, 1) for name, size in self.memory.items()},
-                "total": round(self.memory_bytes / MB, 1),
-                "error_pct": self.memory_error_pct,
-            },
-            "memory_source": self.memory_source,
-            "seconds": self.seconds,
-            "seconds_error_pct": self.throughput.error_pct,
-            "seconds_source": self.seconds_source,
-            "tokens_per_s": self.throughput.tokens_per_s,
-            "cost": self.price.cost(self.seconds) if self.price else None,
-            "price": asdict(self.price) if self.price else None,
-            "cards": [asdict(card) for card in self.cards],
-            "advice": list(self.advice),
-            "effects": [effect.as_json() for effect in self.plan.effects],
-            "kernels": self.kernels.as_json(),
-        }
+        """Return what `train --plan --json` prints."""
+        return asdict(self)
 
 
 def estimate_run(
@@ -124,6 +97,7 @@ def estimate_run(
     """
     process = psutil.Process().memory_info().rss + TRAINER_BYTES  # now, with the training libraries, before any data
     run, device = plan.run, plan.run.compute.device
+    machine = with_trials(machine, run.compute)
     inputs = resolve_inputs(run, report)
     store = store_for(run, inputs, report, locked=locked, trusting=trusting)
     work = work_of(run, store)
@@ -133,32 +107,42 @@ def estimate_run(
     if device != "cpu":
         run = merged_run(run, machine, model, shape, work, MEMORY_ERROR_PCT["gpu"])
     setting = step_settings(run, machine, model, shape, work, free_bytes(device))
-    measured = None
     if probing:
         report.info("training a few steps to measure them")
-        measured = probe(run, overrides)
+    measured = probe(run, overrides) if probing else None
     memory = components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
-    total, error, source = _total(memory, measured, setting)
-    card = machine.gpus[0] if device != "cpu" else None
+    peak = _peak(memory, measured, setting)
+    earlier = earlier_runs(run.output.parent.glob("*"), run, inputs.source.sha256, machine)
+    speed = measured.speed if measured else earlier or by_formula(run, work, model)
+    seconds = (work.tokens + EVALUATED * work.evaluated_tokens) / speed.value
+    without = "; without the answers of evaluation.every_steps" if run.watch.execution_eval_steps else ""
+    card = machine.gpus[0] if device != "cpu" else Gpu("", 0, (0, 0))
+    price = price or rented(card.name)
     # the manifest as it would be decided on a machine with a GPU of Ampere's generation or later
     other = replace(machine, system="Linux", gpus=(Gpu("a card", 0, (8, 6)),), torch_cuda="13", bitsandbytes_lacks=())
     there = resolve(plan.loaded, other, replace(overrides, device="cuda"))
+    int4 = needless_int4(shape, setting, memory["process"], card.memory_bytes)
     return RunEstimate(
-        plan,
-        work,
-        {"path": str(store.home), "status": store.status, "reason": store.reason},
-        setting.kernels,
-        memory,
-        total,
-        error,
-        source,
-        _throughput(run, work, machine, model, inputs.source.sha256, measured),
-        price or (rented(card.name) if card else None),
-        tuple(fit_gpus(there, other, model, shape, work, MEMORY_ERROR_PCT["gpu"])),
-        (
-            *needless_int4(shape, setting, memory["process"], card.memory_bytes if card else 0),
-            *filter(None, [few_steps(work.schedule), _merging(plan.run.optim, run.optim)]),
-        ),
+        steps=work.schedule.steps,
+        epochs=work.schedule.epoch_of(work.schedule.steps),
+        tokens_per_step=work.tokens / work.schedule.steps,
+        tokens_total=work.tokens,
+        store={"path": str(store.home), "status": store.status, "reason": store.reason},
+        vram_mb={
+            **{name: round(size / MB, 1) for name, size in (*memory.items(), ("total", peak.value))},
+            "error_pct": peak.error_pct,
+        },
+        memory_source=peak.source,
+        seconds=seconds,
+        seconds_error_pct=speed.error_pct,
+        seconds_source=speed.source + without,
+        tokens_per_s=speed.value,
+        cost=price.cost(seconds) if price else None,
+        price=price,
+        cards=fit_gpus(there, other, model, shape, work, MEMORY_ERROR_PCT["gpu"]),
+        advice=[*int4, *filter(None, [few_steps(work.schedule), _merging(plan.run.optim, run.optim)])],
+        effects=plan.effects,
+        kernels=setting.kernels.lines,
     )
 
 
@@ -182,34 +166,18 @@ def needless_int4(shape: Shape, setting: StepSettings, process: int, gpu_bytes: 
     return (f"int4 saves no memory that is needed here: {why}; {FOR_EVERY_BASE}",)
 
 
-def _throughput(
-    run: RunConfig, work: Workload, machine: Machine, model: PeftModel, base_sha256: str, measured: ProbeResult | None
-) -> Throughput:
-    """Return the pace from the best source there is: the probe, earlier runs, arithmetic."""
-    if measured is not None:
-        error = max(ERROR_PCT["probe"], round(measured.spread_pct))
-        return Throughput(measured.tokens_per_s, error, "probe: real steps, just now")
-    folders = [folder for folder in run.output.parent.glob("*") if folder.is_dir()]
-    earlier = earlier_runs(folders, run, base_sha256, machine)
-    if earlier is not None:
-        return earlier
-    cost = flops(model.get_base_model(), work.packs.document_lengths, recomputed=run.compute.checkpointing == "all")
-    micro_tokens = run.optim.batch_size * float(work.packs.packs.of(0).lengths.mean())
-    return by_formula(cost, work.trained_share, micro_tokens, run.compute.device, run.compute.dtype)
-
-
-def _total(memory: Mapping[str, int], measured: ProbeResult | None, setting: StepSettings) -> tuple[int, float, str]:
-    """Return the bytes at the peak, the error in per cent and the words for where they come from."""
+def _peak(memory: Mapping[str, int], measured: ProbeResult | None, setting: StepSettings) -> Figure:
+    """Return the bytes at the peak."""
     device = setting.run.compute.device
     if measured is None:
         what = "checked on one CPU" if device == "cpu" else "not yet checked on a GPU"
         if "recurrence" in setting.kernels.lines:
             what += "; what layers with a state keep beside their linear layers is not in it: --probe measures it"
-        return sum(memory.values()), MEMORY_ERROR_PCT[DEVICES[device].kind], f"formula, {what}"
+        return Figure(sum(memory.values()), MEMORY_ERROR_PCT[DEVICES[device].kind], f"formula, {what}")
     if device == "cpu":
         probed = measured.resident_bytes
-        later = growth_bytes(setting, probed) - growth_bytes(replace(setting, steps=PROBED_STEPS), probed)
+        later = growth_bytes(setting, probed) - growth_bytes(replace(setting, steps=STEPS), probed)
         words = "probe: the largest resident set of real steps, and what more of them add by formula"
-        return probed + max(0, later), PROBE_ERROR_PCT, words
+        return Figure(probed + max(0, later), PROBE_ERROR_PCT, words)
     allocated = int(measured.allocated_mb * MB) + CONTEXT_BYTES
-    return allocated, PROBE_ERROR_PCT, "probe: what PyTorch held in real steps, and an assumed CUDA context"
+    return Figure(allocated, PROBE_ERROR_PCT, "probe: what PyTorch held in real steps, and an assumed CUDA context")

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from peft import PeftModel
 
 from expert_cli.config import recorded
 from expert_cli.config.run_config import RunConfig
+from expert_cli.estimate.workload import Workload
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.model.flops import Flops
+from expert_cli.model.flops import flops
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.runs.metrics import items, number, part, read_json
 from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.text import plural
 
 EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "gpu": 0.3}
 """Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (benchmarks/check_plan);
@@ -28,49 +32,54 @@ OVERHEAD_S = 0.04
 ERROR_PCT = {"probe": 15, "same settings": 15, "other settings": 40, "formula": 60}
 """How far off each source may be. The formula's is from benchmarks/check_plan.py, and too small for models of a few MB; the
 others are assumed, and widened by the spread of what was measured."""
+PER_TOKEN = (
+    *("machine.system", "machine.cores", "torch_threads", "identity.base model"),
+    *("config.model.quantization", "config.adapter", "config.compute"),
+)
+"""Keys of run.json that decide, with its GPUs, how fast a token is: base model, machine, adapter, how a step is computed."""
+PER_STEP = ("config.data.max_seq_length", "config.optim.batch_size", "config.optim.optim", "config.loader.packing")
+"""Those that decide how many tokens a step has, and what it does beside them."""
 _SIZE = 1024
 _REPEATS = 5
 
 
-@dataclass(frozen=True)
-class Throughput:
-    """Real tokens a second, how far off that may be, and where it comes from."""
+class Figure(NamedTuple):
+    """A figure, how far off it may be in per cent, and where it comes from."""
 
-    tokens_per_s: float
+    value: float
     error_pct: float
     source: str
 
 
-def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, machine: Machine) -> Throughput | None:
-    """Return the pace of this machine's finished runs of the same base model, the newest of those that come nearest."""
+def earlier_runs(folders: Iterable[Path], run: RunConfig, base_sha256: str, machine: Machine) -> Figure | None:
+    """Return the tokens a second of this machine's finished runs of the same base model, the newest of the nearest ones."""
     mine = json.loads(json.dumps({"config": recorded.block(run), "machine": asdict(machine)}, default=str))
     mine |= {"identity": {"base model": base_sha256}, "torch_threads": torch.get_num_threads()}
-    finished = [pair for folder in folders for pair in _finished(folder)]
-    alike = [pair for pair in finished if _per_token(pair[0]) == _per_token(mine)]
-    same = [pair for pair in alike if _per_step(pair[0]) == _per_step(mine)]
-    chosen = max(same or alike, key=lambda pair: str(pair[0].get("started")), default=None)
-    if chosen is None:
+    finished = [(record, pace) for record, pace in map(_finished, folders) if record and pace > 0]
+    alike = [pair for pair in finished if _values(pair[0], PER_TOKEN) == _values(mine, PER_TOKEN)]
+    same = [pair for pair in alike if _values(pair[0], PER_STEP) == _values(mine, PER_STEP)]
+    chosen, kind = (same, "same settings") if same else (alike, "other settings")
+    if not chosen:
         return None
-    kind = "same settings" if same else "other settings"
-    rates = [_pace(document) for _, document in (same or alike)]
+    rates = [pace for _, pace in chosen]
+    _, newest = max(chosen, key=lambda pair: str(pair[0].get("started")))
     spread = 100 * (max(rates) / min(rates) - 1) / 2
-    words = f"{len(rates)} earlier run{'s' if len(rates) > 1 else ''} on this machine, {kind}"
-    return Throughput(_pace(chosen[1]), max(ERROR_PCT[kind], round(spread)), words)
+    words = f"{plural(len(rates), 'earlier run')} on this machine, {kind}"
+    return Figure(newest, max(ERROR_PCT[kind], round(spread)), words)
 
 
-def by_formula(cost: Flops, trained_share: float, micro_tokens: float, device: str, dtype: str) -> Throughput:
-    """Return the pace that arithmetic gives: operations a token over what a matrix product reaches here.
-
-    micro_tokens: real tokens of a micro-step.
-    """
+def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
+    """Return the tokens a second that arithmetic gives: operations a token over what a matrix product reaches here."""
+    device, dtype = run.compute.device, run.compute.dtype
+    cost = flops(model.get_base_model(), work.packs.document_lengths, recomputed=run.compute.checkpointing == "all")
+    per_token = cost.per_token + work.trained_share * cost.per_trained_token
+    micro_tokens = run.optim.batch_size * float(work.packs.packs.of(0).lengths.mean())
     speed, efficiency = matmul_flops(device, dtype), EFFICIENCY[DEVICES[device].kind]
-    per_token = cost.per_token + trained_share * cost.per_trained_token
     words = (
         f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s, "
         f"{efficiency:.0%} of it assumed"
     )
-    seconds_per_token = per_token / (efficiency * speed) + OVERHEAD_S / micro_tokens
-    return Throughput(1 / seconds_per_token, ERROR_PCT["formula"], words)
+    return Figure(1 / (per_token / (efficiency * speed) + OVERHEAD_S / micro_tokens), ERROR_PCT["formula"], words)
 
 
 def matmul_flops(device: str, dtype: str) -> float:
@@ -85,34 +94,18 @@ def matmul_flops(device: str, dtype: str) -> float:
     return 2.0 * size**3 / best
 
 
-def _finished(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return (run.json, report.json) of the run in a folder if it is complete and can be read."""
+def _finished(folder: Path) -> tuple[dict[str, Any], float]:
+    """Return run.json of the run in a folder and its real tokens a second of training alone, 0 where that is not known."""
     paths = RunPaths(folder)
-    try:
-        if not paths.complete.is_file():
-            return []
-    except OSError:
-        return []
-    record, document = read_json(paths.run_json), read_json(paths.report_json)
-    return [(record, document)] if record and (number(document, "tokens_per_s") or 0) > 0 else []
+    with suppress(OSError):  # a folder of another user
+        if paths.complete.is_file():
+            document = read_json(paths.report_json)
+            others = sum(number(document, "step_time_shares", name) or 0.0 for name in ("eval", "checkpoint"))
+            return read_json(paths.run_json), (number(document, "tokens_per_s") or 0.0) / max(0.1, 1 - others)
+    return {}, 0.0
 
 
-def _per_token(record: Mapping[str, Any]) -> list[Any]:
-    """Return what decides how fast a token is: base model, machine, adapter, how a step is computed."""
-    config, machine = part(record, "config"), part(record, "machine")
-    gpus = [(gpu.get("name"), gpu.get("memory_bytes")) for gpu in items(machine, "gpus")]
-    here = (machine.get("system"), machine.get("cores"), gpus, record.get("torch_threads"))
-    model = (part(record, "identity").get("base model"), part(config, "model").get("quantization"))
-    return [*here, *model, part(config, "adapter"), part(config, "compute")]
-
-
-def _per_step(record: Mapping[str, Any]) -> list[Any]:
-    """Return what decides how many tokens a step has, and what it does beside them."""
-    data, optim, loader = (part(record, "config", name) for name in ("data", "optim", "loader"))
-    return [data.get("max_seq_length"), optim.get("batch_size"), optim.get("optim"), loader.get("packing")]
-
-
-def _pace(document: Mapping[str, Any]) -> float:
-    """Return a run's real tokens a second of training alone."""
-    others = sum(number(document, "step_time_shares", name) or 0.0 for name in ("eval", "checkpoint"))
-    return float(document["tokens_per_s"]) / max(0.1, 1 - others)
+def _values(record: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:
+    """Return what a run.json holds under these keys, dots between those of nested blocks, and what GPUs it ran on."""
+    gpus = [(part(gpu).get("name"), part(gpu).get("memory_bytes")) for gpu in items(record, "machine", "gpus")]
+    return [gpus, *(part(record, *blocks).get(key) for *blocks, key in (name.split(".") for name in keys))]

@@ -7,28 +7,20 @@ and whoever loads an adapter with PEFT alone, put it on the weights in bf16, whe
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.plan import TrainedAdapter
+from expert_cli.errors import IntegrityError
 from expert_cli.evaluation.answer import write_answers
-from expert_cli.evaluation.evaluate import (
-    BATCH,
-    CASE_TIMEOUT_S,
-    DEFAULT_NEW_TOKENS,
-    cases_of,
-    check_gradable,
-)
+from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, answer_settings, cases_of, check_gradable
 from expert_cli.evaluation.grade import grade
-from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
 
 if TYPE_CHECKING:
-    from expert_cli.data.store.documents import Turn
     from expert_cli.inference.expert import Expert
 
 TRAINING_PROMPTS = 40
@@ -79,16 +71,18 @@ class OnBases:
         return f"{sum(other)} ({pairs.lost} lost, {pairs.gained} gained; 95 % interval {low} to {high} points)"
 
 
-def questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> tuple[str, Answers] | None:
-    """Return what an adapter is asked, and how: its expert's cases, else prompts of its training; None where neither is here.
+def _questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> tuple[str, Answers] | None:
+    """Return what an adapter is asked, and how: its expert's cases, else prompts of its training; None, which is told, for
+    neither.
 
     A case's answer is run; that to a training prompt is right if it is the row's. limit: ask so many at most.
     """
     from expert_cli.data.store.documents import drawn_turns
+    from expert_cli.inference.generate import answers
 
-    settings = generation_config(
-        trained.plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[DEVICES[trained.plan.run.compute.device].kind]
-    )
+    if limit == 0:
+        return None
+    settings = answer_settings(trained.plan)
     if trained.plan.own_cases.is_file():
         cases = cases_of(trained.plan, None, limit)
         check_gradable(cases, report)
@@ -99,35 +93,48 @@ def questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> t
 
         return "cases", run
     count = min(limit or TRAINING_PROMPTS, TRAINING_PROMPTS)
-    rows = drawn_turns(trained.origin.store, count, trained.plan.run.seed)
-    if not rows:
+    try:
+        rows = drawn_turns(trained.origin.store, count, trained.plan.run.seed)
+    except IntegrityError as error:  # the adapter is none the worse
+        report.warning(error.message)
         return None
-    return "training prompts", lambda expert, title: _as_in_rows(expert, rows, settings, report, title)
+    if not rows:
+        report.warning("no tests/cases.jsonl beside the manifest and no training rows here: nothing is asked")
+        return None
+
+    def repeat(expert: Expert, title: str) -> list[bool]:
+        ends = expert.renderer.stop_token_ids
+        with report.progress(title, len(rows), "answers") as bar:
+            prompts = [row.prompt for row in rows]
+            written = answers(expert.model, prompts, settings, ends, lambda done, _: bar.update(done))
+        return [one == [i for i in row.answer if i not in ends] for one, row in zip(written, rows, strict=True)]
+
+    return "training prompts", repeat
 
 
-def _as_in_rows(
-    expert: Expert, rows: Sequence[Turn], settings: GenerationConfig, report: Reporter, title: str
-) -> list[bool]:
-    from expert_cli.inference.generate import answers
+def on_bases(
+    trained: TrainedAdapter,
+    limit: int | None,
+    report: Reporter,
+    fit: Callable[[TrainedAdapter], TrainedAdapter] | None = None,
+) -> tuple[TrainedAdapter, OnBases | None]:
+    """Ask an adapter on the base model as trained and in bf16, `limit` questions at most; None where there are none.
 
-    ends = expert.renderer.stop_token_ids
-    with report.progress(title, len(rows), "answers") as bar:
-        prompts = [row.prompt for row in rows]
-        written = answers(expert.model, prompts, settings, ends, lambda done, _: bar.update(done))
-    return [one == [i for i in row.answer if i not in ends] for one, row in zip(written, rows, strict=True)]
-
-
-def on_bases(trained: TrainedAdapter, ask: tuple[str, Answers], report: Reporter) -> OnBases:
-    """Ask an adapter on the base model as trained and in bf16. Raises what loading them raises."""
-    what, answer = ask
-    model = trained.plan.run.model
-    first, second = (_right(trained, answer, quantization, report) for quantization in (model.quantization, "bf16"))
-    return OnBases(model.quantization, what, first, second)
-
-
-def with_fitted(bases: OnBases, fitted: TrainedAdapter, ask: tuple[str, Answers], report: Reporter) -> OnBases:
-    """Return the answers with those of an adapter that was fitted to the base model in bf16."""
-    return replace(bases, fitted=_right(fitted, ask[1], "bf16", report))
+    fit: fits an adapter to the base model in bf16; the fitted one is returned, and asked there, too. Raises what loading the
+    models raises.
+    """
+    asked = _questions(trained, limit, report)
+    bases, quantization = None, trained.plan.run.model.quantization
+    if asked:
+        what, answer = asked
+        as_trained = _right(trained, answer, quantization, report)
+        bases = OnBases(quantization, what, as_trained, _right(trained, answer, "bf16", report))
+    if fit is None:
+        return trained, bases
+    fitted = fit(trained)
+    if asked and bases:
+        bases = replace(bases, fitted=_right(fitted, asked[1], "bf16", report))
+    return fitted, bases
 
 
 def _right(trained: TrainedAdapter, answer: Answers, quantization: Quantization, report: Reporter) -> tuple[bool, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,20 @@ def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[E
     if not path.is_file():
         raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
     return stratified_sample(read_cases(path), limit)
+
+
+def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
+    """Return `count` of the expert's own cases, drawn by the run's seed; none where it has none. Raises InputError."""
+    cases = read_cases(plan.own_cases) if plan.own_cases.is_file() else []
+    return random.Random(plan.run.seed).sample(cases, min(count, len(cases)))  # noqa: S311
+
+
+def answer_settings(
+    plan: Plan, max_new_tokens: int = DEFAULT_NEW_TOKENS, batch_size: int | None = None, *, sample: bool = False
+) -> GenerationConfig:
+    """Return how answers are written where nothing else is said: as many at once as the device takes, greedily."""
+    batch_size = batch_size or BATCH[DEVICES[plan.run.compute.device].kind]
+    return generation_config(plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
 
 
 def evaluate_adapter(
@@ -145,19 +160,9 @@ def check_gradable(
     report.warning(told)
 
 
-def accuracy_of(
-    model: Any, renderer: PromptRenderer, cases: Sequence[EvalCase], report: Reporter, plan: Plan
-) -> Callable[[], float]:
-    """Return what lets a model in training answer the cases as it is then, and gives the share that is right."""
-
-    def measure() -> float:
-        settings = generation_config(
-            plan.loaded.manifest, DEFAULT_NEW_TOKENS, BATCH[DEVICES[plan.run.compute.device].kind]
-        )
-        share = grade(
-            write_answers(model, renderer, cases, settings, NullReporter(), "").answers, NullReporter(), CASE_TIMEOUT_S
-        ).share
-        report.info(f"answers   {share.correct} of {share.cases} are right")
-        return share.accuracy
-
-    return measure
+def accuracy_of(model: Any, renderer: PromptRenderer, cases: Sequence[EvalCase], report: Reporter, plan: Plan) -> float:
+    """Let a model in training answer the cases as it is, and return the share that is right."""
+    written = write_answers(model, renderer, cases, answer_settings(plan), NullReporter(), "")
+    share = grade(written.answers, NullReporter(), CASE_TIMEOUT_S).share
+    report.info(f"answers   {share.correct} of {share.cases} are right")
+    return share.accuracy

@@ -46,14 +46,15 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
 
     Raises InputError where the rows are gone, or are whole texts, which nothing parts into question and answer.
     """
-    from expert_cli.data.sources.data_rows import read_training_rows
+    from expert_cli.data.rows.selection import all_rows, select_rows
+    from expert_cli.data.sources.data_rows import locate_data
 
     data, rows_of = replace(trained.plan.run.data, validation=()), trained.origin.rows
     if rows_of is not None:  # --dataset, --validation and --seed may have said other than the manifest
         sources, share, seed = rows_of
         data = replace(data, train=sources, validation_share=share, seed=seed)
     try:
-        rows = read_training_rows(data, report).train
+        rows = all_rows(select_rows(data, locate_data(data, report), report).train)
     except (InputError, EnvironmentProblem) as error:
         raise InputError(
             f"--shots: the rows of training cannot be read: {error.message}", "put them there, or leave --shots out"

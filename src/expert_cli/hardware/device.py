@@ -5,11 +5,15 @@ Torch, which takes seconds to load, is loaded by the functions that need it, not
 
 from __future__ import annotations
 
+import platform
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from expert_cli._compat import expandable_segments
 
 if TYPE_CHECKING:
     import torch
@@ -19,8 +23,15 @@ if TYPE_CHECKING:
 PLAIN_ATTENTION = ("documents", "sdpa", "eager")
 """The attention that is made of torch's own operations, and so there is everywhere."""
 ELSEWHERE = "use --device auto, which takes what is there"
-FIGURES = ("utilization", "memory_mb", "power_w", "temperature_c")
-"""What a card may tell of itself: per cent, megabytes of 1e6 bytes, watts, degrees Celsius."""
+FIGURES = {
+    "utilization": ("utilization", 1.0),
+    "memory_mb": ("device_memory_used", 1e-6),
+    "power_w": ("power_draw", 1.0),
+    "temperature_c": ("temperature", 1.0),
+}
+"""What a card may tell of itself, in per cent, MB of 1e6 bytes, watts, degrees Celsius: torch's function, and the factor."""
+Count = Literal["memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"]
+"""Bytes of this process, in torch's words: what its tensors take, and what it holds for them; of both now, and the most."""
 Lack = tuple[str, str]
 """What is missing, and the remedy."""
 Card = tuple[str, int, tuple[int, int]]
@@ -35,9 +46,9 @@ class Device:
     systems: those that have a torch for it. install: how to get that torch; driver: what to look at where it finds no card.
     automatic: `auto` takes it. bf16_since, tf32_since: the compute capability with which its cards learned it (None: none
     did). pins_memory: copies from pinned memory do not wait. has_triton: Triton's kernels, as Liger's, run there.
-    attention: names of back ends. bitsandbytes: the file or folder of that package which holds its kernels;
-    small_optimizers: it has 8-bit and paged optimizers. figures: the functions of torch's module that tell of a card at
-    once, by our word for it, and the factor to our unit.
+    grows_blocks: its allocator can, once it is told. attention: names of back ends. bitsandbytes: the file or folder of that
+    package which holds its kernels; small_optimizers: it has 8-bit and paged optimizers. counters: torch's functions of other
+    names. figures: those of FIGURES that torch tells at once.
     """
 
     name: str
@@ -51,10 +62,12 @@ class Device:
     tf32_since: tuple[int, int] | None = None
     pins_memory: bool = True
     has_triton: bool = True
+    grows_blocks: bool = False
     attention: tuple[str, ...] = PLAIN_ATTENTION
     bitsandbytes: str = "*"
     small_optimizers: bool = True
-    figures: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    counters: Mapping[Count, str] = field(default_factory=dict)
+    figures: tuple[str, ...] = ()
 
     @property
     def kind(self) -> Literal["cpu", "gpu"]:
@@ -115,37 +128,33 @@ class Device:
         free, total = self._torch().mem_get_info()
         return int(free), int(total)
 
-    def allocated(self) -> int:
-        """Return the bytes that this process's tensors take."""
-        return int(self._torch().memory_allocated())
-
-    def peak(self) -> int | None:
-        """Return the most bytes that tensors took at once; None where that is not counted."""
-        return int(self._torch().max_memory_allocated())
-
-    def reserved(self) -> int:
-        """Return the bytes that this process holds, those that no tensor takes at present too."""
-        return int(self._torch().memory_reserved())
-
-    def peak_reserved(self) -> int | None:
-        """Return the most bytes that this process held; None where that is not counted."""
-        return int(self._torch().max_memory_reserved())
+    def held(self, count: Count) -> int | None:
+        """Return a count of bytes; None where nothing counts it."""
+        counter = getattr(self._torch(), self.counters.get(count, count), None)
+        return int(counter()) if counter else None
 
     def reset_peak(self) -> None:
-        """Begin to count both peaks anew."""
-        self._torch().reset_peak_memory_stats()
+        """Begin to count both peaks anew, where they are counted."""
+        if self.held("max_memory_allocated") is not None:
+            self._torch().reset_peak_memory_stats()
 
     def spilled(self) -> int:
         """Return the bytes of its memory that lie in the host's: Windows' driver moves them there without a word."""
-        return max(0, self.reserved() - self.memory()[1])
+        return max(0, (self.held("memory_reserved") or 0) - self.memory()[1])
+
+    def set_flags(self, *, tf32: bool) -> None:
+        """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator whose blocks grow."""
+        import torch
+
+        if self.grows_blocks and has_expandable_segments():  # fixed blocks fragment when batches differ in length
+            expandable_segments()
+        if self.tf32_since is not None:
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            torch.backends.cudnn.allow_tf32 = tf32
 
     def empty_cache(self) -> None:
         """Give back what torch keeps and nothing uses."""
         self._torch().empty_cache()
-
-    def synchronize(self) -> None:
-        """Wait until all that was begun is done."""
-        self._torch().synchronize()
 
     def event(self) -> Any:
         """Return a mark in what the device has to do, which tells the milliseconds to another one."""
@@ -164,7 +173,8 @@ class Device:
     def sample(self) -> dict[str, float | None] | None:
         """Look once at the card in use: FIGURES, None for what it does not tell; None where it tells nothing."""
         module, found = self._torch(), dict.fromkeys(FIGURES, None) if self.figures else None
-        for name, (function, factor) in self.figures.items():
+        for name in self.figures:
+            function, factor = FIGURES[name]
             with suppress(Exception):  # another one for each driver, library and missing package
                 found = {**(found or {}), name: factor * float(getattr(module, function)())}
         return found
@@ -174,3 +184,8 @@ class Device:
         import torch
 
         return torch.get_device_module(self.type)
+
+
+def has_expandable_segments() -> bool:
+    """Whether CUDA's allocator can grow its blocks: on Linux, not in WSL 2, where it fails (pytorch issue 192330)."""
+    return sys.platform == "linux" and "microsoft" not in platform.release().lower()

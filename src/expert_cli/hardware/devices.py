@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from expert_cli.hardware import nvml
-from expert_cli.hardware.device import FIGURES, PLAIN_ATTENTION, Card, Device, Lack
+from expert_cli.hardware.device import FIGURES, PLAIN_ATTENTION, Card, Count, Device, Lack
 
 if TYPE_CHECKING:
     import torch
@@ -66,54 +66,23 @@ class Xpu(Device):
             return super().memory()
         module = self._torch()
         total = int(module.get_device_properties(module.current_device()).total_memory)
-        return total - self.reserved(), total
+        return total - (self.held("memory_reserved") or 0), total
 
 
-class Mps(Device):
-    """Apple's: one card, which shares the host's memory; no peak is counted."""
-
-    def is_available(self) -> bool:
-        """Whether torch, as installed, can compute on it now. Loads torch."""
-        import torch
-
-        return torch.backends.mps.is_available()
+class _OfTheHost(Device):
+    """One that there is once, in the host's memory: nothing lies elsewhere."""
 
     def cards(self) -> list[Card]:
-        """Return the one card of every Mac with Apple's processor; asks no torch."""
-        return [("Apple GPU", _host_memory()[1], (0, 0))]
-
-    def place(self, process: int = 0) -> str | int:  # noqa: ARG002
-        """Return the only place there is."""
-        return "mps"
+        """Return the one card of every Mac with Apple's processor, and none of a CPU; asks no torch."""
+        return [(self.title, _host_memory()[1], (0, 0))] if self.is_gpu else []
 
     def card_name(self) -> str:
         """Return the one name that there is."""
-        return self.cards()[0][0]
+        return self.title if self.is_gpu else self.name
 
-    def memory(self) -> tuple[int, int]:
-        """Return what Metal recommends to take at most, and what of it neither this process nor others hold."""
-        module = self._torch()
-        total = int(module.recommended_max_memory())
-        return max(0, min(total - self.reserved(), _host_memory()[0])), total
-
-    def allocated(self) -> int:
-        """Return the bytes that this process's tensors take."""
-        return int(self._torch().current_allocated_memory())
-
-    def peak(self) -> int | None:
-        """Return None: nothing counts it."""
-        return None
-
-    def reserved(self) -> int:
-        """Return the bytes that Metal holds for this process."""
-        return int(self._torch().driver_allocated_memory())
-
-    def peak_reserved(self) -> int | None:
-        """Return None: nothing counts it."""
-        return None
-
-    def reset_peak(self) -> None:
-        """Do nothing: nothing counts it."""
+    def place(self, process: int = 0) -> str | int:  # noqa: ARG002
+        """Return the only place there is."""
+        return self.type
 
     def spilled(self) -> int:
         """Return 0: its memory is the host's."""
@@ -129,8 +98,23 @@ class Mps(Device):
             self._torch().set_rng_state(state)
 
 
-class Cpu(Device):
-    """The processor: it is everywhere, its memory is the process's."""
+class Mps(_OfTheHost):
+    """Apple's."""
+
+    def is_available(self) -> bool:
+        """Whether torch, as installed, can compute on it now. Loads torch."""
+        import torch
+
+        return torch.backends.mps.is_available()
+
+    def memory(self) -> tuple[int, int]:
+        """Return what Metal recommends to take at most, and what of it neither this process nor others hold."""
+        total = int(self._torch().recommended_max_memory())
+        return max(0, min(total - (self.held("memory_reserved") or 0), _host_memory()[0])), total
+
+
+class Cpu(_OfTheHost):
+    """The processor: it is everywhere, and does each thing at once."""
 
     def lacks(self, machine: Machine) -> Lack | None:  # noqa: ARG002
         """Return None: there is always one."""
@@ -140,67 +124,26 @@ class Cpu(Device):
         """Return True."""
         return True
 
-    def cards(self) -> list[Card]:
-        """Return no card."""
-        return []
-
-    def place(self, process: int = 0) -> str | int:  # noqa: ARG002
-        """Return the only place there is."""
-        return "cpu"
-
-    def card_name(self) -> str:
-        """Return the device's name."""
-        return self.name
-
     def memory(self) -> tuple[int, int]:
         """Return (bytes that are free, bytes in all) of the host's memory."""
         return _host_memory()
 
-    def allocated(self) -> int:
-        """Return this process's resident memory."""
-        return int(psutil.Process().memory_info().rss)
-
-    def peak(self) -> int | None:
-        """Return None: nothing counts it."""
-        return None
-
-    def reserved(self) -> int:
-        """Return this process's resident memory."""
-        return self.allocated()
-
-    def peak_reserved(self) -> int | None:
-        """Return None: nothing counts it."""
-        return None
-
-    def reset_peak(self) -> None:
-        """Do nothing: nothing counts it."""
-
-    def spilled(self) -> int:
-        """Return 0: its memory is the host's."""
-        return 0
+    def held(self, count: Count) -> int | None:
+        """Return this process's resident memory; None for a peak: nothing counts it."""
+        return None if "max" in count else int(psutil.Process().memory_info().rss)
 
     def empty_cache(self) -> None:
         """Do nothing: torch keeps nothing."""
-
-    def synchronize(self) -> None:
-        """Do nothing: what was begun is done."""
 
     def event(self) -> Any:
         """Return a mark on the clock."""
         return _Mark()
 
-    def rng_states(self) -> list[torch.Tensor]:
-        """Return the state of the one random generator."""
+    def _torch(self) -> Any:
+        """Return torch itself, whose random generator is the CPU's."""
         import torch
 
-        return [torch.get_rng_state()]
-
-    def set_rng_states(self, states: Sequence[torch.Tensor]) -> None:
-        """Set the one random generator."""
-        import torch
-
-        for state in states[:1]:
-            torch.set_rng_state(state)
+        return torch
 
 
 class _Mark:
@@ -233,6 +176,7 @@ _ENTRIES = (
         install="pip install torch --index-url https://download.pytorch.org/whl/cu130 --force-reinstall",
         bf16_since=(8, 0),
         tf32_since=(8, 0),
+        grows_blocks=True,
         attention=("flash_attention_3", "flash_attention_2", "varlen", *PLAIN_ATTENTION),
         bitsandbytes="libbitsandbytes_cuda*",
     ),
@@ -244,13 +188,7 @@ _ENTRIES = (
         driver=_LOOK.format("rocminfo"),
         attention=("flash_attention_2", *PLAIN_ATTENTION),
         bitsandbytes="libbitsandbytes_rocm*",
-        # torch asks amdsmi, where that is installed
-        figures={
-            "utilization": ("utilization", 1.0),
-            "memory_mb": ("device_memory_used", 1e-6),
-            "power_w": ("power_draw", 1.0),
-            "temperature_c": ("temperature", 1.0),
-        },
+        figures=tuple(FIGURES),  # torch asks amdsmi, where that is installed
     ),
     Xpu(
         "xpu",
@@ -259,8 +197,7 @@ _ENTRIES = (
         install="pip install torch --index-url https://download.pytorch.org/whl/xpu --force-reinstall",
         driver=_LOOK.format("sycl-ls"),
         bitsandbytes="backends/xpu",
-        # utilization and power would take 0.1 s each
-        figures={"memory_mb": ("device_memory_used", 1e-6), "temperature_c": ("temperature", 1.0)},
+        figures=("memory_mb", "temperature_c"),  # utilization and power would take 0.1 s each
     ),
     Mps(
         "mps",
@@ -273,6 +210,7 @@ _ENTRIES = (
         has_triton=False,
         bitsandbytes="backends/mps",
         small_optimizers=False,
+        counters={"memory_allocated": "current_allocated_memory", "memory_reserved": "driver_allocated_memory"},
     ),
 )
 DEVICES = {device.name: device for device in _ENTRIES}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,20 +42,14 @@ def measure_read(path: Path, *, max_bytes: int = 256_000_000, max_s: float = 3.0
     The page cache is bypassed (Linux: O_DIRECT, where the file system has it), else this file's pages are dropped first, else
     the method says that it was not. Raises EnvironmentProblem: the file cannot be read.
     """
-    for method, flags in _methods():
-        try:
-            return _timed_read(path, flags, method, max_bytes, max_s)
-        except OSError as error:
-            if flags and error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
-                continue
-            raise EnvironmentProblem(f"{path}: cannot be read to measure its disk: {error.strerror}") from error
-    raise EnvironmentProblem(f"{path}: cannot be read to measure its disk")
-
-
-def _methods() -> list[tuple[str, int]]:
-    """Return the ways to read past the page cache, the best first, with the flag that each opens the file with."""
-    direct = [("O_DIRECT", os.O_DIRECT)] if hasattr(os, "O_DIRECT") else []
-    return [*direct, ("posix_fadvise(DONTNEED)" if hasattr(os, "posix_fadvise") else "page cache not bypassed", 0)]
+    if hasattr(os, "O_DIRECT"):
+        with suppress(OSError):  # the file system may have none
+            return _timed_read(path, os.O_DIRECT, "O_DIRECT", max_bytes, max_s)
+    method = "posix_fadvise(DONTNEED)" if hasattr(os, "posix_fadvise") else "page cache not bypassed"
+    try:
+        return _timed_read(path, 0, method, max_bytes, max_s)
+    except OSError as error:
+        raise EnvironmentProblem(f"{path}: cannot be read to measure its disk: {error.strerror}") from error
 
 
 def _timed_read(path: Path, flags: int, method: str, max_bytes: int, max_s: float) -> ReadSpeed:

@@ -44,12 +44,38 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class ShortAttention:
+    """What trials showed of attention to short documents (`model/kernels/cpu_trials.py`).
+
+    longest: tokens of a document up to which batched matrix products are taken (0: never). trials: (tokens of a document, ms
+    of those products at best, ms of one fused call a document at best), as far as they were made.
+    """
+
+    longest: int
+    trials: tuple[tuple[int, float, float], ...]
+
+    @property
+    def words(self) -> str:
+        """What is done, and the figures that decided it."""
+        told = [
+            f"{batched:.2f} ms against {alone:.2f} ms at {tokens} tokens"
+            for tokens, batched, alone in self.trials
+            if tokens >= self.longest
+        ]
+        measured = f" (measured on this machine: {', '.join(told)})" if told else ""
+        if not self.longest:
+            return f"short ones too: batched matrix products take longer here{measured}"
+        return f"those of up to {self.longest} tokens by batched matrix products{measured}"
+
+
+@dataclass(frozen=True)
 class Machine:
     """The facts that decisions rest on.
 
     gpus: those that the installed torch can use, and NVIDIA's that it cannot. torch_cuda, torch_hip, torch_xpu: the version
     of CUDA, ROCm or Intel's toolkit that torch was built for, "" for others; torch_mps: for Metal. unusable: what the driver
     says of cards that do not work. bitsandbytes_lacks: devices for which that package, as installed, has no kernels.
+    short_attention: None where it was not tried.
     """
 
     system: str
@@ -64,6 +90,7 @@ class Machine:
     torch_mps: bool = False
     unusable: tuple[str, ...] = ()
     bitsandbytes_lacks: tuple[str, ...] = ()
+    short_attention: ShortAttention | None = None
 
     @property
     def torch_device(self) -> str:
@@ -154,6 +181,14 @@ def flash_attention_lacks(version: Literal[2, 3], device: str, machine: Machine)
     return "" if has_package(module) and installed(distribution) else f"{distribution} is not installed"
 
 
+def cpu_facts() -> tuple[str, str]:
+    """Return the CPU's model and what it can do (its flags), as Linux tells; elsewhere its name alone."""
+    text = _text(Path("/proc/cpuinfo"))
+    told = dict(re.findall(r"^(model name|CPU part|flags|Features)\s*:\s*(.*)$", text, re.MULTILINE))
+    model = told.get("model name") or told.get("CPU part") or platform.processor() or platform.machine()
+    return model.strip(), told.get("flags") or told.get("Features") or ""
+
+
 def installed(name: str) -> str | None:
     """Return the version of an installed distribution, or None."""
     with suppress(importlib.metadata.PackageNotFoundError):
@@ -163,7 +198,7 @@ def installed(name: str) -> str | None:
 
 def _with_nvidia(found: Machine) -> Machine:
     """Return the machine with the cards that training may use, the one it takes first, as the driver or else torch tells."""
-    cards = nvml.gpus()
+    cards = nvml.sample()
     shown = [cards[index] for index in nvml.visible()]
     unusable = tuple(
         f"{card.name or f'GPU {card.index}'} does not answer ({card.problem})" for card in shown if card.problem

@@ -3,14 +3,13 @@
 Whatever a card, a driver or a system does not tell is None or "", never an error: laptops have no power limit, Windows hides
 each process's memory, a card in MIG mode hides utilization, a card that fell off the bus hides everything.
 
-Every function takes the library to ask (`nvml`), by default the module pynvml. Opening NVML takes milliseconds: whoever asks
-often does so inside `session()`.
+Opening NVML takes milliseconds: whoever asks often does so inside `nvml_session()`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -51,24 +50,11 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class GpuInfo:
-    """One GPU and what it can. `model` is "WDDM", "TCC" or "MCDM" on Windows, else ""; `problem`: why it cannot be used."""
-
-    index: int
-    name: str = ""
-    memory_bytes: int | None = None
-    capability: tuple[int, int] | None = None
-    model: str = ""
-    mig: bool = False
-    problem: str = ""
-
-
-@dataclass(frozen=True)
 class GpuSample:
     """One look at one GPU. None: this card does not tell. Megabytes of 1e6 bytes; `throttles` are words of THROTTLES.
 
     `utilization`: per cent of the last fraction of a second in which any kernel was resident. `problem`: NVML's word for a card
-    that answers no more ("GPU is lost"), else "".
+    that answers no more ("GPU is lost"), else "". `model` is "WDDM", "TCC" or "MCDM" on Windows, else ""; mig: it is split.
     """
 
     index: int
@@ -82,6 +68,14 @@ class GpuSample:
     sm_clock_mhz: float | None = None
     throttles: tuple[str, ...] = ()
     problem: str = ""
+    capability: tuple[int, int] | None = None
+    model: str = ""
+    mig: bool = False
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """All of its memory, in bytes."""
+        return None if self.memory_total_mb is None else round(self.memory_total_mb * _MB)
 
 
 @dataclass(frozen=True)
@@ -96,9 +90,9 @@ class GpuProcess:
 
 
 @contextmanager
-def nvml_session(nvml: Any = None) -> Iterator[str]:
+def nvml_session() -> Iterator[str]:
     """Keep NVML open for the block; yields "" or why it cannot be opened. Sessions may be nested: NVML counts them."""
-    library, problem = _library(nvml), ""
+    library, problem = _library(), ""
     try:
         library.nvmlInit()
     except (library.NVMLError, library.NVMLLibraryMismatchError) as error:
@@ -107,55 +101,51 @@ def nvml_session(nvml: Any = None) -> Iterator[str]:
         yield problem
     finally:
         if not problem:
-            _ask(library, "nvmlShutdown")
+            _ask("nvmlShutdown")
 
 
-def driver_info(nvml: Any = None) -> Driver:
+def driver_info() -> Driver:
     """Return the driver's version and the newest CUDA it can run, or why it cannot be asked."""
-    with nvml_session(nvml) as problem:
+    with nvml_session() as problem:
         if problem:
             return Driver("", None, problem)
-        cuda, version = _ask(nvml, "nvmlSystemGetCudaDriverVersion"), _ask(nvml, "nvmlSystemGetDriverVersion")
+        cuda, version = _ask("nvmlSystemGetCudaDriverVersion"), _ask("nvmlSystemGetDriverVersion")
         return Driver(str(version or ""), (cuda // 1000, cuda % 1000 // 10) if cuda else None, "")
 
 
-def gpus(nvml: Any = None) -> list[GpuInfo]:
-    """Return every GPU of the machine in the driver's order, whether this process may use it or not."""
-    return [_info(index, ask) if ask else GpuInfo(index, problem=problem) for index, ask, problem in _each(nvml)]
-
-
-def visible(environment: Mapping[str, str] = os.environ, nvml: Any = None) -> list[int]:
+def visible(environment: Mapping[str, str] = os.environ) -> list[int]:
     """Return the indices of the GPUs that CUDA shows to a process with this environment, in CUDA's order.
 
     CUDA_VISIBLE_DEVICES is read as CUDA reads it: numbers, names (GPU-..., its first characters are enough) and slices
     (MIG-..., here: their card), up to the first that is none. Numbers are taken as the driver's, which they are for cards
     of one kind, and for any with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
-    with nvml_session(nvml):
-        names = {index: str(ask("nvmlDeviceGetUUID") or "") if ask else "" for index, ask, _ in _each(nvml)}
+    with nvml_session():
+        names = {
+            index: "" if problem else str(_ask("nvmlDeviceGetUUID", card) or "") for index, card, problem in _each()
+        }
         chosen = environment.get("CUDA_VISIBLE_DEVICES")
         if chosen is None:
             return list(names)
         found: list[int] = []
         for word in chosen.split(","):
-            index = _index_of(nvml, word.strip(), names)
+            index = _index_of(word.strip(), names)
             if index is None:
                 break
             found.append(index)
         return found
 
 
-def sample(nvml: Any = None) -> list[GpuSample]:
-    """Look once at every GPU of the machine."""
-    return [_sample(index, ask) if ask else GpuSample(index, problem=problem) for index, ask, problem in _each(nvml)]
+def sample() -> list[GpuSample]:
+    """Look once at every GPU of the machine in the driver's order, whether this process may use it or not."""
+    return [GpuSample(index, problem=problem) if problem else _sample(index, card) for index, card, problem in _each()]
 
 
-def holders(nvml: Any = None) -> list[GpuProcess]:
+def holders() -> list[GpuProcess]:
     """Return who holds memory of which GPU, the largest first. In a container the driver may name nobody."""
     found: dict[tuple[int, int], float | None] = {}
-    for index, ask, _ in _each(nvml):
-        lists = [ask(question) for question in RUNNING] if ask else []
-        for process in (process for listed in lists for process in listed or ()):
+    for index, card, problem in _each():
+        for process in [each for question in RUNNING if not problem for each in _ask(question, card) or ()]:
             held = None if process.usedGpuMemory is None else process.usedGpuMemory / _MB
             known = found.get((index, process.pid))
             found[index, process.pid] = held if known is None else max(known, held or 0.0)
@@ -163,91 +153,61 @@ def holders(nvml: Any = None) -> list[GpuProcess]:
     return sorted(rows, key=lambda row: (-(row.memory_mb or 0.0), row.gpu, row.pid))
 
 
-def _library(nvml: Any) -> Any:
-    if nvml is not None:
-        return nvml
+def _library() -> Any:
     import pynvml
 
     return pynvml
 
 
-def _ask(nvml: Any, names: str | Sequence[str], *details: Any) -> Any:
+def _ask(names: str | Sequence[str], *about: Any) -> Any:
     """Return the answer to a question, None where this card, driver or system has none.
 
     names: of one that was renamed all names, the newest first; library and driver may each know only some of them.
     """
-    library = _library(nvml)
+    library = _library()
     for name in (names,) if isinstance(names, str) else names:
         with suppress(library.NVMLError, library.NVMLLibraryMismatchError):
-            if hasattr(library, name) and (answer := getattr(library, name)(*details)) is not None:
+            if hasattr(library, name) and (answer := getattr(library, name)(*about)) is not None:
                 return answer
     return None
 
 
-Ask = Callable[..., Any]
-"""`_ask` of one card: the name of a question, and what it takes after the card's handle."""
-
-
-def _each(nvml: Any) -> Iterator[tuple[int, Ask | None, str]]:
-    """Yield (index, what asks it, "") of every GPU; (index, None, why) of one that does not answer."""
-    library = _library(nvml)
-    with nvml_session(library) as problem:
-        for index in range(0 if problem else _ask(library, "nvmlDeviceGetCount") or 0):
+def _each() -> Iterator[tuple[int, Any, str]]:
+    """Yield (index, NVML's handle, "") of every GPU; (index, None, why) of one that does not answer."""
+    library = _library()
+    lost = (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED)
+    with nvml_session() as problem:
+        for index in range(0 if problem else _ask("nvmlDeviceGetCount") or 0):
+            card, is_named, gone = None, False, ""
             try:
-                handle = library.nvmlDeviceGetHandleByIndex(index)
-                library.nvmlDeviceGetName(handle)
-                gone = _gone(library, handle)
+                card = library.nvmlDeviceGetHandleByIndex(index)
+                is_named = library.nvmlDeviceGetName(card) is not None
+                library.nvmlDeviceGetMemoryInfo(card)  # the name of a lost one is still told from memory
             except library.NVMLError as error:
-                gone = str(error)
-            yield index, None if gone else _asking(library, handle), gone
+                gone = "" if is_named and error.value not in lost else str(error)
+            yield index, card, gone
 
 
-def _asking(library: Any, handle: Any) -> Ask:
-    return lambda names, *details: _ask(library, names, handle, *details)
-
-
-def _index_of(nvml: Any, word: str, names: Mapping[int, str]) -> int | None:
+def _index_of(word: str, names: Mapping[int, str]) -> int | None:
     """Return the index of the card that a word of CUDA_VISIBLE_DEVICES means, or None."""
     if word.isdecimal():
         return int(word) if int(word) in names else None
     if word.startswith("MIG-"):
-        part = _ask(nvml, "nvmlDeviceGetHandleByUUID", word)
-        card = None if part is None else _ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", part)
-        return None if card is None else _ask(nvml, "nvmlDeviceGetIndex", card)
+        part = _ask("nvmlDeviceGetHandleByUUID", word)
+        card = None if part is None else _ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", part)
+        return None if card is None else _ask("nvmlDeviceGetIndex", card)
     return next((index for index, name in names.items() if word and name.startswith(word)), None)
 
 
-def _gone(library: Any, handle: Any) -> str:
-    """Return why a card answers no more; the name of a lost one is still told from memory."""
-    try:
-        library.nvmlDeviceGetMemoryInfo(handle)
-    except library.NVMLError as error:
-        is_gone = error.value in (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED)
-        return str(error) if is_gone else ""
-    return ""
-
-
-def _info(index: int, ask: Ask) -> GpuInfo:
-    memory, mig = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetMigMode")
-    capability = ask("nvmlDeviceGetCudaComputeCapability")
-    return GpuInfo(
-        index=index,
-        name=str(ask("nvmlDeviceGetName") or ""),
-        memory_bytes=int(memory.total) if memory else None,
-        capability=(int(capability[0]), int(capability[1])) if capability else None,
-        model={0: "WDDM", 1: "TCC", 2: "MCDM"}.get(ask("nvmlDeviceGetCurrentDriverModel"), ""),
-        mig=bool(mig and mig[0]),
-    )
-
-
-def _sample(index: int, ask: Ask) -> GpuSample:
-    rates, memory = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetMemoryInfo")
-    power, limit = ask("nvmlDeviceGetPowerUsage"), ask("nvmlDeviceGetEnforcedPowerLimit")
-    clock, temperature = ask("nvmlDeviceGetClockInfo", SM_CLOCK), ask(TEMPERATURE, OF_THE_GPU)
-    reasons = ask(CLOCK_REASONS) or 0
+def _sample(index: int, card: Any) -> GpuSample:
+    rates, memory = _ask("nvmlDeviceGetUtilizationRates", card), _ask("nvmlDeviceGetMemoryInfo", card)
+    power, limit = _ask("nvmlDeviceGetPowerUsage", card), _ask("nvmlDeviceGetEnforcedPowerLimit", card)
+    clock, temperature = _ask("nvmlDeviceGetClockInfo", card, SM_CLOCK), _ask(TEMPERATURE, card, OF_THE_GPU)
+    reasons, mig = _ask(CLOCK_REASONS, card) or 0, _ask("nvmlDeviceGetMigMode", card)
+    capability = _ask("nvmlDeviceGetCudaComputeCapability", card)
     return GpuSample(
         index=index,
-        name=str(ask("nvmlDeviceGetName") or ""),
+        name=str(_ask("nvmlDeviceGetName", card) or ""),
         utilization=float(rates.gpu) if rates else None,
         memory_used_mb=memory.used / _MB if memory else None,
         memory_total_mb=memory.total / _MB if memory else None,
@@ -256,6 +216,9 @@ def _sample(index: int, ask: Ask) -> GpuSample:
         power_limit_w=None if limit is None else limit / 1000,
         sm_clock_mhz=None if clock is None else float(clock),
         throttles=tuple(word for bit, word in THROTTLES.items() if reasons & bit),
+        capability=(int(capability[0]), int(capability[1])) if capability else None,
+        model={0: "WDDM", 1: "TCC", 2: "MCDM"}.get(_ask("nvmlDeviceGetCurrentDriverModel", card), ""),
+        mig=bool(mig and mig[0]),
     )
 
 

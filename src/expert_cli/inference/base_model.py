@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.templates.chat_template import ChatTemplate
-from expert_cli.data.templates.template import Template
-from expert_cli.data.tokenize.encoder import template_for
+from expert_cli.data.templates.template import Template, make_template
+from expert_cli.data.tokenize.encoder import control_tokens, leading_token
 from expert_cli.errors import InputError
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.loading.quantize import DTYPES, load_base
@@ -69,11 +69,12 @@ def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str)
     own = None
     if tokenizer.has_chat_template:
         own = ChatTemplate(tokenizer.hf.get_chat_template(), tokenizer.render, tokenizer.hf.bos_token or "")
-    return template_for(
-        tokenizer.backend,
+    return make_template(
         run.model.template,
         own=own,
+        control_tokens=control_tokens(tokenizer.backend),
         eos_token=tokenizer.eos_token,
+        bos_token=leading_token(tokenizer.backend),
         system_prompt=run.model.system_prompt,
         completion_only=run.data.completion_only,
         input_column=input_column,

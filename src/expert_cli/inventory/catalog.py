@@ -8,29 +8,21 @@ experts' files  experts/<name>/**: a row a folder, of the files that manifests n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from expert_cli.config.data_sources import DATA_SUFFIXES
-from expert_cli.config.run_config import SourceSpec
 from expert_cli.data.store.inspect import BUILDING, recorded_key, store_files, store_kind
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.disk import SLOW_MB_PER_S, ReadSpeed, measure_read
 from expert_cli.inventory.dataset import DatasetEntry, Kind, Status, dataset_option, examine, name_in
-from expert_cli.inventory.hf_cache import (
-    HfCaches,
-    arrow_folders,
-    arrow_name,
-    arrow_rows,
-    holds_data,
-    hub_folder,
-    hub_folders,
-    snapshot,
-)
-from expert_cli.inventory.manifest_references import CurrentKey, ManifestReferences, read_experts
+from expert_cli.inventory.hf_cache import HfCaches, arrow_name, arrow_rows, holds_data, hub_folder, snapshot
+from expert_cli.inventory.manifest_references import CurrentKey, Key, ManifestReferences, read_experts
 from expert_cli.inventory.tree import INFO_NAMES
 from expert_cli.utils.filesystem import is_file, is_folder, real_path, subfolders
 from expert_cli.utils.paths import STORES
@@ -40,7 +32,6 @@ from expert_cli.utils.text import size_text
 MAX_DEPTH = 5
 NO_DATA = frozenset({"weights", "tests"})
 RUN_FILES = ("run.json", "adapter_config.json")
-Key = str | Path | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -97,7 +88,7 @@ def measure_disks(inventory: Inventory, report: Reporter) -> Inventory:
             continue
         report.info(f"disk of {row.place}: {speed.mb_per_s:,.0f} MB/s ({speed.method}, {size_text(speed.bytes)} read)")
         if speed.is_slow:
-            held = sum(one.bytes for one in inventory.datasets if one.tree.largest[1] == device)
+            held = sum(one.tree.bytes for one in inventory.datasets if one.tree.largest[1] == device)
             report.warning(_slow(row.place, speed, held))
     rows = tuple(replace(row, disk=speeds.get(row.tree.largest[1])) for row in inventory.datasets)
     return replace(inventory, datasets=rows)
@@ -111,47 +102,44 @@ def _slow(place: Path, speed: ReadSpeed, held: int) -> str:
     )
 
 
-def _key(source: SourceSpec) -> Key:
-    """What a source is known by: a hub id, a path with its links resolved, or the places where it was looked for in vain."""
-    return source.path if source.kind == "hub" else source.tried or real_path(Path(source.path))
-
-
 class _Search:
-    """One walk over all places."""
+    """One walk over all places. `seen`: what is listed already, links resolved."""
 
     def __init__(
         self, experts: Sequence[ManifestReferences], folder: Path | None, caches: HfCaches, pulse: Callable[[], None]
     ) -> None:
         self.experts = experts
-        self.folder = folder
+        self.folder = folder or Path()  # without one nothing is named, and nothing but caches is listed
         self.caches = caches
         self.pulse = pulse
         self.seen: set[Path] = set()
-        self.named = [(expert.name, set(map(_key, expert.sources))) for expert in experts]
-        self.sources = {_key(source): source for expert in experts for source in expert.sources}
+        self.sources = {key: source for expert in experts for key, source in expert.sources.items()}
         self.hub_ids = [key for key in self.sources if isinstance(key, str)]
-        roots = dict.fromkeys([expert.root for expert in experts] + ([folder.parent] if folder is not None else []))
-        self.store_roots = [root / STORES for root in roots]
+        self.roots = [*(expert.root for expert in experts), *([folder.parent] if folder else [])]
 
     def hub(self) -> Iterator[DatasetEntry]:
         """The data sets of the hub cache."""
-        for cache in self.caches.hubs:
-            for name, folder in hub_folders(cache):
-                yield self._hub(cache, name, folder)
+        for cache, name, folder in self.caches.hub_datasets():
+            current, is_there = snapshot(folder), holds_data(folder)
+            note = "" if current else "refs/main names no snapshot that is here"
+            note = note if is_there else "no data file is downloaded"
+            row = self._row(name, cache, folder, "hub", [name], note, name)
+            if row.experts and not is_there:
+                row = replace(row, status="missing", option="")
+            yield examine(row, (folder / "snapshots", folder / "blobs"), self.pulse, partial(_is_below, current))
 
     def arrow(self) -> Iterator[DatasetEntry]:
         """The data sets of the Arrow cache. Training does not read them, so that one that is named may be missing as well."""
-        for cache in self.caches.arrows:
-            for name, folder in arrow_folders(cache):
-                row = self._row(name, cache, folder, "arrow_cache", [i for i in self.hub_ids if arrow_name(i) == name])
-                found = examine(row, [folder], self.pulse, lambda _: False)
-                if found.tree.inodes:
-                    yield replace(found, rows=arrow_rows(folder))
+        for cache, name, folder in self.caches.arrow_datasets():
+            row = self._row(name, cache, folder, "arrow_cache", [i for i in self.hub_ids if arrow_name(i) == name])
+            found = examine(row, [folder], self.pulse, lambda _: False)
+            if found.tree.inodes:
+                yield replace(found, rows=arrow_rows(folder))
 
     def stores(self) -> Iterator[DatasetEntry]:
         """What lies in `datasets_optimized` and where manifests keep their token stores."""
         kept = sorted(path for expert in self.experts for path in expert.stores)
-        for root in dict.fromkeys([*self.store_roots, *kept]):
+        for root in dict.fromkeys([*(root / STORES for root in self.roots), *kept]):
             for kind, path, files in self._found(root):
                 yield self._local(root, path, kind, files) if kind == "folder" else self._store(root, path, kind)
 
@@ -161,29 +149,26 @@ class _Search:
         for path in sorted({key for key in self.sources if isinstance(key, Path)} - self.seen):
             self.seen.add(path)
             if is_folder(path):
-                yield self._local(self.folder or path.parent, path, store_kind(path) or "folder", [path])
+                yield self._local(self.folder, path, store_kind(path) or "folder", [path])
             else:
                 folders.setdefault(path.parent, []).append(path)
         for folder, named in folders.items():
             # Beside a file in an expert's folder lie that expert's; of another folder nothing is known.
-            beside = self._loose(folder) if self.folder and folder.is_relative_to(self.folder) else []
+            beside = self._loose(folder) if folder.is_relative_to(self.folder) else []
             self.seen.update(map(real_path, beside))
-            yield self._local(self.folder or folder, folder, "folder", sorted([*named, *beside]))
-        self.seen.update(real_path(root) for root in self.store_roots)
+            yield self._local(self.folder, folder, "folder", sorted([*named, *beside]))
         for home in homes:
             for kind, path, files in self._found(home):
-                yield self._local(self.folder or home, path, kind, files)
+                yield self._local(self.folder, path, kind, files)
 
     def missing(self) -> Iterator[DatasetEntry]:
         """What manifests name and is not on this machine."""
         place = self.caches.hubs[0]
-        cached = {name for cache in self.caches.hubs for name, _ in hub_folders(cache)}
-        for name in sorted(set(self.hub_ids) - cached):
+        for name in sorted({*self.hub_ids} - {name for _, name, _ in self.caches.hub_datasets()}):
             yield replace(self._row(name, place, hub_folder(place, name), "hub", [name]), status="missing")
         for tried, source in self.sources.items():
             if isinstance(tried, tuple):
-                path = Path(tried[0])
-                row = self._row(source.path, self.folder or path.parent, path, "file", [tried])
+                row = self._row(source.path, self.folder, Path(tried[0]), "file", [tried])
                 yield replace(row, status="missing")
 
     def _found(self, folder: Path, depth: int = MAX_DEPTH) -> Iterator[tuple[Kind, Path, list[Path]]]:
@@ -202,35 +187,23 @@ class _Search:
 
     def _loose(self, folder: Path) -> list[Path]:
         """The data files right in a folder that were not listed yet; not those that describe a data set or an expert."""
-        files: list[Path] = []
-        is_expert = is_file(folder / "manifest.json")
-        try:
-            for path in folder.iterdir():
-                self.pulse()
-                suffix = path.suffix.lower()
-                told = path.name.startswith(".") or path.name in INFO_NAMES or (is_expert and suffix == ".json")
-                if suffix in DATA_SUFFIXES and not told:
-                    files.append(path)
-        except OSError:
-            return []
-        return sorted(path for path in files if not is_folder(path) and real_path(path) not in self.seen)
+        _, _, names = next(os.walk(folder), ("", [], []))
+        is_expert = "manifest.json" in names
+        files = []
+        for path in map(folder.joinpath, sorted(names)):
+            self.pulse()
+            suffix = path.suffix.lower()
+            told = path.name.startswith(".") or path.name in INFO_NAMES or (is_expert and suffix == ".json")
+            if suffix in DATA_SUFFIXES and not told and real_path(path) not in self.seen:
+                files.append(path)
+        return files
 
     def _row(
         self, name: str, place: Path, path: Path, kind: Kind, keys: Sequence[Key], note: str = "", option: str = ""
     ) -> DatasetEntry:
         """Return the row of what manifests call by these keys; "used" if any does."""
-        experts = tuple(sorted({name for name, known in self.named if not known.isdisjoint(keys)}))
+        experts = tuple(sorted({expert.name for expert in self.experts if not expert.sources.keys().isdisjoint(keys)}))
         return DatasetEntry(name, place, path, kind, "used" if experts else "unused", experts, note, option)
-
-    def _hub(self, cache: Path, name: str, folder: Path) -> DatasetEntry:
-        current = snapshot(folder)
-        note = "" if current else "refs/main names no snapshot that is here"
-        row = self._row(name, cache, folder, "hub", [name], note, name)
-        if not holds_data(folder):
-            row = replace(row, note="no data file is downloaded")
-            row = replace(row, status="missing", option="") if row.experts else row
-        roots = (folder / "snapshots", folder / "blobs")
-        return examine(row, roots, self.pulse, lambda path: current in path.parents)
 
     def _local(self, place: Path, path: Path, kind: Kind, files: Sequence[Path]) -> DatasetEntry:
         """What lies in a folder, or is a folder (`files` is that alone); one file of a folder is listed as itself."""
@@ -263,10 +236,11 @@ class _Search:
         return replace(row, status=status, note=fault or row.note)
 
 
+def _is_below(folder: Path | None, path: Path) -> bool:
+    return folder in path.parents
+
+
 def _freshness(key: str, owners: Sequence[ManifestReferences]) -> Status:
     """Fresh and stale are said only where the keys of now are known: a store of another base model is not stale."""
-    if not owners:
-        return "unused"
-    if any(key in expert.keys for expert in owners):
-        return "fresh"
-    return "used" if any(None in expert.keys for expert in owners) else "stale"
+    known = {known for expert in owners for known in expert.keys}
+    return "unused" if not owners else "fresh" if key in known else "used" if None in known else "stale"

@@ -3,8 +3,9 @@
 <HF_HOME>/hub/datasets--org--name/       the hub client's: refs/main, snapshots/<commit>/* (links), blobs/*
 <HF_HOME>/datasets/org___name/           the library `datasets`: config/version/hash/{*.arrow, dataset_info.json}
 
-Not by `huggingface_hub.scan_cache_dir` (2.4): one folder of any repository that may not be read, or one reference that is no
-text, ends its whole scan; a data set with one link to nothing is left out; blobs without a link are not counted.
+Not by `huggingface_hub.scan_cache_dir` (2.4): a repository or `blobs` that may not be read, or one reference that is no text,
+ends its whole scan, models included; of a data set with one link to nothing, or with a reference to no snapshot, it says
+nothing; a folder of a snapshot that may not be read and blobs without a link it passes over; nothing bounds its time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,20 @@ class HfCaches:
     hubs: tuple[Path, ...]
     arrows: tuple[Path, ...]
 
+    def hub_datasets(self) -> Iterator[tuple[Path, str, Path]]:
+        """Yield (cache, id, folder) of every data set of the hub caches."""
+        for cache in self.hubs:
+            for folder in subfolders(cache):
+                if folder.name.startswith(_HUB_PREFIX):
+                    yield cache, folder.name.removeprefix(_HUB_PREFIX).replace("--", "/"), folder
+
+    def arrow_datasets(self) -> Iterator[tuple[Path, str, Path]]:
+        """Yield (cache, name, folder) of every data set of the Arrow caches; the name is lower case, see `arrow_name`."""
+        for cache in self.arrows:
+            for folder in subfolders(cache):
+                if not folder.name.startswith((".", "_", _HUB_PREFIX)) and folder.name != "downloads":
+                    yield cache, folder.name.replace("___", "/"), folder
+
 
 def hf_caches(asked: Path | None) -> HfCaches:
     """Return the caches of `asked`, which is like HF_HOME or one of the two caches in it; None: where the libraries look."""
@@ -44,23 +59,9 @@ def hf_caches(asked: Path | None) -> HfCaches:
     return HfCaches(home, (Path(constants.HF_HUB_CACHE),), (Path(arrow).expanduser() if arrow else home / "datasets",))
 
 
-def hub_folders(cache: Path) -> Iterator[tuple[str, Path]]:
-    """Yield (id, folder) of every data set of a hub cache."""
-    for folder in subfolders(cache):
-        if folder.name.startswith(_HUB_PREFIX):
-            yield folder.name.removeprefix(_HUB_PREFIX).replace("--", "/"), folder
-
-
 def hub_folder(cache: Path, hub_id: str) -> Path:
     """Return where a hub cache keeps a data set."""
     return cache / (_HUB_PREFIX + hub_id.replace("/", "--"))
-
-
-def arrow_folders(cache: Path) -> Iterator[tuple[str, Path]]:
-    """Yield (name, folder) of every data set of an Arrow cache; the name is lower case, see `arrow_name`."""
-    for folder in subfolders(cache):
-        if not folder.name.startswith((".", "_", _HUB_PREFIX)) and folder.name != "downloads":
-            yield folder.name.replace("___", "/"), folder
 
 
 def arrow_name(hub_id: str) -> str:
@@ -77,9 +78,8 @@ def snapshot(folder: Path) -> Path | None:
     except (OSError, ValueError):
         commit = ""
     found = subfolders(folder / "snapshots")
-    if commit:
-        return next((path for path in found if path.name == commit), None)
-    return found[0] if len(found) == 1 else None
+    meant = [path for path in found if commit in ("", path.name)]
+    return meant[0] if len(meant) == 1 else None
 
 
 def holds_data(folder: Path) -> bool:

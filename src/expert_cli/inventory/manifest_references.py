@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from expert_cli.config.data_sources import parse_source, resolve_sources, sources_of_tests
+from expert_cli.config.data_sources import resolve_sources, test_sources
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import SourceSpec
@@ -14,25 +13,33 @@ from expert_cli.config.settings import Settings
 from expert_cli.errors import ExpertError
 from expert_cli.hardware.machine import inspect
 from expert_cli.manifest.reader import LoadedManifest, load_manifest
-from expert_cli.utils.filesystem import is_file, is_folder
+from expert_cli.utils.filesystem import is_file, is_folder, real_path
 from expert_cli.utils.paths import project_root, store_folder
 from expert_cli.utils.reporter import Reporter
 
 CurrentKey = Callable[[Plan], str | None]
+Key = str | Path | tuple[str, ...]
+"""What a source is known by: a hub id, a path with its links resolved, or the places where it was looked for in vain."""
 
 
-@dataclass(frozen=True)
 class ManifestReferences:
     """What one manifest names. `sources`: rows to train, evaluate and test with. `stores`: folders that token stores lie in.
 
     `keys`: those its stores have now, one a base model, None for one that cannot be told.
     """
 
-    name: str
-    root: Path
-    sources: tuple[SourceSpec, ...]
-    stores: frozenset[Path]
-    keys: frozenset[str | None]
+    def __init__(self, loaded: LoadedManifest, current_key: CurrentKey | None) -> None:
+        """Look the sources up. Raises InputError, ManifestError: one of no known form."""
+        self.name, written = loaded.manifest.name, loaded.manifest.training
+        self.root = project_root(loaded.path)
+        data = resolve_sources(loaded, Settings(written.dataset), self.root, None, None, evaluates=False)
+        tests = test_sources(loaded, self.root).values()
+        self.sources = {_key(source): source for source in (*data.train, *data.validation, *tests)}
+        # Every base model may have a folder of its own; where none is written it is the expert's.
+        own = {base.config.pretokenized_cache for base in loaded.manifest.bases if base.config}
+        caches = {written.config.pretokenized_cache, *filter(None, own)}
+        self.stores = frozenset(store_folder(self.root, self.name, folder or "") for folder in caches)
+        self.keys = frozenset(_store_keys(loaded, current_key) if current_key else [None])
 
 
 def default_experts(here: Path) -> Path | None:
@@ -40,52 +47,25 @@ def default_experts(here: Path) -> Path | None:
     return next((folder / "experts" for folder in (here, *here.parents) if is_folder(folder / "experts")), None)
 
 
-def read_experts(
-    homes: Sequence[Path], report: Reporter, current_key: CurrentKey | None
-) -> tuple[ManifestReferences, ...]:
+def read_experts(homes: Sequence[Path], report: Reporter, current_key: CurrentKey | None) -> list[ManifestReferences]:
     """Read the manifest of every folder that has one; a manifest that does not load is a warning."""
     experts = []
-    for home in homes:
-        manifest = home / "manifest.json"
-        if not is_file(manifest):
-            continue
+    for manifest in filter(is_file, (home / "manifest.json" for home in homes)):
         try:
-            experts.append(_expert(load_manifest(manifest), current_key))
+            experts.append(ManifestReferences(load_manifest(manifest), current_key))
         except (ExpertError, OSError) as error:
             report.warning(f"{error}; what this manifest names is not known")
-    return tuple(experts)
+    return experts
 
 
-def _expert(loaded: LoadedManifest, current_key: CurrentKey | None) -> ManifestReferences:
-    root = project_root(loaded.path)
-    data = resolve_sources(loaded, Settings(loaded.manifest.training.dataset), root, None, None, evaluates=False)
-    tests = sources_of_tests(loaded.manifest.training.dataset).values()
-    folders = (loaded.path.resolve().parent, root)
-    return ManifestReferences(
-        name=loaded.manifest.name,
-        root=root,
-        sources=(*data.train, *data.validation, *(parse_source(test, folders) for test in tests)),
-        stores=_stores(loaded, root),
-        keys=frozenset(_keys(loaded, current_key)),
-    )
+def _key(source: SourceSpec) -> Key:
+    return source.path if source.kind == "hub" else source.tried or real_path(Path(source.path))
 
 
-def _stores(loaded: LoadedManifest, root: Path) -> frozenset[Path]:
-    """Every base model may have a folder of its own; where none is written it is the expert's."""
-    shared = loaded.manifest.training.config.pretokenized_cache
-    own = {base.config.pretokenized_cache for base in loaded.manifest.bases if base.config}
-    written = {shared, *(folder for folder in own if folder)}
-    return frozenset(store_folder(root, loaded.manifest.name, folder or "") for folder in written)
-
-
-def _keys(loaded: LoadedManifest, current_key: CurrentKey | None) -> list[str | None]:
-    if current_key is None:
-        return [None]
+def _store_keys(loaded: LoadedManifest, current_key: CurrentKey) -> Iterator[str | None]:
     machine = inspect()
-    keys: list[str | None] = []
     for base in loaded.manifest.bases:
         try:
-            keys.append(current_key(make_plan(loaded.path, machine, Overrides(base_model=base.name, offline=True))))
+            yield current_key(make_plan(loaded.path, machine, Overrides(base_model=base.name, offline=True)))
         except ExpertError:
-            keys.append(None)
-    return keys
+            yield None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from expert_cli.config.data_sources import DATA_SUFFIXES
 from expert_cli.utils.filesystem import is_folder
+from expert_cli.utils.text import plural
 
 MAX_S = 30.0
 """A folder that takes longer to list is counted only so far; its row says so."""
@@ -50,6 +51,16 @@ class Tree:
         if not self.inodes:
             return None, ""
         return (self.accessed, "atime") if self.accessed >= self.modified else (self.modified, "mtime")
+
+    def remarks(self) -> list[str]:
+        """Return what is to be said of it: how much is broken, not whole, or was not seen."""
+        remarks = [
+            (self.broken, "link leads nowhere", "links lead nowhere"),
+            (self.unfinished, "download is not finished", "downloads are not finished"),
+            (self.unreadable, "folder cannot be read", "folders cannot be read"),
+        ]
+        found = [plural(*remark) for remark in remarks if remark[0]]
+        return [*found, "too much to list in time: at least this"] if self.cut_short else found
 
     def add(self, path: Path, *, keeps_atime: bool) -> None:
         """Count one file; the newest access counts only on a file system that keeps it."""

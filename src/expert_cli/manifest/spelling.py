@@ -62,8 +62,5 @@ def nearest(key: str, known: Iterable[str]) -> str:
 def typo_of(key: str, known: Iterable[str]) -> str:
     """Return the known name that `key` misspells (at most a quarter of its letters, swapped ones count once), or ""."""
     plain = key.lower().replace("-", "_")
-    ranked = sorted((DamerauLevenshtein.distance(plain, name), name) for name in known)
-    if not ranked:
-        return ""
-    distance, name = ranked[0]
+    distance, name = min(((DamerauLevenshtein.distance(plain, name), name) for name in known), default=(0, ""))
     return name if distance <= max(1, len(name) // 4) and len(name) > 2 else ""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
-from expert_cli.data.packing.dataset import plan_packs
+from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.packing.plan import LengthRow, length_table, recommend
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.sources.data_rows import input_column, locate_data
@@ -151,15 +152,14 @@ def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
 
 @dataclass(frozen=True)
 class StoreReport:
-    """What `pretokenize` tells of one store; documents: the first ones, each as runs of (text, trained)."""
+    """What `pretokenize` tells of one store.
+
+    packing: what the run's length and packing make of it. documents: the first ones, each as runs of (text, trained).
+    """
 
     expert: str
     store: TokenStore
-    sequences: int
-    fill: float
-    truncated_rows: int
-    truncated_tokens: int
-    max_seq_length: int
+    packing: LengthRow
     sizes: tuple[LengthRow, ...]
     recommended: int
     documents: tuple[DocumentRuns, ...] = ()
@@ -182,13 +182,7 @@ class StoreReport:
             "forms": stats.get("forms", {}),
             "ignored": stats.get("ignored", []),
             "length": stats["length"],
-            "packing": {
-                "max_seq_length": self.max_seq_length,
-                "sequences": self.sequences,
-                "fill": self.fill,
-                "truncated_rows": self.truncated_rows,
-                "truncated_tokens": self.truncated_tokens,
-            },
+            "packing": asdict(self.packing),
             "right_size": [asdict(row) for row in self.sizes],
             "recommended_max_seq_length": self.recommended,
         }
@@ -198,32 +192,23 @@ def describe(run: RunConfig, store: TokenStore) -> StoreReport:
     """Measure what the run's length and packing make of a store, and what other lengths would."""
     documents = store.training()
     present = run.data.max_seq_length
-    packs = plan_packs(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
+    packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed).packs
     fitted = packs.fitted
     recommended = recommend(documents.lengths, documents.prompt_lengths, documents.trained_lengths, present)
+    cut = (fitted.rows, fitted.tokens) if fitted else (0, 0)
+    packing = LengthRow(present, packs.count(0), packs.of(0).fill(), *cut)
     return StoreReport(
-        expert=run.expert,
-        store=store,
-        sequences=packs.count(0),
-        fill=packs.of(0).fill(),
-        truncated_rows=fitted.rows if fitted else 0,
-        truncated_tokens=fitted.tokens if fitted else 0,
-        max_seq_length=present,
-        sizes=tuple(length_table(documents.lengths, present, recommended)),
-        recommended=recommended,
+        run.expert, store, packing, tuple(length_table(documents.lengths, present, recommended)), recommended
     )
 
 
 def shown_documents(store: TokenStore, inputs: DataInputs, count: int) -> list[DocumentRuns]:
     """Return the first documents as runs of (text, trained)."""
     documents = store.training()
+    decode = partial(inputs.tokenizer.backend.decode, skip_special_tokens=False)
     shown = []
     for number in range(min(count, len(documents))):
         ids, trained = documents.document(number)
         borders = [0, *(i for i in range(1, len(ids)) if trained[i] != trained[i - 1]), len(ids)]
-        runs = [
-            (inputs.tokenizer.backend.decode(ids[a:b].tolist(), skip_special_tokens=False), bool(trained[a]))
-            for a, b in pairwise(borders)
-        ]
-        shown.append(runs)
+        shown.append([(decode(ids[a:b].tolist()), bool(trained[a])) for a, b in pairwise(borders)])
     return shown

@@ -62,7 +62,7 @@ def publish(document: dict[str, Any], origin: AdapterOrigin) -> Path | None:
 
 def card_lines(document: dict[str, Any]) -> list[str]:
     """Return the model card's lines about an evaluation: its `--json` document."""
-    rows = [("all", document), *document["by_category"].items()] if document["by_category"] else [("all", document)]
+    rows = [("all", document), *document["by_category"].items()]
     bases = [document[name] for name in BASES if document.get(name)]
     titles = "".join(f" {base_title(base)} |" for base in bases)
     lines = [

@@ -46,7 +46,7 @@ def write_run_json(
             "identity": dict(resume_context.identity),
             "config": recorded.block(plan.run),
             "effects_of": "plan",
-            "effects": [effect.as_json() for effect in plan.effects],
+            "effects": [asdict(effect) for effect in plan.effects],
             "kernels": kernels.as_json(),
             "template": inputs.template.name,
             "data": {"files": dict(zip(files, resume_context.identity["data"], strict=True)), **store.stats},
@@ -61,5 +61,5 @@ def write_run_json(
 def write_effects(paths: RunPaths, effects: Sequence[Effect], kernels: KernelPlan) -> None:
     """Write what became of every key and kernel once more, now that the run has ended, in place of what was planned."""
     planned = read_json(paths.run_json)
-    rows = [effect.as_json() for effect in effects]
+    rows = [asdict(effect) for effect in effects]
     write_json(paths.run_json, {**planned, "effects_of": "run", "effects": rows, "kernels": kernels.as_json()})

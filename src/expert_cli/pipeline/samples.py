@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,12 +33,8 @@ class Question:
     case: EvalCase | None
 
 
-@dataclass(frozen=True)
-class Reply:
-    """An answer, and whether it is right; None where that cannot be told."""
-
-    text: str
-    is_right: bool | None
+Reply = tuple[str, bool | None]
+"""An answer, and whether it is right; None where that cannot be told."""
 
 
 def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
@@ -47,15 +42,12 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
 
     Cases that cannot be judged here (a package is missing, a case is at fault) are told, and not asked: they end no training.
     """
-    file = plan.own_cases
-    if not file.is_file():
+    if not plan.own_cases.is_file():
         return _row(plan, inputs)
-    from expert_cli.evaluation.cases import read_cases
-    from expert_cli.evaluation.evaluate import check_gradable
+    from expert_cli.evaluation.evaluate import check_gradable, drawn_cases
 
     try:
-        cases = read_cases(file)
-        drawn = random.Random(plan.run.seed).sample(cases, min(CASES, len(cases)))  # noqa: S311
+        drawn = drawn_cases(plan, CASES)
         check_gradable(drawn, report)
     except (InputError, EnvironmentProblem) as error:
         report.warning(f"no case is asked after training: {error.message}; {error.hint}")
@@ -76,21 +68,16 @@ def ask(
     settings = generation_config(plan.loaded.manifest, NEW_TOKENS, len(prompts))
     written = answers(model, prompts, settings, renderer.stop_token_ids)
     texts = [settings.until_stop(renderer.decode(ids)).strip() for ids in written]
-    return [Reply(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
+    return [(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
 
 
 def samples(questions: Sequence[Question], before: Sequence[Reply], after: Sequence[Reply]) -> tuple[SampleAnswer, ...]:
     """Put questions and replies side by side."""
     return tuple(
         SampleAnswer(
-            "\n".join(filter(None, (asked.prompt, asked.input))),
-            asked.expected,
-            first.text,
-            second.text,
-            first.is_right,
-            second.is_right,
+            "\n".join(filter(None, (asked.prompt, asked.input))), asked.expected, old, new, was_right, is_right
         )
-        for asked, first, second in zip(questions, before, after, strict=True)
+        for asked, (old, was_right), (new, is_right) in zip(questions, before, after, strict=True)
     )
 
 
@@ -98,7 +85,8 @@ def _row(plan: Plan, inputs: DataInputs) -> list[Question]:
     rows = first_rows(plan.run.data, inputs.located.validation or inputs.located.train)
     if "response" not in rows.roles or not len(rows):
         return []
-    shot = rows.shot(min(range(len(rows)), key=rows.characters))
+    lengths = rows.lengths()
+    shot = rows.shot(lengths.index(min(lengths)))
     return [Question(shot.prompt, shot.input, shot.answer, None)] if shot else []
 
 

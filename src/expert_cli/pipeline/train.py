@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from accelerate import PartialState
 from peft import PeftModel
@@ -18,11 +17,12 @@ from transformers import set_seed
 from expert_cli.artifacts.adapter import save_adapter
 from expert_cli.config.plan import Plan, require_free
 from expert_cli.config.run_config import AUTO, RunConfig
-from expert_cli.data.packing.dataset import PackedDataset, plan_packs
+from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
 from expert_cli.errors import InputError
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of, require_positions
 from expert_cli.inference.expert import PromptRenderer
@@ -31,12 +31,12 @@ from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.compiled_layers import compile_layers
+from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.model.kernels.select import (
     KernelPlan,
     apply_adapter_kernels,
     apply_kernels,
     kernel_plan,
-    set_torch_flags,
     with_copies,
     with_graphs,
 )
@@ -54,15 +54,12 @@ from expert_cli.runs.log import Logged, RunLog
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing.resume import find_checkpoint
-from expert_cli.training.checkpointing.resume_compatibility import identity, require_same
+from expert_cli.training.checkpointing.resume_compatibility import identity, require_same, tried
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, rank0_first
 from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.reporter import NullReporter, Reporter
-
-if TYPE_CHECKING:
-    from expert_cli.evaluation.cases import EvalCase
 
 
 def train(
@@ -113,10 +110,12 @@ def _train(
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
     _require_apart(run, options)
+    machine = broadcast_rank0(partial(with_trials, machine, run.compute))
     inputs = resolve_inputs(run, report)
     key = inputs.key(run.data)
     resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
-    renderer, cases = PromptRenderer(inputs.tokenizer, inputs.template), _cases(plan, report)
+    renderer = PromptRenderer(inputs.tokenizer, inputs.template)
+    run_answers = _run_answers(renderer, plan, report)
     if job.is_main_process:
         _make_room(run.output, report, options)
         status.begin()
@@ -125,7 +124,7 @@ def _train(
         store = _store(run, inputs, key, options, report)
     data = _data(store, inputs, run, report)
     set_seed(run.seed)
-    set_torch_flags(run.compute)
+    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
     model, kernels = _model(inputs.source, run, machine, data, report)
     if job.is_main_process:
         write_run_json(paths, plan, machine, inputs, store, kernels, resume_context)
@@ -135,7 +134,7 @@ def _train(
     set_seed(run.seed)
     done = fit(
         model,
-        replace(data, run_answers=_run_answers(model, renderer, cases, plan, report)),
+        replace(data, run_answers=run_answers and partial(run_answers, model)),
         run=run,
         kernels=kernels,
         resume_context=resume_context,
@@ -189,7 +188,7 @@ def _resume_context(
         template=inputs.template.fingerprint,
         processes=processes,
         versions=machine.versions,
-    )
+    ) | tried(machine)
     if options.locked is not None:
         require_same(options.locked, what, report)
     checkpoints = RunPaths(run.output).checkpoints
@@ -197,25 +196,15 @@ def _resume_context(
     return ResumeContext(what, broadcast_rank0(find) if options.resume else None, status)
 
 
-def _cases(plan: Plan, report: Reporter) -> list[EvalCase]:
-    """Return the cases that are answered during training, each of which can be judged here; none where not asked for."""
+def _run_answers(renderer: PromptRenderer, plan: Plan, report: Reporter) -> Callable[[PeftModel], float] | None:
+    """Return what lets a model in training answer cases, each of which can be judged here; None where not asked for."""
     if not plan.run.watch.execution_eval_steps:
-        return []
-    from expert_cli.evaluation.evaluate import cases_of, check_gradable
+        return None
+    from expert_cli.evaluation.evaluate import accuracy_of, cases_of, check_gradable
 
     cases = cases_of(plan, None, plan.run.watch.execution_eval_sample)
     check_gradable(cases, report, decides=plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY)
-    return cases
-
-
-def _run_answers(
-    model: PeftModel, renderer: PromptRenderer, cases: list[EvalCase], plan: Plan, report: Reporter
-) -> Callable[[], float] | None:
-    if not cases:
-        return None
-    from expert_cli.evaluation.evaluate import accuracy_of
-
-    return accuracy_of(model, renderer, cases, report, plan)
+    return partial(accuracy_of, renderer=renderer, cases=cases, report=report, plan=plan)
 
 
 def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
@@ -252,7 +241,7 @@ def _packs(store: TokenStore, split: str, run: RunConfig, report: Reporter) -> P
     documents = store.split(split)
     if documents is None:
         return None
-    data = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    data = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     told, fitted = store.stats[split], data.packs.fitted
     report.info(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "

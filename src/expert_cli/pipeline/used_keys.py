@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from expert_cli.config.data_sources import parse_source
+from expert_cli.config.data_sources import named_sources, parse_source
 from expert_cli.config.effects import Decided, Effect
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import SourceSpec
@@ -143,7 +143,7 @@ def _precision(decided: Decided, used: Used) -> dict[str, Outcome]:
 
 def _layers(decided: Decided, used: Used) -> dict[str, Outcome]:
     """What was recomputed, and what was compiled."""
-    compute, written, off = used.compute, decided.values, "torch_compile was off"
+    compute, written = used.compute, decided.values
     blocks = compute.recomputed_attention
     count = compute.recomputed or blocks
     effect = f"{count} of {compute.layers} layers were recomputed" if count else "no layer was recomputed"
@@ -157,16 +157,15 @@ def _layers(decided: Decided, used: Used) -> dict[str, Outcome]:
     if compute.compiled:
         effect = f"{compute.compiled} decoder layers were compiled: {plural(compute.graphs, 'graph')}"
         compiled = _when(compute.graphs, effect, "nothing was compiled")
-    return {
+    told = {
         "gradient_checkpointing": whole,
         "activation_checkpointing": _when(blocks, effect, f"gradient_checkpointing: {effect}"),
         "gradient_checkpointing_kwargs": _when(count, "settings of the recomputation", "nothing was recomputed"),
         "torch_compile": compiled,
-        "torch_compile_backend": decided.outcomes["config", "torch_compile_backend"]
-        if compute.compiled
-        else not_used(off),
-        "torch_compile_mode": decided.outcomes["config", "torch_compile_mode"] if compute.compiled else not_used(off),
     }
+    if not compute.compiled:  # else as planned
+        told |= dict.fromkeys(("torch_compile_backend", "torch_compile_mode"), not_used("torch_compile was off"))
+    return told
 
 
 def _kernels(plan: Plan, kernels: KernelPlan) -> dict[str, Outcome]:
@@ -210,27 +209,18 @@ def _rows(plan: Plan, inputs: DataInputs, store: TokenStore) -> dict[Path_, Outc
     """Which of the manifest's sources were read, and which columns and filters."""
     written = plan.loaded.manifest.training.dataset
     folders = (plan.loaded.path.resolve().parent, plan.run.root)
-    read = {"train": inputs.located.train, "validation": inputs.located.validation}
     told: dict[Path_, Outcome] = {}
-    for path, source, split in _sources(written):
-        planned = plan.decided.outcomes.get(("dataset", *path))
-        if any(_same(source, at.spec, folders) for at in read[split]):
-            told[path] = applied(f"{store.stats.get(split, {}).get('rows', 0):,} documents of all sources")
-        elif planned is not None and planned.status != "not_used":  # else the row says why already
-            told[path] = not_used("its rows were not read")
+    for split, read, named in (
+        ("train", inputs.located.train, named_sources(written, "train")),
+        ("validation", inputs.located.validation, named_sources(written, "valid")),
+    ):
+        for path, source in named.items():
+            planned = plan.decided.outcomes.get(("dataset", *path))
+            if any(_same(source, at.spec, folders) for at in read):
+                told[path] = applied(f"{store.stats.get(split, {}).get('rows', 0):,} documents of all sources")
+            elif planned is not None and planned.status != "not_used":  # else the row says why already
+                told[path] = not_used("its rows were not read")
     return told | _columns(written, store.stats["train"]["mapping"])
-
-
-def _sources(written: Dataset) -> list[tuple[Path_, str, str]]:
-    """Return (path of the key, source, split it is for) of all sources that the manifest names."""
-    tasks = (written.tasks or {}).items()
-    named = [
-        (("path",), written.path, "train"),
-        (("validation_path",), written.validation_path, "validation"),
-        *((("tasks", name, "train"), task.train, "train") for name, task in tasks),
-        *((("tasks", name, "valid"), task.valid, "validation") for name, task in tasks),
-    ]
-    return [(path, source, split) for path, source, split in named if source]
 
 
 def _same(source: str, spec: SourceSpec, folders: Sequence[Path]) -> bool:

@@ -71,13 +71,13 @@ class MetricsCallback(TrainerCallback):
     @property
     def peak_memory_mb(self) -> float:
         """The most memory allocated on the GPU in training; where nothing counts it, the most at the end of a step."""
-        peak = self.timer.device.peak()
+        peak = self.timer.device.held("max_memory_allocated")
         return self._peak_mb if peak is None else peak / MB
 
     @property
     def memory_mb(self) -> float:
         """The memory that the run uses: allocated on the GPU it trains on, else this process's resident set."""
-        return self.timer.device.allocated() / MB
+        return (self.timer.device.held("memory_allocated") or 0) / MB
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Start the clock, and the peak of memory: what came before, batches that did not fit among it, is not training."""

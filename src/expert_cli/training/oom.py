@@ -60,7 +60,7 @@ def largest_batch_fits(trainer: ExpertTrainer) -> bool:
         with _as_in_later_steps(trainer):
             trainer.dry_run_step(trainer.collate(packs))
         # Windows' driver moves what is too much to the host's memory without a word.
-        return not device.is_gpu or (device.peak_reserved() or 0) <= room
+        return (device.held("max_memory_reserved") or 0) <= room
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -192,7 +192,7 @@ def _as_in_later_steps(trainer: ExpertTrainer) -> Iterator[None]:
 def _room(device: Device) -> int:
     """Return the bytes that are there for this process's tensors, and begin to count the most of them anew."""
     device.reset_peak()
-    return device.memory()[0] + device.reserved()
+    return device.memory()[0] + (device.held("memory_reserved") or 0)
 
 
 def _split(trainer: ExpertTrainer, unit: int = 1) -> Schedule:

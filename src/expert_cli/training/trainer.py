@@ -14,7 +14,7 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset
 
-from expert_cli.data.packing.batches import Batch, Collator, InTurn
+from expert_cli.data.packing.batches import Batch, Collator, once_in_turn
 from expert_cli.data.packing.order import mixed
 from expert_cli.errors import TrainingFailed
 from expert_cli.manifest.keys.optim import OptimConfig
@@ -210,9 +210,9 @@ class ExpertTrainer(TrainingLoop):
         if self.eval_dataset is None:
             return {}
         self.health.flush()
-        schedule, packs = self.batches.schedule, len(self.eval_dataset)
+        schedule = self.batches.schedule
         # Not args.eval_batch_size: it is that of all GPUs that this process can see, and is not smaller after an adjustment.
-        share = InTurn(packs, schedule.batch_size, rank=self.args.process_index, processes=schedule.processes)
+        share = once_in_turn(schedule, len(self.eval_dataset), self.args.process_index)
         loader = self.callback_handler.eval_dataloader = self.loader(self.eval_dataset, share)
         sums = torch.zeros(2, device=self.args.device, dtype=torch.float64)
         self._prepared.eval()

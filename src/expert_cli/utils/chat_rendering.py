@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
@@ -20,6 +20,8 @@ SLACK_SECONDS = 60.0
 """What a template may take beyond that: a few long conversations, one after the other."""
 RenderChat = Callable[[Sequence[Mapping[str, Any]], bool], str]
 """(messages, add_generation_prompt) -> text."""
+RenderJinja = Callable[..., str]
+"""(jinja text, messages, add_generation_prompt) -> text; tools=[...] where there are some."""
 
 
 @dataclass
@@ -42,21 +44,6 @@ class _Pace:
 @lru_cache
 def _pace(_jinja: str) -> _Pace:
     return _Pace()
-
-
-class RenderJinja(Protocol):
-    """(jinja text, messages, add_generation_prompt) -> text; `tools` where there are some."""
-
-    def __call__(
-        self,
-        jinja: str,
-        messages: Sequence[Mapping[str, Any]],
-        add_generation_prompt: bool,
-        /,
-        *,
-        tools: Sequence[Any] = ...,
-    ) -> str:
-        """Render."""
 
 
 def render_jinja(

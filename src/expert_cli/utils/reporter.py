@@ -50,8 +50,7 @@ class NullReporter:
     def info(self, text: str) -> None:
         """Do nothing."""
 
-    def warning(self, text: str) -> None:
-        """Do nothing."""
+    warning = info
 
     def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
         """Do nothing."""

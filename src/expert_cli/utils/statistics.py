@@ -65,9 +65,8 @@ def unpaired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
         return Estimate(math.exp(difference), None)
     errors = [stdev(values) ** 2 / len(values) for values in logs]
     total = sum(errors)
-    if not total:
-        return Estimate(math.exp(difference), (math.exp(difference), math.exp(difference)))
-    degrees = total**2 / sum(error**2 / (len(values) - 1) for error, values in zip(errors, logs, strict=True))
+    spread = sum(error**2 / (len(values) - 1) for error, values in zip(errors, logs, strict=True))
+    degrees = total**2 / spread if spread else 1.0
     half = t_quantile(degrees) * math.sqrt(total)
     return Estimate(math.exp(difference), (math.exp(difference - half), math.exp(difference + half)))
 

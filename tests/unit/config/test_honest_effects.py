@@ -198,7 +198,7 @@ ALIKE = (".use_sdpa", ".memory_efficient_attention", ".method", ".alias")
 def decided(loaded: LoadedManifest, machine: Machine) -> dict[str, Any] | None:
     """Return the run without the names of its origins; None where the manifest is refused, or a device is not there."""
     try:
-        found = asdict(decide(loaded, machine).run)
+        found = asdict(decide(loaded, machine)[0])
     except (ManifestError, EnvironmentProblem):
         return None
     return {**found, "origins": None}
@@ -289,7 +289,7 @@ def but_for_kept(run: dict[str, Any], before: dict[str, Any], key: str) -> dict[
 def require_honest(loaded: LoadedManifest, machine: Machine) -> None:
     before = decided(loaded, machine)
     assert before is not None
-    rows: dict[str, Effect] = {row.key: row for row in effects(loaded.text, decide(loaded, machine).decided)}
+    rows: dict[str, Effect] = {row.key: row for row in effects(loaded.text, decide(loaded, machine)[1])}
     lies = []
     for path, value in leaves(loaded.text.value):
         row = rows[dotted(path)]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor import disks
-from expert_cli.doctor.disks import Place, Speed
+from expert_cli.doctor import facts
+from expert_cli.doctor.facts import Speed
 
-FAST, SLOW = Speed(200, 500), Speed(200, 20)
+FAST, SLOW = (200, 500), (200, 20)
 
 
 @pytest.mark.parametrize(
@@ -19,21 +19,21 @@ FAST, SLOW = Speed(200, 500), Speed(200, 20)
         (4_999_999_999, FAST, "warn"),
         (499_999_999, FAST, "fail"),
         (5_000_000_000, SLOW, "warn"),
-        (5_000_000_000, Speed(20, 500), "warn"),
+        (5_000_000_000, (20, 500), "warn"),
         (5_000_000_000, None, "ok"),
     ],
     ids=["fine", "little", "none", "slow to read", "slow to write", "not measured"],
 )
 def test_a_place(free: int, speed: Speed | None, state: str) -> None:
-    line = disks.check_disk(Place("disk", Path("/x"), 5_000_000_000), free, speed)
+    line = facts.check_disk(("disk", Path("/x"), 5_000_000_000), free, speed)
     assert (line.state, bool(line.fix)) == (state, state != "ok")
 
 
 def test_a_disk_is_measured_once_and_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[Path] = []
-    real = disks.measure_speed
-    monkeypatch.setattr(disks, "measure_speed", lambda folder: measured.append(folder) or real(folder))
-    lines = disks.disks([Place("one", tmp_path, 1), Place("two", tmp_path / "not" / "there", 1)])
+    real = facts.measure_speed
+    monkeypatch.setattr(facts, "measure_speed", lambda folder: measured.append(folder) or real(folder))
+    lines = facts.disks([("one", tmp_path, 1), ("two", tmp_path / "not" / "there", 1)])
     assert [line.name for line in lines] == ["one", "two"]
     assert all(" MB/s" in line.found and "writes" in line.found for line in lines)
     assert measured == [tmp_path]
@@ -44,24 +44,22 @@ def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path, monkeypatch: 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
-    (line,) = disks.disks([Place("one", tmp_path, 1)])
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    (line,) = facts.disks([("one", tmp_path, 1)])
     assert (line.state, line.found) == ("fail", f"{tmp_path}: Permission denied")
 
 
 def test_the_cache(tmp_path: Path) -> None:
     hub = tmp_path / "hub"
-    assert disks.hf_cache(hub).found == f"{hub}: nothing yet"
+    assert facts.hf_cache(hub).found == f"{hub}: nothing yet"
     blobs = hub / "models--a--b" / "blobs"
     blobs.mkdir(parents=True)
     (blobs / "1").write_bytes(bytes(2_000_000))
-    assert disks.hf_cache(hub).found == f"{hub}: 2.0 MB, models: 1"
+    assert facts.hf_cache(hub).found == f"{hub}: 2.0 MB, models: 1"
     (blobs / "2.incomplete").touch()
-    assert disks.hf_cache(hub).state == "warn"
+    assert facts.hf_cache(hub).state == "warn"
 
 
 def test_the_hub() -> None:
-    assert disks.hub_state("--offline is given", "https://huggingface.co").found.startswith(
-        "offline, --offline is given"
-    )
-    assert "may be asked" in disks.hub_state("", "https://huggingface.co").found
+    assert facts.hub_state("--offline is given", "https://huggingface.co").startswith("offline, --offline is given")
+    assert "may be asked" in facts.hub_state("", "https://huggingface.co")

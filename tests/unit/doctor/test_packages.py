@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from expert_cli.doctor import packages
+from expert_cli.doctor import facts
 from expert_cli.evaluation.verifiers.sandbox.node import Node
 from expert_cli.hardware.machine import installed
 
-NEEDS = packages.parse_requirements(
-    ["torch>=2.6", "transformers<6,>=5.17", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"']
-)
+NEEDS = [
+    Requirement(line)
+    for line in ("torch>=2.6", "transformers<6,>=5.17", 'pytest>=8.3; extra == "test"', 'x>1; sys_platform == "none"')
+]
 COMPILER = Path("typescript")
 PINS = {"torch": "2.13.0", "transformers": "5.23.0"}
 
@@ -34,51 +35,50 @@ PINS = {"torch": "2.13.0", "transformers": "5.23.0"}
 )
 def test_versions(version: str | None, state: str, found: str, fix: str) -> None:
     versions = {"torch": "2.13.0", "transformers": version}
-    line = packages.versions(NEEDS, PINS, versions.get)[0]
+    line = facts.versions(NEEDS, PINS, versions.get)[0]
     assert (line.state, line.found, line.fix) == (state, found, fix)
 
 
 def test_a_local_build_of_the_tested_version_is_the_tested_version() -> None:
-    (line,) = packages.versions([Requirement("torch>=2.6")], PINS, lambda _: "2.13.0+cu130")
+    (line,) = facts.versions([Requirement("torch>=2.6")], PINS, lambda _: "2.13.0+cu130")
     assert line.found == "torch 2.13.0+cu130"
 
 
-@pytest.mark.parametrize(("name", "version"), [known.split() for known in packages.KNOWN_BAD])
+@pytest.mark.parametrize(("name", "version"), [known.split() for known in facts.KNOWN_BAD])
 def test_a_bad_version_within_the_bounds_says_why(name: str, version: str) -> None:
-    (need,) = [need for need in packages.requirements() if need.name == name]
+    (need,) = [need for need in facts.asked_for()[0] if need.name == name]
     assert need.specifier.contains(version)
-    (line,) = packages.versions([need], {}, lambda _: f"{version}+local")
+    (line,) = facts.versions([need], {}, lambda _: f"{version}+local")
     assert line.state == "warn"
-    assert packages.KNOWN_BAD[f"{name} {version}"] in line.found
+    assert facts.KNOWN_BAD[f"{name} {version}"] in line.found
 
 
 def test_extras_say_what_they_lack() -> None:
     needs = [
         *NEEDS,
-        *packages.parse_requirements(
-            ["liger-kernel; extra == 'kernels'", "x; extra == 'kernels' and sys_platform == 'none'"]
-        ),
+        Requirement("liger-kernel; extra == 'kernels'"),
+        Requirement("x; extra == 'kernels' and sys_platform == 'none'"),
     ]
-    kernels, test = packages.extras(needs, {"pytest": "9.0"}.get)
+    kernels, test = facts.extras(needs, {"pytest": "9.0"}.get)
     assert (kernels.name, kernels.state, kernels.found) == ("extra [kernels]", "ok", "lacks liger-kernel")
     assert kernels.fix == 'if wanted: pip install "expert-cli[kernels]"'
     assert (test.name, test.found, test.fix) == ("extra [test]", "complete", "")
-    assert packages.extras(NEEDS, {"pytest": "8.0"}.get)[0].found == "lacks pytest"
+    assert facts.extras(NEEDS, {"pytest": "8.0"}.get)[0].found == "lacks pytest"
 
 
 def test_the_metadata_of_this_installation_is_read() -> None:
-    names = {need.name for need in packages.requirements()}
+    names = {need.name for need in facts.asked_for()[0]}
     assert {"torch", "transformers", "peft", "pytest"} <= names
-    assert [line.state for line in packages.versions(packages.requirements(), packages.tested())] == ["ok"]
+    assert [line.state for line in facts.versions(facts.asked_for()[0], facts.tested())] == ["ok"]
 
 
 def test_without_metadata_the_line_says_so() -> None:
-    (line,) = packages.versions([], {})
+    (line,) = facts.versions([], {})
     assert line.state == "warn"
 
 
 def test_the_tested_versions_are_those_that_constraints_txt_pins_for_this_python() -> None:
-    pins = packages.tested()
+    pins = facts.tested()
     assert pins["torch"] == "2.13.0"
     assert pins["nvidia-ml-py"]
     lines = (Path(__file__).parents[3] / "constraints.txt").read_text(encoding="utf-8").splitlines()
@@ -108,8 +108,27 @@ def test_a_package_that_is_not_there_has_no_version() -> None:
 def test_what_typescript_answers_are_judged_with(
     node: Node | None, compiler: Path | None, found: str, fix: str
 ) -> None:
-    line = packages.typescript(node, compiler)
+    line = facts.typescript(node, compiler)
     assert line.state == "ok"
     assert found in line.found
     assert fix in line.fix
     assert bool(fix) == bool(line.fix)
+
+
+@pytest.mark.parametrize(
+    ("standing", "state", "lacking"),
+    [
+        (("namespaces", "limits", "files", "syscalls"), "ok", ""),
+        (("limits", "files", "syscalls"), "ok", ""),
+        (("namespaces", "limits", "files"), "ok", ""),
+        (("limits", "syscalls"), "warn", "from files:"),
+        (("limits", "files"), "warn", "from the network:"),
+        (("limits",), "warn", "from the network and files:"),
+        ((), "warn", "from the network and files:"),
+    ],
+)
+def test_which_walls_are_lacking_is_told(standing: tuple[str, ...], state: str, lacking: str) -> None:
+    line = facts.walls(standing)
+    assert (line.state, bool(line.fix)) == (state, bool(lacking))
+    assert lacking in line.fix
+    assert all(name in line.found for name in standing)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor.check_result import CheckResult
-from expert_cli.doctor.probe_process import run_probes
-from expert_cli.doctor.probes import Probe, attempt
+from expert_cli.doctor.check import Check, CheckResult, attempt, run_probes
+from expert_cli.errors import EnvironmentProblem
 from expert_cli.utils.subprocesses import how_it_ended
 
 TRIALS = """
@@ -30,8 +29,8 @@ def never() -> str:
     raise AssertionError
 
 
-def probe(name: str, limit_s: float = 30.0) -> Probe:
-    return Probe(name, never, "warn", "mend it", limit_s)
+def probe(name: str, limit_s: float = 30.0) -> Check:
+    return Check(name, never, "warn", "mend it", limit_s)
 
 
 def test_a_crash_a_hang_and_an_end_hide_no_other_probe() -> None:
@@ -70,8 +69,18 @@ def test_what_a_probe_raises_is_its_answer() -> None:
     def broken() -> str:
         raise OSError("libbitsandbytes_cuda130.so: cannot open\nmore")
 
-    line = attempt(Probe("bitsandbytes", broken, "fail", "reinstall", 1.0))
+    (line,) = attempt(Check("bitsandbytes", broken, "fail", "reinstall", 1.0))
     assert line == CheckResult("bitsandbytes", "fail", "OSError: libbitsandbytes_cuda130.so: cannot open", "reinstall")
+
+
+@pytest.mark.parametrize(("remedy", "fix"), [("", "reinstall"), ("restart", "restart")])
+def test_a_remedy_of_its_own_goes_before_the_table_s(remedy: str, fix: str) -> None:
+    def broken() -> str:
+        raise EnvironmentProblem("computes wrongly", remedy)
+
+    assert attempt(Check("torch", broken, "fail", "reinstall", 1.0)) == [
+        CheckResult("torch", "fail", "computes wrongly", fix)
+    ]
 
 
 def test_a_relative_import_path_reaches_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,16 @@ import torch
 
 from expert_cli._compat import nothing_compiled
 from expert_cli.doctor import probes
-from expert_cli.doctor.check_result import CheckResult
+from expert_cli.doctor.check import Check, CheckResult
+from expert_cli.doctor.check import attempt as attempted
+from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend
 
 
 def attempt(name: str) -> CheckResult:
-    return probes.attempt(next(probe for probe in probes.PROBES if probe.name == name))
+    (line,) = attempted(next(probe for probe in probes.PROBES if probe.name == name))
+    return line
 
 
 def test_a_layer_without_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +72,7 @@ def test_a_gradient_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch) 
 def test_the_quick_probes_load_no_code_generator() -> None:
     """It is half of what bitsandbytes loads; in a process of its own, for other tests load it."""
     entry = (
-        "import sys; from expert_cli.doctor.probes import QUICK, attempt; states = [attempt(one).state for one in QUICK]; "
+        "import sys; from expert_cli.doctor.probes import QUICK, attempt; states = [attempt(one)[0].state for one in QUICK]; "
         "print(states, 'torch._inductor.lowering' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", entry], capture_output=True, text=True, check=True)
@@ -97,7 +100,7 @@ def test_what_is_not_tried(monkeypatch: pytest.MonkeyPatch, device: str, compile
     monkeypatch.setattr("sysconfig.get_path", lambda _: "/")
     monkeypatch.setattr("pathlib.Path.is_file", lambda _: True)
     monkeypatch.setattr("shutil.which", lambda name: None if name == "no-such-compiler" else name)
-    found = probes.untried(device)
+    found = attempted(Check("torch.compile", lambda: probes.untried(device)))
     assert [(line.name, line.state) for line in found] == list(zip(["torch.compile"], states, strict=True))
     assert ["--deep" in line.fix for line in found] == [state == "ok" for state in states]
 
@@ -117,17 +120,17 @@ def test_what_compilation_lacks(
 ) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr("sysconfig.get_path", lambda _: "/no/such/folder")
-    found = probes.missing_for_compile(lambda name: name if name in there else None, system, "cpu")
-    assert found[0] == lacks
-    assert fix in found[1]
+    with pytest.raises(EnvironmentProblem) as found:
+        probes.need_compiler(lambda name: name if name in there else None, system, "cpu")
+    assert found.value.message == lacks
+    assert fix in found.value.hint
 
 
 def test_nothing_is_lacking_where_all_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "Python.h").touch()
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    assert probes.missing_for_compile(lambda name: name, "Linux", "cpu") == ("", "")
+    probes.need_compiler(lambda name: name, "Linux", "cpu")
     monkeypatch.setattr("expert_cli.doctor.probes.has_package", lambda _: False)
-    assert probes.missing_for_compile(lambda name: name, "Windows", "cuda") == (
-        "triton is missing",
-        "pip install triton-windows",
-    )
+    with pytest.raises(EnvironmentProblem) as found:
+        probes.need_compiler(lambda name: name, "Windows", "cuda")
+    assert (found.value.message, found.value.hint) == ("triton is missing", "pip install triton-windows")

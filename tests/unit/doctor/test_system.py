@@ -7,27 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.doctor import system
-from expert_cli.doctor.check_result import CheckResult, worst
+from expert_cli.doctor import facts, gpus
+from expert_cli.doctor.check import CheckResult, worst
 from expert_cli.hardware import nvml
 from expert_cli.hardware.machine import Gpu, Machine
-from expert_cli.hardware.nvml import Driver, GpuInfo
-from tests.fake_nvml import FakeNvml, NvmlError
+from expert_cli.hardware.nvml import Driver, GpuSample
+from tests.fake_nvml import FakeNvml, NvmlError, told
 from tests.machines import ARC, MAC, MI300X
 
 SLICES, UNTOLD = "split into slices (MIG): utilization is not told", "compute capability not told"
-H200 = GpuInfo(0, "NVIDIA H200", 150_000_000_000, (9, 0), "", False, "")
+H200 = GpuSample(0, "NVIDIA H200", memory_total_mb=150_000.0, capability=(9, 0))
 ABSENT = Driver("", None, "NVML Shared Library Not Found")
 HERE = Driver("580.65", (13, 0), "")
 CPU = Machine("Linux", 8, 32_000_000_000, (), False, "", (("python", "3.11.7"), ("torch", "2.13.0+cpu")))
 
 
 def test_a_gpu_with_a_cpu_torch_is_the_first_word() -> None:
-    line = system.torch_build(replace(CPU, gpus=(Gpu("NVIDIA H200", 1, (9, 0)),)), ABSENT)
+    line = gpus.torch_build(replace(CPU, gpus=(Gpu("NVIDIA H200", 1, (9, 0)),)), ABSENT)
     assert (line.name, line.state) == ("torch build", "fail")
     assert line.found.startswith("NVIDIA H200 is here, but the installed torch is a CPU build")
     assert line.fix.startswith("pip install torch --index-url https://download.pytorch.org/whl/cu")
-    assert system.torch_build(CPU, ABSENT).state == "ok"
+    assert gpus.torch_build(CPU, ABSENT).state == "ok"
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def test_a_gpu_with_a_cpu_torch_is_the_first_word() -> None:
     [("3.11.7", 64, "ok"), ("3.9.18", 64, "fail"), ("3.14.0rc1", 64, "ok"), ("3.12.1", 32, "fail")],
 )
 def test_python(version: str, bits: int, state: str) -> None:
-    line = system.python(version, ">=3.10", bits)
+    line = facts.python(version, ">=3.10", bits)
     assert (line.state, bool(line.fix)) == (state, state == "fail")
 
 
 def test_little_memory_is_worth_a_warning() -> None:
-    assert system.system(CPU).state == "ok"
-    assert system.system(replace(CPU, memory_bytes=4_000_000_000)).state == "warn"
+    assert facts.system(CPU).state == "ok"
+    assert facts.system(replace(CPU, memory_bytes=4_000_000_000)).state == "warn"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_little_memory_is_worth_a_warning() -> None:
     ids=["here", "no card", "card without driver", "updated without restart"],
 )
 def test_driver(found: Driver, device: bool, state: str, says: str) -> None:
-    line = system.check_driver(found, device)
+    line = gpus.check_driver(found, device)
     assert (line.state, bool(line.fix)) == (state, state == "fail")
     assert says in line.found
 
@@ -73,7 +73,7 @@ def test_driver(found: Driver, device: bool, state: str, says: str) -> None:
     ids=["cpu", "none", "fits", "older build", "driver too old", "no driver"],
 )
 def test_torch_build(cuda: str, torch: str, driver: Driver, state: str, fix: str) -> None:
-    line = system.torch_build(replace(CPU, torch_cuda=cuda, versions=(("torch", torch),)), driver)
+    line = gpus.torch_build(replace(CPU, torch_cuda=cuda, versions=(("torch", torch),)), driver)
     assert line.state == state
     assert fix in line.fix
 
@@ -86,12 +86,12 @@ def test_torch_build(cuda: str, torch: str, driver: Driver, state: str, fix: str
         (replace(H200, capability=(7, 5)), "warn", "NVIDIA H200, 150 GB, compute capability 7.5, no bf16 TF32 FP8"),
         (replace(H200, capability=None), "ok", "NVIDIA H200, 150 GB, compute capability not told"),
         (
-            replace(H200, memory_bytes=None),
+            replace(H200, memory_total_mb=None),
             "ok",
             "NVIDIA H200, shares the system's memory, compute capability 9.0, bf16 TF32 FP8",
         ),
         (
-            replace(H200, memory_bytes=None, mig=True, capability=None),
+            replace(H200, memory_total_mb=None, mig=True, capability=None),
             "warn",
             f"NVIDIA H200, memory not told, {UNTOLD}, {SLICES}",
         ),
@@ -102,7 +102,7 @@ def test_torch_build(cuda: str, torch: str, driver: Driver, state: str, fix: str
             "warn",
             f"NVIDIA H200, 150 GB, compute capability 9.0, bf16 TF32 FP8, {SLICES}",
         ),
-        (GpuInfo(1, "", None, None, "", False, "GPU is lost"), "fail", "a card does not answer: GPU is lost"),
+        (GpuSample(1, problem="GPU is lost"), "fail", "a card does not answer: GPU is lost"),
     ],
     ids=[
         "H200",
@@ -117,27 +117,27 @@ def test_torch_build(cuda: str, torch: str, driver: Driver, state: str, fix: str
         "lost",
     ],
 )
-def test_a_gpu(card: GpuInfo, state: str, found: str) -> None:
-    (line,) = system.check_gpus([card], None)
+def test_a_gpu(card: GpuSample, state: str, found: str) -> None:
+    (line,) = gpus.check_gpus([card], None)
     assert (line.state, line.found, bool(line.fix)) == (state, found, state != "ok")
 
 
 @pytest.mark.parametrize("here", [MI300X, ARC, MAC], ids=["rocm", "xpu", "mps"])
 def test_a_gpu_of_another_maker(here: Machine) -> None:
     """The driver of NVIDIA knows of none, which is no reason to say that there is none."""
-    (line,) = system.check_gpus([], None, here.gpus)
+    (line,) = gpus.check_gpus([], None, here.gpus)
     assert (line.name, line.state) == ("GPU 0", "ok")
     assert line.found.startswith(here.gpus[0].name)
     assert line.found.endswith(f"--device {here.torch_device}")
 
 
 def test_several_gpus_and_who_chooses() -> None:
-    assert [line.state for line in system.check_gpus([], None)] == ["warn"]
+    assert [line.state for line in gpus.check_gpus([], None)] == ["warn"]
     two = [H200, replace(H200, index=1)]
-    assert [line.name for line in system.check_gpus(two, None)] == ["GPU 0", "GPU 1", "GPU choice"]
-    assert [line.state for line in system.check_gpus(two, "1")] == ["ok"] * 3
-    assert [line.state for line in system.check_gpus(two, "")] == ["ok", "ok", "warn"]
-    assert [line.state for line in system.check_gpus(two, "-1")] == ["ok", "ok", "warn"]
+    assert [line.name for line in gpus.check_gpus(two, None)] == ["GPU 0", "GPU 1", "GPU choice"]
+    assert [line.state for line in gpus.check_gpus(two, "1")] == ["ok"] * 3
+    assert [line.state for line in gpus.check_gpus(two, "")] == ["ok", "ok", "warn"]
+    assert [line.state for line in gpus.check_gpus(two, "-1")] == ["ok", "ok", "warn"]
 
 
 def test_memory_in_use() -> None:
@@ -149,7 +149,7 @@ def test_memory_in_use() -> None:
             SimpleNamespace(pid=2**22 + n, usedGpuMemory=held) for n, held in enumerate((1e9, 30e9, None, 2e9))
         ],
     )
-    (line,) = system.memory_in_use(nvml.sample(fake), nvml.holders(fake))
+    (line,) = gpus.memory_in_use(told(fake, nvml.sample), told(fake, nvml.holders))
     assert line == CheckResult(
         "GPU 0 memory",
         "warn",
@@ -157,18 +157,18 @@ def test_memory_in_use() -> None:
         "expert-cli doctor --free-memory says who, and how to give it back",
     )
     idle = FakeNvml()
-    assert [row.state for row in system.memory_in_use(nvml.sample(idle), nvml.holders(idle))] == ["ok"]
+    assert [row.state for row in gpus.memory_in_use(told(idle, nvml.sample), told(idle, nvml.holders))] == ["ok"]
     untold = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("Not Supported"))
-    assert system.memory_in_use(nvml.sample(untold), nvml.holders(untold)) == []
+    assert gpus.memory_in_use(told(untold, nvml.sample), told(untold, nvml.holders)) == []
 
 
 def test_a_card_without_driver_is_seen_on_the_bus(tmp_path: Path) -> None:
-    assert not system.has_nvidia_device(tmp_path / "none")
+    assert not gpus.has_nvidia_device(tmp_path / "none")
     for name, vendor, kind in (("a", "0x8086", "0x030000"), ("b", "0x10de", "0x020000"), ("c", "0x10de", "0x030200")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "vendor").write_text(f"{vendor}\n", encoding="utf-8")
         (tmp_path / name / "class").write_text(f"{kind}\n", encoding="utf-8")
-        assert system.has_nvidia_device(tmp_path) == (name == "c")
+        assert gpus.has_nvidia_device(tmp_path) == (name == "c")
 
 
 def test_the_worst_state_counts() -> None:

@@ -18,7 +18,8 @@ from expert_cli.config.resolve import resolve
 from expert_cli.estimate.memory import StepSettings, activation_bytes, components, growth_bytes, head_bytes
 from expert_cli.estimate.model_shape import linear_weights, meta_model, shape_of, stored_bytes
 from expert_cli.estimate.probe import ProbeResult
-from expert_cli.estimate.run_estimate import _total, needless_int4
+from expert_cli.estimate.run_estimate import _peak, needless_int4
+from expert_cli.estimate.throughput import Figure
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.types import Dtype, Quantization
@@ -49,7 +50,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 RUN = resolve(load_manifest(manifests.SHIPPED[0]), CPU)
 NOTHING = KernelPlan("documents", "packed", False, False, False, False, {"fused": Kernel("off", "")})
-KERNELS = {"attention", "dequantized", "fused", "full_logits"}
+KERNELS = {"attention", "longest_batched", "dequantized", "fused", "full_logits"}
 COMPUTE = {"device", "dtype", "checkpointing"}
 
 
@@ -192,6 +193,7 @@ KEPT: dict[str, tuple[AdapterConfig, dict[str, Any]]] = {
     "lora, fused": (LORA, {"fused_lora": True}),
     "lora, fp32": (LORA, {"dtype": "fp32"}),
     "lora, varlen": (LORA, {"attention": "varlen"}),
+    "lora, no batched products": (LORA, {"longest_batched": 0}),
     "lora on q and v": (replace(LORA, target_modules=("q_proj", "v_proj")), {}),
     "lora with dropout": (replace(LORA, dropout=0.1), {}),
     "dora": (replace(LORA, type="dora"), {}),
@@ -225,7 +227,7 @@ def kept(folder: Path, chosen: StepSettings) -> int:
     compute = chosen.run.compute
     dtype = DTYPES[compute.dtype]
     base = load_base(folder, quantization="none", dtype=dtype, device="cpu", attention="sdpa", rope_scaling={})
-    attention.use(base, chosen.kernels.attention)
+    attention.use(base, chosen.kernels.attention, chosen.kernels.longest_batched)
     model = add_adapter(base, chosen.run.adapter)
     if chosen.kernels.lines["fused"].used == "lora":
         fuse(model)
@@ -271,6 +273,6 @@ def test_a_longer_run_keeps_more_until_pages_are_given_back(folder: Path) -> Non
     assert totals[1] > totals[0] + (150 << 20)
     assert totals[-1] == totals[-2] == pytest.approx(GROWN * totals[0])
     assert components(shape, setting(device="cuda", steps=8), 0)["heap"] == 0
-    probed = ProbeResult(1.0, 0.0, 2**30, 0.0)
-    assert _total({}, probed, setting(steps=4))[0] == 2**30
-    assert _total({}, probed, setting(steps=16))[0] == 2**30 + growth_bytes(setting(steps=9), 2**30)
+    probed = ProbeResult(Figure(1.0, 0.0, ""), 2**30, 0.0)
+    assert _peak({}, probed, setting(steps=4))[0] == 2**30
+    assert _peak({}, probed, setting(steps=16))[0] == 2**30 + growth_bytes(setting(steps=9), 2**30)

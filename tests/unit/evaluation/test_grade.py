@@ -11,7 +11,7 @@ import pytest
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers
 from expert_cli.evaluation.grade import Evaluation, grade
-from expert_cli.evaluation.regression import Drop, compare_with
+from expert_cli.evaluation.result import Drop, compare_with
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.utils.reporter import NullReporter
 

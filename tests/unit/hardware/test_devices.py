@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 import expert_cli
 from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.hardware import device as device_module
 from expert_cli.hardware.device import FIGURES, Device
 from expert_cli.hardware.devices import DEVICES, device_of, present
 from expert_cli.hardware.machine import Machine
@@ -55,12 +56,14 @@ def test_memory_is_that_of_the_device(device: Device, monkeypatch: pytest.Monkey
     free, total = device.memory()
     if device.name == "cpu":
         assert total == psutil.virtual_memory().total > free > 0
-        assert device.allocated() == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
+        assert device.held("memory_allocated") == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
     else:
-        assert (free, total, device.allocated()) == (20 * MB, 80 * MB, 5 * MB)
-    assert device.peak() == (None if device.name in ("cpu", "mps") else 7 * MB)
-    assert device.peak_reserved() == (None if device.name in ("cpu", "mps") else 95 * MB)
-    assert device.reserved() == {"cpu": device.allocated(), "mps": 60 * MB}.get(device.name, 90 * MB)
+        assert (free, total, device.held("memory_allocated")) == (20 * MB, 80 * MB, 5 * MB)
+    assert device.held("max_memory_allocated") == (None if device.name in ("cpu", "mps") else 7 * MB)
+    assert device.held("max_memory_reserved") == (None if device.name in ("cpu", "mps") else 95 * MB)
+    assert device.held("memory_reserved") == {"cpu": device.held("memory_allocated"), "mps": 60 * MB}.get(
+        device.name, 90 * MB
+    )
     assert device.spilled() == (0 if device.name in ("cpu", "mps") else 10 * MB)
 
 
@@ -68,10 +71,9 @@ def test_memory_is_that_of_the_device(device: Device, monkeypatch: pytest.Monkey
 def test_what_is_called_for_its_effect_reaches_torch(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = as_if(monkeypatch, device.name)
     device.empty_cache()
-    device.synchronize()
     device.reset_peak()
-    known = {"cpu": [], "mps": ["empty_cache", "synchronize"]}
-    assert calls == known.get(device.name, ["empty_cache", "synchronize", "reset_peak"])
+    known = {"cpu": [], "mps": ["empty_cache"]}
+    assert calls == known.get(device.name, ["empty_cache", "reset_peak"])
 
 
 @EVERY
@@ -269,3 +271,52 @@ def test_torch_s_functions_of_a_gpu_are_called_in_one_place_alone() -> None:
                 case ast.Attribute(value=ast.Attribute(value=ast.Name("torch"), attr="cuda" | "xpu" | "mps")):
                     found.append(path.relative_to(root).as_posix())
     assert {name for name in found if not name.startswith("hardware/")} <= {"_compat.py"}
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "has"),
+    [
+        ("linux", "6.8.0-45-generic", True),
+        ("linux", "6.6.87.2-microsoft-standard-WSL2", False),
+        ("linux", "4.4.0-19041-Microsoft", False),
+        ("win32", "11", False),
+        ("darwin", "24.5.0", False),
+    ],
+)
+def test_blocks_that_grow_are_asked_for_where_they_work(
+    monkeypatch: pytest.MonkeyPatch, system: str, release: str, *, has: bool
+) -> None:
+    monkeypatch.setattr(device_module.sys, "platform", system)
+    monkeypatch.setattr(device_module.platform, "release", lambda: release)
+    assert device_module.has_expandable_segments() is has
+    asked: list[str] = []
+    monkeypatch.setattr(device_module, "expandable_segments", lambda: asked.append(release))
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    try:
+        DEVICES["cuda"].set_flags(tf32=before[0])
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    assert asked == [release] * has
+
+
+@pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
+def test_switches_are_set_where_a_device_has_them(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    newer = hasattr(torch._C, "_accelerator_setAllocatorSettings")
+    where = (torch._C, "_accelerator_setAllocatorSettings") if newer else (torch.cuda.memory, "_set_allocator_settings")
+    monkeypatch.setattr(*where, told.append)
+    monkeypatch.setattr(device_module.sys, "platform", "linux")
+    monkeypatch.setattr(device_module.platform, "release", lambda: "6.8.0-45-generic")
+    switches = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [switch.allow_tf32 for switch in switches]
+    try:
+        for switch in switches:
+            switch.allow_tf32 = False
+        device.set_flags(tf32=True)
+        is_set = [switch.allow_tf32 for switch in switches]
+    finally:
+        for switch, allowed in zip(switches, before, strict=True):
+            switch.allow_tf32 = allowed
+    assert (told, is_set) == (
+        (["expandable_segments:True"], [True] * 2) if device.name == "cuda" else ([], [False] * 2)
+    )

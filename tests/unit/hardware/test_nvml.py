@@ -14,12 +14,12 @@ import pytest
 
 from expert_cli.hardware import machine, nvml
 from expert_cli.utils.redaction import command_text
-from tests.fake_nvml import FakeNvml, NvmlError
+from tests.fake_nvml import FakeNvml, NvmlError, told
 
 
 def test_a_sample_has_every_figure_in_its_unit() -> None:
     fake = FakeNvml()
-    assert nvml.sample(fake) == [
+    assert told(fake, nvml.sample) == [
         nvml.GpuSample(
             0,
             "NVIDIA H200",
@@ -32,6 +32,7 @@ def test_a_sample_has_every_figure_in_its_unit() -> None:
             1980.0,
             ("power cap", "thermal (hardware)"),
             "",
+            (9, 0),
         )
     ]
     assert fake.open == 0
@@ -40,12 +41,11 @@ def test_a_sample_has_every_figure_in_its_unit() -> None:
 def test_what_a_card_does_not_tell_is_none() -> None:
     silent = {name: NvmlError("Not Supported") for name in FakeNvml.usual if name != "nvmlDeviceGetName"}
     silent["nvmlDeviceGetEnforcedPowerLimit"] = FakeNvml.NVMLLibraryMismatchError("too old")
-    assert nvml.sample(FakeNvml(**silent)) == [
-        nvml.GpuSample(0, "NVIDIA H200", None, None, None, None, None, None, None, (), "")
+    assert told(FakeNvml(**silent), nvml.sample) == [
+        nvml.GpuSample(0, "NVIDIA H200", None, None, None, None, None, None, None, (), "", None, "", False)
     ]
-    assert nvml.gpus(FakeNvml(**silent)) == [nvml.GpuInfo(0, "NVIDIA H200", None, None, "", False, "")]
-    assert nvml.holders(FakeNvml(**silent)) == []
-    assert nvml.driver_info(FakeNvml(**silent)) == nvml.Driver("", None, "")
+    assert told(FakeNvml(**silent), nvml.holders) == []
+    assert told(FakeNvml(**silent), nvml.driver_info) == nvml.Driver("", None, "")
 
 
 def test_an_older_driver_is_asked_by_the_older_names() -> None:
@@ -56,7 +56,7 @@ def test_an_older_driver_is_asked_by_the_older_names() -> None:
         nvmlDeviceGetTemperature=41,
         nvmlDeviceGetCurrentClocksThrottleReasons=0x1 | 0x4 | 0x40,
     )
-    assert nvml.sample(old) == nvml.sample(FakeNvml())
+    assert told(old, nvml.sample) == told(FakeNvml(), nvml.sample)
 
 
 def test_what_is_asked_is_there_and_stays() -> None:
@@ -73,18 +73,22 @@ def test_what_is_asked_is_there_and_stays() -> None:
 
 def test_one_lost_card_hides_no_other() -> None:
     fake = FakeNvml(cards=3, lost=1)
-    assert [(row.index, row.name, row.problem) for row in nvml.sample(fake)] == [
+    assert [(row.index, row.name, row.problem) for row in told(fake, nvml.sample)] == [
         (0, "NVIDIA H200", ""),
         (1, "", "GPU is lost"),
         (2, "NVIDIA H200", ""),
     ]
-    assert [card.problem for card in nvml.gpus(fake)] == ["", "GPU is lost", ""]
-    assert nvml.holders(fake) == []
+    assert told(fake, nvml.holders) == []
 
 
 def test_a_card_that_was_lost_since_is_named_lost_though_it_still_has_a_name() -> None:
     fake = FakeNvml(nvmlDeviceGetMemoryInfo=NvmlError("GPU requires restart", 16))
-    assert [(row.problem, row.utilization) for row in nvml.sample(fake)] == [("GPU requires restart", None)]
+    assert [(row.problem, row.utilization) for row in told(fake, nvml.sample)] == [("GPU requires restart", None)]
+
+
+def test_a_card_that_does_not_tell_its_name_is_not_used() -> None:
+    nameless = FakeNvml(nvmlDeviceGetName=NvmlError("Unknown Error", 999))
+    assert [(row.problem, row.memory_bytes) for row in told(nameless, nvml.sample)] == [("Unknown Error", None)]
 
 
 VISIBLE: dict[str, tuple[str | None, list[int]]] = {
@@ -104,7 +108,7 @@ VISIBLE: dict[str, tuple[str | None, list[int]]] = {
 @pytest.mark.parametrize(("chosen", "indices"), VISIBLE.values(), ids=VISIBLE.keys())
 def test_the_cards_that_cuda_shows(chosen: str | None, indices: list[int]) -> None:
     environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
-    assert nvml.visible(environment, FakeNvml(cards=3)) == indices
+    assert told(FakeNvml(cards=3), nvml.visible, environment) == indices
 
 
 def test_the_machine_has_the_cards_that_cuda_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,14 +129,16 @@ def test_the_machine_has_the_cards_that_cuda_shows(monkeypatch: pytest.MonkeyPat
 )
 def test_without_a_driver_there_is_nothing_and_a_reason(error: Exception) -> None:
     fake = FakeNvml(init=error)
-    assert nvml.driver_info(fake) == nvml.Driver("", None, "Driver Not Loaded")
-    assert nvml.gpus(fake) == nvml.sample(fake) == nvml.holders(fake) == []
+    assert told(fake, nvml.driver_info) == nvml.Driver("", None, "Driver Not Loaded")
+    assert told(fake, nvml.sample) == told(fake, nvml.holders) == []
 
 
 def test_the_driver_and_its_cards() -> None:
     fake = FakeNvml(nvmlDeviceGetMigMode=[1, 1], nvmlDeviceGetCurrentDriverModel=1)
-    assert nvml.driver_info(fake) == nvml.Driver("580.65.06", (13, 1), "")
-    assert nvml.gpus(fake) == [nvml.GpuInfo(0, "NVIDIA H200", 150_000_000_000, (9, 0), "TCC", True, "")]
+    assert told(fake, nvml.driver_info) == nvml.Driver("580.65.06", (13, 1), "")
+    (card,) = told(fake, nvml.sample)
+    assert (card.index, card.name, card.memory_bytes, card.capability) == (0, "NVIDIA H200", 150_000_000_000, (9, 0))
+    assert (card.model, card.mig, card.problem) == ("TCC", True, "")
 
 
 def test_holders_name_each_process_once() -> None:
@@ -140,7 +146,7 @@ def test_holders_name_each_process_once() -> None:
     processes = [SimpleNamespace(pid=gone, usedGpuMemory=None), SimpleNamespace(pid=ours, usedGpuMemory=3e9)]
     twice = [SimpleNamespace(pid=ours, usedGpuMemory=1e9)]
     fake = FakeNvml(nvmlDeviceGetComputeRunningProcesses=processes, nvmlDeviceGetGraphicsRunningProcesses=twice)
-    first, second = nvml.holders(fake)
+    first, second = told(fake, nvml.holders)
     assert (first.pid, first.memory_mb) == (ours, 3000.0)
     assert first.user
     assert first.command == command_text(psutil.Process().cmdline())

@@ -69,7 +69,7 @@ def test_the_whole_world(world: Path) -> None:
         "nobody/data/x.csv": (1, None),
     }
     assert rows["org/absent"].path == world / "hf" / "hub" / "datasets--org--absent"
-    assert rows["one/datasets"].bytes == 9
+    assert rows["one/datasets"].tree.bytes == 9
     assert {name: row.note for name, row in rows.items() if row.note} == {"one/datasets": "1 of 3 files named"}
 
 
@@ -127,11 +127,11 @@ def test_a_file_with_many_names_counts_once(world: Path) -> None:
     (folder / "snapshots" / ("b" * 40) / "train.jsonl").symlink_to(f"../../blobs/{COMMIT[:8]}{0:032x}")
     os.link(folder / "blobs" / f"{COMMIT[:8]}{0:032x}", folder / "blobs" / "twin")
     rows = listed(world)
-    assert (rows["org/rows"].bytes, len(rows["org/rows"].tree.inodes)) == (7, 2)
+    assert (rows["org/rows"].tree.bytes, len(rows["org/rows"].tree.inodes)) == (7, 2)
     made(world / "project" / "experts" / "a" / "data" / "x.jsonl", b"123")
     os.link(world / "project" / "experts" / "a" / "data" / "x.jsonl", folder / "snapshots" / COMMIT / "x.jsonl")
     found = take_inventory(world / "project" / "experts", hf_caches(world / "hf"), NullReporter())
-    assert [row.bytes for row in found.datasets] == [10, 3]
+    assert [row.tree.bytes for row in found.datasets] == [10, 3]
     assert found.bytes == 10
 
 

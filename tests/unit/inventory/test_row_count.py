@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from expert_cli.inventory.row_count import RowCount, count_rows
+from expert_cli.inventory.dataset import RowCount, count_rows
 from tests.dataset_world import made, parquet
 
 

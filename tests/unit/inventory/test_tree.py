@@ -58,7 +58,7 @@ def test_what_may_not_be_read_is_said_and_skipped() -> None:
             rows = listed(world, report=report)
         for path in closed:
             path.chmod(0o700)
-    assert {name: (row.status, row.bytes) for name, row in rows.items()} == {
+    assert {name: (row.status, row.tree.bytes) for name, row in rows.items()} == {
         "org/half": ("unused", 2),
         "org/closed": ("unused", 0),
         "open/data/a.csv": ("unused", 3),
@@ -79,7 +79,7 @@ def test_links_in_a_circle_end(world: Path) -> None:
     (data / "to").symlink_to("fro")
     (data / "fro").symlink_to("to")
     (row,) = listed(world).values()
-    assert (row.name, row.bytes, row.status, row.note) == ("one/data", 3, "damaged", "1 link leads nowhere")
+    assert (row.name, row.tree.bytes, row.status, row.note) == ("one/data", 3, "damaged", "1 link leads nowhere")
 
 
 def test_a_file_that_vanishes_was_not_there(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from expert_cli.data.templates.chat_template import ChatTemplate
-from expert_cli.data.tokenize.encoder import Encoder, template_for
+from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.model.tokenizer import load_tokenizer
+from tests.tiny import template_for
 
 pytestmark = pytest.mark.real
 

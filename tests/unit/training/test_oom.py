@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from expert_cli.errors import TrainingFailed
 from expert_cli.hardware import machine
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.model.activation_checkpointing import decoder_layers
-from expert_cli.model.kernels.dequantize import DequantizedLinear, dequantize_linears
+from expert_cli.model.kernels.dequantize import DequantizedLinear, copy_bytes, dequantize_linears, restore_packed
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import load_base
 from expert_cli.training.checkpointing import checkpoint, resume
@@ -321,6 +322,55 @@ def test_the_copy_of_4_bit_weights_goes_first_and_leaves_no_trace(tmp_path: Path
     assert never.progress.losses == made.progress.losses
     for a, b in zip(never.gradients.parameters, made.gradients.parameters, strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["peft", "fused"])
+def test_a_copy_that_was_given_back_takes_nothing_and_is_not_given_back_twice(tmp_path: Path, *, fused: bool) -> None:
+    """What does not fit without it either shrinks, and trains as a run that never had it."""
+    folder = tiny.tiny_model_folder(tmp_path / "model", dtype=torch.bfloat16)
+    with Memory() as never:
+        plain = four_bits(tmp_path / "never", folder, copy=False, fused=fused)
+        needed = copy_bytes(plain.model)
+        runs_out(plain.model.base, 24)
+        fit_memory(plain, lambda: False, NullReporter(), may_adjust=True)
+        before = never.bytes
+    with Memory() as had:
+        made = four_bits(tmp_path / "copy", folder, copy=True, fused=fused)
+        copies = [
+            weakref.ref(module.weight) for module in made.model.modules() if isinstance(module, DequantizedLinear)
+        ]
+        runs_out(made.model.base, 24)
+        begun = had.bytes
+        fit_memory(made, lambda: False, NullReporter(), may_adjust=True)
+        gc.collect()
+        assert [copy() for copy in copies] == [None] * 14
+        assert begun - had.bytes == needed > 50 * SCALARS
+        assert had.bytes == before
+    smaller = "micro-batch 6 x 1 -> 3 x 2"
+    assert (plain.adjusted, made.adjusted[1:]) == ([smaller], [smaller])
+    assert restore_packed(made.model) == 0
+    for one in (plain, made):
+        one.train()
+    assert plain.progress.losses == made.progress.losses
+    assert_same_tensors(plain, made)
+
+
+def runs_out(base: Any, tokens: int) -> None:
+    """Let memory run out wherever more than so many tokens are read."""
+
+    def limit(_module: Any, _args: Any, kwargs: Any) -> None:
+        if kwargs["input_ids"].numel() > tokens:
+            torch.empty(IMPOSSIBLE, dtype=torch.uint8)
+
+    base.get_decoder().register_forward_pre_hook(limit, with_kwargs=True)
+
+
+def assert_same_tensors(one: ExpertTrainer, other: ExpertTrainer) -> None:
+    """Check that two models, trained, hold the same bit for bit: frozen weights and how to unpack them too."""
+    known, found = (dict(made.model.state_dict()) for made in (one, other))
+    assert known.keys() == found.keys()
+    assert any("quant_state" in name for name in known)
+    assert all(torch.equal(known[name], found[name]) for name in known)
 
 
 def four_bits(folder: Path, model: Path, *, copy: bool, fused: bool) -> ExpertTrainer:

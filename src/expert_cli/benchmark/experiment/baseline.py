@@ -23,8 +23,8 @@ few. The micro-batch is the manifest's batch_size, as rows; the rest is accumula
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,15 @@ from expert_cli.config import recorded
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset, plan_packs, truncate_middle
+from expert_cli.data.packing.dataset import IGNORE_INDEX, PackedDataset, truncate_middle
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
 from expert_cli.hardware import machine
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.manifest.types import Dtype
 from expert_cli.model.adapter import add_adapter
-from expert_cli.model.kernels.select import set_torch_flags
 from expert_cli.pipeline.pretokenize import DataInputs, describe, resolve_inputs, store_for
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import write_json
@@ -69,10 +69,7 @@ def train_baseline(way: str, manifest: Path, overrides: Overrides) -> None:
     tokenizer = inputs.tokenizer.hf
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token  # neither transformers nor TRL pads without one
     store = store_for(run, inputs, NullReporter())
-    documents = store.split("train")
-    if documents is None:
-        raise InputError(f"the token store {store.home} has no training rows", "check training.dataset")
-    packs = plan_packs(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    packs = PackedDataset(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
     stock = WAYS[way](run, inputs, packs)
     model = _model(stock.run, inputs)
     origin = {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256}
@@ -82,21 +79,11 @@ def train_baseline(way: str, manifest: Path, overrides: Overrides) -> None:
     write_json(paths.report_json, {"peak_memory_mb": peak_memory_mb, "store": describe(run, store).as_json()})
 
 
-def padded(run: RunConfig, inputs: DataInputs, packs: PackedDataset) -> StockRun:
-    """Return the run of the Trainer that pads to the longest row of a batch."""
-    return _on_documents(run, packs, {"data_collator": DataCollatorForSeq2Seq(inputs.tokenizer.hf)})
-
-
-def flattening(run: RunConfig, inputs: DataInputs, packs: PackedDataset) -> StockRun:  # noqa: ARG001  as all ways
-    """Return the run of the Trainer that lays the rows of a batch end to end."""
-    return _on_documents(run, packs, {"data_collator": DataCollatorWithFlattening()})
-
-
 def trl(run: RunConfig, inputs: DataInputs, packs: PackedDataset) -> StockRun:
     """Return the run of TRL's SFTTrainer, without padding."""
     library = importlib.import_module("trl")
     recomputing = replace(run, compute=replace(run.compute, checkpointing="all"))
-    stock = _on_documents(recomputing, packs, {"processing_class": inputs.tokenizer.hf})
+    stock = _on_documents(recomputing, packs, processing_class=inputs.tokenizer.hf)
     return replace(
         stock,
         data=replace(stock.data, rows=datasets.Dataset.from_list(stock.data.rows)),
@@ -125,14 +112,16 @@ def unoptimized(run: RunConfig, inputs: DataInputs, packs: PackedDataset) -> Sto
 
 
 WAYS: dict[str, Callable[[RunConfig, DataInputs, PackedDataset], StockRun]] = {
-    "padded": padded,
-    "flattening": flattening,
+    "padded": lambda run, inputs, packs: _on_documents(
+        run, packs, data_collator=DataCollatorForSeq2Seq(inputs.tokenizer.hf)
+    ),
+    "flattening": lambda run, _, packs: _on_documents(run, packs, data_collator=DataCollatorWithFlattening()),
     "trl": trl,
     "unoptimized": unoptimized,
 }
 
 
-def _on_documents(run: RunConfig, packs: PackedDataset, parts: Mapping[str, Any]) -> StockRun:
+def _on_documents(run: RunConfig, packs: PackedDataset, **parts: Any) -> StockRun:
     """Return a run on the documents of the tool's own steps."""
     return StockRun(stock_config(run), documents_of_steps(run, packs), parts)
 
@@ -147,20 +136,22 @@ def stock_config(run: RunConfig) -> RunConfig:
 def _model(run: RunConfig, inputs: DataInputs) -> Any:
     """Load the base and put a fresh adapter on it, at the same place in the random numbers as the tool does."""
     set_seed(run.seed)
-    set_torch_flags(run.compute)
+    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
     model = add_adapter(load_base_of(run, inputs.source.folder), run.adapter)
     set_seed(run.seed)
     return model
 
 
+@dataclass(frozen=True)
 class TokenizeAndPad:
-    """Texts -> a batch of rows as long as max_seq_length: `input_ids`, `attention_mask`, `labels`, int64 [rows, length]."""
+    """Texts -> a batch of rows as long as max_seq_length: `input_ids`, `attention_mask`, `labels`, int64 [rows, length].
 
-    def __init__(self, encoder: Encoder, pad_id: int, length: int) -> None:
-        """Take what encodes; rows longer than `length` tokens are shortened as the tool shortens them."""
-        self.encoder = encoder
-        self.pad_id = pad_id
-        self.length = length
+    Rows longer than `length` tokens are shortened as the tool shortens them.
+    """
+
+    encoder: Encoder
+    pad_id: int
+    length: int
 
     def __call__(self, texts: Sequence[Document]) -> dict[str, torch.Tensor]:
         """Return one batch."""

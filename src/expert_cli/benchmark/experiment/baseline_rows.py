@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, count, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -80,19 +80,13 @@ def rows_of_steps(run: RunConfig, packs: PackedDataset) -> tuple[list[int], int,
 
     A document that was split over packs is taken once, where it begins.
     """
-    steps = PackedBatchSampler(schedule_of(run, packs, 1), orders_of(run, packs))
-    rows: list[int] = []
-    for step in range(run.optim.max_steps):
-        rows += _begun(packs, *steps.packs_of(step))
-    per_step = max(1, round(len(rows) / run.optim.max_steps))
+    sampler, steps = PackedBatchSampler(schedule_of(run, packs, 1), orders_of(run, packs)), run.optim.max_steps
+    rows = [row for step in range(steps) for row in _begun(packs, *sampler.packs_of(step))]
+    per_step = max(1, round(len(rows) / steps))
     batch = min(run.optim.batch_size, per_step)
     accumulation = max(1, round(per_step / batch))
-    wanted = run.optim.max_steps * batch * accumulation
-    step = run.optim.max_steps
-    while len(rows) < wanted:
-        rows += _begun(packs, *steps.packs_of(step))
-        step += 1
-    return rows[:wanted], batch, accumulation
+    more = (row for step in count(steps) for row in _begun(packs, *sampler.packs_of(step)))
+    return list(islice(chain(rows, more), steps * batch * accumulation)), batch, accumulation
 
 
 def _begun(data: PackedDataset, epoch: int, chosen: NDArray[np.int64]) -> list[int]:
@@ -112,7 +106,7 @@ def texts_of_documents(
     found: dict[int, Document] = {}
     number = 0
     selection = select_rows(run.data, inputs.located, NullReporter(), refused=inputs.template.refused)
-    for rows in batches(selection.sources("train"), run.data):
+    for rows in batches(selection.sources("train")):
         for document in inputs.template.documents(rows):
             if any(segment.trained and segment.text for segment in document):
                 if number in wanted:

@@ -170,5 +170,6 @@ def fit_stock(model: Any, stock: StockRun, paths: RunPaths) -> float:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        raise TrainingFailed("out of GPU memory", "halve batch_size") from error
+        told = str(error).partition("\n")[0]  # with the bytes
+        raise TrainingFailed(f"out of memory: {told}".rstrip(": "), "halve batch_size") from error
     return metrics_callback.peak_memory_mb

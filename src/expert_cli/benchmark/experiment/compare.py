@@ -1,4 +1,4 @@
-"""Two saved experiments against each other: A of the one over A of the other."""
+"""Two saved experiments against each other: A of the one over A of the other, where machine, base model and rows agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from expert_cli.benchmark.experiment.parity import Curve, Parity, parity
 from expert_cli.errors import InputError
-from expert_cli.runs.metrics import part, read_json
+from expert_cli.hardware.machine import Machine, cpu_facts
+from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.utils.statistics import unpaired_ratio
 
 METHOD = (
@@ -17,6 +18,41 @@ METHOD = (
 )
 NAMES = ("name", "train")
 """What things are called; what they hold is compared."""
+
+
+def machine_facts(machine: Machine) -> dict[str, Any]:
+    """Return the machine as a saved result keeps it, without its name; the CPU is this one's, "" where nothing names it."""
+    return {
+        "system": machine.system,
+        "cpu": cpu_facts()[0],
+        "cores": machine.cores,
+        "memory_gb": round(machine.memory_bytes / 2**30),
+        "gpus": [gpu.name for gpu in machine.gpus],
+        "cpu_bf16": machine.cpu_bf16,
+    }
+
+
+def data_facts(config: Mapping[str, Any], sha256: str) -> dict[str, Any]:
+    """Return which rows a run trains on: the hash of its sources' content, and which part of them.
+
+    train: what they are called, for people: files by their path below the project, wherever that lies.
+    """
+    sources = [part(source) for source in items(config, "data", "train")]
+    return {
+        "train": [_source_name(source, str(config.get("root", ""))) for source in sources],
+        "sha256": sha256,
+        "parts": [[source.get("split", ""), source.get("weight", 1.0)] for source in sources],
+        "held_out": part(config, "data").get("validation_share", 0.0),
+        "filters": part(config, "data", "filters"),
+    }
+
+
+def _source_name(source: Mapping[str, Any], root: str) -> str:
+    path = str(source.get("path", ""))
+    if root and source.get("kind") != "hub" and Path(path).is_relative_to(root):
+        path = Path(path).relative_to(root).as_posix()
+    words = "::".join(filter(None, (path, str(source.get("split", "")), str(source.get("config", "")))))
+    return words if source.get("weight", 1.0) == 1.0 else f"{words} x {source['weight']:g}"
 
 
 def compare_experiments(a: Path, b: Path, *, force: bool = False) -> dict[str, Any]:
@@ -38,6 +74,13 @@ def compare_experiments(a: Path, b: Path, *, force: bool = False) -> dict[str, A
     sides = [document["a"] for document in documents]
     speeds = [[run["tokens_per_s"] for run in side["runs"]] for side in sides]
     same = _parity(*sides)
+    first, second = (document["versions"] for document in documents)
+    changed = [
+        f"{name} {version} and {second.get(name)}" for name, version in first.items() if second.get(name) != version
+    ]
+    notes = [f"compared by force: {line}" for line in unlike]
+    notes += [f"versions differ: {', '.join(changed)}"] if changed else []
+    notes += [] if same else ["no seed was run in both: losses cannot be compared"]
     return {
         "kind": "compare",
         "method": METHOD,
@@ -46,7 +89,7 @@ def compare_experiments(a: Path, b: Path, *, force: bool = False) -> dict[str, A
         "ratio": unpaired_ratio(*speeds).as_json(),
         "speedups": [document["ratio"] for document in documents],
         "loss_parity": same.as_json() if same else None,
-        "notes": [f"compared by force: {line}" for line in unlike] + _notes(documents[0], documents[1], same),
+        "notes": notes,
     }
 
 
@@ -80,13 +123,3 @@ def _parity(a: Mapping[str, Any], b: Mapping[str, Any]) -> Parity | None:
 def _curve(run: Mapping[str, Any]) -> Curve:
     losses = tuple(float("nan") if loss is None else loss for loss in run["losses"])
     return Curve(tuple(run["trained_tokens"]), losses)
-
-
-def _notes(a: Mapping[str, Any], b: Mapping[str, Any], same: Parity | None) -> list[str]:
-    notes = []
-    changed = [f"{name} {v} and {w}" for name, v in a["versions"].items() if (w := b["versions"].get(name)) != v]
-    if changed:
-        notes.append(f"versions differ: {', '.join(changed)}")
-    if same is None:
-        notes.append("no seed was run in both: losses cannot be compared")
-    return notes

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
 from expert_cli.benchmark.experiment.parity import Curve
-from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu
+from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu, values_of
 from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.config.recorded import SETTINGS
 from expert_cli.errors import ExpertError
-from expert_cli.runs.metrics import mean_shares, number, padding_share, part, read_json
+from expert_cli.runs.metrics import SHARES, mean_shares, number, padding_share, part, read_json
 from expert_cli.runs.paths import RunPaths
+from expert_cli.utils.statistics import mean_of
+
+BUSY_PERCENT = 10.0
+"""So much of the machine's CPU in other hands is worth a word."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,31 @@ def measure_run(
     )
 
 
+def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
+    """Return what several runs of the same settings measured: means, of the memory the largest."""
+    return {
+        "tokens_per_s": mean_of([run.tokens_per_s for run in runs]).as_json(),
+        "tokens_per_step": fmean(run.tokens_per_step for run in runs),
+        "seconds_per_epoch": _mean(run.seconds_per_epoch for run in runs),
+        "padding_share": _mean(run.padding_share for run in runs),
+        "step_time_shares": {name: fmean(run.shares.get(name, 0.0) for run in runs) for name in SHARES},
+        "peak_memory_mb": max(run.peak_memory_mb for run in runs),
+        "utilization": {name: _mean(run.utilization[name] for run in runs) for name in runs[0].utilization},
+    }
+
+
+def notes_on(runs: Sequence[RunMeasurement]) -> list[str]:
+    """Return what a reader must know about the runs."""
+    adjusted = dict.fromkeys(text for run in runs for text in run.facts["adjusted"])
+    notes = [f"adjusted to fit the memory: {text}" for text in adjusted]
+    taken = _mean(run.utilization["others"] for run in runs) or 0.0
+    if taken > BUSY_PERCENT:
+        notes.append(
+            f"other programs took {taken:.0f} % of the machine's CPU: speeds are too low, ratios of pairs hold"
+        )
+    return notes
+
+
 def setting_differences(a: dict[str, Any], b: dict[str, Any]) -> dict[str, list[Any]]:
     """Return the settings of two runs that are not the same: name -> [A's, B's]."""
     flat = [
@@ -118,7 +147,7 @@ def _curve(lines: Sequence[dict[str, Any]]) -> Curve:
 def _peak(report: Any, run: Any, steady: Sequence[dict[str, Any]], samples: Sequence[MonitorSample]) -> float:
     if part(run, "config", "compute").get("device", "cpu") != "cpu":
         return number(report, "peak_memory_mb") or 0.0
-    sampled = [sample.rss_mb * 1e6 / 2**20 for sample in samples if sample.rss_mb is not None]
+    sampled = [rss_mb * 1e6 / 2**20 for rss_mb in values_of(samples, "rss_mb")]
     return max((*sampled, *(number(line, "memory_mb") or 0.0 for line in steady)))
 
 
@@ -126,14 +155,18 @@ def _utilization(
     samples: Sequence[MonitorSample], cores: float | None, gpu_index: int | None
 ) -> dict[str, float | None]:
     index = main_gpu(samples, gpu_index)
-    gpus = [gpu.utilization for s in samples if (gpu := gpu_of(s, index)) and gpu.utilization is not None]
-    both = [
-        (s.cpu_percent, s.machine_cpu_percent)
+    others = [
+        max(0.0, s.machine_cpu_percent - s.cpu_percent / cores)
         for s in samples
-        if s.cpu_percent is not None and s.machine_cpu_percent is not None
+        if cores and s.cpu_percent is not None and s.machine_cpu_percent is not None
     ]
     return {
-        "gpu": fmean(gpus) if gpus else None,
-        "cpu": fmean(own for own, _ in both) if both else None,
-        "others": fmean(max(0.0, whole - own / cores) for own, whole in both) if both and cores else None,
+        "gpu": _mean(values_of((gpu_of(sample, index) for sample in samples), "utilization")),
+        "cpu": _mean(values_of(samples, "cpu_percent")),
+        "others": _mean(others),
     }
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return fmean(told) if told else None

@@ -7,41 +7,45 @@ variant; what a variant does in its loop counts in full.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, median
-from tempfile import TemporaryDirectory
+from statistics import median
 from typing import Any
 
-from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
-from expert_cli.benchmark.experiment.measurement import RunMeasurement, setting_differences
+from expert_cli.benchmark.experiment.compare import data_facts, machine_facts
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, figures_json, notes_on, setting_differences
 from expert_cli.benchmark.experiment.parity import Parity, parity
-from expert_cli.benchmark.experiment.subprocess_run import STOCK_WAYS, StepCounts, Variant, run_once
+from expert_cli.benchmark.experiment.subprocess_run import (
+    STOCK_WAYS,
+    Measure,
+    Run,
+    StepCounts,
+    Variant,
+    run_in_turn,
+    run_once,
+)
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, require_data
 from expert_cli.config.run_config import RunConfig
-from expert_cli.errors import CTRL_C, TERMINATED, EnvironmentProblem, InputError, Interrupted
+from expert_cli.errors import EnvironmentProblem, InputError, ThresholdNotMet
 from expert_cli.hardware.machine import Machine, has_package
-from expert_cli.runs.metrics import SHARES
-from expert_cli.training.signals import Terminated, raising_sigterm
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.statistics import Estimate, mean_of, paired_ratio
+from expert_cli.utils.statistics import Estimate, paired_ratio
 
 METHOD = (
     "fresh processes, A B B A ...; speed of the steps after the warm-up, real tokens only; ratio: mean of the pairs' log "
     "ratios, 95 % interval by Student's t; loss: means over the same trained tokens, the second half of those all reached"
 )
-BUSY_PERCENT = 10.0
-"""So much of the machine's CPU in other hands is worth a word."""
-Run = Callable[[Variant, Overrides, StepCounts, Path, int, Callable[[int, float], None]], RunMeasurement]
 
 
-@dataclass(frozen=True)
-class ExperimentSpec:
-    """What is asked for. Repeat r runs with `seed` + r. gate: the least ratio, None = none."""
+@dataclass
+class Experiment:
+    """What is asked for, and the runs of A and of B that were finished, in the order of their repeats.
+
+    Repeat r runs with `seed` + r. gate: the least ratio, None = none. interrupted: the exit code of what ended it before all
+    runs were done, 130 for Ctrl-C and 143 for SIGTERM; 0 where nothing did.
+    """
 
     a: Variant
     b: Variant
@@ -49,21 +53,10 @@ class ExperimentSpec:
     step_counts: StepCounts
     repeats: int
     seed: int
-    gate: float | None = None
-
-
-@dataclass(frozen=True)
-class ExperimentResult:
-    """The runs that were finished, in the order of their repeats.
-
-    interrupted: the exit code of what ended it before all were, 130 for Ctrl-C and 143 for SIGTERM; 0 where nothing did.
-    """
-
-    spec: ExperimentSpec
     machine: Machine
-    a: tuple[RunMeasurement, ...]
-    b: tuple[RunMeasurement, ...]
-    interrupted: int
+    gate: float | None = None
+    runs: tuple[list[RunMeasurement], list[RunMeasurement]] = field(default_factory=lambda: ([], []))
+    interrupted: int = 0
 
     @property
     def ratio(self) -> Estimate | None:
@@ -85,7 +78,7 @@ class ExperimentResult:
 
     def missed(self) -> str:
         """Return why the gate is missed, "" where it is reached or there is none."""
-        ratio, same, gate = self.ratio, self.parity, self.spec.gate
+        ratio, same, gate = self.ratio, self.parity, self.gate
         if gate is None:
             return ""
         if ratio is None or same is None:
@@ -94,36 +87,35 @@ class ExperimentResult:
             return f"broken: at equal trained tokens the loss is {words_of(same)}"
         return f"the ratio {ratio.mean:.2f} is below {gate:g}" if ratio.mean < gate else ""
 
+    @property
+    def exit_code(self) -> int:
+        """What it ends with: where nothing interrupted it, by whether its gate is missed."""
+        return self.interrupted or (ThresholdNotMet.exit_code if self.missed() else 0)
+
     def as_json(self) -> dict[str, Any]:
         """Return the document of `benchmark --json` (docs/INTERFACE.md), kind "experiment"."""
-        spec, same, ratio = self.spec, self.parity, self.ratio
-        both = bool(self.a and self.b)
+        (a, b), same, ratio = self.runs, self.parity, self.ratio
         return {
             "kind": "experiment",
             "machine": machine_facts(self.machine),
             "versions": dict(self.machine.versions),
-            "steps": spec.step_counts.steps,
-            "warmup": spec.step_counts.warmup,
-            "repeats": spec.repeats,
+            "steps": self.step_counts.steps,
+            "warmup": self.step_counts.warmup,
+            "repeats": self.repeats,
             "method": METHOD,
-            "a": side_json(spec.a, self.a, same.a if same else None) if self.a else None,
-            "b": side_json(spec.b, self.b, same.b if same else None) if self.b else None,
+            "a": side_json(self.a, a, same.a if same else None) if a else None,
+            "b": side_json(self.b, b, same.b if same else None) if b else None,
             "ratio": ratio.as_json() if ratio else None,
             "median_ratio": self.median_ratio,
             "loss_parity": same.as_json() if same else None,
-            "differences": setting_differences(self.a[0].config, self.b[0].config) if both else {},
-            "gate": {"ratio": spec.gate, "passed": not self.missed(), "reason": self.missed()} if spec.gate else None,
+            "differences": setting_differences(a[0].config, b[0].config) if a and b else {},
+            "gate": {"ratio": self.gate, "passed": not self.missed(), "reason": self.missed()} if self.gate else None,
             "interrupted": bool(self.interrupted),
-            "notes": notes_on([*self.a, *self.b]),
+            "notes": notes_on([*a, *b]),
         }
 
     def _pairs(self) -> list[tuple[RunMeasurement, RunMeasurement]]:
-        return list(zip(self.a, self.b, strict=False))
-
-
-def order(repeats: int) -> str:
-    """Return which variant runs when: "abba..." spreads whatever changes with time evenly over both."""
-    return "".join("ba" if repeat % 2 else "ab" for repeat in range(repeats))
+        return list(zip(*self.runs, strict=False))
 
 
 def make_job(
@@ -134,7 +126,7 @@ def make_job(
     repeats: int,
     machine: Machine,
     gate: float | None = None,
-) -> ExperimentSpec:
+) -> Experiment:
     """Return the experiment, both manifests read. against: one of `STOCK_WAYS`, or another manifest.
 
     Raises ManifestError, InputError, EnvironmentProblem.
@@ -146,7 +138,7 @@ def make_job(
     if not b.manifest.is_file():
         raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {', '.join(STOCK_WAYS)}")
     decided(b.manifest, overrides, machine)
-    return ExperimentSpec(Variant(str(manifest), manifest), b, overrides, step_counts, repeats, plan.seed, gate)
+    return Experiment(Variant(str(manifest), manifest), b, overrides, step_counts, repeats, plan.seed, machine, gate)
 
 
 def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig:
@@ -156,72 +148,21 @@ def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig
     return run
 
 
-def experiment(spec: ExperimentSpec, machine: Machine, report: Reporter, run: Run = run_once) -> ExperimentResult:
-    """Run both sides in turn. Ctrl-C and SIGTERM end the run under way and return those before it.
+def run_experiment(asked: Experiment, report: Reporter, run: Run = run_once) -> Experiment:
+    """Return the experiment with its runs, both sides in turn. Ctrl-C and SIGTERM end the run under way, those before it stay.
 
     Raises the error of a run that fails, with its variant's name; KeyboardInterrupt or Interrupted before the first is done.
     """
-    sides = {"a": spec.a, "b": spec.b}
-    done: dict[str, list[RunMeasurement]] = {"a": [], "b": []}
-    turns = order(spec.repeats)
-    with run_session(spec.overrides, spec.step_counts, len(turns), report, run) as session:
-        for number, name in enumerate(turns):
-            found = session.go(sides[name], spec.seed + number // 2)
-            done[name].append(found)
-            report.info(f"{name}  {sides[name].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s")
-    return ExperimentResult(spec, machine, tuple(done["a"]), tuple(done["b"]), session.interrupted)
+    sides = (asked.a, asked.b)
 
+    def take(number: int, measure: Measure) -> None:
+        asked.runs[number].append(found := measure())
+        words = f"{sides[number].name}  seed {found.seed}  {found.tokens_per_s:,.0f} tokens/s"
+        report.info(f"{'ab'[number]}  {words}")
 
-@dataclass
-class Session:
-    """Runs one after another. interrupted: the exit code of what ended them before all were done, 0 where nothing did."""
-
-    go: Callable[[Variant, int], RunMeasurement]
-    interrupted: int = 0
-
-
-@contextmanager
-def run_session(
-    overrides: Overrides, step_counts: StepCounts, turns: int, report: Reporter, run: Run
-) -> Iterator[Session]:
-    """Yield what runs (variant, seed) and measures it, under one progress bar; nothing of the runs is left.
-
-    Ctrl-C ends the block, and so does SIGTERM, which by itself would leave the run under way alone. Raises
-    KeyboardInterrupt or Interrupted where no run was done by then.
-    """
-    each, started, done = step_counts.steps + step_counts.warmup, 0, 0
-    with (
-        raising_sigterm(),
-        TemporaryDirectory(prefix="expert-cli-benchmark-", ignore_cleanup_errors=True) as temporary,
-        report.progress("running", turns * each, "steps") as bar,
-    ):
-
-        def go(variant: Variant, seed: int) -> RunMeasurement:
-            nonlocal started, done
-            before, folder = started * each, Path(temporary) / f"run-{started}"
-            started += 1
-            head = f"run {started} of {turns}: {variant.name}"
-            bar.update(before, f"{head}  loading")
-
-            def show(step: int, speed: float) -> None:
-                bar.update(before + step, f"{head}  {speed:,.0f} tokens/s")
-
-            try:
-                found = run(variant, overrides, step_counts, folder, seed, show)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-            done += 1
-            return found
-
-        session = Session(go)
-        try:
-            yield session
-        except KeyboardInterrupt as error:
-            session.interrupted = TERMINATED if isinstance(error, Terminated) else CTRL_C
-            if not done and session.interrupted == TERMINATED:
-                raise Interrupted("ended by SIGTERM", "", TERMINATED) from error
-            if not done:
-                raise
+    repeats, counts = asked.repeats, asked.step_counts
+    asked.interrupted = run_in_turn(sides, asked.seed, repeats, asked.overrides, counts, report, take, run)
+    return asked
 
 
 def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | None) -> dict[str, Any]:
@@ -230,7 +171,7 @@ def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | No
     return {
         "name": variant.name,
         "manifest": str(variant.manifest),
-        "stock": variant.stock,
+        "stock": bool(variant.way),
         "model": {**first.facts["model"], "quantization": first.config["model"]["quantization"]},
         "data": data_facts(first.config, first.facts["train_sha256"]),
         **figures_json(runs),
@@ -240,39 +181,9 @@ def side_json(variant: Variant, runs: Sequence[RunMeasurement], loss: float | No
     }
 
 
-def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
-    """Return what several runs of the same settings measured."""
-    epochs = [seconds for run in runs if (seconds := run.seconds_per_epoch) is not None]
-    padding = [run.padding_share for run in runs if run.padding_share is not None]
-    busy = {name: [v for run in runs if (v := run.utilization[name]) is not None] for name in runs[0].utilization}
-    return {
-        "tokens_per_s": mean_of([run.tokens_per_s for run in runs]).as_json(),
-        "tokens_per_step": fmean(run.tokens_per_step for run in runs),
-        "seconds_per_epoch": fmean(epochs) if epochs else None,
-        "padding_share": fmean(padding) if padding else None,
-        "step_time_shares": {name: fmean(run.shares.get(name, 0.0) for run in runs) for name in SHARES},
-        "peak_memory_mb": max(run.peak_memory_mb for run in runs),
-        "utilization": {name: fmean(values) if values else None for name, values in busy.items()},
-    }
-
-
 def words_of(same: Parity) -> str:
     """Return a parity as words that follow "the loss is"."""
     if same.a is None or same.b is None:
         return "not finite"
     shown = f"{same.a:.4f} against {same.b:.4f}"
     return f"{same.verdict}: {shown}, {abs(same.difference):.4f} apart, {same.noise + same.tolerance:.4f} allowed"
-
-
-def notes_on(runs: Sequence[RunMeasurement]) -> list[str]:
-    """Return what a reader must know about the runs."""
-    notes = [
-        f"adjusted to fit the memory: {text}" for text in dict.fromkeys(t for r in runs for t in r.facts["adjusted"])
-    ]
-    others = [share for run in runs if (share := run.utilization["others"]) is not None]
-    if others and fmean(others) > BUSY_PERCENT:
-        taken = fmean(others)
-        notes.append(
-            f"other programs took {taken:.0f} % of the machine's CPU: speeds are too low, ratios of pairs hold"
-        )
-    return notes

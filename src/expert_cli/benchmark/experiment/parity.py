@@ -23,11 +23,6 @@ class Curve:
     tokens: tuple[int, ...]
     losses: tuple[float, ...]
 
-    @property
-    def total(self) -> int:
-        """Trained tokens of the whole run."""
-        return sum(self.tokens)
-
     def mean_loss(self, start: float, stop: float) -> float:
         """Return the mean loss per trained token from the `start`th to the `stop`th; a step at the edge counts in part."""
         ends = list(accumulate(self.tokens))
@@ -71,7 +66,7 @@ def parity(a: Sequence[Curve], b: Sequence[Curve]) -> Parity:
     the smallest spread from repeat to repeat: of A, of B, or of the pairs' differences. The smallest, because a side that
     is broken is often wild as well, and must not be excused by its own spread.
     """
-    stop = min(curve.total for curve in (*a, *b))
+    stop = min(sum(curve.tokens) for curve in (*a, *b))
     window = (stop // 2, stop)
     losses = [[curve.mean_loss(*window) for curve in side] for side in (a, b)]
     if not all(math.isfinite(loss) for side in losses for loss in side):

@@ -7,27 +7,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from expert_cli.benchmark.experiment.environment import machine_facts
-from expert_cli.benchmark.experiment.measurement import RunMeasurement
-from expert_cli.benchmark.experiment.paired_runs import (
-    Run,
-    Session,
-    decided,
-    figures_json,
-    notes_on,
-    run_session,
-)
-from expert_cli.benchmark.experiment.subprocess_run import StepCounts, Variant, run_once
+from expert_cli.benchmark.experiment.compare import machine_facts
+from expert_cli.benchmark.experiment.measurement import RunMeasurement, figures_json, notes_on
+from expert_cli.benchmark.experiment.paired_runs import decided
+from expert_cli.benchmark.experiment.subprocess_run import Measure, Run, StepCounts, Variant, run_in_turn, run_once
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
 from expert_cli.hardware.machine import Machine
 from expert_cli.utils.reporter import Reporter
 
 Status = Literal["ran", "does not fit", "failed", "not run"]
-BATCH, ACCUMULATION = "batch_size", "gradient_accumulation_steps"
+SIZES = ("batch_size", "gradient_accumulation_steps")
 _LACKS_MEMORY = re.compile(r"\b(?:out of|fit|want of)\b.*\bmemory\b")
 """What errors for want of memory say: the training's, the loading's, and that of a process the system killed."""
 STRICT = "training.config.on_oom=error"
@@ -60,19 +54,18 @@ class Trial:
 
     def as_json(self) -> dict[str, Any]:
         """Return its row."""
-        measured = figures_json(self.runs) if self.runs else None
         return {
             "settings": self.settings,
             "set": self.flags,
             "status": self.status,
             "reason": self.reason,
-            "measured": measured,
+            "measured": figures_json(self.runs) if self.runs else None,
         }
 
 
 @dataclass(frozen=True)
 class Swept:
-    """All combinations, the fastest first, those that did not run last. interrupted: as that of an Outcome."""
+    """All combinations, the fastest first, those that did not run last. interrupted: as that of an Experiment."""
 
     manifest: Path
     machine: Machine
@@ -107,12 +100,7 @@ class Swept:
             "warmup": self.step_counts.warmup,
             "effective_batch": self.effective_batch,
             "trials": [trial.as_json() for trial in self.trials],
-            "fastest": {
-                "set": best.flags,
-                "manifest": {"training": {"config": best.settings}},
-            }
-            if best
-            else None,
+            "fastest": best and {"set": best.flags, "manifest": {"training": {"config": best.settings}}},
             "interrupted": bool(self.interrupted),
             "notes": [*notes_on(runs), *self._notes()],
         }
@@ -154,22 +142,18 @@ def combinations(swept: Mapping[str, Sequence[Any]], batch_size: int, accumulati
     Whichever of the two is not swept is adjusted to the other.
     """
     effective = batch_size * accumulation
-    trials = []
-    for values in product(*swept.values()):
-        settings = dict(zip(swept, values, strict=True))
-        trial = Trial(settings)
-        trials.append(trial)
-        given = {key: settings[key] for key in (BATCH, ACCUMULATION) if key in settings}
-        if any(not isinstance(value, int) or isinstance(value, bool) or value < 1 for value in given.values()):
+    trials = [Trial(dict(zip(swept, values, strict=True))) for values in product(*swept.values())]
+    for trial in trials:
+        given = {key: trial.settings[key] for key in SIZES if key in trial.settings}
+        if any(type(value) is not int or value < 1 for value in given.values()):
             raise InputError(f"--sweep: {trial.name}: must be whole numbers greater than 0")
-        if len(given) == 2 and settings[BATCH] * settings[ACCUMULATION] != effective:
-            trial.reason = f"its effective batch is {settings[BATCH] * settings[ACCUMULATION]}, not {effective}"
+        size = prod(given.values())
+        if len(given) == 2 and size != effective:
+            trial.reason = f"its effective batch is {size}, not {effective}"
+        elif len(given) == 1 and effective % size:
+            trial.reason = f"{' '.join(given)} {size} does not divide the effective batch {effective}"
         elif len(given) == 1:
-            (key, value), other = *given.items(), ACCUMULATION if BATCH in given else BATCH
-            if effective % value:
-                trial.reason = f"{key} {value} does not divide the effective batch {effective}"
-            else:
-                settings[other] = effective // value
+            trial.settings |= {key: effective // size for key in SIZES if key not in given}
     return trials
 
 
@@ -193,29 +177,30 @@ def sweep(
     trials = combinations(parse_sweep(asked), optim.batch_size, optim.gradient_accumulation_steps)
     runnable = [trial for trial in trials if not trial.reason]
     for trial in runnable:
-        settings = (*overrides.settings, *trial.flags)
-        decided(manifest, replace(overrides, settings=settings), machine)
-    with run_session(overrides, step_counts, repeats * len(runnable), report, run) as session:
-        for repeat in range(repeats):
-            for trial in runnable[:: -1 if repeat % 2 else 1]:
-                if trial.status in ("not run", "ran"):
-                    _try(trial, session, manifest, written.seed + repeat)
-                    report.info(f"{trial.name}: {f'{trial.speed:,.0f} tokens/s' if trial.runs else trial.status}")
+        decided(manifest, replace(overrides, settings=(*overrides.settings, *trial.flags)), machine)
+
+    def take(number: int, measure: Measure) -> None:
+        trial = runnable[number]
+        if trial.status in ("not run", "ran"):
+            _try(trial, measure)
+            report.info(f"{trial.name}: {f'{trial.speed:,.0f} tokens/s' if trial.runs else trial.status}")
+
+    variants = [Variant(trial.name, manifest, settings=(*trial.flags, STRICT)) for trial in runnable]
+    interrupted = run_in_turn(variants, written.seed, repeats, overrides, step_counts, report, take, run)
     for trial in runnable:
         trial.reason = trial.reason or ("interrupted before it ran" if trial.status == "not run" else "")
     ranked = sorted(trials, key=lambda trial: -trial.speed)
     effective = optim.batch_size * optim.gradient_accumulation_steps
-    return Swept(manifest, machine, step_counts, effective, tuple(ranked), session.interrupted)
+    return Swept(manifest, machine, step_counts, effective, tuple(ranked), interrupted)
 
 
-def _try(trial: Trial, session: Session, manifest: Path, seed: int) -> None:
+def _try(trial: Trial, measure: Measure) -> None:
     """Run once. Raises what has nothing to do with the settings: a missing model, a package."""
-    variant = Variant(trial.name, manifest, settings=(*trial.flags, STRICT))
     try:
-        trial.runs.append(session.go(variant, seed))
+        trial.runs.append(measure())
         trial.status = "ran"
     except (TrainingFailed, EnvironmentProblem) as error:
-        trial.status = "does not fit" if is_memory(error, variant.name) else "failed"
+        trial.status = "does not fit" if is_memory(error, trial.name) else "failed"
         trial.reason = error.message
         trial.runs.clear()
         if isinstance(error, EnvironmentProblem) and trial.status == "failed":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from expert_cli.runs.metrics import SHARES
@@ -46,21 +46,13 @@ def _compare(document: Document) -> list[str]:
 
 
 def _sweep(document: Document) -> list[str]:
-    rows = [["", "tokens/s", "peak memory", "padding", "time in data"]]
+    rows = [["", *SWEPT.values()]]
     for trial in document["trials"]:
-        name = " ".join(word.removeprefix("training.config.") for word in trial["set"])
-        measured = trial["measured"]
-        rows.append(
-            [
-                name,
-                _interval(measured["tokens_per_s"]),
-                _mb(measured["peak_memory_mb"]),
-                _percent(measured["padding_share"]),
-                _percent(measured["step_time_shares"]["data"]),
-            ]
-            if measured
-            else [name, f"{trial['status']}: {trial['reason']}"]
+        name, measured = " ".join(word.removeprefix("training.config.") for word in trial["set"]), trial["measured"]
+        cells = (
+            [FIGURES[figure](measured) for figure in SWEPT] if measured else [f"{trial['status']}: {trial['reason']}"]
         )
+        rows.append([name, *cells])
     lines = [f"effective batch {document['effective_batch']}, {document['steps']} steps each", *_grid(rows)]
     best = document["fastest"]
     if best:
@@ -78,26 +70,8 @@ def _sweep(document: Document) -> list[str]:
 
 def _figures(sides: Sequence[Document | None]) -> list[str]:
     """Return the table of two sides' figures; a figure that neither knows is left out."""
-
-    def row(label: str, value: Any) -> list[str]:
-        return [label, *(value(side) if side else "-" for side in sides)]
-
-    rows = [
-        ["", "A", "B"],
-        row("real tokens/s", lambda s: _interval(s["tokens_per_s"])),
-        row("seconds per epoch", lambda s: _number(s["seconds_per_epoch"])),
-        row("tokens a step", lambda s: _number(s["tokens_per_step"])),
-        row("padding", lambda s: _percent(s["padding_share"])),
-        row("loss", lambda s: _number(s["loss"], 4)),
-        row("peak memory", lambda s: _mb(s["peak_memory_mb"])),
-        row("CPU (100 % = a core)", lambda s: _percent(s["utilization"]["cpu"], 1)),
-        row("GPU", lambda s: _percent(s["utilization"]["gpu"], 1)),
-        *(
-            row(f"time: {name.replace('_', ' ')}", lambda s, n=name: _percent(s["step_time_shares"][n]))
-            for name in SHARES
-        ),
-    ]
-    return _grid([row for row in rows if set(row[1:]) - {"-", "0 %"}])
+    rows = [[label, *(show(side) if side else "-" for side in sides)] for label, show in FIGURES.items()]
+    return _grid([["", "A", "B"], *(row for row in rows if set(row[1:]) - {"-", "0 %"})])
 
 
 def _loss(same: Document | None) -> str:
@@ -135,8 +109,28 @@ def _percent(share: float | None, whole: float = 100.0) -> str:
     return "-" if share is None else f"{share * whole:.0f} %"
 
 
-def _mb(value: float) -> str:
-    return f"{value:,.0f} MB"
+FIGURES: dict[str, Callable[[Document], str]] = {
+    "real tokens/s": lambda s: _interval(s["tokens_per_s"]),
+    "seconds per epoch": lambda s: _number(s["seconds_per_epoch"]),
+    "tokens a step": lambda s: _number(s["tokens_per_step"]),
+    "padding": lambda s: _percent(s["padding_share"]),
+    "loss": lambda s: _number(s["loss"], 4),
+    "peak memory": lambda s: f"{s['peak_memory_mb']:,.0f} MB",
+    "CPU (100 % = a core)": lambda s: _percent(s["utilization"]["cpu"], 1),
+    "GPU": lambda s: _percent(s["utilization"]["gpu"], 1),
+    **{
+        f"time: {name.replace('_', ' ')}": lambda s, name=name: _percent(s["step_time_shares"][name])  # type: ignore[misc]
+        for name in SHARES
+    },
+}
+"""What is shown of a side, or of a sweep's combination."""
+SWEPT = {
+    "real tokens/s": "tokens/s",
+    "peak memory": "peak memory",
+    "padding": "padding",
+    "time: data": "time in data",
+}
+"""Of these the columns of a sweep: figure -> head."""
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> list[str]:

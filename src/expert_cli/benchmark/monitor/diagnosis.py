@@ -10,62 +10,59 @@ A wait is a loss only while the device idles: of 20 % waiting for data on a GPU 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from expert_cli.benchmark.monitor.evidence import Advice, Diagnosis, Evidence, VerdictName
+from expert_cli.benchmark.monitor import remedies
+from expert_cli.benchmark.monitor.evidence import Evidence
 from expert_cli.benchmark.monitor.gauges import mean
-from expert_cli.benchmark.monitor.remedies import (
-    cheaper_work,
-    fewer_evaluations,
-    fewer_saves,
-    fuller_steps,
-    gain,
-    less_memory,
-    quieter_machine,
-    sooner_data,
-)
+from expert_cli.benchmark.monitor.remedies import NOTABLE, Advice
 
-NOTABLE = 0.10
-"""Below a tenth of the time no single cause is worth a change: it could bring 1.11x at most."""
 MOST_ADVICE = 2
 SPILLED_MB = 64.0
 """Windows keeps some tens of MB of every process in shared memory; more than this is the model's."""
 SWAPPING_MB_PER_S = 1.0
+BUSY_DISK = 0.5
 THROTTLED_SAMPLES = 0.5
-LIMITS = frozenset(
-    {"power cap", "hardware slowdown", "thermal (driver)", "thermal (hardware)", "power brake", "board limit"}
-)
+THERMAL = frozenset({"hardware slowdown", "thermal (driver)", "thermal (hardware)", "power brake", "board limit"})
+LIMITS = THERMAL | {"power cap"}
 FEW_CORES = 0.4
 """torch runs one thread a physical core: with two hardware threads each, half of them idle in the best case."""
 FULL = 0.9
 """So much of all cores busy: whoever wants more takes it from others. Below, the run could have had more than it took."""
+CROWDED = 0.25
 LOW_POWER = 0.4
 LOW_MFU = 0.2
 
 
 @dataclass(frozen=True)
-class _Loss:
-    name: VerdictName
-    share: float
+class Diagnosis:
+    """What holds the run back, the numbers that say so, and at most two things to change. share: of the time that it costs."""
+
+    name: str
     evidence: tuple[str, ...]
-    advice: tuple[Advice, ...]
+    advice: tuple[Advice, ...] = ()
+    share: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the keys `verdict`, `evidence`, `advice`."""
+        advice = [one.as_json() for one in self.advice]
+        return {"verdict": self.name, "evidence": list(self.evidence), "advice": advice}
 
 
 def diagnose(e: Evidence) -> Diagnosis:
-    """Name what holds a run back."""
+    """Name what holds a run back, with what a reader needs to weigh it: a falling speed, other programs."""
     if not e.on_gpu:
         e = replace(e, gpu=None)  # what another program does there
-    memory = _memory(e)
-    if memory:
-        return _with_context(e, memory)
-    if not e.shares:
-        return _without_shares(e)
-    losses = [loss for rule in (_data, _checkpoints, _evaluation, _limit, _launches, _neighbors) if (loss := rule(e))]
-    worst = max(losses, key=lambda loss: loss.share, default=None)
-    if worst and worst.share >= NOTABLE - 1e-9:
-        return _with_context(e, Diagnosis(worst.name, worst.evidence, worst.advice))
-    return _with_context(e, _hot(e) or _small_kernels(e) or _busy(e))
+    found = _memory(e) or (_by_shares(e) if e.shares else _without_shares(e))
+    evidence = list(found.evidence)
+    change = trend(e.tokens_per_s, e.held_s)
+    if change is not None and change <= -0.2 + 1e-9:
+        evidence.append(f"tokens/s fell by {-change:.0%} while it was watched")
+    if _crowded(e) and _taken(e) not in evidence:
+        evidence.append(_taken(e))
+    return replace(found, evidence=tuple(evidence), advice=found.advice[:MOST_ADVICE])
 
 
 def trend(tokens_per_s: tuple[float, ...], held_s: tuple[float, ...] = ()) -> float | None:
@@ -77,108 +74,105 @@ def trend(tokens_per_s: tuple[float, ...], held_s: tuple[float, ...] = ()) -> fl
     return last / first - 1 if first and last is not None else None
 
 
-def _share(shares: Mapping[str, float], *names: str) -> float:
-    return sum(shares.get(name, 0.0) for name in names)
-
-
 def _memory(e: Evidence) -> Diagnosis | None:
     if e.spilled_mb is not None and e.spilled_mb >= SPILLED_MB:
         told = f"{e.spilled_mb:,.0f} MB of GPU memory lie in the host's memory and cross the bus at every use"
-        return Diagnosis(
-            "memory spilling to the host", (told,), less_memory(e, f"{e.spilled_mb:,.0f} MB less are needed")
-        )
+        advice = remedies.less_memory(e, f"{e.spilled_mb:,.0f} MB less are needed")
+        return Diagnosis("memory spilling to the host", (told,), tuple(advice))
     if e.swap_in_mb_per_s is not None and e.swap_in_mb_per_s >= SWAPPING_MB_PER_S:
         told = f"the system reads swapped memory back at {e.swap_in_mb_per_s:.1f} MB/s: memory is short"
-        return Diagnosis("disk", (told,), less_memory(e, "memory that fits is not swapped"))
+        return Diagnosis("disk", (told,), tuple(remedies.less_memory(e, "memory that fits is not swapped")))
     return None
 
 
-def _data(e: Evidence) -> _Loss | None:
-    waiting, copying = _share(e.shares, "data"), _share(e.shares, "host_to_device")
+def _by_shares(e: Evidence) -> Diagnosis:
+    losses = (loss for rule in (_data, _rare, _limit, _launches, _neighbors) for loss in rule(e))
+    worst = max(losses, key=lambda loss: loss.share)
+    return worst if worst.share >= NOTABLE - 1e-9 else _hot(e) or _small_kernels(e) or _busy(e)
+
+
+def _share(e: Evidence, *names: str) -> float:
+    return sum(e.shares.get(name, 0.0) for name in names)
+
+
+def _data(e: Evidence) -> Iterator[Diagnosis]:
+    waiting, copying = _share(e, "data"), _share(e, "host_to_device")
     share = waiting + copying if e.idle is None else min(waiting + copying, e.idle)
     evidence = [f"{waiting:.0%} of the time goes into waiting for data, {copying:.0%} into copying it to the device"]
     if e.idle is not None:
         evidence.append(f"the GPU idles {e.idle:.0%} of the time")
-    slow_disk = e.disk_busy is not None and e.disk_busy >= 0.5 and waiting >= copying
+    slow_disk = waiting >= copying and _disk_is_busy(e)
     if slow_disk:
         rate = "" if e.disk_read_mb_per_s is None else f", reading {e.disk_read_mb_per_s:,.1f} MB/s"
         evidence.append(f"the disk is busy {e.disk_busy:.0%} of the time{rate}")
-    advice = sooner_data(e, share, slow_disk=slow_disk, copying=copying > waiting)
-    return _Loss("disk" if slow_disk else "waiting for data", share, tuple(evidence), advice)
+    advice = remedies.sooner_data(e, share, slow_disk=slow_disk, copying=copying > waiting)
+    yield Diagnosis("disk" if slow_disk else "waiting for data", tuple(evidence), tuple(advice), share)
 
 
-def _checkpoints(e: Evidence) -> _Loss | None:
-    share = _share(e.run_shares or e.shares, "checkpoint")
-    return _Loss(
-        "checkpointing", share, (f"{share:.0%} of the run's time goes into checkpoints",), fewer_saves(e, share)
-    )
+def _disk_is_busy(e: Evidence) -> bool:
+    return e.disk_busy is not None and e.disk_busy >= BUSY_DISK
 
 
-def _evaluation(e: Evidence) -> _Loss | None:
-    share = _share(e.run_shares or e.shares, "eval")
-    return _Loss(
-        "evaluation", share, (f"{share:.0%} of the run's time goes into evaluation",), fewer_evaluations(e, share)
-    )
+_RARE = (
+    ("checkpointing", "checkpoint", "checkpoints", remedies.fewer_saves),
+    ("evaluation", "eval", "evaluation", remedies.fewer_evaluations),
+)
+"""Verdict, phase of a step, words, remedy of what happens now and then: the whole run says what it costs."""
 
 
-def _throttles(e: Evidence, *, thermal: bool = False) -> dict[str, float]:
+def _rare(e: Evidence) -> Iterator[Diagnosis]:
+    for name, phase, words, remedy in _RARE:
+        share = (e.run_shares or e.shares).get(phase, 0.0)
+        yield Diagnosis(name, (f"{share:.0%} of the run's time goes into {words}",), tuple(remedy(e, share)), share)
+
+
+def _throttles(e: Evidence, kinds: frozenset[str]) -> dict[str, float]:
     named = e.gpu.throttles if e.gpu else {}
-    kept = {name: share for name, share in named.items() if name in LIMITS and share >= THROTTLED_SAMPLES}
-    return {name: share for name, share in kept.items() if name != "power cap"} if thermal else kept
+    return {name: share for name, share in named.items() if name in kinds and share >= THROTTLED_SAMPLES}
 
 
-def _limit(e: Evidence) -> _Loss | None:
+def _limit(e: Evidence) -> Iterator[Diagnosis]:
     """A clock held down while the GPU works. A power cap that costs little is what a card at full load shows."""
-    if e.gpu is None or not _throttles(e) or not e.gpu.clock_mhz or not e.gpu.top_clock_mhz:
-        return None
-    slower = max(0.0, 1 - e.gpu.clock_mhz / e.gpu.top_clock_mhz)
-    share = slower * (1 - (e.idle or 0.0))
-    told = f"the SM clock is {e.gpu.clock_mhz:,.0f} MHz; {e.gpu.top_clock_mhz:,.0f} MHz were seen on this card"
-    return _Loss("thermal or power limit", share, (_limit_words(e), told), _cooler(share))
+    if e.gpu and _throttles(e, LIMITS) and e.gpu.sm_clock_mhz and e.gpu.top_clock_mhz:
+        slower = max(0.0, 1 - e.gpu.sm_clock_mhz / e.gpu.top_clock_mhz)
+        told = f"the SM clock is {e.gpu.sm_clock_mhz:,.0f} MHz; {e.gpu.top_clock_mhz:,.0f} MHz were seen on this card"
+        yield _held_down(e, slower * (1 - (e.idle or 0.0)), told)
 
 
 def _hot(e: Evidence) -> Diagnosis | None:
     """Heat or a failing supply is named also where the full clock was never seen; a mere power cap is not."""
     gpu = e.gpu
-    if gpu is None or not _throttles(e, thermal=True):
+    if gpu is None or not _throttles(e, THERMAL):
         return None
-    seen = gpu.clock_mhz and gpu.top_clock_mhz and gpu.clock_mhz < 0.99 * gpu.top_clock_mhz
-    return None if seen else Diagnosis("thermal or power limit", (_limit_words(e),), _cooler(None))
+    seen = gpu.sm_clock_mhz and gpu.top_clock_mhz and gpu.sm_clock_mhz < 0.99 * gpu.top_clock_mhz
+    return None if seen else _held_down(e, None)
 
 
-def _limit_words(e: Evidence) -> str:
-    words = ", ".join(f"{name} in {share:.0%} of the samples" for name, share in _throttles(e).items())
+def _held_down(e: Evidence, share: float | None, *told: str) -> Diagnosis:
+    words = ", ".join(f"{name} in {share:.0%} of the samples" for name, share in _throttles(e, LIMITS).items())
     heat = f", {e.gpu.temperature_c:.0f} °C" if e.gpu and e.gpu.temperature_c is not None else ""
-    return f"the driver holds the clock down: {words}{heat}"
+    evidence = (f"the driver holds the clock down: {words}{heat}", *told)
+    return Diagnosis("thermal or power limit", evidence, tuple(remedies.cooler(share)), share or 0.0)
 
 
-def _cooler(share: float | None) -> tuple[Advice, ...]:
-    bound = None if share is None else gain(share)
-    return (
-        Advice((), "better cooling, or a higher power limit: nvidia-smi -q -d POWER,TEMPERATURE says which", bound),
-    )
-
-
-def _launches(e: Evidence) -> _Loss | None:
+def _launches(e: Evidence) -> Iterator[Diagnosis]:
     """The host is the brake: Python between the steps, or kernels launched one by one, or cores without work."""
-    other = _share(e.shares, "other")
-    compute = _share(e.shares, "forward", "backward", "optimizer")
-    if e.on_gpu:
-        waits = _share(e.shares, "data", "host_to_device", "checkpoint")
-        share = other if e.idle is None else max(0.0, e.idle - waits)
-        told = f"the GPU idles {e.idle:.0%} of the time, {waits:.0%} is spent waiting" if e.idle is not None else ""
-    else:
-        unused = 1 - e.cpu_use if e.cpu_use is not None and e.cpu_use < FEW_CORES and not _crowded(e) else 0.0
-        share = other + compute * unused
-        told = f"{e.cpu_use:.0%} of {e.cores} cores work" if unused and e.cpu_use is not None else ""
-    evidence = (
-        told,
-        f"{compute:.0%} of the time is forward, backward and optimizer, {other:.0%} the program around them",
+    other, compute = _share(e, "other"), _share(e, "forward", "backward", "optimizer")
+    share, evidence = other, []
+    if e.on_gpu and e.idle is not None:
+        waits = _share(e, "data", "host_to_device", "checkpoint")
+        share = max(0.0, e.idle - waits)
+        evidence.append(f"the GPU idles {e.idle:.0%} of the time, {waits:.0%} is spent waiting")
+    elif not e.on_gpu and e.cpu_use is not None and e.cpu_use < FEW_CORES and not _crowded(e):
+        share += compute * (1 - e.cpu_use)
+        evidence.append(f"{e.cpu_use:.0%} of {e.cores} cores work")
+    evidence.append(
+        f"{compute:.0%} of the time is forward, backward and optimizer, {other:.0%} the program around them"
     )
-    return _Loss("launch-bound", share, tuple(filter(None, evidence)), fuller_steps(e, share))
+    yield Diagnosis("launch-bound", tuple(evidence), tuple(remedies.fuller_steps(e, share)), share)
 
 
-def _neighbors(e: Evidence) -> _Loss | None:
+def _neighbors(e: Evidence) -> Iterator[Diagnosis]:
     """Other programs, and other virtual machines, take cores that the run would use.
 
     Alone it could use as many cores as it has threads, and no more than it and they use now: own / both of the time is its
@@ -186,20 +180,26 @@ def _neighbors(e: Evidence) -> _Loss | None:
     """
     own, others = e.cpu_use, e.others
     if not own or not others or own + others < FULL - 1e-9 or not e.cores:
-        return None
+        return
     wanted = max(own, min(own + others, (e.threads or e.cores) / e.cores))
     share = 1 - own / wanted if not e.on_gpu else min(1 - own / wanted, e.idle or 0.0)
     stolen = min(others, (e.stolen_percent or 0.0) / 100)
-    told = [_taken(e, others), f"the run gets {own * e.cores:.1f} cores and could use {wanted * e.cores:.1f}"]
+    told = [_taken(e), f"the run gets {own * e.cores:.1f} cores and could use {wanted * e.cores:.1f}"]
     if stolen >= NOTABLE * others:
         told.append(
             f"{stolen * e.cores:.1f} of what they keep busy is stolen: the host of this virtual machine gives it to others"
         )
-    return _Loss("other programs use this machine", share, tuple(told), quieter_machine(share, stolen / others))
+    advice = remedies.quieter_machine(share, stolen / others)
+    yield Diagnosis("other programs use this machine", tuple(told), tuple(advice), share)
 
 
-def _taken(e: Evidence, others: float) -> str:
-    return f"other programs keep {others * (e.cores or 0):.1f} of {e.cores} cores busy"
+def _crowded(e: Evidence) -> bool:
+    """Whether other programs take cores that this run could use."""
+    return e.others is not None and e.others >= CROWDED
+
+
+def _taken(e: Evidence) -> str:
+    return f"other programs keep {(e.others or 0.0) * (e.cores or 0):.1f} of {e.cores} cores busy"
 
 
 def _small_kernels(e: Evidence) -> Diagnosis | None:
@@ -211,13 +211,13 @@ def _small_kernels(e: Evidence) -> Diagnosis | None:
     if power >= LOW_POWER or (e.mfu is not None and e.mfu >= LOW_MFU):
         return None
     told = f"kernels run all the time, yet draw {power:.0%} of the card's {gpu.power_limit_w:,.0f} W: they are small"
-    return Diagnosis("launch-bound", (told,), fuller_steps(e, None))
+    return Diagnosis("launch-bound", (told,), tuple(remedies.fuller_steps(e, None)))
 
 
 def _busy(e: Evidence) -> Diagnosis:
-    compute = _share(e.shares, "forward", "backward", "optimizer")
+    compute = _share(e, "forward", "backward", "optimizer")
     evidence = (f"{compute:.0%} of the time is forward, backward and optimizer; no wait costs {NOTABLE:.0%}", *_use(e))
-    advice = cheaper_work(e, NOTABLE)
+    advice = tuple(remedies.cheaper_work(e))
     known = e.idle is not None or e.cpu_use is not None
     return Diagnosis("healthy" if known and not advice else "compute-bound", evidence, advice)
 
@@ -226,20 +226,18 @@ def _without_shares(e: Evidence) -> Diagnosis:
     """Runs that log no step times: only what is certain without them."""
     logged = "the metrics hold no step times" if e.tokens_per_s else "the run has logged no step yet"
     evidence = (logged, *_use(e))
-    crowd = _neighbors(e)
-    if crowd and crowd.share >= NOTABLE:
-        return _with_context(e, Diagnosis(crowd.name, (logged, *crowd.evidence), crowd.advice))
+    for crowd in _neighbors(e):
+        if crowd.share >= NOTABLE:
+            return replace(crowd, evidence=(logged, *crowd.evidence))
     gpu_works = e.idle is not None and e.idle < NOTABLE
     cores_work = not e.on_gpu and e.cpu_use is not None and e.cpu_use >= FEW_CORES
     if gpu_works or cores_work:
-        busy = Diagnosis("compute-bound", evidence, cheaper_work(e, NOTABLE))
-        return _with_context(e, _hot(e) or _small_kernels(e) or busy)
-    if e.idle is not None and e.disk_busy is not None and e.disk_busy >= 0.5:
-        told = f"the disk is busy {e.disk_busy:.0%} of the time"
-        return _with_context(
-            e, Diagnosis("disk", (*evidence, told), sooner_data(e, e.idle, slow_disk=True, copying=False))
-        )
-    return _with_context(e, Diagnosis("not enough data", evidence))
+        busy = Diagnosis("compute-bound", evidence, tuple(remedies.cheaper_work(e)))
+        return _hot(e) or _small_kernels(e) or busy
+    if e.idle is not None and _disk_is_busy(e):
+        advice = remedies.sooner_data(e, e.idle, slow_disk=True, copying=False)
+        return Diagnosis("disk", (*evidence, f"the disk is busy {e.disk_busy:.0%} of the time"), tuple(advice))
+    return Diagnosis("not enough data", evidence)
 
 
 def _use(e: Evidence) -> list[str]:
@@ -251,19 +249,3 @@ def _use(e: Evidence) -> list[str]:
     if e.mfu is not None:
         told.append(f"model FLOPs utilization is {e.mfu:.1%}")
     return told
-
-
-def _crowded(e: Evidence) -> bool:
-    """Whether other programs take cores that this run could use."""
-    return e.others is not None and e.others >= 0.25
-
-
-def _with_context(e: Evidence, verdict: Diagnosis) -> Diagnosis:
-    """Add what a reader needs to weigh the verdict, a falling speed and other programs; keep the first of the advice."""
-    more = []
-    change = trend(e.tokens_per_s, e.held_s)
-    if change is not None and change <= -0.2 + 1e-9:
-        more.append(f"tokens/s fell by {-change:.0%} while it was watched")
-    if e.others is not None and _crowded(e) and _taken(e, e.others) not in verdict.evidence:
-        more.append(_taken(e, e.others))
-    return Diagnosis(verdict.name, (*verdict.evidence, *more), verdict.advice[:MOST_ADVICE])

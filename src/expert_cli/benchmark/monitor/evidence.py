@@ -1,26 +1,28 @@
-"""The numbers that a verdict rests on, and the form of a verdict."""
+"""What was watched -> the evidence that a verdict rests on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any, get_type_hints
 
+from pydantic import TypeAdapter, ValidationError
+
+from expert_cli.benchmark.monitor.gauges import gpu_of, main_gpu, mean, values_of
+from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.manifest.keys.compute import DeviceName
+from expert_cli.runs.metrics import items, mean_shares, number, numbers, padding_share, part, rates, timed
 
-VerdictName = Literal[
-    "waiting for data",
-    "launch-bound",
-    "compute-bound",
-    "memory spilling to the host",
-    "disk",
-    "checkpointing",
-    "evaluation",
-    "thermal or power limit",
-    "other programs use this machine",
-    "healthy",
-    "not enough data",
-]
+Line = Mapping[str, Any]
+_BLOCKS = ("loader", "optim", "compute", "watch")
+ENOUGH_LINES = 20
+"""So many earlier lines are judged where no step was logged while it was watched."""
+_MACHINE = ("machine_cpu_percent", "stolen_percent", "swap_in_mb_per_s", "disk_busy", "disk_read_mb_per_s")
+_GPU = ("utilization", "power_w", "power_limit_w", "sm_clock_mhz", "temperature_c", "memory_used_mb", "memory_total_mb")
+"""Of what the evidence holds the means, by the names of the samples."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ class GpuFacts:
     utilization: float | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
-    clock_mhz: float | None = None
+    sm_clock_mhz: float | None = None
     top_clock_mhz: float | None = None
     temperature_c: float | None = None
-    memory_mb: float | None = None
+    memory_used_mb: float | None = None
     memory_total_mb: float | None = None
     throttles: Mapping[str, float] = field(default_factory=dict)
 
@@ -112,38 +114,86 @@ class Evidence:
         return max(0.0, self.machine_cpu_percent / 100 - self.cpu_use)
 
 
-@dataclass(frozen=True)
-class Advice:
-    """One thing to change.
-
-    `changes`: pairs of a manifest key, or an option of `train`, and its new value; empty for what lies outside of both.
-    `at_most`: the factor that the whole run can gain, derived from the measured shares; None where these numbers do not say.
-    """
-
-    changes: tuple[tuple[str, str], ...]
-    why: str
-    at_most: float | None
-
-    def __str__(self) -> str:
-        """The advice as one line to act on."""
-        told = " ".join(f"{key} {value}" if key[:2] == "--" else f"--set {key}={value}" for key, value in self.changes)
-        gain = "gain not known from these numbers" if self.at_most is None else f"at most {self.at_most:.2f}x"
-        return f"{told}  {gain}: {self.why}" if told else f"{self.why}  {gain}"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return `changes`, `why`, `at_most`, and the line as `text`."""
-        return {"changes": dict(self.changes), "why": self.why, "at_most": self.at_most, "text": str(self)}
+def settings_of(run: Mapping[str, Any]) -> RunSettings:
+    """Return the settings that a run.json records; those of another form or version are not known."""
+    recorded = {key: value for name in _BLOCKS for key, value in part(run, "config", name).items()}
+    found = {}
+    for name, kind in get_type_hints(RunSettings).items():
+        with suppress(ValidationError):
+            found[name] = TypeAdapter(kind).validate_python(recorded.get(name.removeprefix("dataloader_")), strict=True)
+    return RunSettings(**found)
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """What holds the run back, the numbers that say so, and at most two things to change."""
+def run_shares(lines: Sequence[Line], run: Mapping[str, Any]) -> dict[str, float]:
+    """Return the step-time shares since the run's loop last began: run.json says when a run went on."""
+    steps, began = timed(lines), _went_on(run)
+    start = next((n for n, line in enumerate(steps) if (number(line, "time") or 0.0) >= began), len(steps))
+    return mean_shares(steps[start:], steps[start - 1] if start else None)
 
-    name: VerdictName
-    evidence: tuple[str, ...]
-    advice: tuple[Advice, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the keys `verdict`, `evidence`, `advice`."""
-        advice = [one.as_json() for one in self.advice]
-        return {"verdict": self.name, "evidence": list(self.evidence), "advice": advice}
+def _went_on(run: Mapping[str, Any]) -> float:
+    """Return when a run went on for the last time, in seconds since 1970; 0 where it never did, or nothing tells."""
+    resumes = items(run, "resumes")
+    try:
+        return datetime.fromisoformat(str(part(resumes[-1]).get("time"))).timestamp() if resumes else 0.0
+    except ValueError:
+        return 0.0
+
+
+def collect_evidence(
+    samples: Sequence[MonitorSample],
+    earlier: Sequence[Line],
+    new: Sequence[Line],
+    run: Mapping[str, Any],
+    preferred_gpu: int | None = None,
+) -> Evidence:
+    """Return the evidence of a watched stretch: samples, the metric lines before and during it, and run.json."""
+    recent = (earlier[:-ENOUGH_LINES], earlier[-ENOUGH_LINES:])
+    before, judged = (earlier, new) if numbers(new, "loss") else recent
+    speeds, held = rates(judged, "tokens_per_s", before)
+    samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
+    spilled = numbers(judged, "spilled_mb")
+    cores = _whole(part(run, "machine"), "cores") or os.cpu_count()
+    means = {name: mean(values_of(samples, name)) for name in _MACHINE}
+    if cores != os.cpu_count():  # of a run that may use some cores alone, nobody counts who else uses those
+        means["machine_cpu_percent"] = None
+    return Evidence(
+        shares=mean_shares(judged, next(reversed(timed(before)), None)),
+        run_shares=run_shares([*earlier, *new], run),
+        tokens_per_s=tuple(speeds),
+        held_s=tuple(held),
+        padding_share=padding_share([*earlier, *new]),
+        mfu=mean(*rates(judged, "mfu", before)),
+        gpu=_gpu_sampled(samples, preferred_gpu) or _gpu_logged(judged),
+        spilled_mb=max(spilled, default=None),
+        process_cpu_percent=mean(values_of(samples, "cpu_percent")),
+        threads=_whole(run, "torch_threads"),
+        cores=cores,
+        settings=settings_of(run),
+        **means,
+    )
+
+
+def _gpu_sampled(samples: Sequence[MonitorSample], preferred: int | None) -> GpuFacts | None:
+    index = main_gpu(samples, preferred)
+    looks = [gpu for sample in samples if (gpu := gpu_of(sample, index)) and not gpu.problem]
+    if not looks:
+        return None
+    named = [reason for gpu in looks for reason in gpu.throttles]
+    return GpuFacts(
+        **{name: mean(values_of(looks, name)) for name in _GPU},
+        top_clock_mhz=max(values_of(looks, "sm_clock_mhz"), default=None),
+        throttles={reason: named.count(reason) / len(looks) for reason in sorted(set(named))},
+    )
+
+
+def _gpu_logged(lines: Sequence[Line]) -> GpuFacts | None:
+    """The GPU as the run itself logged it, for a run that is over."""
+    logged = {name: name for name in ("utilization", "power_w", "temperature_c")} | {"memory_used_mb": "memory_mb"}
+    means = {name: mean(numbers(lines, "gpu", key)) for name, key in logged.items()}
+    return None if set(means.values()) == {None} else GpuFacts(**means, throttles={})
+
+
+def _whole(block: Line, key: str) -> int | None:
+    value = number(block, key)
+    return None if value is None or value < 0 else int(value)

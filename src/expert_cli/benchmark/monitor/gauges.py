@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import mul
+from typing import Any
 
 from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.hardware.nvml import GpuSample
@@ -23,9 +24,9 @@ class Gauge:
     read: Callable[[MonitorSample, GpuSample | None], float | None]
     digits: int = 0
 
-    def text(self, value: float | None) -> str:
+    def text(self, value: float) -> str:
         """Return a value as a person reads it."""
-        return "-" if value is None else f"{value:,.{self.digits}f} {self.unit}"
+        return f"{value:,.{self.digits}f} {self.unit}".rstrip()
 
 
 GAUGES = (
@@ -44,6 +45,11 @@ GAUGES = (
     Gauge("machine", "network_received_mb_per_s", "network in", "MB/s", lambda s, _: s.network_received_mb_per_s, 1),
     Gauge("machine", "network_sent_mb_per_s", "network out", "MB/s", lambda s, _: s.network_sent_mb_per_s, 1),
 )
+
+
+def values_of(looks: Iterable[Any], name: str) -> list[float]:
+    """Return what looks tell of one figure, without those that do not tell it."""
+    return [value for look in looks if (value := getattr(look, name, None)) is not None]
 
 
 def spread(values: Sequence[float], weights: Sequence[float] = ()) -> dict[str, float] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +55,9 @@ class Sampler:
     def __init__(self, pid: int | None, ask_gpus: Callable[[], Sequence[GpuSample]] = nvml.sample) -> None:
         """Start the clock and take the first readings of everything that counts up."""
         self._ask_gpus = ask_gpus
-        self._process = _process(pid)
-        self._root = _launcher(self._process)
+        self._process, self._root = _processes(pid)
         self._watches = pid is not None
-        self._children: dict[int, psutil.Process] = {}
-        self._times: dict[int, float] = {}
+        self._children: dict[psutil.Process, psutil.Process] = {}
         self._looks = 0
         self._started = self._then = time.monotonic()
         self._counters = _counters()
@@ -69,71 +68,59 @@ class Sampler:
         """Look once."""
         now = time.monotonic()
         passed, self._then = now - self._then, now
-        counters = _counters()
-        before, self._counters = self._counters, counters
-        rates = _rates(before, counters, passed)
-        used, rss = self._process_use()
+        before, self._counters = self._counters, _counters()
+        cpu_percent, rss_mb = self._process_use()
+        memory = psutil.virtual_memory()
         return MonitorSample(
             seconds=now - self._started,
             gpus=tuple(self._ask_gpus()),
             alive=self._process is not None if self._watches else None,
-            cpu_percent=100 * used / passed if used is not None and passed > 0 else None,
-            rss_mb=rss,
+            cpu_percent=cpu_percent,
+            rss_mb=rss_mb,
             machine_cpu_percent=psutil.cpu_percent(),
-            ram_used_mb=(memory := psutil.virtual_memory()).total / _MB - memory.available / _MB,
-            **rates,
+            ram_used_mb=(memory.total - memory.available) / _MB,
+            **_rates(before, self._counters, passed),
         )
 
     def _process_use(self) -> tuple[float | None, float | None]:
-        """Return (CPU seconds since the look before, resident MB) of the process and its children."""
+        """Return (per cent of a core since the look before, resident MB) of the process and its children."""
         if self._process is None:
             return None, None
         try:
             if self._looks % CHILDREN_EVERY == 0:
-                family = (self._root or self._process).children(recursive=True)
-                self._children = {child.pid: child for child in family if child != self._process}
+                family = self._root.children(recursive=True) if self._root else []
+                # psutil counts since the last look through the same object: those that are known stay
+                self._children = {one: self._children.get(one, one) for one in family if one != self._process}
             self._looks += 1
-            used, rss = self._one(self._process)
+            uses = [_use(self._process)]
         except psutil.NoSuchProcess:
             self._process = None
             return None, None
         except psutil.Error:
             return None, None
-        for pid, child in list(self._children.items()):
+        for child in list(self._children.values()):
             try:
-                more, resident = self._one(child)
+                uses.append(_use(child))
             except psutil.Error:
-                del self._children[pid]
-            else:
-                used, rss = used + more, rss + resident
-        return used, rss
-
-    def _one(self, process: psutil.Process) -> tuple[float, float]:
-        with process.oneshot():
-            if process.status() == psutil.STATUS_ZOMBIE:
-                raise psutil.NoSuchProcess(process.pid)
-            times = process.cpu_times()
-            rss = process.memory_info().rss / _MB
-        total = times.user + times.system
-        used = total - self._times.get(process.pid, total)
-        self._times[process.pid] = total
-        return max(0.0, used), rss
+                del self._children[child]
+        return sum(cpu for cpu, _ in uses), sum(rss for _, rss in uses)
 
 
-def _process(pid: int | None) -> psutil.Process | None:
-    try:
-        return None if pid is None else psutil.Process(pid)
-    except psutil.Error:
-        return None
+def _use(process: psutil.Process) -> tuple[float, float]:
+    with process.oneshot():
+        if process.status() == psutil.STATUS_ZOMBIE:
+            raise psutil.NoSuchProcess(process.pid)
+        return process.cpu_percent(), process.memory_info().rss / _MB
 
 
-def _launcher(process: psutil.Process | None) -> psutil.Process | None:
-    """Return what started a process together with others of one run (torchrun and its like), None for one on its own."""
-    try:
-        several = process is not None and int(process.environ().get("WORLD_SIZE", "1")) > 1
-        return process.parent() if process is not None and several else None
-    except (psutil.Error, ValueError):
-        return None
+def _processes(pid: int | None) -> tuple[psutil.Process | None, psutil.Process | None]:
+    """Return a process, and what started it together with others of one run (torchrun and its like), else itself."""
+    process = root = None
+    with suppress(psutil.Error, ValueError):
+        process = root = None if pid is None else psutil.Process(pid)
+        if process and int(process.environ().get("WORLD_SIZE", "1")) > 1:
+            root = process.parent() or process
+    return process, root
 
 
 def _rates(before: dict[str, float], now: dict[str, float], passed: float) -> dict[str, float]:

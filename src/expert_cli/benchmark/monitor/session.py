@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.benchmark.monitor.diagnosis import diagnose
-from expert_cli.benchmark.monitor.evidence import Evidence
-from expert_cli.benchmark.monitor.gather import collect_evidence
+from expert_cli.benchmark.monitor.evidence import collect_evidence
 from expert_cli.benchmark.monitor.gauges import GAUGES, main_gpu, series, spread
 from expert_cli.benchmark.monitor.sampler import MonitorSample, Sampler
 from expert_cli.errors import EnvironmentProblem
@@ -50,12 +49,6 @@ class MonitorSession:
     interrupted: bool = False
     cpu_ms_per_sample: float | None = None
 
-    def evidence(self) -> Evidence:
-        """Return what the numbers come to."""
-        return collect_evidence(
-            self.samples, self.earlier, self.lines, read_json(self.target.paths.run_json), self.gpu_index
-        )
-
     @property
     def seconds(self) -> float:
         """How long it was watched."""
@@ -67,7 +60,8 @@ class MonitorSession:
         blocks: dict[str, dict[str, Any]] = {"gpu": {}, "process": {}, "machine": {}}
         for gauge in GAUGES:
             blocks[gauge.block][gauge.key] = spread(series(gauge, self.samples, index))
-        evidence = self.evidence()
+        run = read_json(self.target.paths.run_json)
+        evidence = collect_evidence(self.samples, self.earlier, self.lines, run, self.gpu_index)
         return {
             "kind": "monitor",
             "run": str(self.target.paths.output),

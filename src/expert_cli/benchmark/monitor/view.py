@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from expert_cli.benchmark.monitor.gauges import GAUGES, gpu_of, main_gpu, series, sparkline, spread
+from expert_cli.benchmark.monitor.gauges import GAUGES, Gauge, main_gpu, series, sparkline, spread
 from expert_cli.benchmark.monitor.session import MonitorSession
 from expert_cli.runs.metrics import SHARES, numbers, rates
 
-HEAD = ["", "now", "mean", "min", "max", ""]
+SPREAD = ["mean", "min", "max"]
+SPEED = Gauge("", "tokens_per_s", "tokens/s", "", lambda *_: None)
+"""Of the run's own lines, not of the samples."""
 
 
 def progress_line(seen: MonitorSession) -> str:
@@ -24,28 +26,24 @@ def progress_line(seen: MonitorSession) -> str:
 
 def figures_line(seen: MonitorSession) -> str:
     """Return the newest sample's main figures as part of a line."""
-    sample = seen.samples[-1]
-    gpu = gpu_of(sample, main_gpu(seen.samples, seen.gpu_index))
+    index = main_gpu(seen.samples, seen.gpu_index)
     return "  ".join(
         f"{gauge.label} {gauge.text(value)}"
         for gauge in GAUGES
         if gauge.block != "machine" or gauge.key.startswith(("cpu", "disk"))
-        if (value := gauge.read(sample, gpu)) is not None
+        for value in series(gauge, seen.samples[-1:], index)
     )
 
 
 def rows(seen: MonitorSession) -> list[list[str]]:
     """Return the table of everything that is known, one row a figure, the time as a row of bars at its end."""
     index = main_gpu(seen.samples, seen.gpu_index)
-    tokens, held = rates(seen.lines, "tokens_per_s", seen.earlier)
-    table = [HEAD]
-    if tokens:
-        table.append(["tokens/s", *_cells([tokens[-1], *_spread(tokens, held)], "", 0), sparkline(tokens)])
-    for gauge in GAUGES:
-        values = series(gauge, seen.samples, index)
-        if values:
-            cells = _cells([values[-1], *_spread(values)], gauge.unit, gauge.digits)
-            table.append([gauge.label, *cells, sparkline(values)])
+    over_time = [(SPEED, *rates(seen.lines, "tokens_per_s", seen.earlier))]
+    over_time += [(gauge, series(gauge, seen.samples, index), []) for gauge in GAUGES]
+    table = [["", "now", *SPREAD, ""]]
+    for gauge, values, held in over_time:
+        if whole := spread(values, held):
+            table.append([gauge.label, *map(gauge.text, [values[-1], *whole.values()]), sparkline(values)])
     return table
 
 
@@ -54,12 +52,12 @@ def summary(document: Mapping[str, Any]) -> str:
     told = [
         f"{document['run']}: {document['samples']} samples in {document['seconds']:.0f} s, {document['steps']} steps"
     ]
-    spreads = [("tokens/s", "", 0, document["tokens_per_s"])]
-    spreads += [(g.label, g.unit, g.digits, (document[g.block] or {}).get(g.key)) for g in GAUGES]
-    known = [(label, _cells([v["mean"], v["min"], v["max"]], unit, digits)) for label, unit, digits, v in spreads if v]
+    wholes = [(SPEED, document["tokens_per_s"]), *((g, (document[g.block] or {}).get(g.key)) for g in GAUGES)]
+    known = [[gauge.label, *(gauge.text(whole[name]) for name in SPREAD)] for gauge, whole in wholes if whole]
     if known:
-        table = [["", "mean", "min", "max"], *([label, *cells] for label, cells in known)]
-        told += [f"  {row[0]:16}" + "".join(f"{cell:>16}" for cell in row[1:]) for row in table]
+        told += [
+            f"  {label:16}" + "".join(f"{cell:>16}" for cell in cells) for label, *cells in [["", *SPREAD], *known]
+        ]
     shares = document["step_time_shares"]
     if shares:
         parts = [f"{name.replace('_', ' ')} {shares[name]:.0%}" for name in SHARES if shares[name] >= 0.005]
@@ -68,12 +66,3 @@ def summary(document: Mapping[str, Any]) -> str:
     if document["advice"]:
         told += ["change:", *(f"  {one['text']}" for one in document["advice"])]
     return "\n".join([*told, *(f"note: {text}" for text in document["notes"])])
-
-
-def _spread(values: list[float], weights: Sequence[float] = ()) -> list[float]:
-    whole = spread(values, weights) or {}
-    return [whole["mean"], whole["min"], whole["max"]]
-
-
-def _cells(values: list[float], unit: str, digits: int) -> list[str]:
-    return [f"{value:,.{digits}f} {unit}".rstrip() for value in values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from expert_cli.errors import InputError
@@ -38,9 +39,14 @@ class Block:
         """Return rows that were read one by one as a block."""
         return cls(len(rows), None, lambda: rows, lambda number: rows[number].where)
 
-    def places(self, start: int, stop: int) -> list[str]:
-        """Return where the rows start <= number < stop stand."""
-        return list(map(self.place, range(start, stop)))
+    def after(self, count: int) -> Block:
+        """Return the rows behind the first `count`, which may be none."""
+        if not count:
+            return self
+        texts = self.texts and {name: column[count:] for name, column in self.texts.items()}
+        return Block(
+            self.count - count, texts, lambda: islice(self.raw(), count, None), lambda n: self.place(count + n)
+        )
 
 
 class ColumnFilter:

@@ -95,19 +95,18 @@ def read_file(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
         yield from _known_format(path).rows(path, columns)
 
 
-def read_blocks(path: Path, columns: ColumnFilter, limit: int | None) -> Iterator[Block]:
+def read_blocks(path: Path, columns: ColumnFilter, limit: int = sys.maxsize) -> Iterator[Block]:
     """Yield at most `limit` rows of a file in order, in blocks whose borders depend on the file alone.
 
     What is not plain text in the columns of interest is read row by row, which names what is wrong with it. Raises as
     `read_file` does.
     """
-    at_most = sys.maxsize if limit is None else limit
     with _file_errors(path):
         form = _known_format(path)
         if form.blocks:
-            yield from form.blocks(path, columns, at_most)
+            yield from form.blocks(path, columns, limit)
             return
-        rows = islice(form.rows(path, columns), at_most)
+        rows = islice(form.rows(path, columns), limit)
         while some := list(islice(rows, _ROWS)):
             yield Block.of_rows(some)
 

@@ -11,7 +11,6 @@ So the packs of a step depend on their number alone, and twice the processes at 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -40,6 +39,12 @@ def schedule_of(run: RunConfig, train: PackedDataset, processes: int) -> Schedul
     )
 
 
+def once_in_turn(schedule: Schedule, packs: int, rank: int) -> PackedBatchSampler:
+    """Return some packs of the first epoch once, in their own order, a process's share of them: for evaluation."""
+    once = replace(schedule, packs=lambda _: packs, accumulation=1, epochs=1.0, max_steps=-1)
+    return PackedBatchSampler(once, lambda _: np.arange(packs), rank=rank)
+
+
 def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Order]:
     """Return the order of the packs of every epoch (from 0); the latest one is remembered."""
 
@@ -64,6 +69,10 @@ class PackedBatchSampler(Sampler[list[Place]]):
         self.rank = rank
         self.first_step = first_step
 
+    def __len__(self) -> int:
+        """Return the number of micro-steps from `first_step` on; the same for every process."""
+        return sum(map(self.schedule.micro_steps, range(self.first_step, self.schedule.steps)))
+
     def packs_of(self, step: int) -> tuple[int, NDArray[np.int64]]:
         """Return the epoch of one optimizer step and its packs, of all processes together."""
         epoch, places = self.schedule.places(step)
@@ -83,27 +92,6 @@ class PackedBatchSampler(Sampler[list[Place]]):
                 yield packs[first : first + schedule.batch_size] or [FILLER]
 
 
-class InTurn(Sampler[list[Place]]):
-    """All packs of the first epoch once, in their own order, this process's share of them: for evaluation."""
-
-    def __init__(self, packs: int, batch_size: int, *, rank: int = 0, processes: int = 1) -> None:
-        """Take the number of packs and the packs of a batch."""
-        self.packs = packs
-        self.batch_size = batch_size
-        self.rank = rank
-        self.processes = processes
-
-    def __len__(self) -> int:
-        """Return the number of batches; the same for every process."""
-        return math.ceil(self.packs / (self.batch_size * self.processes))
-
-    def __iter__(self) -> Iterator[list[Place]]:
-        """Yield the packs of one batch after another."""
-        for batch in range(len(self)):
-            first = (batch * self.processes + self.rank) * self.batch_size
-            yield [(0, pack) for pack in range(first, min(first + self.batch_size, self.packs))] or [FILLER]
-
-
 @dataclass(frozen=True)
 class Collator:
     """Packs -> one batch. What the attention back end needs decides the layout.
@@ -114,8 +102,9 @@ class Collator:
 
     `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: the places, counted through the flattened
     batch, whose next token is trained; `targets` int64 [n]: those tokens. `cu_seqlens` int32 [documents + 1] and
-    `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens. `real_tokens`:
-    tokens without padding. Everything is counted here, on the CPU, so that no step has to ask the GPU.
+    `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens. `document_lengths`: the
+    tokens of each, through the flattened batch, padding as documents of its own. `real_tokens`: tokens without padding.
+    Everything is counted here, on the CPU, so that no step has to ask the GPU.
     fixed_tokens > 0: packed batches are padded to this length, for compiled shapes (`for_batches` makes it of `longest`);
     longest > 0 is then told as `max_seqlen`. That must be a bound: flash-attention leaves the rows of a document beyond it as
     they were allocated, in its result and in its gradients. So padding is cut into documents of at most `longest` tokens.
@@ -138,10 +127,12 @@ class Collator:
         # A document's first label is always ignored, so no place predicts across a border.
         rows = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
         batch: Batch = {**joined, "target_positions": rows, "targets": labels[rows + 1], "real_tokens": real}
+        positions = batch["position_ids"].flatten()
+        borders = torch.cat([(positions == 0).nonzero().flatten(), torch.tensor([len(positions)])])
+        lengths = borders.diff().tolist()
+        batch["document_lengths"] = lengths
         if self.layout == "packed":
-            starts = (batch["position_ids"][0] == 0).nonzero().flatten()
-            ends = torch.cat([starts, torch.tensor([batch["position_ids"].shape[1]])]).to(torch.int32)
-            batch |= {"cu_seqlens": ends, "max_seqlen": self.longest or int(ends.diff().max())}
+            batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": self.longest or max(lengths)}
         return batch
 
     def _packed(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:

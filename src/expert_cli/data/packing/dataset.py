@@ -35,14 +35,20 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     the store's files again.
     """
 
-    def __init__(self, documents: Documents, packs: EpochPacks, *, shortens: bool) -> None:
-        """Take the documents and which of their tokens share a sequence (see `plan_packs`).
+    def __init__(
+        self, documents: Documents, capacity: int, packing: Packing, overflow: Overflow, seed: int = 0
+    ) -> None:
+        """Decide from the lengths alone what is cut and which documents share a sequence; only masks are read, if needed.
 
-        shortens: a piece that ends before its document does is truncated in the middle, not cut off.
+        seed: with the epoch, decides random packs. Raises InputError: overflow "error" with a document that is too long, or
+        nothing is left.
         """
+        too_long = packing != "concat" and bool((documents.lengths > capacity).any())
+        prompts = documents.prompt_lengths if too_long else np.zeros_like(documents.lengths)
         self.documents = documents
-        self.packs = packs
-        self.shortens = shortens
+        self.packs = EpochPacks(documents.lengths, prompts, capacity, packing, overflow, seed)
+        # Whether a piece that ends before its document does is truncated in the middle, not cut off.
+        self.shortens = packing != "concat" and overflow == "truncate"
 
     def __len__(self) -> int:
         """Return the number of packs of the first epoch."""
@@ -81,20 +87,6 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         if self.shortens and stop < len(ids):
             return truncate_middle(ids, trained, stop)
         return ids[start:stop], trained[start:stop]
-
-
-def plan_packs(
-    documents: Documents, capacity: int, packing: Packing, overflow: Overflow, seed: int = 0
-) -> PackedDataset:
-    """Decide from the lengths alone what is cut and which documents share a sequence; nothing is read but masks if needed.
-
-    seed: with the epoch, decides random packs. Raises InputError: overflow "error" with a document that is too long, or
-    nothing is left.
-    """
-    too_long = packing != "concat" and bool((documents.lengths > capacity).any())
-    prompts = documents.prompt_lengths if too_long else np.zeros_like(documents.lengths)
-    packs = EpochPacks(documents.lengths, prompts, capacity, packing, overflow, seed)
-    return PackedDataset(documents, packs, shortens=packing != "concat" and overflow == "truncate")
 
 
 def truncate_middle(

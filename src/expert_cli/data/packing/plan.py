@@ -175,7 +175,13 @@ class LengthRow:
 def length_table(lengths: Lengths, *others: int) -> list[LengthRow]:
     """Return a row for each of `SIZES` and of the `others`, ascending; long documents truncated."""
     sizes = checked(lengths, None)
-    return [_size_row(sizes, capacity) for capacity in sorted({*SIZES, *others})]
+    rows = []
+    for capacity in sorted({*SIZES, *others}):
+        short = np.minimum(sizes, capacity)
+        _, packs = _best_fit(np.bincount(short, minlength=1).tolist(), capacity)
+        fill = _share(int(short.sum()), packs * capacity)
+        rows.append(LengthRow(capacity, packs, fill, int((sizes > capacity).sum()), int((sizes - short).sum())))
+    return rows
 
 
 def recommend(lengths: Lengths, prompt_lengths: Lengths, trained_lengths: Lengths, present: int) -> int:
@@ -281,13 +287,6 @@ def _answer_cut(sizes: Ints, prompts: Ints, capacity: int) -> Ints:
     rest = capacity - keep
     cut = sizes - prompts - rest
     return np.where(cut > 0, cut + (rest > 2), 0)
-
-
-def _size_row(sizes: Ints, capacity: int) -> LengthRow:
-    short = np.minimum(sizes, capacity)
-    _, packs = _best_fit(np.bincount(short, minlength=1).tolist(), capacity)
-    fill = _share(int(short.sum()), packs * capacity)
-    return LengthRow(capacity, packs, fill, int((sizes > capacity).sum()), int((sizes - short).sum()))
 
 
 def _share(part: int, whole: int) -> float:

@@ -17,7 +17,6 @@ packs' fill.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -36,8 +35,7 @@ def pack_randomly(lengths: Lengths, capacity: int, seed: int, epoch: int) -> Pac
     sizes = checked(lengths, capacity)
     order = shuffled(len(sizes), seed, epoch)
     filled = _Filling(sizes[order], capacity)
-    for ranks in filled.draws():
-        filled.put(ranks)
+    filled.place_all()
     pack_of = np.empty(len(sizes), np.int64)
     pack_of[order] = filled.pack_of
     return group_by_pack(pack_of, filled.packs, sizes, capacity)
@@ -71,8 +69,8 @@ class _Filling:
         room = total / max(1, len(sizes)) + squares / max(1, 2 * total)
         self._border = max(0, capacity - int(room))
 
-    def draws(self) -> Iterator[Ints]:
-        """Yield the ranks to draw from next, those of at least one whole pack and what begins the next one."""
+    def place_all(self) -> None:
+        """Draw from ranks of at least one whole pack and what begins the next one, until all documents are placed."""
         first, count = 0, len(self.sizes)
         a_pack = 1 + 2 * self.capacity * count // max(1, int(self.sizes.sum()))
         while first < count:
@@ -81,29 +79,30 @@ class _Filling:
                 stop = min(count, stop + max(a_pack, (count - first) // _SHARE))
                 ranks = first + np.flatnonzero(self.pack_of[first:stop] < 0)
                 packs = int(self.sizes[ranks].sum()) // self.capacity
-            self._last = stop == count
-            yield ranks
-            first = int(ranks[self._drawn]) if self._drawn < len(ranks) else stop
+            drawn = self._draw(ranks, last=stop == count)
+            first = int(ranks[drawn]) if drawn < len(ranks) else stop
 
-    def put(self, ranks: Ints) -> None:
-        """Draw packs from these ranks, all but the last, which may go on, unless nothing comes after; and fill them."""
-        borders, total = self._next_fit(self.sizes[ranks])
-        if not self._last:
-            borders = borders[:-1]
+    def _draw(self, ranks: Ints, *, last: bool) -> int:
+        """Draw packs from these ranks, all but the last pack, which may go on, unless nothing comes after; and fill them.
+
+        Returns how many ranks are drawn.
+        """
+        borders, total = self._next_fit(self.sizes[ranks], last=last)
+        borders = borders if last else borders[:-1]
         opened = len(borders) - 1
-        self._drawn = int(borders[-1])
-        drawn = ranks[: self._drawn]
+        drawn = ranks[: borders[-1]]
         self.pack_of[drawn] = self.packs + np.repeat(np.arange(opened), np.diff(borders))
         self._left -= np.bincount(self.sizes[drawn], minlength=self.capacity + 1)
         self._fill(self.packs + np.arange(opened), self.capacity - np.diff(total[borders]))
         self.packs += opened
+        return len(drawn)
 
-    def _next_fit(self, sizes: Ints) -> tuple[Ints, Ints]:
+    def _next_fit(self, sizes: Ints, *, last: bool) -> tuple[Ints, Ints]:
         """Return where packs of documents in turn begin, the end included, and the tokens before every document."""
         total = np.concatenate([[0], np.cumsum(sizes)])
         fits = np.searchsorted(total, total[:-1] + self.capacity, side="right") - 1
         # The last packs are drawn full: nothing is left to fill them.
-        enough = np.searchsorted(total, total[:-1] + (self.capacity if self._last else self._border))
+        enough = np.searchsorted(total, total[:-1] + (self.capacity if last else self._border))
         following = np.maximum(np.minimum(fits, enough), np.arange(1, len(total))).tolist()
         borders = [0]
         while borders[-1] < len(sizes):

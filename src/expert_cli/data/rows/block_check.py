@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from expert_cli.data.rows.validation import NOT_TRAINED, WeightValues, validate_
 
 @dataclass(frozen=True)
 class Checked:
-    """The good rows of a block, which of its rows they are (int64), and the others as (place, reason).
+    """The good rows of a block, their numbers (int64), and the others as (place, reason).
 
     untrained: how many rows are none of these, as they say that they are not to be trained.
     """
@@ -35,19 +34,22 @@ class Checked:
         return Checked(self.rows.without(reasons), numbers, self.bad + bad, self.untrained)
 
 
-def check_block(block: Block, columns: Columns, start: int, stop: int, weights: WeightValues | None = None) -> Checked:
-    """Return the rows start <= number < stop of a block as text, the bad ones apart; weights: what they say is added to it."""
+def check_block(block: Block, columns: Columns, first: int = 0, weights: WeightValues | None = None) -> Checked:
+    """Return the rows of a block as text, the bad ones apart; they are counted from `first`.
+
+    weights: what the rows say is added to it.
+    """
     kind = kind_of(columns)
-    plain = None if block.texts is None or columns.flags() else kind.of_texts(block.texts, columns, start, stop)
+    plain = None if block.texts is None or columns.flags() else kind.of_texts(block.texts, columns)
     if plain is not None:
-        plain.origins = block.places(start, stop)
-        return Checked(plain, np.arange(start, stop), [])
+        plain.origins = list(map(block.place, range(block.count)))
+        return Checked(plain, np.arange(first, first + block.count), [])
     rows = kind()
     numbers: list[int] = []
     bad: list[tuple[str, str]] = []
     untrained = 0
     noted = weights if columns.weight else None
-    for number, row in enumerate(islice(block.raw(), start, stop), start):
+    for number, row in enumerate(block.raw(), first):
         if noted is not None:
             noted.add(row.fields.get(columns.weight), row.where)
         fault = row.fault or validate_row(rows, row.fields, columns, row.where)

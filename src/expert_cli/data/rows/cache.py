@@ -36,25 +36,25 @@ class Unchanged:
 
 
 class RowCache:
-    """The checked blocks of one source, each with the number of its first row, as long as they fit; `size` in bytes."""
+    """The checked blocks of one source, as long as they fit; `size` in bytes."""
 
     def __init__(self, files: Sequence[Path], room: int) -> None:
         """Begin before the files are read; `room`: how many bytes the rows may take. Files larger than that are not tried."""
         self._unchanged = Unchanged(files)
         self._room = room
-        self._blocks: list[tuple[int, Checked]] | None = [] if self._unchanged.bytes() <= room else None
+        self._blocks: list[Checked] | None = [] if self._unchanged.bytes() <= room else None
         self.size = 0
 
-    def add(self, first: int, checked: Checked) -> None:
+    def add(self, checked: Checked) -> None:
         """Keep a block; with the one that does not fit any more all are let go."""
         if self._blocks is None:
             return
         self.size += checked.rows.memory()
-        self._blocks.append((first, checked))
+        self._blocks.append(checked)
         if self.size > self._room:
             self._blocks, self.size = None, 0
 
-    def blocks(self) -> list[tuple[int, Checked]] | None:
+    def blocks(self) -> list[Checked] | None:
         """Return the blocks; None if they did not fit, or if a file is not what it was, and has to be read again."""
         return self._blocks if self._unchanged else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,6 +16,8 @@ if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
     from expert_cli.data.templates.loss_mask import PieceColumn
     from expert_cli.data.templates.segment import Document
     from expert_cli.data.templates.template import Template
+
+_MOST_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,8 @@ class Rows(ABC):
         """Return one row as an example before a question, None where it cannot be one."""
 
     @classmethod
-    def of_texts(cls, texts: Texts, columns: Columns, start: int, stop: int) -> Rows | None:  # noqa: ARG003
-        """Return the rows start <= number < stop of texts, without origins, if `append` takes them all and this is faster."""
+    def of_texts(cls, texts: Texts, columns: Columns) -> Rows | None:  # noqa: ARG003
+        """Return the rows of texts, without origins, if `append` takes them all and this is faster."""
         return None
 
     def piece_columns(self, template: Template) -> list[PieceColumn]:  # noqa: ARG002
@@ -117,12 +120,8 @@ class Rows(ABC):
         """Return what one row trains: its response, the last turn of its conversation with its calls, or its whole text."""
         return str(getattr(self, self.answer_role)[row])
 
-    def characters(self, row: int) -> int:
-        """Return the length of a row's text, prompt and answer together."""
-        return sum([len(getattr(self, role)[row]) for role in self.roles])
-
     def lengths(self) -> list[int]:
-        """Return the length of every row's text."""
+        """Return the length of every row's text, prompt and answer together."""
         return [sum(lengths) for lengths in zip(*(map(len, column) for column in self.columns()), strict=True)]
 
     def memory(self) -> int:
@@ -159,11 +158,11 @@ class RowReport:
     """
 
     read: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     mapping: str = ""
     input_column: str = ""
-    filtered: dict[str, int] = field(default_factory=dict)
+    filtered: Counter[str] = field(default_factory=Counter)
     ignored: list[str] = field(default_factory=list)
     trailing: int = 0
 
@@ -171,25 +170,19 @@ class RowReport:
         """Return what nothing reads: columns, fields of messages, turns after the last answer."""
         return [*self.ignored, *([f"turns after the last answer: {self.trailing}"] if self.trailing else [])]
 
-    def drop(self, reason: str, where: str, *, keep_examples: int = 5) -> None:
+    def drop(self, reason: str, where: str) -> None:
         """Count one bad row; the first few are kept as "where: reason"."""
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
-        if len(self.examples) < keep_examples:
-            self.examples.append(f"{where}: {reason}")
+        self.dropped[reason] += 1
+        self.examples = [*self.examples, f"{where}: {reason}"][:_MOST_EXAMPLES]
 
-    def count_filtered(self, reason: str, count: int = 1) -> None:
-        """Count good rows that are left out for a reason."""
-        self.filtered[reason] = self.filtered.get(reason, 0) + count
-
-    def add(self, other: RowReport, *, keep_examples: int = 5) -> None:
+    def add(self, other: RowReport) -> None:
         """Add the counts of another source; its mapping is appended where it differs."""
         self.read += other.read
         self.trailing += other.trailing
-        for mine, theirs in ((self.dropped, other.dropped), (self.filtered, other.filtered)):
-            for reason, count in theirs.items():
-                mine[reason] = mine.get(reason, 0) + count
+        self.dropped.update(other.dropped)
+        self.filtered.update(other.filtered)
         self.input_column = self.input_column or other.input_column
         self.ignored = list(dict.fromkeys([*self.ignored, *other.ignored]))
-        self.examples = (self.examples + other.examples)[:keep_examples]
+        self.examples = (self.examples + other.examples)[:_MOST_EXAMPLES]
         if other.mapping not in self.mapping.split("; "):
             self.mapping = f"{self.mapping}; {other.mapping}" if self.mapping else other.mapping

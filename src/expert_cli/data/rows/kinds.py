@@ -46,8 +46,8 @@ class TextRows(Rows):
         return Columns(text=column) if column else None
 
     @classmethod
-    def of_texts(cls, texts: Texts, columns: Columns, start: int, stop: int) -> Rows | None:
-        found = answers_of(texts.get(columns.text), start, stop)
+    def of_texts(cls, texts: Texts, columns: Columns) -> Rows | None:
+        found = answers_of(texts.get(columns.text))
         return None if found is None else cls(found)
 
     def append(self, fields: Mapping[str, object], columns: Columns) -> None:
@@ -91,13 +91,13 @@ class PairRows(Rows):
         return Columns(instruction, names.mapped("input") or names.usual("input"), response)
 
     @classmethod
-    def of_texts(cls, texts: Texts, columns: Columns, start: int, stop: int) -> Rows | None:
-        answers = answers_of(texts.get(columns.response), start, stop)
-        questions = None if answers is None else texts_of(texts.get(columns.instruction), start, stop)
+    def of_texts(cls, texts: Texts, columns: Columns) -> Rows | None:
+        answers = answers_of(texts.get(columns.response))
+        questions = None if answers is None else texts_of(texts.get(columns.instruction))
         if answers is None or questions is None:
             return None
         given = texts.get(columns.input)
-        inputs = [""] * (stop - start) if given is None else [text or "" for text in given[start:stop]]
+        inputs = [""] * len(answers) if given is None else [text or "" for text in given]
         return cls(questions, inputs, answers)
 
     def append(self, fields: Mapping[str, object], columns: Columns) -> None:

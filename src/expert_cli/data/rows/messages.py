@@ -30,16 +30,15 @@ _ROLES = {
 
 _WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
 """Whether an answer is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
-_REASONING = ("reasoning_content", "thinking", "reasoning")
-_OF_ANSWERS = (*_REASONING, "tool_calls")
-"""What answers alone have: templates leave it out of any other turn."""
-_CARRIED: Mapping[str, type] = {
-    **dict.fromkeys(_REASONING, str),
-    "tool_calls": list,
-    "tool_call_id": str,
-    "name": str,
+REASONING = ("reasoning_content", "thinking", "reasoning")
+_CARRIED: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(REASONING, (str, "assistant")),
+    "tool_calls": (list, "assistant"),
+    "tool_call_id": (str, "tool"),
+    "name": (str, "tool"),
 }
-"""What else of a turn reaches the chat template, and what it must be; the last two of a tool's answer alone."""
+"""What else of a turn reaches the chat template: what it must be, and the role whose turns have it; templates leave it out of
+others."""
 _NOT_CARRIED = ("function_call", "audio", "images", "image", "videos", "refusal", "prefix", "mask", "train_detail")
 """What changes what a turn says or trains, and cannot be expressed."""
 _TURN_BYTES = 200
@@ -94,9 +93,6 @@ class MessageRows(Rows):
         self.messages.append((*_beside(fields, columns, messages), *messages[:end]))
         self.trailing.append(len(messages) - end)
 
-    def columns(self) -> list[list[str]]:
-        return []
-
     def content(self, row: int) -> tuple[str, ...]:
         turns = self.messages[row]
         plain = (part for turn in turns for part in (turn.role, turn.content))
@@ -107,11 +103,8 @@ class MessageRows(Rows):
     def answer(self, row: int) -> str:
         return self.messages[row][-1].content + self.messages[row][-1].fields
 
-    def characters(self, row: int) -> int:
-        return sum(len(turn.content) + len(turn.fields) for turn in self.messages[row])
-
     def lengths(self) -> list[int]:
-        return [self.characters(row) for row in range(len(self))]
+        return [sum(len(turn.content) + len(turn.fields) for turn in turns) for turns in self.messages]
 
     def memory(self) -> int:
         turns = [turn for row in self.messages for turn in row]
@@ -191,20 +184,19 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
     for name in _NOT_CARRIED:
         if more.get(name):
             raise BadRow(f'a message has "{name}", which cannot be trained')
-    for name in _OF_ANSWERS:
-        if more.get(name) and role != "assistant":
+    for name, (_, of) in _CARRIED.items():
+        if more.get(name) and role != of == "assistant":
             raise BadRow(f'a message of the role "{role}" has "{name}", which only answers have')
-    for name, kind in _CARRIED.items():
+    for name, (kind, _) in _CARRIED.items():
         if name in more and not isinstance(more[name], kind):
             raise BadRow(f'a message\'s "{name}" is {type_name(more[name])}')
-    thoughts = [name for name in _REASONING if more.get(name)]
+    thoughts = [name for name in REASONING if more.get(name)]
     if any(more[name] != more[thoughts[0]] for name in thoughts):
         raise BadRow(f"a message has {' and '.join(map(json.dumps, thoughts))}, which differ")
     calls = more.get("tool_calls") or []
     if isinstance(calls, list) and not all(map(_has_name, calls)):
         raise BadRow('a message\'s "tool_calls" is not a list of calls with names')
-    read = list(_CARRIED) if role == "tool" else list(_CARRIED)[:-2]
-    return {name: more[name] for name in read if more.get(name)}
+    return {name: more[name] for name, (_, of) in _CARRIED.items() if role == of and more.get(name)}
 
 
 def _is_trained(more: Mapping[str, object], role: str) -> bool:

@@ -8,14 +8,15 @@ from contextlib import suppress
 from itertools import chain, islice
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
+from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
 from expert_cli.data.formats.registry import read_file
 from expert_cli.data.located import Located
+from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns, names_of_interest
-from expert_cli.data.rows.kinds import PairRows, choose_columns, kind_of
+from expert_cli.data.rows.kinds import PairRows, choose_columns
 from expert_cli.data.rows.scan import Refused
-from expert_cli.data.rows.validation import BAD_SHARE, WeightValues, validate_row
+from expert_cli.data.rows.validation import BAD_SHARE, WeightValues
 from expert_cli.errors import InputError
 
 
@@ -68,11 +69,7 @@ def _most_good(
 
 
 def _good(raw: Sequence[RawRow], columns: Columns, where: str, refused: Refused | None) -> Rows:
-    weights = WeightValues()
-    for row in raw:
-        weights.add(row.fields.get(columns.weight), row.where)
-    columns = weights.columns(columns, where)
-    rows = kind_of(columns)()
-    for row in raw:
-        validate_row(rows, row.fields, columns, row.where)
+    block, weights = Block.of_rows(raw), WeightValues()
+    check_block(block, columns, weights=weights)
+    rows = check_block(block, weights.columns(columns, where)).rows
     return rows.without(refused(rows)) if refused else rows

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,8 @@ from expert_cli.data.rows.kinds import choose_columns, kind_of
 from expert_cli.data.rows.sampling import content_rank
 from expert_cli.data.rows.validation import BAD_SHARE, NOT_TRAINED, WeightValues
 from expert_cli.errors import InputError
+
+ALL_ROWS = range(sys.maxsize)
 
 
 @dataclass
@@ -76,16 +80,15 @@ def scan_source(
     Raises InputError: no row, columns that cannot be told, more than 1 % bad rows, no row that passes the filters.
     """
     names = ColumnFilter(names_of_interest(data.mapping))
-    start, stop = _slice(located, names)
-    judge = _Judge(located, data, seen, ranked, room, refused)
+    judge = _Judge(located, data, names, _slice(located, names), seen, ranked, room, refused)
     try:
-        scan = judge.scan(names, start, stop)
+        scan = judge.scan()
     except InputError as error:
-        judge.rare = _rare_names(located, names, start, stop)
+        judge.rare = _rare_names(located, names, judge.slice)
         if not judge.rare:
             raise
         try:
-            scan = judge.scan(names, start, stop)
+            scan = judge.scan()
         except _TooManyBad as again:
             raise (error if isinstance(error, _TooManyBad) and error.bad <= again.bad else again) from None
         except InputError:
@@ -94,40 +97,41 @@ def scan_source(
     return scan
 
 
-def _rare_names(located: Located, names: ColumnFilter, start: int, stop: int | None) -> frozenset[str]:
+def _rare_names(located: Located, names: ColumnFilter, rows: range) -> frozenset[str]:
     """The columns of interest that up to 1 % of the rows have: too few to say what the others are."""
     counts: collections.Counter[str] = collections.Counter()
     total = 0
-    for block, first in source_blocks(located.files, names, stop):
-        for row in islice(block.raw(), max(start - first, 0), None):
-            total += 1
+    for block, _ in source_blocks(located.files, names, rows):
+        total += block.count
+        for row in block.raw():
             counts.update(name for name, value in row.fields.items() if value is not None)
     return frozenset(name for name in filter(names.wants, names.seen) if counts[name] <= BAD_SHARE * total)
 
 
-def source_blocks(files: Sequence[Path], names: ColumnFilter, stop: int | None) -> Iterator[tuple[Block, int]]:
-    """Yield the first `stop` rows of a source's files in blocks, each with the number of its first row."""
-    first = 0
+def source_blocks(files: Sequence[Path], names: ColumnFilter, rows: range = ALL_ROWS) -> Iterator[tuple[Block, int]]:
+    """Yield the rows of a source's files that are in `rows`, in blocks, each with the number of its first among these."""
+    read = 0
     for path in files:
-        if first == stop:
+        if read == rows.stop:
             return
-        for block in read_blocks(path, names, None if stop is None else stop - first):
-            yield block, first
-            first += block.count
+        for block in read_blocks(path, names, rows.stop - read):
+            before = max(rows.start - read, 0)
+            if before <= block.count:
+                yield block.after(before), max(read - rows.start, 0)
+            read += block.count
 
 
-def _slice(located: Located, names: ColumnFilter) -> tuple[int, int | None]:
-    """Where the source's slice begins and ends (None = with the last row); rows are counted only where that matters.
+def _slice(located: Located, names: ColumnFilter) -> range:
+    """The rows of the source's slice, of all its rows; these are counted only where that matters.
 
     Bad rows count, so that "train[:100]" is the same rows once they are mended.
     """
     split = parse_split(located.spec.split)
     if not split.start and not split.stop:
-        return 0, None
+        return ALL_ROWS
     if split.rows_needed is not None:
-        return int(split.start or 0), split.rows_needed
-    rows = split.rows(sum(block.count for block, _ in source_blocks(located.files, names, None)))
-    return rows.start, rows.stop
+        return range(int(split.start or 0), split.rows_needed)
+    return split.rows(sum(block.count for block, _ in source_blocks(located.files, names)))
 
 
 @dataclass
@@ -136,6 +140,8 @@ class _Judge:
 
     located: Located
     data: DataConfig
+    names: ColumnFilter
+    slice: range
     seen: set[bytes]
     ranked: bool
     room: int
@@ -143,77 +149,75 @@ class _Judge:
     rare: frozenset[str] = frozenset()
     unread: dict[str, str] = field(default_factory=dict)
 
-    def scan(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan:
+    def scan(self) -> SourceScan:
         """Judge the rows of the slice. Raises InputError; see `scan_source`."""
         scan = None
         while scan is None:
-            scan = self.all_rows(names, start, stop)
-        _refuse_useless(self.located, scan)
+            scan = self.all_rows()
+        _refuse_bad(self.located, scan.report)
+        if not any(kept.any() for kept in scan.kept):
+            good = scan.report.read - sum(scan.report.dropped.values())
+            reasons = ", ".join(f"{reason}: {count}" for reason, count in scan.report.filtered.items())
+            hint = 'Loosen "filters", or mend "weight" and "train" of the rows.'
+            raise InputError(f"{self.located}: no row of {good} is left ({reasons})", hint)
         return scan
 
-    def all_rows(self, names: ColumnFilter, start: int, stop: int | None) -> SourceScan | None:
+    def all_rows(self) -> SourceScan | None:
         """Judge the rows of the slice; None if what turned up late changed what was decided for earlier rows."""
-        scan = SourceScan(start, RowCache(self.located.files, self.room))
-        columns: Columns | None = None
-        known = undecided = 0
-        blocks = source_blocks(self.located.files, names, stop)
+        scan = SourceScan(self.slice.start, RowCache(self.located.files, self.room))
+        report, columns, known = scan.report, None, 0
+        blocks = source_blocks(self.located.files, self.names, self.slice)
         for block, first in blocks:
-            if len(names.seen) != known:
-                known = len(names.seen)
-                before, columns = columns, self._choice(names)
-                if columns != before and scan.kept:
+            if len(self.names.seen) != known:
+                known = len(self.names.seen)
+                before, columns = columns, None
+                with suppress(InputError):  # these names do not tell; others may turn up
+                    columns = self._choose()
+                if columns != before and report.read:
                     collections.deque(blocks, maxlen=0)  # for the rest of the names
                     return None
-            low = max(start - first, 0)
-            if low >= block.count:
-                continue
-            scan.report.read += block.count - low
+            report.read += block.count
             if columns:
-                scan.kept.append(self._judge(block, first, low, columns, scan))
-            else:
-                undecided += _faults(block, low, scan)
-        if undecided:
-            _refuse_bad(self.located, scan.report)  # names that tell nothing may be those of rows that cannot be read
-            columns = self._choose(names)
-        if columns and columns != scan.weights.columns(columns, str(self.located)):
+                scan.kept.append(self._judge(block, first, columns, scan))
+            elif block.texts is None:  # a row that cannot be read is bad, whatever the columns are
+                for row in block.raw():
+                    if row.fault:
+                        report.drop(row.fault, row.where)
+        if columns is None:
+            _refuse_bad(self.located, report)  # names that tell nothing may be those of rows that cannot be read
+            columns = self._choose()
+        if columns != scan.weights.columns(columns, str(self.located)):
             self.unread[columns.weight] = scan.weights.unread(columns.weight)
             return None
-        if columns:
-            scan.columns, scan.report.mapping, scan.report.input_column = columns, str(columns), columns.input
-            within = getattr(columns, kind_of(columns).answer_role)
-            fields = [f"{within}[].{name}" for name in sorted(scan.fields)]
-            scan.report.ignored = [*(self.unread.get(name, name) for name in columns.ignored(names.seen)), *fields]
+        scan.columns, report.mapping, report.input_column = columns, str(columns), columns.input
+        within = getattr(columns, kind_of(columns).answer_role)
+        fields = [f"{within}[].{name}" for name in sorted(scan.fields)]
+        report.ignored = [*(self.unread.get(name, name) for name in columns.ignored(self.names.seen)), *fields]
         return scan
 
-    def _choice(self, names: ColumnFilter) -> Columns | None:
-        """The columns by the names so far, None if these do not tell."""
-        try:
-            return self._choose(names)
-        except InputError:
-            return None
-
-    def _choose(self, names: ColumnFilter) -> Columns:
-        known = [name for name in names.seen if name not in self.rare]
+    def _choose(self) -> Columns:
+        """The columns by the names so far. Raises InputError: these do not tell."""
+        known = [name for name in self.names.seen if name not in self.rare]
         columns = choose_columns(known, self.data.mapping, str(self.located))
         return replace(columns, weight="") if columns.weight in self.unread else columns
 
-    def _judge(self, block: Block, first: int, low: int, columns: Columns, scan: SourceScan) -> NDArray[np.bool_]:
-        """Judge the rows of a block, whose own first row is number `first`, from number `low` on."""
-        checked = check_block(block, columns, low, block.count, scan.weights)
+    def _judge(self, block: Block, first: int, columns: Columns, scan: SourceScan) -> NDArray[np.bool_]:
+        """Judge the rows of a block, whose own first row is number `first`."""
+        checked = check_block(block, columns, first, scan.weights)
         if self.refused and (reasons := self.refused(checked.rows)):
             checked = checked.without(reasons)
         if self.rare:
-            checked = checked.without(_with_rare(block, checked, self.rare))
-        scan.rows.add(first, checked)
+            checked = checked.without(_with_rare(block, first, checked, self.rare))
+        scan.rows.add(checked)
         scan.fields |= checked.rows.ignored
         scan.report.trailing += sum(checked.rows.trailing)
         if checked.untrained:
-            scan.report.count_filtered(NOT_TRAINED, checked.untrained)
+            scan.report.filtered[NOT_TRAINED] += checked.untrained
         for where, reason in checked.bad:
             scan.report.drop(reason, where)
         passing = self._filtered(checked.rows, scan)
-        kept = np.zeros(block.count - low, np.bool_)
-        kept[checked.numbers[passing] - low] = True
+        kept = np.zeros(block.count, np.bool_)
+        kept[checked.numbers[passing] - first] = True
         if self.ranked:
             for row in passing:
                 scan.ranks += content_rank(checked.rows.content(row), self.data.seed)
@@ -225,15 +229,14 @@ class _Judge:
         if filters == RowFilters():
             return range(len(rows))
         kept: list[int] = []
-        for row in range(len(rows)):
-            characters = rows.characters(row)
+        for row, length in enumerate(rows.lengths()):
             digest = _digest(rows, row, filters.deduplicate)
-            if characters < filters.min_chars:
-                scan.report.count_filtered(f"shorter than {filters.min_chars} characters")
-            elif filters.max_chars is not None and characters > filters.max_chars:
-                scan.report.count_filtered(f"longer than {filters.max_chars} characters")
+            if length < filters.min_chars:
+                scan.report.filtered[f"shorter than {filters.min_chars} characters"] += 1
+            elif filters.max_chars is not None and length > filters.max_chars:
+                scan.report.filtered[f"longer than {filters.max_chars} characters"] += 1
             elif digest and (digest in self.seen or digest in scan.digests):
-                scan.report.count_filtered("repeated" if filters.deduplicate == "row" else "repeated answer")
+                scan.report.filtered["repeated" if filters.deduplicate == "row" else "repeated answer"] += 1
             else:
                 kept.append(row)
                 if digest:
@@ -241,52 +244,27 @@ class _Judge:
         return kept
 
 
-def _with_rare(block: Block, checked: Checked, rare: frozenset[str]) -> dict[int, str]:
+def _with_rare(block: Block, first: int, checked: Checked, rare: frozenset[str]) -> dict[int, str]:
     """Which good rows have columns that hardly any row has: as who wrote them meant it, they are of another kind."""
     odd: dict[int, str] = {}
-    for number, row in enumerate(block.raw()):
+    for number, row in enumerate(block.raw(), first):
         name = next((name for name in row.fields if name in rare and row.fields[name] is not None), "")
         if name:
             odd[number] = f'"{name}" stands in hardly any other row, and is not read'
     return {at: odd[number] for at, number in enumerate(checked.numbers.tolist()) if number in odd}
 
 
-def _faults(block: Block, low: int, scan: SourceScan) -> int:
-    """Count the rows that cannot be read, of which no column need be known; return how many the others are."""
-    scan.kept.append(np.zeros(block.count - low, np.bool_))
-    if block.texts is not None:
-        return block.count - low
-    faults = [row for row in islice(block.raw(), low, None) if row.fault]
-    for row in faults:
-        scan.report.drop(row.fault, row.where)
-    return block.count - low - len(faults)
-
-
 def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
     """A hash of what must not stand twice, b"" if anything may."""
     if by == "off":
         return b""
-    digest = hashlib.blake2b(digest_size=16)
-    for text in rows.content(row) if by == "row" else (rows.answer(row),):
-        part = text.encode()
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.digest()
-
-
-def _refuse_useless(located: Located, scan: SourceScan) -> None:
-    report = scan.report
-    if not report.read:
-        raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
-    _refuse_bad(located, report)
-    if not any(kept.any() for kept in scan.kept):
-        good = report.read - sum(report.dropped.values())
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in report.filtered.items())
-        hint = 'Loosen "filters", or mend "weight" and "train" of the rows.'
-        raise InputError(f"{located}: no row of {good} is left ({reasons})", hint)
+    texts = rows.content(row) if by == "row" else (rows.answer(row),)
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).digest()
 
 
 def _refuse_bad(located: Located, report: RowReport) -> None:
+    if not report.read:
+        raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
     bad = sum(report.dropped.values())
     if bad > BAD_SHARE * report.read:
         listed = "; ".join(report.examples) + ("; ..." if bad > len(report.examples) else "")

@@ -21,7 +21,7 @@ from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.block_check import Checked, check_block
 from expert_cli.data.rows.cache import ROOM_BYTES, RowCache
 from expert_cli.data.rows.columnar import RowReport, Rows
-from expert_cli.data.rows.columns import Columns, names_of_interest
+from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.kinds import KINDS, kind_of
 from expert_cli.data.rows.sampling import repeat_counts, validation_split
 from expert_cli.data.rows.scan import Refused, scan_source, source_blocks
@@ -92,45 +92,49 @@ def select_rows(
     )
 
 
-def batches(sources: Sequence[SelectedSource], data: DataConfig) -> Iterator[Rows]:
+def batches(sources: Sequence[SelectedSource]) -> Iterator[Rows]:
     """Yield the rows that are taken: sources in order, each as many rounds as its most frequent row.
 
     Raises InputError if a file is not what it was when it was scanned.
     """
     for source in sources:
         for turn in range(int(source.copies.max(initial=0))):
-            yield from _turn(source, source.copies > turn, data)
+            yield from _turn(source, source.copies > turn)
 
 
-def _turn(source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[Rows]:
+def all_rows(sources: Sequence[SelectedSource]) -> Rows:
+    """Return the rows of `batches`, which raises what this does, all at once."""
+    rows = kind_of(sources[0].columns)()
+    for batch in batches(sources):
+        rows.extend(batch, range(len(batch)))
+    return rows
+
+
+def _turn(source: SelectedSource, taken: NDArray[np.bool_]) -> Iterator[Rows]:
     kept = source.kept.blocks()
-    for first, checked in _read_again(source, taken, data) if kept is None else kept:
-        wanted = taken[checked.numbers + (first - source.start)]
+    for checked in _read_again(source, taken) if kept is None else kept:
+        wanted = taken[checked.numbers]
         if wanted.any():
             yield checked.rows if wanted.all() else checked.rows.take(np.flatnonzero(wanted).tolist())
 
 
-def _read_again(source: SelectedSource, taken: NDArray[np.bool_], data: DataConfig) -> Iterator[tuple[int, Checked]]:
-    """Yield the blocks of a source that hold rows that are taken, each with the number of its first row."""
-    columns = ColumnFilter(names_of_interest(data.mapping))
-    stop = source.start + len(taken)
+def _read_again(source: SelectedSource, taken: NDArray[np.bool_]) -> Iterator[Checked]:
+    """Yield the blocks of a source that hold rows that are taken."""
+    columns = ColumnFilter(frozenset(name.casefold() for name in source.columns.read()))
+    changed = InputError(f"{source.located}: the files changed while they were read", "Start again.")
+    rows = range(source.start, source.start + len(taken))
     read = 0
-    for block, first in source_blocks(source.located.files, columns, stop):
+    for block, first in source_blocks(source.located.files, columns, rows):
         read = first + block.count
-        low = max(source.start - first, 0)
-        due = taken[first + low - source.start : read - source.start] if low < block.count else taken[:0]
+        due = taken[first:read]
         if not due.any():
             continue
-        checked = check_block(block, source.columns, low, block.count)
-        if taken[checked.numbers + (first - source.start)].sum() != due.sum():
-            raise _changed(source)
-        yield first, checked
-    if read != stop:
-        raise _changed(source)
-
-
-def _changed(source: SelectedSource) -> InputError:
-    return InputError(f"{source.located}: the files changed while they were read", "Start again.")
+        checked = check_block(block, source.columns, first)
+        if taken[checked.numbers].sum() != due.sum():
+            raise changed
+        yield checked
+    if read != len(taken):
+        raise changed
 
 
 def _select_from(

@@ -109,15 +109,15 @@ def answer_of(fields: Mapping[str, object], key: str) -> str:
     return value
 
 
-def texts_of(column: list[str | None] | None, start: int, stop: int) -> list[str] | None:
-    """Return the texts start <= number < stop of a column if every row has one: `text_of`, column by column."""
-    texts = [text for text in column[start:stop] if text is not None] if column else []
-    return texts if len(texts) == stop - start else None
+def texts_of(column: list[str | None] | None) -> list[str] | None:
+    """Return the texts of a column if every row has one: `text_of`, column by column."""
+    texts = [text for text in column or () if text is not None]
+    return texts if column is not None and len(texts) == len(column) else None
 
 
-def answers_of(column: list[str | None] | None, start: int, stop: int) -> list[str] | None:
+def answers_of(column: list[str | None] | None) -> list[str] | None:
     """Return the texts of a column if every row has one that says something: `answer_of`, column by column."""
-    texts = texts_of(column, start, stop)
+    texts = texts_of(column)
     return None if texts is None or any(not text or text.isspace() for text in texts) else texts
 
 

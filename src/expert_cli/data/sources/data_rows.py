@@ -1,8 +1,4 @@
-"""The places that rows come from -> checked rows, in order, with a count of what became of each.
-
-    locate    file, folder, hub id -> the files to read, in order
-    select    files -> slice -> choice of columns -> check -> filters -> weights and split, a number a row
-    read      files -> the rows that are taken: here all at once, in data/tokenize/stream.py as they are encoded
+"""The places that rows come from: file, folder, hub id -> the files to read, in order, and the columns that they have.
 
 Nothing is written: the readers work on the files themselves, so no cache appears beside the data.
 """
@@ -12,7 +8,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -21,11 +17,9 @@ from expert_cli.config.splits import parse_split
 from expert_cli.data.formats.raw_row import ColumnFilter
 from expert_cli.data.formats.registry import format_of, read_file
 from expert_cli.data.located import Located, LocatedData, local_hint
-from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import absent, names_of_interest
 from expert_cli.data.rows.kinds import choose_columns, kind_of
 from expert_cli.data.rows.scan import source_blocks
-from expert_cli.data.rows.selection import SelectedSource, batches, select_rows
 from expert_cli.data.sources.folder import folder_files
 from expert_cli.data.sources.hub import hub_files
 from expert_cli.errors import ExpertError, InputError
@@ -40,22 +34,6 @@ _NO_FILES = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
 }
-
-
-@dataclass(frozen=True)
-class DataRows:
-    """The rows of a run. `validation` is None where none evaluate; split-off rows are counted in `train_report`."""
-
-    train: Rows
-    validation: Rows | None
-    train_report: RowReport
-    validation_report: RowReport | None
-    located: LocatedData
-
-    @property
-    def files(self) -> list[Path]:
-        """Return the local files that were read, in order."""
-        return self.located.files()
 
 
 def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[Path] = ()) -> LocatedData:
@@ -80,19 +58,6 @@ def locate_data(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[
         return Located(spec, _regular(files))
 
     return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
-
-
-def read_training_rows(data: DataConfig, reporter: Reporter, *, alternatives: Sequence[Path] = ()) -> DataRows:
-    """Return the rows that train and those that evaluate, sources in order and rows in file order.
-
-    A row of weight 2 stands in its source's first and second round. Raises InputError: a source with more than 1 % bad rows
-    or no good one, columns that cannot be told, sources of different kinds; EnvironmentProblem: unreachable data.
-    """
-    located = locate_data(data, reporter, alternatives=alternatives)
-    selection = select_rows(data, located, reporter)
-    train = _taken(selection.train, data)
-    validation = None if selection.validation is None else _taken(selection.validation, data)
-    return DataRows(train, validation, selection.train_report, selection.validation_report, located)
 
 
 def absent_columns(data: DataConfig) -> dict[str, str]:
@@ -132,7 +97,7 @@ def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
     for located in sources:
         names = ColumnFilter(names_of_interest(data.mapping))
         known = -1
-        for _block in source_blocks(located.files, names, None):
+        for _block in source_blocks(located.files, names):
             if len(names.seen) == known:
                 continue
             known = len(names.seen)
@@ -145,10 +110,3 @@ def input_column(data: DataConfig, sources: Sequence[Located]) -> str:
             if "input" not in kind_of(columns).roles or (data.mapping.instruction and data.mapping.response):
                 break
     return ""
-
-
-def _taken(sources: Sequence[SelectedSource], data: DataConfig) -> Rows:
-    taken = kind_of(sources[0].columns)()
-    for batch in batches(sources, data):
-        taken.extend(batch, range(len(batch)))
-    return taken

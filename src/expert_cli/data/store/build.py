@@ -151,11 +151,11 @@ class _Build:
 
     def shards(self, split: Split, skip: int) -> Iterator[Encoded]:
         """Yield the shards of a split from number `skip` on."""
-        stream = DocumentStream(self.data, self.selection, self.template, self.encoder, self.forms[split])
+        stream = DocumentStream(self.selection, self.template, self.encoder, self.forms[split])
         with self.report.progress(f"tokenizing {split}", self.rows(split), "rows") as bar:
             done = 0
             for chunk in stream.chunks(split, skip=skip):
-                yield chunk.encoded
+                yield chunk
                 done += chunk.rows
                 bar.update(done)
         if stream.forms:
@@ -243,7 +243,7 @@ def adopt_foreign_store(home: Path, key: StoreKey, vocab_size: int) -> TokenStor
         documents = trusted.split(split)
         if documents is None:
             continue
-        smallest, largest = documents.smallest_id(), documents.largest_id()
+        smallest, largest = documents.id_range()
         if smallest < 0 or largest >= vocab_size:
             message = f"{documents.folder}: ids run from {smallest} to {largest}, the tokenizer has {vocab_size}"
             hint = "it was made with another tokenizer; leave --trust-store out to build a store"

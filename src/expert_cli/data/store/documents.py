@@ -91,13 +91,10 @@ class Documents:
         """Return how many tokens are trained in all documents."""
         return sum(int(np.count_nonzero(part.mask())) for part in self._parts)
 
-    def largest_id(self) -> int:
-        """Return the largest token id, -1 if there is no token."""
-        return max((int(part.ids.max()) for part in self._parts if len(part.ids)), default=-1)
-
-    def smallest_id(self) -> int:
-        """Return the smallest token id, 0 if there is no token."""
-        return min((int(part.ids.min()) for part in self._parts if len(part.ids)), default=0)
+    def id_range(self) -> tuple[int, int]:
+        """Return the smallest and the largest token id; (0, -1) if there is no token."""
+        ends = [int(end) for part in self._parts if len(part.ids) for end in (part.ids.min(), part.ids.max())]
+        return min(ends, default=0), max(ends, default=-1)
 
     def _per_part(self, measure: Any) -> NDArray[np.int64]:
         return np.concatenate([np.empty(0, np.int64), *(measure(part) for part in self._parts)])

@@ -102,9 +102,9 @@ class _Talk:
 
     def rendered(self, count: int, *, generate: bool = False) -> str:
         """Return the first `count` turns as text."""
-        chat, bos = self.compiler.chat, self.compiler.bos_token
+        chat = self.compiler.chat
         text = render_safely(lambda turns, ask: chat(turns, ask, self.tools), self.turns[:count], generate)
-        return text if text.startswith(bos) else bos + text
+        return self.compiler.opened(text)
 
     def asked(self, number: int) -> str:
         """Return what the answer of a turn is asked with; without jinja where the turns before it are plain."""
@@ -204,13 +204,8 @@ class _Talk:
 
     def pieces(self, text: str, spans: Sequence[tuple[bool, int, int]], *, ended: bool) -> Iterator[Segment]:
         """Yield the pieces of a text; ended: no end token is wanting."""
-        everything = not self.compiler.completion_only
-        at = 0
-        for trained, start, stop in spans:
-            yield from self._stretch(text[at:start], everything)
-            yield from self._stretch(text[start:stop], trained)
-            at = stop
-        yield from self._stretch(text[at:], everything)
+        for part, trained in self.compiler.stretches(text, spans):
+            yield from self._stretch(part, trained)
         if not ended:
             yield Segment(self.compiler.eos_token, True, spans[-1][0])
 

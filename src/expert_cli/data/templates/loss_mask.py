@@ -9,15 +9,15 @@ border between prompt and answer always cuts. Rows that hold what the template l
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise, repeat
 from typing import NamedTuple
 
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document, Segment
-from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS
+from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, any_of
 from expert_cli.data.templates.watched import Watched, watched_by
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_safely
@@ -25,6 +25,8 @@ from expert_cli.utils.chat_rendering import render_safely
 _PLACE = re.compile("\ue000(\\d+)\ue001")
 # The probe has a tab on either side of each place, which tells whether the template trims what it is given.
 _PROBE = re.compile("(\t?)\ue000(\\d+)\ue001(\t?)")
+_STRIPS = {(False, False): str.strip, (False, True): str.lstrip, (True, False): str.rstrip}
+"""By whether the template left the tab before a place, and the one after it."""
 _ANYTHING = "one \"two\" 'three' <b> & \\ {4} %s ~\n\tFive"
 """A content with what templates might escape."""
 
@@ -48,37 +50,37 @@ class PieceColumn(NamedTuple):
 class CompiledTemplate:
     """The pieces of a conversation of some roles: what its last answer is asked with, and all of it.
 
-    trims: which messages the template strips where. as_before: whether the pieces are those of the first masking rule.
+    trims: how the template strips which messages. as_before: whether the pieces are those of the first masking rule.
     """
 
     prompt: tuple[Segment | Slot, ...]
     whole: tuple[Segment | Slot, ...]
-    trims: dict[int, tuple[bool, bool]]
+    trims: dict[int, Callable[[str], str]]
     end_token: str
     as_before: bool
 
     def fill(self, contents: Sequence[str], *, with_answer: bool) -> Document:
         """Put the messages' contents in their places."""
         if self.trims:
-            contents = [_strip(text, *self.trims.get(i, (False, False))) for i, text in enumerate(contents)]
+            contents = [self.trims.get(number, str)(text) for number, text in enumerate(contents)]
         return tuple(
-            part
-            if isinstance(part, Segment)
-            else Segment("".join([p if isinstance(p, str) else contents[p] for p in part.parts]), False, part.trained)
-            for part in (self.whole if with_answer else self.prompt)
+            piece
+            if isinstance(piece, Segment)
+            else Segment("".join([p if isinstance(p, str) else contents[p] for p in piece.parts]), False, piece.trained)
+            for piece in (self.whole if with_answer else self.prompt)
         )
 
     def fill_columns(self, contents: Sequence[list[str]]) -> list[PieceColumn]:
         """Put the messages' contents, column by column, in their places: the documents of `fill` with their answers."""
         stripped = [
-            [_strip(text, *self.trims[number]) for text in column] if number in self.trims else column
+            [*map(self.trims[number], column)] if number in self.trims else column
             for number, column in enumerate(contents)
         ]
         return [
-            PieceColumn(*part)
-            if isinstance(part, Segment)
-            else PieceColumn(_joined(part, stripped), False, part.trained)
-            for part in self.whole
+            PieceColumn(*piece)
+            if isinstance(piece, Segment)
+            else PieceColumn(_joined(piece.parts, stripped), False, piece.trained)
+            for piece in self.whole
         ]
 
 
@@ -95,17 +97,11 @@ class TemplateCompiler:
     bos_token: str
     completion_only: bool
     reads: set[str] = field(default_factory=set, repr=False, compare=False)
-    _compiled: dict[tuple[tuple[str, ...], frozenset[int]], CompiledTemplate] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
-    _as_given: dict[tuple[str, ...], bool] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def compiled(self, roles: tuple[str, ...], untrained: frozenset[int] = frozenset()) -> CompiledTemplate:
-        """Return `compile`'s, made once."""
-        if (roles, untrained) not in self._compiled:
-            self._compiled[roles, untrained] = self.compile(roles, untrained)
-        return self._compiled[roles, untrained]
+    @cached_property
+    def compiled(self) -> Callable[..., CompiledTemplate]:
+        """`compile`, done once for the same arguments."""
+        return cache(self.compile)
 
     @cached_property
     def thinking(self) -> TemplateCompiler:
@@ -122,9 +118,9 @@ class TemplateCompiler:
         the roles or does not show every message exactly once.
         """
         messages = [{"role": role, "content": f"\t{_place(i)}\t"} for i, role in enumerate(roles)]
-        trims: dict[int, tuple[bool, bool]] = {}
-        asked = self._opened(self._probe(messages[:-1], True, trims))
-        full = self._opened(self._probe(messages, False, trims))
+        trims: dict[int, Callable[[str], str]] = {}
+        asked = self.opened(self._probe(messages[:-1], True, trims))
+        full = self.opened(self._probe(messages, False, trims))
         last = len(roles) - 1
         end = self.control.search(full, full.index(_place(last)))
         end_token = end[0] if end else self.eos_token
@@ -146,16 +142,17 @@ class TemplateCompiler:
         """What the template looks for in contents."""
         return watched_by(self.chat.jinja) if self.as_given(("user", "assistant")) else Watched(everything=True)
 
-    def as_given(self, roles: tuple[str, ...]) -> bool:
-        """Whether the template writes the contents of a conversation of these roles as they are; asked once."""
-        if roles not in self._as_given:
-            contents = [f"{_ANYTHING}{i}" for i in range(len(roles))]
-            compiled = self.compiled(roles)
-            filled = "".join(segment.text for segment in compiled.fill(contents, with_answer=True))
-            turns = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
-            rendered = self._opened(render_safely(self.chat, turns, False))
-            self._as_given[roles] = rendered.startswith(filled.removesuffix(compiled.end_token))
-        return self._as_given[roles]
+    @cached_property
+    def as_given(self) -> Callable[[tuple[str, ...]], bool]:
+        """Whether the template writes the contents of a conversation of some roles as they are; asked once."""
+        return cache(self._writes_as_given)
+
+    def _writes_as_given(self, roles: tuple[str, ...]) -> bool:
+        contents = [f"{_ANYTHING}{i}" for i in range(len(roles))]
+        compiled = self.compiled(roles)
+        filled = "".join(segment.text for segment in compiled.fill(contents, with_answer=True))
+        turns = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
+        return self.opened(render_safely(self.chat, turns, False)).startswith(filled.removesuffix(compiled.end_token))
 
     def _span(
         self, text: str, messages: list[dict[str, str]], number: int, gap: str, end_token: str
@@ -167,14 +164,14 @@ class TemplateCompiler:
         if closing and closing[0] == end_token and not _PLACE.search(text, stop, closing.start()):
             stop = closing.end()
         try:
-            asked = self._opened(_PROBE.sub(_as_place, render_safely(self.chat, messages[:number], True)))
+            asked = self.opened(_PROBE.sub(_place(r"\2"), render_safely(self.chat, messages[:number], True)))
         except InputError:
             asked = text
         if text.startswith(asked) and len(asked) <= place:
             return len(asked), stop
         return place - len(gap) if text[:place].endswith(gap) else place, stop
 
-    def _probe(self, messages: list[dict[str, str]], generate: bool, trims: dict[int, tuple[bool, bool]]) -> str:
+    def _probe(self, messages: list[dict[str, str]], generate: bool, trims: dict[int, Callable[[str], str]]) -> str:
         """Render; check that every message is there exactly once and note in `trims` which ones are stripped."""
         text = render_safely(self.chat, messages, generate)
         matches = list(_PROBE.finditer(text))
@@ -184,71 +181,66 @@ class TemplateCompiler:
                 f"the chat template does not show each message of a conversation of {roles} once, as it was given",
                 'Set another "prompt_template": with this one rows would lose, repeat or change text.',
             )
-        trims.update({int(m[2]): (not m[1], not m[3]) for m in matches if not (m[1] and m[3])})
-        return _PROBE.sub(_as_place, text)
+        trims.update({int(m[2]): _STRIPS[bool(m[1]), bool(m[3])] for m in matches if not (m[1] and m[3])})
+        return _PROBE.sub(_place(r"\2"), text)
 
-    def _opened(self, text: str) -> str:
-        """A rendered text with what the tokenizer puts before each."""
+    def opened(self, text: str) -> str:
+        """Return a rendered text with what the tokenizer puts before each."""
         return text if text.startswith(self.bos_token) else self.bos_token + text
 
     def _cut(self, text: str, spans: Sequence[tuple[bool, int, int]]) -> tuple[Segment | Slot, ...]:
-        """Cut a conversation where its answers begin and end; spans: whether it is trained, start and stop of each."""
+        """Cut a conversation where its answers begin and end, and each stretch as `_pieces` does."""
+        return tuple(piece for part, trained in self.stretches(text, spans) for piece in self._pieces(part, trained))
+
+    def stretches(self, text: str, spans: Sequence[tuple[bool, int, int]]) -> Iterator[tuple[str, bool]]:
+        """Yield what stands between answers, and these, with whether it is trained; spans: the same, start and stop of each."""
         everything = not self.completion_only
         cuts = [0, *(border for _, *borders in spans for border in borders), len(text)]
         trained = [everything, *(flag for answer, *_ in spans for flag in (answer, everything))]
-        stretches = zip(pairwise(cuts), trained, strict=True)
-        return tuple(piece for (a, b), flag in stretches for piece in self._pieces(text[a:b], flag))
+        for (start, stop), flag in zip(pairwise(cuts), trained, strict=True):
+            yield text[start:stop], flag
 
-    def _pieces(self, text: str, trained: bool) -> tuple[Segment | Slot, ...]:
+    def _pieces(self, text: str, trained: bool) -> Iterator[Segment | Slot]:
         """Cut a stretch at its control tokens, keeping together what no row's text stands between."""
-        pieces: list[Segment | Slot] = []
         constant = ""
         for part in self.control.split(text):
-            if _PLACE.search(part):
-                pieces += [Segment(constant, True, trained)] if constant else []
-                constant = ""
-                around = _PLACE.split(part)
-                parts = (int(p) if n % 2 else p for n, p in enumerate(around))
-                pieces.append(Slot(tuple(p for p in parts if p != ""), trained))
-            else:
+            around = _PLACE.split(part)
+            if len(around) == 1:
                 constant += part
-        pieces += [Segment(constant, True, trained)] if constant else []
-        return tuple(pieces)
+                continue
+            if constant:
+                yield Segment(constant, True, trained)
+            constant = ""
+            parts = (int(p) if n % 2 else p for n, p in enumerate(around))
+            yield Slot(tuple(p for p in parts if p != ""), trained)
+        if constant:
+            yield Segment(constant, True, trained)
 
     @cached_property
     def control(self) -> re.Pattern[str]:
         """Finds the control tokens in a text, the longest of several."""
-        longest_first = sorted(self.control_tokens, key=lambda token: (-len(token), token))
-        return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        return re.compile(f"({any_of(self.control_tokens)})")
 
     @cached_property
     def turn_ends(self) -> re.Pattern[str]:
         """Finds tokens that end a turn, each with those that stand right behind it; the first is group 1."""
         ends = TURN_ENDS.union(*(form.ends for form in FORMS.values() if form.hint in self.control_tokens))
         ends |= {self.eos_token, self.compiled(("user", "assistant")).end_token}
-        one = "|".join(map(re.escape, sorted(ends & self.control_tokens, key=lambda token: (-len(token), token))))
+        one = any_of(ends & self.control_tokens)
         return re.compile(f"({one})(?:\\s*(?:{one}))*")
 
 
-def _joined(slot: Slot, contents: Sequence[list[str]]) -> list[str]:
+def _joined(parts: tuple[str | int, ...], contents: Sequence[list[str]]) -> list[str]:
     """The texts of a slot, one a document."""
-    numbers = [part for part in slot.parts if isinstance(part, int)]
+    numbers = [part for part in parts if isinstance(part, int)]
     if len(numbers) > 1:
-        columns = [repeat(part) if isinstance(part, str) else contents[part] for part in slot.parts]
-        return ["".join(parts) for parts in zip(*columns, strict=False)]
-    at = slot.parts.index(numbers[0])
-    before, after = ("".join(map(str, parts)) for parts in (slot.parts[:at], slot.parts[at + 1 :]))
+        columns = [repeat(part) if isinstance(part, str) else contents[part] for part in parts]
+        return ["".join(texts) for texts in zip(*columns, strict=False)]
+    at = parts.index(numbers[0])
+    before, after = ("".join(map(str, some)) for some in (parts[:at], parts[at + 1 :]))
     column = contents[numbers[0]]
     return [f"{before}{text}{after}" for text in column] if before or after else column
 
 
-def _place(number: int) -> str:
+def _place(number: int | str) -> str:
     return f"\ue000{number}\ue001"
-
-
-def _as_place(match: re.Match[str]) -> str:
-    return _place(int(match[2]))
-
-
-def _strip(text: str, left: bool, right: bool) -> str:
-    return text.strip() if left and right else text.lstrip() if left else text.rstrip() if right else text

@@ -87,17 +87,14 @@ class Template:
     def refused(self, rows: Rows) -> dict[int, str]:
         """Return which rows cannot be written down, and why. Roles alone decide where the template looks into no text."""
         found: dict[int, str] = {}
-        reasons: dict[tuple[tuple[str, bool], ...], str] = {}
+        reasons: dict[object, str] = {}
         for number, turns in enumerate(rows.conversations(self)):
-            if self._goes_through_template(turns):
-                reason = self._refusal(turns)
-            else:
-                kind = tuple((turn.role, turn.trained) for turn in turns)
-                if kind not in reasons:
-                    reasons[kind] = self._refusal(turns)
-                reason = reasons[kind]
-            if reason:
-                found[number] = reason
+            looked_into = self._goes_through_template(turns)
+            alike = number if looked_into else tuple((turn.role, turn.trained) for turn in turns)
+            if alike not in reasons:
+                reasons[alike] = self._refusal(turns)
+            if reasons[alike]:
+                found[number] = reasons[alike]
         return found
 
     def prompt(self, instruction: str, input: str = "") -> Document:  # noqa: A002  the row's own word for it
@@ -118,10 +115,7 @@ class Template:
     @cached_property
     def texts(self) -> TextReader:
         """Reads whole documents."""
-        compiler = self.compiler
-        return TextReader(
-            compiler.control_tokens, self.end_token, compiler.eos_token, compiler.bos_token, compiler.completion_only
-        )
+        return TextReader(self.compiler, self.end_token)
 
     def pair(self, asked: str, answer: str, origin: str) -> Document:
         """Return the document of a user turn and its answer. Raises InputError; see `documents`."""
@@ -190,7 +184,7 @@ def make_template(
     name: "" = the tokenizer's own chat template (`own`), else alpaca. A named chat template gives way to the tokenizer's
     own if that writes a user turn in the same form.
     control_tokens: the tokenizer's, as spelled. bos_token: what the tokenizer itself puts before a text ("" = nothing);
-    it stands there exactly once. `encode.template_for` asks a tokenizer for both. system_prompt: as `as_trained` takes it.
+    it stands there exactly once. `encoder.py` asks a tokenizer for both. system_prompt: as `as_trained` takes it.
     input_column: alpaca heads a column called schema or context "### Schema:".
     Raises InputError: an unknown name; control tokens that the tokenizer lacks (an end token spelled in plain tokens
     would be learned as text, and nothing would stop generation); no end token; a chat template that loses text, or cannot

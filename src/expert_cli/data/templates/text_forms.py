@@ -10,6 +10,7 @@ generation stops at, or before the next role's marker:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -158,3 +159,8 @@ MARKERS = frozenset(token for form in FORMS.values() for token in form.control)
 """Control tokens, though some tokenizers (DeepSeek V3, Command-R) do not call them special."""
 LATER_MARKERS = MARKERS.difference(*(style.control for style in STYLES.values()))
 """Those that the first masking rule of pairs took for control tokens only where a tokenizer calls them special."""
+
+
+def any_of(tokens: Iterable[str]) -> str:
+    """Return a regular expression that finds any of some tokens, the longest of several."""
+    return "|".join(map(re.escape, sorted(tokens, key=lambda token: (-len(token), token))))

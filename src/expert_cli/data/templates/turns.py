@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from expert_cli.data.rows.columnar import Message
+from expert_cli.data.rows.messages import REASONING
 
 T = TypeVar("T")
 HIDDEN = re.compile("\ue000(\\d+)\ue001")
-_REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 def template_turn(message: Message) -> dict[str, Any]:
     """Return a turn with every field that templates read."""
     more = json.loads(message.fields) if message.fields else {}
-    reasoning = next((more[name] for name in _REASONING if name in more), None)
+    reasoning = next((more[name] for name in REASONING if name in more), None)
     if reasoning is not None:  # under the names that templates read, as transformers gives it
         more = {"thinking": reasoning, **more, "reasoning_content": reasoning}
     return {"role": message.role, "content": message.content, **more}
@@ -48,10 +48,9 @@ def calls_of(turn: Mapping[str, Any]) -> list[Any]:
     return [call.get("function") or call for call in turn.get("tool_calls") or ()]
 
 
-def tool_name(tool: Any) -> str:
-    """Return the name of a tool, "" without one."""
-    function = tool.get("function") or tool if isinstance(tool, dict) else {}
-    return str(function.get("name", "")) if isinstance(function, dict) else ""
+def tool_name(tool: Mapping[str, Any]) -> str:
+    """Return the name of a tool, which every row that was read gives."""
+    return str((tool.get("function") or tool)["name"])
 
 
 def spelled_arguments(turn: Mapping[str, Any]) -> list[str]:
@@ -86,7 +85,7 @@ def first_calls(turn: dict[str, Any], most: int) -> dict[str, Any]:
 
 def call_names(turn: Mapping[str, Any]) -> list[str]:
     """Return the names of the functions that an answer calls, in order."""
-    return [name for call in calls_of(turn) if (name := str(call.get("name", "")))]
+    return [str(call["name"]) for call in calls_of(turn)]
 
 
 def call_arguments(turn: Mapping[str, Any]) -> list[str]:

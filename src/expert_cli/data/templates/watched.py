@@ -62,7 +62,7 @@ def watched_by(jinja: str) -> Watched:
     texts: set[str] = set()
     edges: set[str] = set()
     for value, around in _constants(parse_template(jinja), ()):
-        stripped = _called(_call_around(around)) in _STRIPPING
+        stripped = _called(around) in _STRIPPING
         (edges if stripped else texts).update(_looked_for(value, around))
     return Watched(frozenset(texts), frozenset(edges))
 
@@ -80,7 +80,7 @@ def _constants(node: nodes.Node, around: tuple[nodes.Node, ...]) -> Iterator[tup
 def _looked_for(value: str, around: tuple[nodes.Node, ...]) -> Iterator[str]:
     from jinja2 import nodes
 
-    name = _called(_call_around(around))
+    name = _called(around)
     if not value or name in _WRITTEN_BY or _is_written(around) or _is_name(value, around):
         return
     if name in _STRIPPING:
@@ -89,16 +89,11 @@ def _looked_for(value: str, around: tuple[nodes.Node, ...]) -> Iterator[str]:
         yield value
 
 
-def _call_around(around: tuple[nodes.Node, ...]) -> nodes.Node | None:
+def _called(around: tuple[nodes.Node, ...]) -> str:
+    """The name of the nearest filter, method or function that is called, "" without one."""
     from jinja2 import nodes
 
-    return next((node for node in reversed(around) if isinstance(node, (nodes.Call, nodes.Filter))), None)
-
-
-def _called(call: Any) -> str:
-    """The name of a filter, method or function that is called, "" without one."""
-    from jinja2 import nodes
-
+    call: Any = next((node for node in reversed(around) if isinstance(node, (nodes.Call, nodes.Filter))), None)
     if isinstance(call, nodes.Filter):
         return str(call.name)
     callee = getattr(call, "node", None)
@@ -126,15 +121,10 @@ def _is_name(value: str, around: tuple[nodes.Node, ...]) -> bool:
     from jinja2 import nodes
 
     parent = around[-1]
-    if isinstance(parent, (nodes.Getitem, nodes.Pair)):
-        return True
-    compared = around[-2] if isinstance(parent, nodes.Operand) else None
-    holder = parent.expr if isinstance(parent, nodes.Operand) else None
-    is_in = isinstance(parent, nodes.Operand) and parent.op in ("in", "notin")
-    if isinstance(parent, nodes.Compare):
-        is_in = parent.ops[0].op in ("in", "notin")
-        compared, holder = parent, parent.ops[0].expr
-    return compared is not None and is_in and isinstance(holder, nodes.Name) and value.isidentifier()
+    if not isinstance(parent, nodes.Compare):
+        return isinstance(parent, (nodes.Getitem, nodes.Pair))
+    first = parent.ops[0]
+    return first.op in ("in", "notin") and isinstance(first.expr, nodes.Name) and value.isidentifier()
 
 
 def _compares_fields(compare: nodes.Compare) -> bool:

@@ -9,12 +9,13 @@ does not. Other control tokens (Llama's <|python_tag|>, Mistral's [TOOL_CALLS], 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.segment import Document, Segment
-from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, Form
+from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS, Form, any_of
 
 PLAIN = "plain"
 """The form of a text without known markers: all of it is trained."""
@@ -26,13 +27,10 @@ _ROLES = re.compile(r"user|human|assistant|(?<![a-z])bot(?![a-z])|role|(?<!re)tu
 
 @dataclass(frozen=True)
 class TextReader:
-    """Turns whole documents into pieces; the tokens are the tokenizer's, `end_token` the one that ends an answer."""
+    """Turns whole documents into pieces; the tokens are the compiler's, `end_token` the one that ends an answer."""
 
-    control_tokens: frozenset[str]
+    compiler: TemplateCompiler
     end_token: str
-    eos_token: str
-    bos_token: str
-    completion_only: bool
 
     def document(self, text: str, forms: dict[str, int]) -> Document:
         """Return the pieces of a document, its assistant turns trained, and count its form; all of a "plain" one is.
@@ -42,10 +40,12 @@ class TextReader:
         form, turns = self.find_assistant_spans(text)
         forms[form] = forms.get(form, 0) + 1
         plain = form.startswith(PLAIN)
-        everything = not self.completion_only
+        everything = not self.compiler.completion_only
         if everything or plain:
             turns = [(0, len(text))]
-        pieces = [] if text.startswith(self.bos_token) else [Segment(self.bos_token, True, everything)]
+        pieces = (
+            [] if text.startswith(self.compiler.bos_token) else [Segment(self.compiler.bos_token, True, everything)]
+        )
         done = 0
         for start, stop in turns:
             if start > done:
@@ -67,7 +67,9 @@ class TextReader:
 
         A plain one is named with the control tokens in it that look like markers of roles.
         """
-        found = {name: form for name, form in FORMS.items() if form.hint in text or form.hint in self.bos_token}
+        found = {
+            name: form for name, form in FORMS.items() if form.hint in text or form.hint in self.compiler.bos_token
+        }
         for name, form in found.items():
             turns = list(self._turns(text, form, self._stops[name]))
             if turns:
@@ -80,10 +82,10 @@ class TextReader:
 
     def _named(self, name: str, text: str, turns: list[tuple[int, int]]) -> str:
         """A form's name, which says so if the control tokens are another tokenizer's."""
-        strange = tuple(TURN_ENDS - self.control_tokens)
-        foreign = any(token in text and token not in self.control_tokens for token in FORMS[name].control) or any(
-            text[start:stop].rstrip().endswith(strange) for start, stop in turns
-        )
+        strange = tuple(TURN_ENDS - self.compiler.control_tokens)
+        foreign = any(
+            token in text and token not in self.compiler.control_tokens for token in FORMS[name].control
+        ) or any(text[start:stop].rstrip().endswith(strange) for start, stop in turns)
         return f"{name}{FOREIGN}" if foreign else name
 
     def _turns(self, text: str, form: Form, stops: re.Pattern[str]) -> Iterator[tuple[int, int]]:
@@ -103,19 +105,19 @@ class TextReader:
     @cached_property
     def _ends(self) -> frozenset[str]:
         """The tokens that end a document or a turn, of those the tokenizer has."""
-        return frozenset({self.eos_token, self.end_token} | TURN_ENDS) & self.control_tokens
+        return frozenset({self.compiler.eos_token, self.end_token} | TURN_ENDS) & self.compiler.control_tokens
 
     def _role_tokens(self, text: str) -> Iterator[str]:
         """The control tokens in a text that look like markers of roles, but for those that open and end any text."""
-        start = len(self.bos_token) if text.startswith(self.bos_token) else 0
+        start = len(self.compiler.bos_token) if text.startswith(self.compiler.bos_token) else 0
         for found in self._roles.finditer(text, start) if self._roles else ():
             if found.end() < len(text) or found[0] not in self._ends:
                 yield found[0]
 
     @cached_property
     def _roles(self) -> re.Pattern[str] | None:
-        tokens = [token for token in self.control_tokens if _ROLES.search(token)]
-        return _any_of(tokens) if tokens else None
+        tokens = [token for token in self.compiler.control_tokens if _ROLES.search(token)]
+        return re.compile(any_of(tokens)) if tokens else None
 
     @cached_property
     def _stops(self) -> dict[str, re.Pattern[str]]:
@@ -123,14 +125,9 @@ class TextReader:
         return {name: self._stop(form) for name, form in FORMS.items()}
 
     def _stop(self, form: Form) -> re.Pattern[str]:
-        ends = _any_of(self._ends.union(form.ends, TURN_ENDS.intersection(form.control))).pattern
+        ends = any_of(self._ends.union(form.ends, TURN_ENDS.intersection(form.control)))
         going_on = f"(?!{form.goes_on})" if form.goes_on else ""
         return re.compile(f"(?P<role>{form.role or re.escape(form.hint)})|(?:{ends}){going_on}", re.MULTILINE)
-
-
-def _any_of(tokens: Iterable[str]) -> re.Pattern[str]:
-    """Find any of some tokens, the longest of several."""
-    return re.compile("|".join(map(re.escape, sorted(tokens, key=lambda token: (-len(token), token)))))
 
 
 def foreign_texts(forms: Mapping[str, int]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,11 @@ class Encoded:
         """Return the number of documents."""
         return len(self.offsets) - 1
 
+    @property
+    def rows(self) -> int:
+        """How many rows were given, those without a trained token too."""
+        return len(self) + self.dropped
+
 
 @dataclass(frozen=True)
 class Pieced:
@@ -46,38 +51,32 @@ class Pieced:
 
 def assemble(batches: Sequence[Pieced]) -> Encoded:
     """Put documents together, those of all batches counted on; documents without a trained token are left out."""
-    trained = [_trained(batch) for batch in batches]
-    sizes = np.concatenate([np.empty(0, np.int64), *(batch.sizes for batch in trained)])
-    counts = np.concatenate([np.empty(0, np.int64), *(batch.counts for batch in trained)])
-    flags = np.concatenate([np.empty(0, np.bool_), *(batch.flags for batch in trained)])
-    good = np.concatenate([np.empty(0, np.bool_), *(batch.good for batch in trained)])
+    trained = [*map(_trained, batches)]
+    sizes = np.concatenate([np.empty(0, np.int64), *(sizes for _, sizes, _ in trained)])
+    counts = np.concatenate([np.empty(0, np.int64), *(batch.counts for batch, _, _ in trained)])
+    flags = np.concatenate([np.empty(0, np.bool_), *(batch.flags for batch, _, _ in trained)])
+    good = np.concatenate([np.empty(0, np.bool_), *(good for _, _, good in trained)])
     offsets = np.concatenate([[0], np.cumsum(sizes)])[np.concatenate([[0], np.cumsum(counts)])].astype(np.int64)
     ids = np.empty(offsets[-1], np.int32)
     start = 0
-    for batch, kept in zip(batches, trained, strict=True):
-        stop = start + int(kept.sizes.sum())
-        gather(batch.parts, kept.order, ids[start:stop])
+    for batch, its_sizes, _ in trained:
+        stop = start + int(its_sizes.sum())
+        gather(batch.parts, batch.order, ids[start:stop])
         start = stop
-    return Encoded(ids, offsets, np.repeat(flags, sizes), np.flatnonzero(good), int(len(good) - good.sum()))
+    return Encoded(ids, offsets, np.repeat(flags, sizes), np.flatnonzero(good), int((~good).sum()))
 
 
-@dataclass(frozen=True)
-class _Trained:
-    """A batch without the documents that have no trained token; good: bool [all documents], sizes: tokens of each piece."""
-
-    good: NDArray[np.bool_]
-    order: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    flags: NDArray[np.bool_]
-    counts: NDArray[np.int64]
-
-
-def _trained(batch: Pieced) -> _Trained:
-    sizes = np.concatenate([part[1] for part in batch.parts])[batch.order]
+def _trained(batch: Pieced) -> tuple[Pieced, NDArray[np.int64], NDArray[np.bool_]]:
+    """A batch without the documents that have no trained token, the tokens of each piece, and which documents are left."""
+    sizes = np.concatenate([np.empty(0, np.int64), *(part[1] for part in batch.parts)])[batch.order]
     ends = np.concatenate([[0], np.cumsum(batch.counts)])
     trained = np.concatenate([[0], np.cumsum(sizes * batch.flags)])
     good = np.diff(trained[ends]) > 0
     if good.all():
-        return _Trained(good, batch.order, sizes, batch.flags, batch.counts)
+        return batch, sizes, good
     pieces = np.repeat(good, batch.counts)
-    return _Trained(good, batch.order[pieces], sizes[pieces], batch.flags[pieces], batch.counts[good])
+    return (
+        replace(batch, order=batch.order[pieces], flags=batch.flags[pieces], counts=batch.counts[good]),
+        sizes[pieces],
+        good,
+    )

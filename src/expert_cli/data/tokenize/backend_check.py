@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from expert_cli.data.tokenize.backends import FastokensBackend, HFTokenizersBackend, Pieces, TokenizerBackend
+from expert_cli.data.tokenize.backends import FastokensBackend, HFTokenizersBackend, TokenizerBackend, by_text
 from expert_cli.utils.files import parse_json, write_json
 
 _SAMPLE_BYTES = 256_000
@@ -66,7 +66,8 @@ class BackendSelector:
         verdicts = _remembered(self._file)
         if key not in verdicts:
             verdicts[key] = {"engines": engines, "fault": find_difference(fast, reference, sample, self._control)}
-            _remember(self._file, verdicts)
+            with suppress(OSError):
+                write_json(self._file, verdicts)
         fault = verdicts[key]["fault"]
         if fault:
             return BackendChoice(reference, f"{fast.name} gives other ids than {reference.name}: {fault}")
@@ -80,12 +81,13 @@ def find_difference(
     texts = [*stress_texts(control), *_evenly(sample, _SAMPLE_BYTES)]
     for trusted in (False, True):
         try:
-            ids, sizes = fast.encode(texts, control=trusted)
+            found = by_text(*fast.encode(texts, control=trusted))
         except ValueError as error:
             return f"it fails: {str(error)[:200]}"
-        right_ids, right_sizes = reference.encode(texts, control=trusted)
-        if not np.array_equal(sizes, right_sizes) or not np.array_equal(ids, right_ids):
-            return _first_difference(texts, (ids, sizes), (right_ids, right_sizes))
+        right = by_text(*reference.encode(texts, control=trusted))
+        for text, mine, ids in zip(texts, found, right, strict=True):
+            if not np.array_equal(mine, ids):
+                return ascii(text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)")
     return ""
 
 
@@ -102,21 +104,7 @@ def stress_texts(control: Sequence[str]) -> list[str]:
     return [*words, *white, *marks, *scripts, *spaced, *_COMPOSED, *_LONG, *_ALIKE]
 
 
-_SPACES = (
-    *" \t\n\r\v\f",
-    "\r\n",
-    "\n ",
-    " \n",
-    "\x1c",
-    "\x85",
-    "\xa0",
-    "\u1680",
-    "\u2003",
-    "\u2028",
-    "\u3000",
-    "\u200b",
-    "\ufeff",
-)
+_SPACES = (*" \t\n\r\v\f\x1c\x85\xa0\u1680\u2003\u2028\u3000\u200b\ufeff", "\r\n", "\n ", " \n")
 _EDGES = (("", ""), ("a", ""), ("", "b"), ("a", "b"), ("?", "!"), ("1", "2"), ("a", "²"), ("'", "s"), ("é", "漢"))
 # Everything up to Arabic, then samples: marks, symbols, numerals, ideographs, emoji, private use, the last planes.
 _CODES = (
@@ -155,16 +143,6 @@ _LONG = (
 _ALIKE = tuple("same beginning  " * 300 + end for end in ("", "   ", "   y", "   3", "\n", "s", "'s"))
 
 
-def _first_difference(texts: Sequence[str], found: Pieces, right: Pieces) -> str:
-    ends, right_ends = np.cumsum(found[1]), np.cumsum(right[1])
-    starts, right_starts = ends - found[1], right_ends - right[1]
-    for number, text in enumerate(texts):
-        mine = found[0][starts[number] : ends[number]]
-        if not np.array_equal(mine, right[0][right_starts[number] : right_ends[number]]):
-            return ascii(text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)")
-    return ""
-
-
 def _evenly(texts: Sequence[str], at_most_bytes: int) -> Iterator[str]:
     """Texts from all over, in order, until their bytes are used up."""
     some = texts[:: len(texts) // 500 + 1]
@@ -185,8 +163,3 @@ def _remembered(file: Path) -> dict[str, dict[str, str]]:
         return {str(key): {"engines": str(v["engines"]), "fault": str(v["fault"])} for key, v in verdicts.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-
-
-def _remember(file: Path, verdicts: dict[str, dict[str, str]]) -> None:
-    with suppress(OSError):
-        write_json(file, verdicts)

@@ -176,7 +176,7 @@ def gather(parts: Sequence[Pieces], order: NDArray[np.int64], out: NDArray[np.in
     """Write the texts numbered `order` (texts of all parts, counted on) end to end into `out`, which they fill."""
     sizes = np.concatenate([part[1] for part in parts])
     if len(out) > _LONG_PIECE * len(order):
-        texts = [text for part in parts for text in _texts(*part)]
+        texts = [text for part in parts for text in by_text(*part)]
         np.concatenate([texts[number] for number in order.tolist()], out=out)
         return
     ids = np.concatenate([part[0] for part in parts])
@@ -186,7 +186,8 @@ def gather(parts: Sequence[Pieces], order: NDArray[np.int64], out: NDArray[np.in
     np.take(ids, places, out=out, mode="clip")  # any other mode fills a buffer first
 
 
-def _texts(ids: NDArray[np.int32], sizes: NDArray[np.int64]) -> list[NDArray[np.int32]]:
+def by_text(ids: NDArray[np.int32], sizes: NDArray[np.int64]) -> list[NDArray[np.int32]]:
+    """Return the ids of each text."""
     ends = np.cumsum(sizes)
     return [ids[start:end] for start, end in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
 

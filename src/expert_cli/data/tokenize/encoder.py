@@ -22,39 +22,12 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.loss_mask import PieceColumn
 from expert_cli.data.templates.segment import Document
-from expert_cli.data.templates.template import Template, make_template
-from expert_cli.data.templates.text_forms import MARKERS
+from expert_cli.data.templates.text_forms import MARKERS, any_of
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
 from expert_cli.data.tokenize.backend_check import BackendChoice, BackendSelector
 from expert_cli.data.tokenize.backends import HFTokenizersBackend, Pieces, no_collection
-
-_BATCH = 1000
-
-
-def template_for(
-    tokenizer: Tokenizer,
-    name: str,
-    *,
-    own: ChatTemplate | None,
-    eos_token: str,
-    system_prompt: str | None = None,
-    completion_only: bool = True,
-    input_column: str = "",
-) -> Template:
-    """Make the template `name` for a tokenizer: `make_template` with the control tokens and the BOS it has."""
-    return make_template(
-        name,
-        own=own,
-        control_tokens=control_tokens(tokenizer),
-        eos_token=eos_token,
-        bos_token=leading_token(tokenizer),
-        system_prompt=system_prompt,
-        completion_only=completion_only,
-        input_column=input_column,
-    )
 
 
 def control_tokens(tokenizer: Tokenizer) -> frozenset[str]:
@@ -89,14 +62,12 @@ class Encoder:
         given = spec["added_tokens"]
         spec["added_tokens"] = [{**t, "special": t["special"] or t["content"] in control} for t in given]
         self._control = tuple(sorted(control))
-        self._any_control = re.compile("|".join(map(re.escape, sorted(control, key=len, reverse=True))))
+        self._any_control = re.compile(any_of(control))
         self._swallowing = tuple(t["content"] for t in spec["added_tokens"] if t["rstrip"] and t["content"] in control)
         variants = (spec, _without_prefix(spec, everywhere=False), _without_prefix(spec, everywhere=True))
-        self._references: list[HFTokenizersBackend] = []
-        for n, variant in enumerate(variants):
-            first = variants.index(variant)
-            as_given = tokenizer if n == 0 and spec["added_tokens"] == given else None
-            self._references.append(self._references[first] if first < n else HFTokenizersBackend(variant, as_given))
+        as_given = tokenizer if spec["added_tokens"] == given else None
+        made = [HFTokenizersBackend(variant, as_given if variant is spec else None) for variant in variants]
+        self._references = [made[variants.index(variant)] for variant in variants]
         self.places_matter = bool(self._swallowing) or variants.index(variants[2]) > 0
         folder = None if self.places_matter else cache
         self._chooser = BackendSelector(self._references[0], written, self._control, folder) if folder else None
@@ -105,46 +76,10 @@ class Encoder:
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """Encode documents; those without a trained token are left out and counted, be it all of them."""
-        return assemble(self.pieces(documents))
+        return assemble([self.pieces(documents)])
 
-    def pieces(self, documents: Sequence[Document]) -> list[Pieced]:
-        """Encode documents and leave them in pieces."""
-        return [self._encode_batch(documents[start : start + _BATCH]) for start in range(0, len(documents), _BATCH)]
-
-    def column_pieces(self, columns: Sequence[PieceColumn]) -> list[Pieced]:
-        """Encode documents given piece by piece, at least one piece with a text a document; the ids are those of `encode`.
-
-        Not for an encoder whose `places_matter`.
-        """
-        users = [column.texts for column in columns if isinstance(column.texts, list)]
-        # The users' texts in the order of the documents, so that their ids are nearly the documents already.
-        texts = [""] * (len(users) * len(users[0]))
-        for number, column in enumerate(users):
-            texts[number :: len(users)] = column
-        own = [[piece.texts] for piece in columns if isinstance(piece.texts, str)]
-        self._choose(texts)
-        parts = [self._encode_texts(texts, control=False)]
-        parts += [self._encode_texts(text, control=True) for text in own]
-        order = np.empty((len(users[0]), len(columns)), np.int64)
-        user, constant = iter(range(len(users))), iter(range(len(texts), len(texts) + len(own)))
-        for place, piece in enumerate(columns):
-            if isinstance(piece.texts, list):
-                order[:, place] = np.arange(next(user), len(texts), len(users))
-            else:
-                order[:, place] = next(constant)
-        flags = np.tile(np.array([piece.trained for piece in columns], np.bool_), len(order))
-        return [Pieced(parts, order.ravel(), flags, np.full(len(order), len(columns)))]
-
-    def ids(self, document: Document) -> list[int]:
-        """Return the ids of one document, trained or not: what generation starts from."""
-        pieces = [
-            self._encode_texts([text], control=control, variant=variant)[0]
-            for text, control, _, variant in self._placed(document)
-        ]
-        return [int(i) for piece in pieces for i in piece]
-
-    def _encode_batch(self, documents: Sequence[Document]) -> Pieced:
-        """Encode documents in as few calls as there are ways to encode; equal pieces are encoded once."""
+    def pieces(self, documents: Sequence[Document]) -> Pieced:
+        """Encode documents, in as few calls as there are ways to encode; equal pieces are encoded once."""
         ways: dict[tuple[bool, int], dict[str, int]] = {}
         order: list[tuple[dict[str, int], int]] = []
         flags: list[bool] = []
@@ -161,6 +96,37 @@ class Encoder:
         firsts = dict(zip(map(id, ways.values()), np.cumsum([0, *map(len, ways.values())]), strict=False))
         jobs = np.fromiter((firsts[id(way)] + job for way, job in order), np.int64, len(order))
         return Pieced(parts, jobs, np.array(flags, np.bool_), counts)
+
+    def column_pieces(self, columns: Sequence[PieceColumn]) -> Pieced:
+        """Encode documents given piece by piece, at least one piece with a text a document; the ids are those of `encode`.
+
+        Not for an encoder whose `places_matter`.
+        """
+        users = [column.texts for column in columns if isinstance(column.texts, list)]
+        # The users' texts in the order of the documents, so that their ids are nearly the documents already.
+        texts = [""] * (len(users) * len(users[0]))
+        own: list[str] = []
+        order = np.empty((len(users[0]), len(columns)), np.int64)
+        for place, column in enumerate(columns):
+            if isinstance(column.texts, str):
+                order[:, place] = len(texts) + len(own)
+                own.append(column.texts)
+            else:
+                nth = place - len(own)
+                texts[nth :: len(users)] = column.texts
+                order[:, place] = np.arange(nth, len(texts), len(users))
+        self._choose(texts)
+        parts = [self._encode_texts(texts, control=False), self._encode_texts(own, control=True)]
+        flags = np.tile(np.array([piece.trained for piece in columns], np.bool_), len(order))
+        return Pieced(parts, order.ravel(), flags, np.full(len(order), len(columns)))
+
+    def ids(self, document: Document) -> list[int]:
+        """Return the ids of one document, trained or not: what generation starts from."""
+        pieces = [
+            self._encode_texts([text], control=control, variant=variant)[0]
+            for text, control, _, variant in self._placed(document)
+        ]
+        return [int(i) for piece in pieces for i in piece]
 
     def _encode_texts(self, texts: list[str], *, control: bool, variant: int = 0) -> Pieces:
         engine = self._references[variant] if self.places_matter else self.engine.engine

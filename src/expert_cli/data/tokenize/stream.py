@@ -9,19 +9,17 @@ The rows are selected first (data/rows/selection.py), so that what is wrong is s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.selection import RowSelection, Split, batches
 from expert_cli.data.rows.validation import BAD_SHARE
-from expert_cli.data.templates.loss_mask import PieceColumn
-from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.whole_text import describe_forms, foreign_texts
 from expert_cli.data.tokenize.assemble import Encoded, Pieced, assemble
@@ -36,39 +34,17 @@ _READ_AHEAD = 2
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class EncodedChunk:
-    """Some documents of a split, in order. rows: how many rows it was made of; `encoded.kept` counts within them."""
-
-    rows: int
-    encoded: Encoded
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Rows of one chunk, rendered: piece by piece (`columns`), or row by row (`documents`)."""
-
-    rows: int
-    ends_chunk: bool
-    columns: list[PieceColumn]
-    documents: list[Document]
-
-    def encoded_by(self, encoder: Encoder) -> list[Pieced]:
-        return encoder.column_pieces(self.columns) if self.columns else encoder.pieces(self.documents)
-
-
 @dataclass
 class DocumentStream:
     """The documents of sources that were scanned; `forms` counts the known forms of whole texts that were encoded."""
 
-    data: DataConfig
     selection: RowSelection
     template: Template
     encoder: Encoder
     forms: dict[str, int] = field(default_factory=dict)
 
-    def chunks(self, split: Split, *, skip: int = 0, chunk_rows: int = CHUNK_ROWS) -> Iterator[EncodedChunk]:
-        """Yield the chunks of a split from number `skip` on; the rows of earlier ones are read over.
+    def chunks(self, split: Split, *, skip: int = 0, chunk_rows: int = CHUNK_ROWS) -> Iterator[Encoded]:
+        """Yield the chunks of a split, some of its documents in order, from number `skip` on; earlier rows are read over.
 
         Raises InputError: the files changed, a conversation that the template refuses, no document with a trained token,
         more than 1 % of whole texts in another tokenizer's control tokens.
@@ -76,7 +52,7 @@ class DocumentStream:
         sources = self.selection.sources(split)
         some = bool(skip) or not sources
         for chunk in self._put_together(split, skip, chunk_rows):
-            some = some or bool(len(chunk.encoded))
+            some = some or bool(len(chunk))
             self._refuse_foreign(sum(map(len, sources)))
             yield chunk
         if not some:
@@ -85,33 +61,33 @@ class DocumentStream:
                 "Check that the response column is mapped and not empty.",
             )
 
-    def _put_together(self, split: Split, skip: int, chunk_rows: int) -> Iterator[EncodedChunk]:
+    def _put_together(self, split: Split, skip: int, chunk_rows: int) -> Iterator[Encoded]:
         """Encode, and put the pieces of each chunk together while the next ones are encoded."""
         parts: list[Pieced] = []
-        rows = 0
-        waiting: Future[EncodedChunk] | None = None
+        waiting: Future[Encoded] | None = None
         with ThreadPoolExecutor(1) as thread:
-            for piece in _ahead(self._pieces(split, skip, chunk_rows)):
-                parts += piece.encoded_by(self.encoder)
-                rows += piece.rows
-                if waiting and (piece.ends_chunk or waiting.done()):
+            for encode, ends_chunk in _ahead(self._rendered(split, skip, chunk_rows)):
+                parts.append(encode())
+                if waiting and (ends_chunk or waiting.done()):
                     yield waiting.result()
                     waiting = None
-                if piece.ends_chunk:
-                    waiting = thread.submit(_chunk, rows, parts)
-                    parts, rows = [], 0
+                if ends_chunk:
+                    waiting = thread.submit(assemble, parts)
+                    parts = []
             if waiting:
                 yield waiting.result()
             if parts:
-                yield _chunk(rows, parts)
+                yield assemble(parts)
 
-    def _pieces(self, split: Split, skip: int, chunk_rows: int) -> Iterator[_Piece]:
-        """Read and render."""
-        for chunk, rows, ends in _cut(batches(self.selection.sources(split), self.data), chunk_rows):
+    def _rendered(self, split: Split, skip: int, chunk_rows: int) -> Iterator[tuple[Callable[[], Pieced], bool]]:
+        """Read and render rows of one chunk; yield what encodes them, and whether the chunk ends with them."""
+        for chunk, rows, ends in _cut(batches(self.selection.sources(split)), chunk_rows):
             if chunk >= skip:
                 columns = [] if self.encoder.places_matter else rows.piece_columns(self.template)
-                documents = [] if columns else self.template.documents(rows, forms=self.forms)
-                yield _Piece(len(rows), ends, columns, documents)
+                if columns:
+                    yield partial(self.encoder.column_pieces, columns), ends
+                else:
+                    yield partial(self.encoder.pieces, self.template.documents(rows, forms=self.forms)), ends
             elif rows.is_whole_text:
                 self.template.documents(rows, forms=self.forms)  # their forms count
 
@@ -151,7 +127,3 @@ def _cut(read: Iterator[Rows], chunk_rows: int) -> Iterator[tuple[int, Rows, boo
             if ends:
                 chunk, rows, characters = chunk + 1, 0, 0
             start = stop
-
-
-def _chunk(rows: int, parts: Sequence[Pieced]) -> EncodedChunk:
-    return EncodedChunk(rows, assemble(parts))

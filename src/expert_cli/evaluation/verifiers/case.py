@@ -29,15 +29,17 @@ class Case(BaseModel, ABC):
     fences: ClassVar[frozenset[str]]
     """What people and models write behind a fence, in lower case."""
     example: ClassVar[Example]
+    file_key: ClassVar[str] = ""
+    """The key that names a file."""
 
     verifier: str
     id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")
     category: str = Field(default=UNCATEGORIZED, min_length=1, description="Accuracy is also reported by category.")
 
     @property
-    @abstractmethod
     def expected_text(self) -> str:
         """The right answer as text, all of several; "" for a program, which only has tests."""
+        return ""
 
     @abstractmethod
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
@@ -49,7 +51,7 @@ class Case(BaseModel, ABC):
     @property
     def file_name(self) -> str:
         """The file that the case names, relative to that of its row; "" for none."""
-        return ""
+        return str(getattr(self, self.file_key, ""))
 
     def require_sound(self) -> None:
         """Raise InputError where no answer could be right, as far as the case alone tells."""

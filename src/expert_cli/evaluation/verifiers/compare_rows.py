@@ -23,6 +23,8 @@ _ORDERED = "the same rows in another order"
 
 Row = tuple[Any, ...]
 Number = int | float
+_Flat = tuple[tuple[Any, ...], tuple[Number, ...]]
+"""A row taken apart: everything but the numbers, to compare exactly, and the numbers."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,6 @@ class Result:
     rows: Sequence[Row]
     ordered: bool = False
     ordered_lists: bool = True
-
-
-@dataclass(frozen=True)
-class _Flat:
-    """A row taken apart: everything but the numbers, as one text or tuple to compare exactly, and the numbers."""
-
-    shape: tuple[Any, ...]
-    numbers: tuple[Number, ...]
 
 
 def judge_rows(rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
@@ -58,16 +52,20 @@ def same(rows: Sequence[Row], expected: Result) -> bool:
     one = [_flatten(row, expected.ordered_lists) for row in rows]
     other = [_flatten(row, expected.ordered_lists) for row in expected.rows]
     if expected.ordered:
-        return all(a.shape == b.shape and _close(a.numbers, b.numbers) for a, b in zip(one, other, strict=True))
+        return all(map(_alike, one, other))
     return _same_groups(one, other)
+
+
+def _alike(one: _Flat, other: _Flat) -> bool:
+    return one[0] == other[0] and _close(one[1], other[1])
 
 
 def _same_groups(one: list[_Flat], other: list[_Flat]) -> bool:
     """Compare as multisets: the shapes exactly, then the numbers of the rows of one shape."""
     groups: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for side, rows in enumerate((one, other)):
-        for row in rows:
-            groups[row.shape][side].append(row.numbers)
+        for shape, numbers in rows:
+            groups[shape][side].append(numbers)
     return all(len(a) == len(b) and _same_numbers(a, b) for a, b in groups.values())
 
 
@@ -115,7 +113,7 @@ def _is_nan(value: Number) -> bool:
 def _flatten(row: Row, ordered_lists: bool) -> _Flat:
     numbers: list[Number] = []
     shape = tuple([_take(value, numbers, ordered_lists) for value in row])
-    return _Flat(shape, tuple(numbers))
+    return shape, tuple(numbers)
 
 
 def _take(value: Any, numbers: list[Number], ordered_lists: bool) -> Any:
@@ -162,7 +160,7 @@ def _difference(rows: Sequence[Row], accepted: Sequence[Result]) -> str:
         looked += len(candidates)
         if looked > MAX_LOOKS:
             break
-        if not any(flat.shape == other.shape and _close(flat.numbers, other.numbers) for other in candidates):
+        if not any(_alike(flat, other) for other in candidates):
             if expected.ordered or len(rows) == 1:
                 return f"row {index + 1} is {_show(row)}, {_show(expected.rows[index])} expected"
             return f"row {index + 1}, {_show(row)}, is not expected"

@@ -32,12 +32,9 @@ class CypherCase(QueryCase):
         wrong="MATCH (p)-[:KNOWS]->(q) RETURN q.name, p.name",
     )
 
-    script: str = Field(min_length=1, description="A Cypher script, relative to the file of the row.")
+    file_key = "script"
 
-    @property
-    def file_name(self) -> str:
-        """The script."""
-        return self.script
+    script: str = Field(min_length=1, description="A Cypher script, relative to the file of the row.")
 
     def source(self, file: Path, size: int, mtime_ns: int) -> Source:
         """Return the graph that the script makes, in graphqlite; lists are compared in order unless a query collects them

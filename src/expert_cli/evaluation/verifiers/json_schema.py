@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -129,10 +129,6 @@ def _deeper(text: str, limit: int) -> bool:
     return False
 
 
-def _integer(digits: str) -> int:
-    return int(_bounded(digits))
-
-
 def _fraction(digits: str) -> float:
     number = float(_bounded(digits))
     if math.isinf(number):
@@ -151,7 +147,10 @@ def _constant(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=unique_keys, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+    object_pairs_hook=unique_keys,
+    parse_int=lambda digits: int(_bounded(digits)),
+    parse_float=_fraction,
+    parse_constant=_constant,
 )
 
 
@@ -217,12 +216,8 @@ def _differences(value: Any, expected: Any, place: str = "", *, subset: bool = F
         yield f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
 
 
-def _exact(value: Any, expected: Any) -> str:
-    return next(_differences(value, expected), "")
-
-
-def _subset(value: Any, expected: Any) -> str:
-    return next(_differences(value, expected, subset=True), "")
+def _exact(value: Any, expected: Any, *, subset: bool = False) -> str:
+    return next(_differences(value, expected, subset=subset), "")
 
 
 def _shown(value: Any) -> str:
@@ -298,4 +293,8 @@ def _fits(value: Any, alternative: Any) -> bool:
     return not _exact(value, alternative)
 
 
-RULES: dict[str, Callable[[Any, Any], str]] = {"exact": _exact, "subset": _subset, "accepted": _accepted}
+RULES: dict[str, Callable[[Any, Any], str]] = {
+    "exact": _exact,
+    "subset": partial(_exact, subset=True),
+    "accepted": _accepted,
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,30 +28,25 @@ class QueryEngine(Protocol):
         """Find out whether a statement is allowed, without its rows. Raises `Stopped`."""
 
 
+@dataclass
 class Source:
-    """A database or graph, opened once for many answers; expected queries run once."""
+    """A database or graph, opened once for many answers; expected queries run once.
 
-    def __init__(
-        self,
-        where: str,
-        engine: QueryEngine,
-        dialect: Dialect,
-        max_bytes: int,
-        refuse: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        """Name the source as messages should. refuse: raises `Stopped` for a statement that the engine must not see."""
-        self._where = where
-        self._engine = engine
-        self._dialect: Dialect = dialect
-        self._max_bytes = max_bytes
-        self._refuse = refuse
-        self._known: dict[str, tuple[Result, ...]] = {}
+    where: as messages name it. refuse: raises `Stopped` for a statement that the engine must not see.
+    """
+
+    where: str
+    engine: QueryEngine
+    dialect: Dialect
+    max_bytes: int
+    refuse: Callable[[str], None] = lambda _: None
+    known: dict[str, tuple[Result, ...]] = field(default_factory=dict)
 
     def check(self, answer: str, expected: str, *, timeout_s: float) -> Grade:
         """Judge one answer. Raises InputError where an expected query fails."""
         accepted = self._accepted(expected)
         try:
-            readable(answer, self._max_bytes)
+            readable(answer, self.max_bytes)
             return judge_rows(self._answer(answer, timeout_s), accepted)
         except Stopped as stopped:
             return stopped.verdict
@@ -58,37 +54,37 @@ class Source:
     def _answer(self, answer: str, timeout_s: float) -> list[tuple[Any, ...]]:
         if "\0" in answer:
             raise Stopped("invalid", "the answer holds characters that are not text")
-        statements = split(answer, self._dialect)
+        statements = split(answer, self.dialect)
         if not statements:
             raise Stopped("empty", "no query")
         if len(statements) > 1:
             for statement in statements[:MAX_LOOKS]:
-                self._refuse(statement)
-                self._engine.prepare(statement, timeout_s=timeout_s)
+                self.refuse(statement)
+                self.engine.prepare(statement, timeout_s=timeout_s)
             raise Stopped("invalid", f"{len(statements)} statements, one query expected")
         return self._run(statements[0], timeout_s)
 
     def _run(self, statement: str, timeout_s: float) -> list[tuple[Any, ...]]:
-        self._refuse(statement)
-        return self._engine.run(statement, timeout_s=timeout_s)
+        self.refuse(statement)
+        return self.engine.run(statement, timeout_s=timeout_s)
 
     def _accepted(self, expected: str) -> tuple[Result, ...]:
-        if expected not in self._known:
-            dialect = self._dialect
+        if expected not in self.known:
+            dialect = self.dialect
             queries = split(expected, dialect)
             if not queries:
                 raise InputError("no expected query", "write the query whose rows are right")
-            self._known[expected] = tuple(
+            self.known[expected] = tuple(
                 Result(self._gold(query), orders_rows(query, dialect), dialect != "cypher" or orders_lists(query))
                 for query in queries
             )
-        return self._known[expected]
+        return self.known[expected]
 
     def _gold(self, query: str) -> list[tuple[Any, ...]]:
         try:
             return self._run(query, GOLD_TIMEOUT_S)
         except Stopped as stopped:
-            message = f"the expected query fails on {self._where}: {stopped.verdict.detail}"
+            message = f"the expected query fails on {self.where}: {stopped.verdict.detail}"
             raise InputError(message, f"correct the case's query: {query[:200]}") from stopped
 
 

@@ -43,13 +43,10 @@ class SqlCase(QueryCase):
         wrong="SELECT max(id) FROM customers",
     )
 
+    file_key = "database"
+
     database: str = Field(min_length=1, description="An SQLite database, relative to the file of the row.")
     dialect: SqlDialect = "sqlite"
-
-    @property
-    def file_name(self) -> str:
-        """The database."""
-        return self.database
 
     def source(self, file: Path, size: int, mtime_ns: int) -> Source:
         """Return a copy of the database: in SQLite, or with dialect "postgresql" the same tables in DuckDB."""

@@ -72,11 +72,6 @@ class TypescriptCase(Case):
     tests: str | None = Field(description="Code that throws if the answer is wrong; null: the answer must compile.")
     prefix: str = Field(default="", description="Code that the answer continues.")
 
-    @property
-    def expected_text(self) -> str:
-        """Nothing: any program may pass the tests."""
-        return ""
-
     def for_dummy(self, *, first: bool) -> TypescriptCase | None:
         """Return the first case without its prefix: what that leaves open would be a fault of its own.
 

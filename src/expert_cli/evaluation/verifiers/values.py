@@ -150,11 +150,6 @@ class RegexCase(_Value):
 
     pattern: str = Field(min_length=1, description="A regular expression of Python's package regex.")
 
-    @property
-    def expected_text(self) -> str:
-        """Nothing: many texts may match."""
-        return ""
-
     def require_sound(self) -> None:
         """Raise InputError for what is no regular expression."""
         require_packages("regex")

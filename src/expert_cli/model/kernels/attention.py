@@ -35,9 +35,20 @@ def varlen_kwargs(starts: torch.Tensor, longest: int) -> dict[str, Any]:
     return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
 
 
-def use(model: PreTrainedModel, name: str) -> None:
-    """Make the model's layers attend through the back end `name`. Raises InputError where there is none of that name."""
+def use(model: PreTrainedModel, name: str, longest_batched: int = cpu_attention.LONGEST) -> None:
+    """Make the model's layers attend through the back end `name`. Raises InputError where there is none of that name.
+
+    longest_batched: tokens of a document up to which a CPU takes batched products.
+    """
     model.set_attn_implementation(attention_backend(name).registered)
+    layer: Any
+    for layer in model.modules():
+        layer.longest_batched = longest_batched
+
+
+def longest_batched(module: torch.nn.Module) -> int:
+    """Return the limit that `use` was told for a model or one of its layers."""
+    return getattr(module, "longest_batched", cpu_attention.LONGEST)
 
 
 @contextmanager
@@ -57,11 +68,11 @@ def plain_attention(model: PreTrainedModel) -> Iterator[None]:
 # Compiled, it would be made anew for every batch: the lengths are its control flow.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def per_document_sdpa(
-    module: torch.nn.Module,  # noqa: ARG001  transformers' signature
+    module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,  # noqa: ARG001
+    attention_mask: torch.Tensor | None,  # noqa: ARG001  transformers' signature
     *,
     dropout: float = 0.0,
     scaling: float | None = None,
@@ -74,7 +85,8 @@ def per_document_sdpa(
     """
     starts, window = _starts(settings), settings.get("sliding_window")
     lengths = _lengths(starts)
-    if cpu_attention.is_supported(query.device.type, query.dtype, max(lengths)) and not (dropout or window):
+    is_batched = cpu_attention.is_supported(query.device.type, query.dtype, max(lengths), longest_batched(module))
+    if is_batched and not (dropout or window):
         scale = query.shape[3] ** -0.5 if scaling is None else scaling
         return cpu_attention.attend(query, key, value, _layout(starts, query, key), scale), None
     grouped = query.shape[1] != key.shape[1]

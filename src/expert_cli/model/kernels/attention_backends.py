@@ -249,5 +249,10 @@ def choose_attention(
         # nobody on a CPU waits for a GPU's kernels, unless they were asked for by name
         if not lack or device != "cpu" or backend.asked_by != "fused":
             words.append(reason)
-    more = ["short ones by batched matrix products"] if device == "cpu" and backend.batches_on_cpu else []
+    more = [_short_words(machine)] if (device, dtype, backend.batches_on_cpu) == ("cpu", "bf16", True) else []
     return backend, "; ".join([*dict.fromkeys(words), backend.reason, *more])
+
+
+def _short_words(machine: Machine) -> str:
+    found = machine.short_attention
+    return found.words if found else "short ones by batched matrix products"

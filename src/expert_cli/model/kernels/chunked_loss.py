@@ -10,12 +10,14 @@ bf16: 9.875 for 10.430.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from peft import PeftModel
 from torch.nn.functional import cross_entropy, linear
 
+from expert_cli.model.kernels import recurrence
 from expert_cli.model.kernels.attention import varlen_kwargs
 
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30, "xpu": 1 << 30, "mps": 64 << 20}
@@ -58,15 +60,17 @@ class CausalLoss(torch.nn.Module):
         targets: torch.Tensor,
         cu_seqlens: torch.Tensor | None = None,
         max_seqlen: int = 0,
+        document_lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
         """Return the sum of the cross-entropies of `targets`, fp32 []; the arguments are `batches.Collator`'s."""
         inputs = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False}
         if cu_seqlens is not None:
             inputs |= varlen_kwargs(cu_seqlens, max_seqlen)
-        if self.full_logits:
-            logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
-            return cross_entropy(logits.float(), targets, reduction="sum")
-        hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
+        with recurrence.known_lengths(document_lengths):
+            if self.full_logits:
+                logits = self.base(**inputs).logits.flatten(0, 1)[target_positions]
+                return cross_entropy(logits.float(), targets, reduction="sum")
+            hidden = self.base.get_decoder()(**inputs).last_hidden_state.flatten(0, 1)[target_positions]
         return head_loss(hidden, self.base.get_output_embeddings(), targets)
 
 

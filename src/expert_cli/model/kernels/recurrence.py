@@ -15,15 +15,19 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+_LENGTHS: ContextVar[Sequence[int] | None] = ContextVar("document lengths", default=None)
 BLOCK = 64
 """Tokens that gated DeltaNet computes at once, whatever it is given: shorter documents cost as much."""
 
@@ -79,27 +83,46 @@ def read_as_weights(layer: Any) -> set[str]:
     return linear & set(re.findall(r"self\.(\w+)\.weight\b", inspect.getsource(type(layer))))
 
 
-def rows_of(position_ids: torch.Tensor) -> Rows:
-    """Return the rows of a batch; position_ids int64 [rows, tokens] begin at 0 with every row and every document.
+def rows_of(lengths: Sequence[int], device: torch.device) -> Rows:
+    """Return the rows of a batch. lengths: the tokens of its documents, through the flattened batch, padding too.
 
     Within a bucket the longest document has at most twice the tokens of the shortest, or at most BLOCK.
     """
-    flat = position_ids.flatten().cpu()
-    starts = (flat == 0).nonzero().flatten()
-    lengths = torch.cat([starts, torch.tensor([len(flat)])]).diff()
-    sizes = torch.tensor([((length - 1) // BLOCK).bit_length() for length in lengths.tolist()])
+    counts = np.asarray(lengths)
+    starts = counts.cumsum() - counts
+    sizes = np.array([((length - 1) // BLOCK).bit_length() for length in lengths])
     buckets, real = [], []
-    for size in sorted(set(sizes.tolist())):
-        first, count = starts[sizes == size, None], lengths[sizes == size, None]
-        column = torch.arange(int(count.max()))
-        buckets.append(first + column.minimum(count - 1))
+    for size in np.unique(sizes):
+        first, count = starts[sizes == size, None], counts[sizes == size, None]
+        column = np.arange(count.max())
+        buckets.append(first + np.minimum(column, count - 1))
         real.append(column < count)
-    back = torch.empty_like(flat)
-    back[torch.cat([bucket[part] for bucket, part in zip(buckets, real, strict=True)])] = (
-        torch.cat([part.flatten() for part in real]).nonzero().flatten()
+    back = np.empty(counts.sum(), np.int64)
+    back[np.concatenate([bucket[part] for bucket, part in zip(buckets, real, strict=True)])] = np.flatnonzero(
+        np.concatenate([part.ravel() for part in real])
     )
-    device = position_ids.device
-    return Rows(tuple(bucket.to(device) for bucket in buckets), back.to(device))
+    on_device = [torch.from_numpy(places).to(device, non_blocking=True) for places in (*buckets, back)]
+    return Rows(tuple(on_device[:-1]), on_device[-1])
+
+
+@contextmanager
+def known_lengths(lengths: Sequence[int] | None) -> Iterator[None]:
+    """Let the lengths of a batch's documents be known while the decoder reads it: asking a GPU for them would wait for it."""
+    before = _LENGTHS.set(lengths)
+    try:
+        yield
+    finally:
+        _LENGTHS.reset(before)
+
+
+def _lengths(position_ids: torch.Tensor) -> Sequence[int]:
+    """Return the tokens of the documents; position_ids int64 [rows, tokens] begin at 0 with every row and every document."""
+    known = _LENGTHS.get()
+    if known is not None:
+        return known
+    flat = position_ids.flatten().cpu()
+    found: list[int] = torch.cat([(flat == 0).nonzero().flatten(), torch.tensor([len(flat)])]).diff().tolist()
+    return found
 
 
 class _Batch:
@@ -112,7 +135,7 @@ class _Batch:
         if settings.get("use_cache") is not False:
             self.rows = None
         elif positions is not None or module is model:  # some models do not hand positions on to their decoder
-            self.rows = None if positions is None else rows_of(positions)
+            self.rows = None if positions is None else rows_of(_lengths(positions), positions.device)
 
 
 # Compiled, it would be made anew for every batch: the lengths are its shapes.

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
-from expert_cli._compat import apply_liger, attention_name, expandable_segments, liger_knows
+from expert_cli._compat import apply_liger, attention_name, liger_knows
 from expert_cli.config.run_config import Layout, ModelConfig
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine, has_package
@@ -20,6 +16,7 @@ from expert_cli.model.kernels import attention, compiled_parts, recurrence
 from expert_cli.model.kernels.attention_backends import choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
 from expert_cli.model.kernels.compiled_layers import require_compiler
+from expert_cli.model.kernels.cpu_attention import LONGEST
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import DTYPES
@@ -46,7 +43,7 @@ class KernelPlan:
 
     dequantized: 4-bit weights are dequantized once. full_logits: the model makes its logits itself. fused: norms and
     activations keep no more for the backward pass than a fused kernel does. fixed_shape: every batch has the same number of
-    tokens.
+    tokens. longest_batched: tokens of a document up to which attention on a CPU takes batched products.
     """
 
     attention: str
@@ -56,6 +53,7 @@ class KernelPlan:
     fused: bool
     fixed_shape: bool
     lines: Mapping[str, Kernel]
+    longest_batched: int = LONGEST
 
     def with_line(self, name: str, used: str, reason: str, **changes: Any) -> KernelPlan:
         """Return the plan with one choice made anew."""
@@ -86,7 +84,10 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
         "compile": _compile_line(compute),
         "fused": fused,
     }
-    return KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
+    tried = machine.short_attention
+    limit = tried.longest if tried else LONGEST
+    plan = KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
+    return replace(plan, longest_batched=limit)
 
 
 def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
@@ -101,7 +102,7 @@ def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine:
     plan = _apply_fused(plan, model, compute)
     plan = _with_attention(plan, model, compute, machine)
     if plan.attention != attention_name(model.config):
-        attention.use(model, plan.attention)
+        attention.use(model, plan.attention, plan.longest_batched)
     recurrence.read_by_document(model)
     return plan
 
@@ -131,15 +132,6 @@ def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) 
     return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
 
-def set_torch_flags(compute: ComputeConfig) -> None:
-    """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator that can grow its blocks."""
-    if compute.device == "cuda":
-        if has_expandable_segments():  # fixed blocks fragment when batches differ in length
-            expandable_segments()
-        torch.backends.cuda.matmul.allow_tf32 = compute.tf32
-        torch.backends.cudnn.allow_tf32 = compute.tf32
-
-
 def _compile_line(compute: ComputeConfig) -> Kernel:
     if not compute.torch_compile:
         return Kernel("off", "not asked for")
@@ -148,11 +140,6 @@ def _compile_line(compute: ComputeConfig) -> Kernel:
     if mode != compute.compile_mode and told:
         told += f" instead of {compute.compile_mode}, which records CUDA graphs"
     return Kernel(backend, f"every decoder layer{told}")
-
-
-def has_expandable_segments() -> bool:
-    """Whether CUDA's allocator can grow its blocks: on Linux, not in WSL 2, where it fails (pytorch issue 192330)."""
-    return sys.platform == "linux" and "microsoft" not in platform.release().lower()
 
 
 def _dtype_reason(compute: ComputeConfig, machine: Machine) -> str:

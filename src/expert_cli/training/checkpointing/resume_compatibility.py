@@ -12,6 +12,7 @@ from typing import Any
 from expert_cli.config import recorded
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError, IntegrityError
+from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.utils.redaction import redact
@@ -27,6 +28,8 @@ MICRO_BATCH = ("batch_size", "gradient_accumulation_steps")
 """How the packs of an optimizer step are split; their product may not differ."""
 PROGRAMS = ("code", "versions")
 """What may differ when a run goes on, and is told: a fault may have been mended, but the last bits may be others."""
+BATCHED = "batched attention"
+"""Up to how many tokens a CPU reads documents in batched products: by trials on the machine, so another one may differ."""
 STORE = "store"
 """The block that says what decides a run's tokens."""
 
@@ -72,6 +75,11 @@ def identity(
     return plain
 
 
+def tried(machine: Machine) -> dict[str, Any]:
+    """Return what trials on a machine decide of a run, to be recorded beside its identity; nothing where none were made."""
+    return {BATCHED: machine.short_attention.longest} if machine.short_attention else {}
+
+
 def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
     """Return what decides which step's adapter is kept and when the run ends early; None where it is the last one."""
     if not (watch.load_best_model_at_end or watch.early_stopping_patience):
@@ -106,7 +114,7 @@ def require_same(path: Path, now: Mapping[str, Any], report: Reporter) -> None:
     before = part(read_json(path), "identity")
     if not before:
         raise InputError(f"--locked {path}: is not a run.json of expert-cli", "name run.json of a run directory")
-    changed = _differences(before, now, ("versions",))
+    changed = _differences(before, now, ("versions", BATCHED))
     if changed:
         raise IntegrityError(
             f"this run differs from {path}: {'; '.join(changed)}", "leave --locked out to train anyway"
@@ -128,7 +136,7 @@ def require_goes_on(
     Raises IntegrityError naming what differs, InputError for a key in `drift` that does not exist.
     """
     require_keys(set(drift) - set(_flat(before)), now)
-    changed = _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, *_same_packs(before, now), *drift))
+    changed = _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, BATCHED, *_same_packs(before, now), *drift))
     if changed:
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
         raise IntegrityError(
@@ -165,7 +173,7 @@ def _untold(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _tell(where: Path, before: Mapping[str, Any], now: Mapping[str, Any], report: Reporter) -> None:
-    """Name what is not compared, a line each: what an older version did not write, and programs that have changed."""
+    """Name what is not compared, a line each: what an older version did not write, programs and trials that have changed."""
     if untold := _untold(before, now):
         report.warning(
             f"{where} is of an older version and does not tell {', '.join(untold)}: whether they differ is not known"
@@ -174,6 +182,9 @@ def _tell(where: Path, before: Mapping[str, Any], now: Mapping[str, Any], report
     told = items(before, "versions") if "versions" in before else now["versions"]
     older = {str(pair[0]): pair[1] for pair in told if isinstance(pair, list) and len(pair) == 2}
     changed += [f"{name} ({old} -> {new})" for name, new in now["versions"] if (old := older.get(name, "none")) != new]
+    if BATCHED in before and before[BATCHED] != now.get(BATCHED, before[BATCHED]):
+        limits = change(str(before[BATCHED]), str(now[BATCHED]))
+        changed.append(f"tokens up to which documents attend in batched products, by trials on the machine ({limits})")
     if changed:
         report.warning(f"changed since {where}: {', '.join(changed)}; the run may not be bit for bit the same")
 

@@ -12,7 +12,7 @@ from expert_cli.benchmark.monitor.sampler import MonitorSample
 from expert_cli.hardware import nvml
 from expert_cli.runs.metrics import MetricsTail
 from expert_cli.runs.paths import RunPaths
-from tests.fake_nvml import FakeNvml
+from tests.fake_nvml import FakeNvml, told
 
 LINE = (
     '{"step": %d, "seconds": %d, "loss": 1.0, "tokens_real": %d, "tokens_trained": %d, "tokens_padded": 0,'
@@ -26,7 +26,7 @@ def test_the_gpu_is_the_one_that_the_run_had_and_not_the_busiest(
 ) -> None:
     paths = RunPaths(tmp_path)
     paths.metrics.write_text("".join(LINE % (n, n, 10 * n, 5 * n) for n in (1, 2, 3)), encoding="utf-8")
-    (one,) = nvml.sample(FakeNvml())
+    (one,) = told(FakeNvml(), nvml.sample)
     cards = (replace(one, utilization=20.0), replace(one, index=1, utilization=95.0))
     samples = [MonitorSample(1.0, cards)]
     found = measure_run(paths, MetricsTail(paths.metrics).read(), 42, 1, samples, index)

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.experiment.compare import compare_experiments
-from expert_cli.benchmark.experiment.environment import data_facts, machine_facts
-from expert_cli.benchmark.experiment.paired_runs import ExperimentResult, ExperimentSpec, experiment, make_job, order
+from expert_cli.benchmark.experiment.compare import compare_experiments, data_facts, machine_facts
+from expert_cli.benchmark.experiment.paired_runs import Experiment, make_job, run_experiment
 from expert_cli.benchmark.experiment.parity import Curve
 from expert_cli.benchmark.experiment.subprocess_run import StepCounts, StepSamples, Variant
 from expert_cli.benchmark.experiment.tables import as_text
@@ -28,18 +27,20 @@ from tests.measurements import GPU_MACHINE, MACHINE, measured, runner, speeds, v
 A, B = Variant("a.json", Path("a.json")), Variant("b", Path("a.json"), "unoptimized")
 
 
-def job(repeats: int = 2, gate: float | None = None) -> ExperimentSpec:
-    return ExperimentSpec(A, B, Overrides(), StepCounts(3, 1), repeats, 42, gate)
+def job(repeats: int = 2, gate: float | None = None, **more: Any) -> Experiment:
+    return Experiment(A, B, Overrides(), StepCounts(3, 1), repeats, 42, more.pop("machine", MACHINE), gate, **more)
 
 
 @pytest.mark.parametrize(("repeats", "turns"), [(1, "ab"), (2, "abba"), (3, "abbaab"), (4, "abbaabba")])
 def test_the_order_of_turns(repeats: int, turns: str) -> None:
-    assert order(repeats) == turns
+    asked: list[tuple[str, int]] = []
+    run_experiment(job(repeats), NullReporter(), runner(speeds({"a.json": 20.0, "b": 10.0}), asked))
+    assert "".join(name[0] for name, _ in asked) == turns
 
 
 def test_pairs_have_the_same_seed() -> None:
     asked: list[tuple[str, int]] = []
-    found = experiment(job(3), MACHINE, NullReporter(), runner(speeds({"a.json": 20.0, "b": 10.0}), asked))
+    found = run_experiment(job(3), NullReporter(), runner(speeds({"a.json": 20.0, "b": 10.0}), asked))
     assert asked == [("a.json", 42), ("b", 42), ("b", 43), ("a.json", 43), ("a.json", 44), ("b", 44)]
     document = valid(found.as_json())
     assert document["ratio"] == {"mean": pytest.approx(2.0), "ci95": pytest.approx([2.0, 2.0])}
@@ -54,8 +55,8 @@ def test_pairs_have_the_same_seed() -> None:
 
 
 def test_the_median_stands_where_one_pair_was_disturbed() -> None:
-    a, b = (tuple(measured(n, speed) for n, speed in enumerate(speeds)) for speeds in ((20.0, 2.0, 21.0), (10.0,) * 3))
-    found = ExperimentResult(job(3), MACHINE, a, b, interrupted=0)
+    a, b = ([measured(n, speed) for n, speed in enumerate(speeds)] for speeds in ((20.0, 2.0, 21.0), (10.0,) * 3))
+    found = job(3, runs=(a, b))
     assert found.median_ratio == 2.0
     assert found.ratio is not None
     assert found.ratio.mean < 1.0
@@ -72,8 +73,7 @@ def test_the_median_stands_where_one_pair_was_disturbed() -> None:
     ],
 )  # fmt: skip
 def test_the_gate(gate: float | None, loss: float, reason: str) -> None:
-    runs = tuple(measured(n, 20.0, loss) for n in range(2)), tuple(measured(n, 10.0) for n in range(2))
-    found = ExperimentResult(job(2, gate), MACHINE, *runs, interrupted=False)
+    found = job(2, gate, runs=([measured(n, 20.0, loss) for n in range(2)], [measured(n, 10.0) for n in range(2)]))
     assert found.missed().startswith(reason)
     assert bool(found.missed()) == bool(reason)
     document = valid(found.as_json())
@@ -87,7 +87,7 @@ def test_interrupted_with_what_there_is() -> None:
             raise KeyboardInterrupt
         return measured(seed, 10.0)
 
-    document = valid(experiment(job(2, 1.5), MACHINE, NullReporter(), runner(answer, [])).as_json())
+    document = valid(run_experiment(job(2, 1.5), NullReporter(), runner(answer, [])).as_json())
     assert document["interrupted"]
     assert "interrupted: 1 and 1 of 2 runs each are done" in as_text(document)
     assert document["ratio"]["ci95"] is None
@@ -99,7 +99,7 @@ def test_interrupted_before_a_pair_was_done() -> None:
             raise KeyboardInterrupt
         return measured(seed, 10.0)
 
-    document = valid(experiment(job(2, 1.5), MACHINE, NullReporter(), runner(answer, [])).as_json())
+    document = valid(run_experiment(job(2, 1.5), NullReporter(), runner(answer, [])).as_json())
     assert (document["b"], document["ratio"], document["loss_parity"]) == (None, None, None)
     assert document["gate"] == {"ratio": 1.5, "passed": False, "reason": "no pair of runs was finished"}
     assert "seconds per epoch       100  -" in as_text(document)
@@ -108,7 +108,7 @@ def test_interrupted_before_a_pair_was_done() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        experiment(job(2), MACHINE, NullReporter(), runner(at_once, []))
+        run_experiment(job(2), NullReporter(), runner(at_once, []))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -123,7 +123,7 @@ def test_a_request_to_end_is_taken_as_ctrl_c_but_for_the_exit_code(number: signa
         return measured(seed, 10.0)
 
     try:
-        assert experiment(job(2), MACHINE, NullReporter(), runner(answer, [])).interrupted == code
+        assert run_experiment(job(2), NullReporter(), runner(answer, [])).interrupted == code
     finally:
         signal.signal(signal.SIGINT, ctrl_c)
     assert signal.getsignal(signal.SIGTERM) is before
@@ -135,7 +135,7 @@ def test_a_request_to_end_before_the_first_run_is_done() -> None:
         return measured(seed, 10.0)
 
     with pytest.raises(Interrupted, match="ended by SIGTERM") as raised:
-        experiment(job(2), MACHINE, NullReporter(), runner(answer, []))
+        run_experiment(job(2), NullReporter(), runner(answer, []))
     assert raised.value.exit_code == 143
 
 
@@ -144,7 +144,7 @@ def test_what_a_reader_must_know() -> None:
     facts = {**measured(1, 1.0).facts, "adjusted": ["micro-batch 4 x 1 -> 2 x 2"]}
     other = {**measured(1, 1.0).config, "optim": {"batch_size": 4}}
     a, b = measured(1, 1.0, utilization=busy, facts=facts), measured(1, 1.0, utilization=busy, config=other)
-    document = valid(ExperimentResult(job(), MACHINE, (a,), (b,), interrupted=False).as_json())
+    document = valid(job(runs=([a], [b])).as_json())
     assert document["differences"] == {"optim.batch_size": [2, 4]}
     assert document["notes"][0] == "adjusted to fit the memory: micro-batch 4 x 1 -> 2 x 2"
     assert document["notes"][1].startswith("other programs took 40 % of the machine's CPU")
@@ -155,7 +155,7 @@ def test_both_manifests_are_read_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "datasets" / "train.jsonl").touch()
     manifest = manifests.write(tmp_path, manifests.small())
     made = make_job(manifest, "unoptimized", Overrides(seed=7), StepCounts(3, 1), 2, MACHINE)
-    assert (made.seed, made.b.stock, made.b.name) == (7, True, "unoptimized")
+    assert (made.seed, bool(made.b.way), made.b.name) == (7, True, "unoptimized")
     with pytest.raises(InputError, match=r"--against none\.json: no such manifest"):
         make_job(manifest, "none.json", Overrides(), StepCounts(3, 1), 2, MACHINE)
     other = tmp_path / "other.json"
@@ -199,9 +199,7 @@ def saved(folder: Path, name: str, speed: float, **changes: Any) -> Path:
     machine = changes.pop("machine", MACHINE)
     facts = {**measured(1, 1.0).facts, **changes.pop("facts", {})}
     runs = [measured(42 + n, speed + n, facts=facts, **changes) for n in range(3)]
-    outcome = ExperimentResult(
-        job(3), machine, tuple(runs), tuple(measured(42 + n, 5.0) for n in range(3)), interrupted=False
-    )
+    outcome = job(3, machine=machine, runs=(runs, [measured(42 + n, 5.0) for n in range(3)]))
     path = folder / name
     path.write_text(json.dumps({"schema_version": 1, "command": "benchmark", **outcome.as_json()}), encoding="utf-8")
     return path

@@ -9,8 +9,10 @@ import pytest
 
 from expert_cli.benchmark.monitor.diagnosis import diagnose, trend
 from expert_cli.benchmark.monitor.evidence import Evidence, GpuFacts, RunSettings
+from tests.measurements import SCHEMA
 
 C = "training.config."
+VERDICTS = SCHEMA["oneOf"][0]["properties"]["verdict"]["enum"]
 CUDA = RunSettings(
     device="cuda",
     dataloader_num_workers=0,
@@ -106,42 +108,42 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     "evaluation before waiting, the larger wins": (on_cpu(shares=shares(0.2, eval=0.3)), "evaluation", 1 / 0.775),
     "waiting before evaluation, the larger wins": (on_cpu(shares=shares(0.3, eval=0.2)), "waiting for data", 1 / 0.7),
     "hot, clock down by a quarter": (
-        on_gpu(idling(100, clock_mhz=1500, top_clock_mhz=2000, throttles=HOT)),
+        on_gpu(idling(100, sm_clock_mhz=1500, top_clock_mhz=2000, throttles=HOT)),
         "thermal or power limit",
         4 / 3,
     ),
     "power cap, clock down by a tenth": (
-        on_gpu(idling(100, clock_mhz=1800, top_clock_mhz=2000, throttles={"power cap": 1.0})),
+        on_gpu(idling(100, sm_clock_mhz=1800, top_clock_mhz=2000, throttles={"power cap": 1.0})),
         "thermal or power limit",
         2000 / 1800,
     ),
     "power cap at full load costs little": (
-        on_gpu(idling(100, clock_mhz=1850, top_clock_mhz=2000, throttles={"power cap": 1.0})),
+        on_gpu(idling(100, sm_clock_mhz=1850, top_clock_mhz=2000, throttles={"power cap": 1.0})),
         "healthy",
         0,
     ),
     "hot from the start: no full clock to compare with": (
-        on_gpu(idling(100, clock_mhz=1500, top_clock_mhz=1500, throttles=HOT)),
+        on_gpu(idling(100, sm_clock_mhz=1500, top_clock_mhz=1500, throttles=HOT)),
         "thermal or power limit",
         None,
     ),
     "hot in under half of the samples": (
-        on_gpu(idling(100, clock_mhz=1500, top_clock_mhz=2000, throttles={"thermal (driver)": 0.49})),
+        on_gpu(idling(100, sm_clock_mhz=1500, top_clock_mhz=2000, throttles={"thermal (driver)": 0.49})),
         "healthy",
         0,
     ),
     "clocks set by the user are no limit": (
-        on_gpu(idling(100, clock_mhz=1500, top_clock_mhz=2000, throttles={"clocks set by user": 1.0})),
+        on_gpu(idling(100, sm_clock_mhz=1500, top_clock_mhz=2000, throttles={"clocks set by user": 1.0})),
         "healthy",
         0,
     ),
     "a CPU run beside a hot GPU": (
-        on_cpu(gpu=idling(100, clock_mhz=1500, top_clock_mhz=2000, throttles=HOT)),
+        on_cpu(gpu=idling(100, sm_clock_mhz=1500, top_clock_mhz=2000, throttles=HOT)),
         "healthy",
         0,
     ),
     "a CPU run beside a GPU hot from the start": (
-        on_cpu(gpu=idling(100, clock_mhz=1500, top_clock_mhz=1500, throttles=HOT)),
+        on_cpu(gpu=idling(100, sm_clock_mhz=1500, top_clock_mhz=1500, throttles=HOT)),
         "healthy",
         0,
     ),
@@ -214,7 +216,7 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     ),
     "recomputing with memory free": (on_gpu(settings=replace(CUDA, checkpointing="all")), "compute-bound", 1 / 0.7),
     "recomputing because memory is short": (
-        on_gpu(idling(97, memory_mb=71_000), replace(CUDA, checkpointing="all")),
+        on_gpu(idling(97, memory_used_mb=71_000), replace(CUDA, checkpointing="all")),
         "healthy",
         0,
     ),
@@ -223,6 +225,10 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     "all well on a CPU": (on_cpu(), "healthy", 0),
     "steps alone are known": (Evidence(shares=shares()), "compute-bound", 0),
 }
+
+
+def test_every_verdict_of_the_schema_is_given() -> None:
+    assert {name for _, name, _ in CASES.values()} == set(VERDICTS)
 
 
 @pytest.mark.parametrize(("evidence", "name", "bound"), CASES.values(), ids=CASES.keys())
@@ -274,7 +280,7 @@ CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
         [{f"{C}batch_size": "16", f"{C}gradient_accumulation_steps": "2"}, {f"{C}torch_compile": "true"}],
     ),
     "no larger batch where memory is short": (
-        on_gpu(idling(40, memory_mb=100_000), replace(CUDA, torch_compile=False)),
+        on_gpu(idling(40, memory_used_mb=100_000), replace(CUDA, torch_compile=False)),
         [{f"{C}torch_compile": "true"}],
     ),
     "the first two of three": (

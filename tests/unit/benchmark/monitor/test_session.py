@@ -265,13 +265,16 @@ def test_cpu_of_a_runs_other_processes_is_counted(
             parent.stdout.close()
 
 
-def test_cpu_of_children_is_counted(writer: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("every", [8, 1], ids=["children as they were", "children looked for again"])
+def test_cpu_of_children_is_counted(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    monkeypatch.setattr("expert_cli.benchmark.monitor.sampler.CHILDREN_EVERY", every)
     parent = subprocess.Popen(
         [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"],
         start_new_session=True,
     )
     try:
-        time.sleep(0.3)
+        while not psutil.Process(parent.pid).children():
+            time.sleep(0.05)
         sampler = Sampler(parent.pid, lambda: ())
         time.sleep(0.5)
         sample = sampler.take()

@@ -17,7 +17,7 @@ from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
 from expert_cli.data.formats.registry import FORMATS, PACKED, format_of, read_blocks, read_file
 from expert_cli.data.sources.sniff import rows_inside
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.inventory.row_count import RowCount, count_rows
+from expert_cli.inventory.dataset import RowCount, count_rows
 
 WANTED = frozenset({"q", "a"})
 TEXTS = [
@@ -70,11 +70,13 @@ def test_a_format_is_read_counted_and_told_as_its_entry_says(tmp_path: Path, suf
     form = format_of(path)
     assert form is FORMATS[DATA_SUFFIXES[suffix]]
     assert [row.fields for row in rows_of(path)] == ROWS
-    for limit in (None, 3, 5, 9):
+    for limit in (sys.maxsize, 3, 5, 9):
         blocks = list(read_blocks(path, ColumnFilter(WANTED), limit))
         rows = [row for block in blocks for row in block.raw()]
         assert rows == rows_of(path)[:limit]
-        assert [place for block in blocks for place in block.places(0, block.count)] == [row.where for row in rows]
+        assert [place for block in blocks for place in map(block.place, range(block.count))] == [
+            row.where for row in rows
+        ]
         if form.blocks and limit != 3:
             assert [text for block in blocks for text in (block.texts or {})["a"]] == [row["a"] for row in ROWS]
     assert count_rows([path]) == (RowCount(5) if form.count else RowCount())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from expert_cli.data.packing.batches import Batch, Collator, InTurn, PackedBatchSampler
+from expert_cli.data.packing.batches import Batch, Collator, PackedBatchSampler, once_in_turn
 from expert_cli.data.packing.dataset import FILLER, PackedDataset
 from expert_cli.data.packing.order import epoch_order, grouped_order
 from expert_cli.data.packing.step_schedule import Schedule
@@ -53,14 +54,16 @@ def test_a_fixed_shape_is_filled_with_one_more_document(tmp_path: Path) -> None:
     assert batch["real_tokens"] == 4
 
 
+@pytest.mark.parametrize("longest", [4, 6])
 @pytest.mark.parametrize("tokens", [4, 5, 8, 9, 12, 64])
-def test_no_document_of_a_fixed_shape_is_longer_than_is_told(tmp_path: Path, tokens: int) -> None:
+def test_no_document_of_a_fixed_shape_is_longer_than_is_told(tmp_path: Path, tokens: int, longest: int) -> None:
+    """And the same is told of every batch, however long its documents are: another number would be compiled anew."""
     dataset = packed(tmp_path, (2, 2))
     for place in (dataset[0, 0], dataset[FILLER]):
-        batch = Collator(pad_id=END, fixed_tokens=tokens, longest=4)([place])
+        batch = Collator(pad_id=END, fixed_tokens=tokens, longest=longest)([place])
         assert batch["input_ids"].shape == (1, tokens)
-        assert batch["max_seqlen"] == 4
-        assert 0 < int(batch["cu_seqlens"].diff().min()) <= int(batch["cu_seqlens"].diff().max()) <= 4
+        assert batch["max_seqlen"] == longest
+        assert 0 < int(batch["cu_seqlens"].diff().min()) <= int(batch["cu_seqlens"].diff().max()) <= longest
         assert batch["cu_seqlens"][-1] == tokens
 
 
@@ -143,8 +146,10 @@ def test_resuming_in_a_large_epoch_reads_no_order() -> None:
 
 
 def test_evaluation_sees_every_pack_once() -> None:
-    assert list(InTurn(5, 2)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
-    shares = [list(InTurn(5, 2, rank=rank, processes=2)) for rank in range(2)]
+    training = Schedule(packs=always(9), batch_size=2, accumulation=3, processes=1, epochs=2.5, max_steps=7)
+    assert list(once_in_turn(training, 5, 0)) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4)]]
+    assert len(once_in_turn(training, 5, 0)) == 3
+    shares = [list(once_in_turn(replace(training, processes=2), 5, rank)) for rank in range(2)]
     assert shares == [[[(0, 0), (0, 1)], [(0, 4)]], [[(0, 2), (0, 3)], [FILLER]]]
 
 

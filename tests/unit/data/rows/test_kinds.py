@@ -15,15 +15,15 @@ from expert_cli.data.rows.columns import ColumnNames, Columns
 from expert_cli.data.rows.kinds import KINDS, choose_columns, kind_named, kind_of
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.validation import validate_row
-from expert_cli.data.sources.data_rows import locate_data, read_training_rows
+from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.store.build import tokenize
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreInputs
 from expert_cli.data.templates.chat_template import ChatTemplate
-from expert_cli.data.tokenize.encoder import template_for
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter
-from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
+from tests.reading import read_training_rows
+from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, template_for, tiny_backend
 
 EACH = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 TEMPLATE = template_for(tiny_backend(), "", own=ChatTemplate(CHATML), eos_token=CONTROL_TOKENS[0])
@@ -62,14 +62,14 @@ def test_the_example_of_a_kind_is_good_and_all_of_it_is_held(kind: type[Rows]) -
     assert (len(rows), rows.origins) == (1, ["x:1"])
     assert set(rows.content(0)) >= set(said)
     assert rows.answer(0) in said
-    assert rows.lengths() == [rows.characters(0)]
-    assert rows.characters(0) <= sum(map(len, said))
-    assert rows.memory() > rows.characters(0)
+    (length,) = rows.lengths()
+    assert length <= sum(map(len, said))
+    assert rows.memory() > length
     twice = rows.take([0, 0])
     assert twice.content(1) == rows.content(0)
     assert (len(twice), twice.without({0, 1})) == (2, kind())
-    block = {name: [value, value] for name, value in kind.example_row.items() if isinstance(value, str)}
-    plain = kind.of_texts(block, columns, 1, 2)
+    block = {name: [value] for name, value in kind.example_row.items() if isinstance(value, str)}
+    plain = kind.of_texts(block, columns)
     assert plain is None or (plain.columns(), len(block)) == (rows.columns(), len(kind.example_row))
 
 

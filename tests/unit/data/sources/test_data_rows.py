@@ -16,9 +16,10 @@ from expert_cli.data.formats import json_lines, registry
 from expert_cli.data.rows import selection
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.rows.preview import first_rows
-from expert_cli.data.sources.data_rows import DataRows, input_column, locate_data, read_training_rows
+from expert_cli.data.sources.data_rows import input_column, locate_data
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter
+from tests.reading import DataRows, read_training_rows
 
 
 @dataclass

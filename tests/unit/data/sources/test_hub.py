@@ -18,13 +18,14 @@ import pytest
 from huggingface_hub import constants
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
-from expert_cli.data.sources.data_rows import locate_data, read_training_rows
+from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.sources.hub import refuse_damaged
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
+from tests.reading import read_training_rows
 
 COMMIT = "a" * 40
 README = """---

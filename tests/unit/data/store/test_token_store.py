@@ -74,7 +74,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert trained.tolist() == [False, True, True, True]
     assert documents.prompt_lengths.tolist() == [1] * 23
     assert documents.trained_lengths.tolist() == [2, 1, 3, *[1] * 20]
-    assert (documents.smallest_id(), documents.largest_id()) == (1, 11)
+    assert documents.id_range() == (1, 11)
     assert home.name == KEY.sha256[:12]
 
 

@@ -20,11 +20,11 @@ from expert_cli.data.rows.validation import validate_row
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Document
 from expert_cli.data.templates.template import Template
-from expert_cli.data.tokenize.encoder import Encoder, template_for
+from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
 from expert_cli.model.tokenizer import load_tokenizer
 from tests.chat_templates import ALWAYS_THINKING, DATED, FORGETTING, MISTRAL_TOOLS, QWEN3, QWEN25, QWQ, of_trl
-from tests.tiny import CHATML, tiny_tokenizer
+from tests.tiny import CHATML, template_for, tiny_tokenizer
 
 HF = tiny_tokenizer()
 BACKEND = HF.backend_tokenizer

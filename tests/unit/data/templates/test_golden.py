@@ -29,12 +29,13 @@ from expert_cli.data.templates.builtin import STYLES
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
 from expert_cli.data.templates.text_forms import MARKERS
-from expert_cli.data.tokenize.encoder import Encoder, template_for
+from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError
 from expert_cli.utils.chat_rendering import render_jinja
 from tests.chat_templates import PUBLISHED
 from tests.chat_texts import PUBLISHED as PUBLISHED_TEXTS
 from tests.chat_texts import bare
+from tests.tiny import template_for
 
 KEPT = Path(__file__).parents[3] / "golden" / "documents.json"
 KEPT_COLUMNS = KEPT.with_name("columns.json")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.data.templates.loss_mask import TemplateCompiler
 from expert_cli.data.templates.text_forms import FORMS, MARKERS, TURN_ENDS
 from expert_cli.data.templates.whole_text import FOREIGN, TextReader, describe_forms, foreign_texts
 from tests.chat_texts import END, PUBLISHED, bare
@@ -30,7 +32,8 @@ CASES = [(form, name, marked) for form, texts in PUBLISHED.items() for name, mar
 
 
 def reader(control: frozenset[str] = CONTROL, **options: object) -> TextReader:
-    return TextReader(control, END, EOS, **{"bos_token": "", "completion_only": True, **options})  # type: ignore[arg-type]
+    options = {"eos_token": EOS, "bos_token": "", "completion_only": True, **options}
+    return TextReader(TemplateCompiler(ChatTemplate(""), control, **options), END)  # type: ignore[arg-type]
 
 
 def trained(reader: TextReader, text: str) -> tuple[str, str]:
@@ -87,7 +90,10 @@ def test_an_end_that_the_tokenizer_does_not_have_is_told() -> None:
 )
 def test_markers_of_no_known_form_are_named(text: str, form: str) -> None:
     tokens = ("<|role_start|>", "<|role_end|>", "<|turn_end|>", "[|user|]", "[|assistant|]", "<|bot_id|>", "<|robot|>")
-    one = TextReader(frozenset((*CONTROL, *tokens, "[|endofturn|]")), "[|endofturn|]", EOS, "", True)
+    one = TextReader(
+        TemplateCompiler(ChatTemplate(""), frozenset((*CONTROL, *tokens, "[|endofturn|]")), EOS, "", True),
+        "[|endofturn|]",
+    )
     forms: dict[str, int] = {}
     document = one.document(text, forms)
     assert forms == {form: 1}

@@ -15,8 +15,8 @@ from expert_cli.data.rows.kinds import PairRows, TextRows
 from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.segment import Segment
 from expert_cli.data.templates.template import Template
-from expert_cli.data.tokenize.encoder import Encoder, control_tokens, leading_token, template_for
-from tests.tiny import CHATML, CONTROL_TOKENS, tiny_backend, tiny_tokenizer
+from expert_cli.data.tokenize.encoder import Encoder, control_tokens, leading_token
+from tests.tiny import CHATML, CONTROL_TOKENS, template_for, tiny_backend, tiny_tokenizer
 
 EOS, SP_EOS, UNK = CONTROL_TOKENS[0], "</s>", "<unk>"
 HF = tiny_tokenizer()

@@ -32,7 +32,7 @@ from expert_cli.data.rows.preview import first_rows
 from expert_cli.data.rows.sampling import repeat_counts
 from expert_cli.data.rows.selection import Split, select_rows
 from expert_cli.data.rows.validation import validate_row
-from expert_cli.data.sources.data_rows import locate_data, read_training_rows
+from expert_cli.data.sources.data_rows import locate_data
 from expert_cli.data.store.build import tokenize
 from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import StoreInputs
@@ -40,13 +40,14 @@ from expert_cli.data.templates.chat_template import ChatTemplate
 from expert_cli.data.templates.template import Template
 from expert_cli.data.tokenize import stream
 from expert_cli.data.tokenize.assemble import Encoded
-from expert_cli.data.tokenize.encoder import Encoder, template_for
-from expert_cli.data.tokenize.stream import DocumentStream, EncodedChunk
+from expert_cli.data.tokenize.encoder import Encoder
+from expert_cli.data.tokenize.stream import DocumentStream
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import NullReporter
 from tests.chat_templates import FORGETTING, QWEN3
+from tests.reading import read_training_rows
 from tests.splits import held_out
-from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, tiny_backend
+from tests.tiny import CHATML, CONTROL_TOKENS, TinyTokenizer, template_for, tiny_backend
 
 BASE = DataConfig((), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
 
@@ -70,11 +71,11 @@ def source(path: Path, split: str = "train", weight: float = 1.0) -> SourceSpec:
 
 
 def opened(data: DataConfig, template: Template = TEMPLATES["chat"], encoder: Encoder = ENCODER) -> DocumentStream:
-    return DocumentStream(data, select_rows(data, locate_data(data, NullReporter()), NullReporter()), template, encoder)
+    return DocumentStream(select_rows(data, locate_data(data, NullReporter()), NullReporter()), template, encoder)
 
 
-def whole(chunks: Iterator[EncodedChunk]) -> Encoded:
-    parts = [chunk.encoded for chunk in chunks]
+def whole(chunks: Iterator[Encoded]) -> Encoded:
+    parts = list(chunks)
     tokens = np.cumsum([0, *(len(part.ids) for part in parts)])
     given = np.cumsum([0, *(len(part.kept) + part.dropped for part in parts)])
     return Encoded(
@@ -138,7 +139,7 @@ def kept_rows(spec: SourceSpec, data: DataConfig, seen: set[tuple[str, ...]]) ->
     kept = kind_of(columns)()
     for number in range(len(rows)):
         longest = data.filters.max_chars or 10**9
-        if not data.filters.min_chars <= rows.characters(number) <= longest:
+        if not data.filters.min_chars <= rows.lengths()[number] <= longest:
             continue
         content = rows.content(number) if data.filters.deduplicate == "row" else (rows.answer(number),)
         if data.filters.deduplicate != "off" and content in seen:
@@ -258,13 +259,11 @@ def test_chunks_hold_the_rows_in_order_and_depend_on_rows_alone(
     assert rows.origins[:100] == [f"{files['pairs']}:{n + 1}" for n in range(101) if n != 17]
     assert rows.origins[-81:] == [f"{files['more']}:{n + 1}" for n in range(9, 90)]
     for chunk, start in ((chunks[0], 0), (chunks[-1], 800)):
-        assert_equal(
-            chunk.encoded, ENCODER.encode(TEMPLATES["chat"].documents(rows.take(range(start, start + chunk.rows))))
-        )
+        assert_equal(chunk, ENCODER.encode(TEMPLATES["chat"].documents(rows.take(range(start, start + chunk.rows)))))
     monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 777)
     again = list(opened(data).chunks("train", chunk_rows=100))
     for found, expected in zip(again, chunks, strict=True):
-        assert_equal(found.encoded, expected.encoded)
+        assert_equal(found, expected)
         assert found.rows == expected.rows
 
 
@@ -275,7 +274,7 @@ def test_skipped_chunks_change_nothing_of_the_others(skip: int, files: dict[str,
     found = list(opened(data).chunks("train", skip=skip, chunk_rows=100))
     assert len(found) == max(9 - skip, 0)
     for mine, right in zip(found, expected, strict=True):
-        assert_equal(mine.encoded, right.encoded)
+        assert_equal(mine, right)
 
 
 def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,7 +373,7 @@ def test_a_conversation_that_the_template_refuses_is_a_bad_row(tmp_path: Path) -
     reason = "the chat template refuses a conversation of assistant, user: Roles must alternate"
     assert selected.train_report.dropped == {reason: 1}
     assert selected.train_report.examples == [f"{tmp_path / 'rows.jsonl'}:201: {reason}"]
-    chunks = list(DocumentStream(data, selected, template, ENCODER).chunks("train"))
+    chunks = list(DocumentStream(selected, template, ENCODER).chunks("train"))
     rows = plain_rows(data, "train")
     good = rows.without({200})
     assert good.origins == [f"{tmp_path / 'rows.jsonl'}:{n + 1}" for n in range(401) if n != 200]
@@ -462,8 +461,8 @@ def test_rows_are_kept_while_they_fit_and_let_go_together(
     assert (large.kept.blocks() is not None, large.kept.size > 70_000) == (room > 70_000, room > 70_000)
     assert 50_000 < files["pairs"].stat().st_size < 70_000
     blocks = small.kept.blocks() or []
-    assert sum(len(checked.rows) for _, checked in blocks) == 90
-    assert small.kept.size == sum(checked.rows.memory() for _, checked in blocks) > files["more"].stat().st_size / 2
+    assert sum(len(checked.rows) for checked in blocks) == 90
+    assert small.kept.size == sum(checked.rows.memory() for checked in blocks) > files["more"].stat().st_size / 2
 
 
 def test_kept_rows_need_no_second_reading(tmp_path: Path) -> None:
@@ -594,8 +593,8 @@ def block_wise(path: Path) -> tuple[Rows, list[tuple[str, str]], int, set[str]]:
     names = ColumnFilter(frozenset({"q", "i", "a"}))
     rows, bad, count = PairRows(), [], 0
     try:
-        for block in read_blocks(path, names, None):
-            checked = check_block(block, COLUMNS, 0, block.count)
+        for block in read_blocks(path, names):
+            checked = check_block(block, COLUMNS)
             rows.extend(checked.rows, range(len(checked.rows)))
             bad += checked.bad
             count += block.count
@@ -609,7 +608,7 @@ def test_plain_rows_are_read_column_by_column_and_odd_ones_are_not(tmp_path: Pat
         path = tmp_path / "rows.jsonl"
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
         names = ColumnFilter(frozenset({"q", "a"}))
-        return [block.texts is not None for block in read_blocks(path, names, None)]
+        return [block.texts is not None for block in read_blocks(path, names)]
 
     row, other = '{"q": "x", "a": "y"}', '{"q": "x", "a": "y", "n": {"d": [1, 2]}, "f": 0.5, "b": true, "z": null}'
     assert columnar(row, row) == [True]
@@ -655,7 +654,7 @@ def test_forms_of_texts_are_counted_also_where_a_build_goes_on(tmp_path: Path) -
         stream = opened(config(source(path)))
         chunks = list(stream.chunks("train", skip=skip, chunk_rows=5))
         assert stream.forms == {"chatml": 8, "plain": 4}
-        assert sum(chunk.encoded.dropped for chunk in chunks) == sum("user" in text for text in texts[5 * skip :])
+        assert sum(chunk.dropped for chunk in chunks) == sum("user" in text for text in texts[5 * skip :])
 
 
 @pytest.mark.parametrize(("foreign", "refused"), [(1, False), (3, True)])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from bitsandbytes.nn import Linear4bit
+from bitsandbytes.nn import Linear4bit, Linear8bitLt
 
 from expert_cli.data.packing.batches import Collator
-from expert_cli.manifest.types import AdapterType
+from expert_cli.manifest.types import AdapterType, Quantization
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels.chunked_loss import CausalLoss
-from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
+from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears, frozen_weight
 from expert_cli.model.kernels.fused_lora import fuse
 from expert_cli.model.loading.quantize import load_base
 from tests import run_blocks, tiny
@@ -54,3 +55,16 @@ def test_loss_and_gradients_are_bitwise_the_same(
     copied_loss, copied = loss_and_gradients(folder, adapter, dtype, copy=True, fused=fused)
     assert torch.equal(packed_loss, copied_loss)
     assert all(torch.equal(a, b) for a, b in zip(packed, copied, strict=True))
+
+
+@pytest.mark.parametrize("quantization", ["int4", "int8"])
+def test_an_unpacked_weight_is_what_its_layer_multiplies_with(tmp_path: Path, quantization: Quantization) -> None:
+    folder = tiny.tiny_model_folder(tmp_path, dtype=torch.bfloat16)
+    settings: dict[str, Any] = {"attention": "sdpa", "rope_scaling": {}, "device": "cpu"}
+    base = load_base(folder, quantization=quantization, dtype=torch.float32, **settings)
+    layers = [module for module in base.modules() if isinstance(module, Linear4bit | Linear8bitLt)]
+    assert len(layers) == 14
+    for layer in layers:
+        one_at_a_time = torch.eye(layer.in_features)  # which int8 takes without rounding it
+        found = frozen_weight(layer, torch.float32)
+        torch.testing.assert_close(found, layer(one_at_a_time).t(), rtol=1e-4, atol=0)

@@ -98,6 +98,33 @@ def test_quantized_layers_are_as_near(tmp_path: Path, quantization: Quantization
     assert_as_near(loaded(torch.float32), loaded(torch.bfloat16), fused(loaded(torch.bfloat16)))
 
 
+def test_weights_in_another_dtype_than_the_step_are_as_near() -> None:
+    truth, usual, one = (model(dtype=torch.float32) for _ in range(3))
+    assert_as_near(truth, usual, fused(one))
+
+
+@pytest.mark.parametrize("by", ["class", "hand"])
+def test_a_layer_with_a_forward_of_its_own_is_asked(by: str) -> None:
+    """As bitsandbytes' layers have one by their class, and those that accelerate puts hooks on by hand."""
+    one, same = fused(model()), fused(model())
+    layer: Any = one.get_base_model().model.layers[0].mlp.up_proj.base_layer
+    rows: list[int] = []
+
+    def own(x: torch.Tensor) -> torch.Tensor:
+        rows.append(x.shape[-2])
+        return torch.nn.functional.linear(x, layer.weight, layer.bias)
+
+    if by == "class":
+        layer.__class__ = type("Other", (torch.nn.Linear,), {"forward": lambda _, x: own(x)})
+    else:
+        layer.forward = own
+    (loss, found), (expected, others) = step(one), step(same)
+    assert rows == [IDS.numel()]
+    torch.testing.assert_close(loss, expected, rtol=1e-2, atol=0)
+    for name, gradient in others.items():
+        assert torch.dist(found[name], gradient) <= 0.03 * gradient.norm(), name
+
+
 @pytest.mark.parametrize("dropped", [False, True], ids=["", "dropout"])
 @pytest.mark.parametrize("taken", [(True, True), (False, True)], ids=["all taken", "one not taken"])
 def test_the_gradients_are_exact(taken: tuple[bool, bool], *, dropped: bool) -> None:

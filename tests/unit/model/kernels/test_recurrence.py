@@ -57,8 +57,10 @@ def prepared(name: str) -> tuple[Any, KernelPlan]:
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_every_document_has_a_row_and_its_tokens_come_back(layout: Layout) -> None:
-    positions = Collator(0, layout)(parts(layout))["position_ids"]
-    rows = recurrence.rows_of(positions)
+    batch = Collator(0, layout)(parts(layout))
+    positions = batch["position_ids"]
+    rows = recurrence.rows_of(batch["document_lengths"], positions.device)
+    assert batch["document_lengths"] == recurrence._lengths(positions)
     flat = positions.flatten()
     for bucket in rows.buckets:
         held = flat[bucket]
@@ -228,7 +230,9 @@ def test_the_plan_tells_of_them() -> None:
     assert line.reason.startswith("GraniteMoeHybridMambaLayer in 1 of the model's layers carries a state")
     assert recurrence.block_length(model) == BLOCK
     _, plan = prepared("mamba2")
-    assert plan.lines["attention"].reason == "no layer attends"
+    line = plan.lines["attention"]
+    assert (line.used, line.reason) == ("off", "no layer attends")
+    assert plan.layout == "padded", "no kernel is told of documents' borders"
 
 
 def test_layers_within_layers_are_one() -> None:

@@ -25,7 +25,6 @@ from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.select import (
     apply_adapter_kernels,
     apply_kernels,
-    has_expandable_segments,
     kernel_plan,
     predict_kernels,
 )
@@ -263,20 +262,3 @@ def test_the_copy_is_made_where_it_is_asked_or_fits(
     assert any(isinstance(module, Linear4bit) for module in model.modules()) is not dequantized
     assert (plan.lines["copy"].used == "bf16") is dequantized
     assert model.config._attn_implementation == "expert_documents"
-
-
-@pytest.mark.parametrize(
-    ("system", "release", "has"),
-    [
-        ("linux", "6.8.0-45-generic", True),
-        ("linux", "6.6.87.2-microsoft-standard-WSL2", False),
-        ("win32", "11", False),
-        ("darwin", "24.5.0", False),
-    ],
-)
-def test_blocks_that_grow_are_asked_for_where_they_work(
-    monkeypatch: pytest.MonkeyPatch, system: str, release: str, *, has: bool
-) -> None:
-    monkeypatch.setattr(select.sys, "platform", system)
-    monkeypatch.setattr(select.platform, "release", lambda: release)
-    assert has_expandable_segments() is has

@@ -18,12 +18,20 @@ from expert_cli.data.store.files import FileHashCache
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware import machine
+from expert_cli.hardware.machine import ShortAttention
 from expert_cli.pipeline.result import finished
 from expert_cli.runs.paths import RunPaths
-from expert_cli.training.checkpointing.resume_compatibility import code_sha256, identity, require_goes_on, require_same
+from expert_cli.training.checkpointing.resume_compatibility import (
+    code_sha256,
+    identity,
+    require_goes_on,
+    require_same,
+    tried,
+)
 from expert_cli.utils.files import write_json
 from tests import manifests
 from tests.dataset_world import Words
+from tests.machines import CPU
 
 PARTS = {
     "format": "1",
@@ -87,6 +95,25 @@ def test_an_adapters_template_is_told_by_its_fingerprint(run: RunConfig) -> None
         f"{PARTS['template']}, date 2026-01-01",
         False,
     )
+
+
+def test_another_result_of_trials_is_told_and_not_refused(tmp_path: Path, run: RunConfig) -> None:
+    """Of the machine: a deleted cache, another CPU, or other threads."""
+    before, now = (of(run) | tried(replace(CPU, short_attention=ShortAttention(limit, ()))) for limit in (512, 0))
+    report = Words()
+    require_goes_on(tmp_path, before, now, (), report)
+    require_same(written(tmp_path, before), now, report)
+    assert len(report.lines) == 2
+    for line in report.lines:
+        assert (
+            "documents attend in batched products, by trials on the machine (512 -> 0); the run may not be bit" in line
+        )
+    for same in (before, of(run)):  # a complete run is not tried again
+        require_goes_on(tmp_path, before, same, (), report)
+    assert len(report.lines) == 2
+    require_goes_on(tmp_path, of(run), now, (), report)
+    assert "does not tell batched attention" in report.lines[-1]
+    assert tried(CPU) == {}
 
 
 @pytest.mark.parametrize(("before", "now"), [("", "1" * 64), ("1" * 64, ""), ("1" * 64, "2" * 64)])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from expert_cli.benchmark.monitor.gather import collect_evidence
+from expert_cli.benchmark.monitor.evidence import collect_evidence
 from expert_cli.benchmark.monitor.gauges import sparkline, spread
 from expert_cli.benchmark.monitor.sampler import MonitorSample
 

