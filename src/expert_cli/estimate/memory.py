@@ -20,6 +20,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from peft import PeftModel
 
@@ -194,12 +195,12 @@ def _block_bytes(block: Block, shape: Shape, setting: StepSettings) -> int:
     """Return what norms, adapted layers and a gated product keep."""
     element, adapter, fused = setting.element, setting.run.adapter, setting.kernels.fused
     kept: int = block.norms * (setting.stored_element if fused else 4) + element * block.inner * (2 if fused else 3)
-    linear = [layer.get_base_layer() for layer in block.adapted]
+    linear = [_linear(layer) for layer in block.adapted]
     inputs = sum(layer.in_features for layer in linear)
     trained = (p.numel() for layer in block.adapted for p in layer.parameters() if p.requires_grad)
     weights = sum(trained) if element < 4 else 0
     if adapter.type == "ia3":
-        scaled = (layer.get_base_layer() for layer in block.adapted if layer.is_feedforward)
+        scaled = (_linear(layer) for layer in block.adapted if layer.is_feedforward)
         kept += element * _outputs(block) + 4 * sum(layer.in_features for layer in scaled)
     elif setting.copies_inputs or adapter.dropout:
         kept += element * inputs
@@ -220,8 +221,14 @@ def _block_bytes(block: Block, shape: Shape, setting: StepSettings) -> int:
 
 def _outputs(block: Block) -> int:
     """Return the widths of all outputs that an adapter changes; of a feed-forward layer IA3 scales the input instead."""
-    changed = (layer.get_base_layer() for layer in block.adapted if not getattr(layer, "is_feedforward", False))
+    changed = (_linear(layer) for layer in block.adapted if not getattr(layer, "is_feedforward", False))
     return sum(int(layer.out_features) for layer in changed)
+
+
+def _linear(layer: Any) -> Any:
+    """Return what knows the widths of an adapted layer: of experts, whose weights are one parameter, PEFT's wrapper alone."""
+    base = layer.get_base_layer()
+    return base if hasattr(base, "in_features") else layer
 
 
 def _backward_bytes(shape: Shape, setting: StepSettings) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from peft.tuners.lora.layer import ParamWrapper
 from torch import is_tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -35,6 +36,7 @@ from expert_cli.training.checkpointing.adapter_state import optimizer_bytes
 from expert_cli.training.heap import GROWN
 from tests import manifests, run_blocks, tiny
 from tests.machines import CPU
+from tests.tiny_hybrids import hybrid_folder
 from tests.varlen_kernel import varlen_on_cpu
 
 TOKENS = 256
@@ -276,3 +278,16 @@ def test_a_longer_run_keeps_more_until_pages_are_given_back(folder: Path) -> Non
     probed = ProbeResult(Figure(1.0, 0.0, ""), 2**30, 0.0)
     assert _peak({}, probed, setting(steps=4))[0] == 2**30
     assert _peak({}, probed, setting(steps=16))[0] == 2**30 + growth_bytes(setting(steps=9), 2**30)
+
+
+@pytest.mark.filterwarnings("ignore:The following .* keys did not match:RuntimeWarning")  # PEFT's, of its own patterns
+def test_experts_whose_weights_are_one_parameter_are_counted(tmp_path: Path) -> None:
+    """PEFT wraps the parameter, and what it wraps is no linear layer."""
+    folder = hybrid_folder(tmp_path, "qwen3_next")
+    kept = []
+    for modules in (("all-linear",), ("q_proj", "k_proj", "v_proj", "o_proj")):
+        adapter = replace(LORA, target_modules=modules, dropout=0.0)
+        model = meta_model(folder, adapter, dtype=torch.float32, attention="sdpa")
+        kept.append(activation_bytes(shape_of(model), setting(adapter)))
+        assert any(isinstance(module, ParamWrapper) for module in model.modules()) is (modules == ("all-linear",))
+    assert kept[0] > kept[1]
