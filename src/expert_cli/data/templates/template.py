@@ -184,7 +184,7 @@ def make_template(
     name: "" = the tokenizer's own chat template (`own`), else alpaca. A named chat template gives way to the tokenizer's
     own if that writes a user turn in the same form.
     control_tokens: the tokenizer's, as spelled. bos_token: what the tokenizer itself puts before a text ("" = nothing);
-    it stands there exactly once. `encoder.py` asks a tokenizer for both. system_prompt: as `as_trained` takes it.
+    it stands there exactly once. `tokenize/encoder.py` asks a tokenizer for both. system_prompt: as `as_trained` takes it.
     input_column: alpaca heads a column called schema or context "### Schema:".
     Raises InputError: an unknown name; control tokens that the tokenizer lacks (an end token spelled in plain tokens
     would be learned as text, and nothing would stop generation); no end token; a chat template that loses text, or cannot
