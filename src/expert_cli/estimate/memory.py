@@ -25,7 +25,7 @@ from typing import Any
 from peft import PeftModel
 
 from expert_cli.config.run_config import QUANTIZED, RunConfig
-from expert_cli.estimate.model_shape import Block, Shape, linear_weights, stored_bytes
+from expert_cli.estimate.model_shape import BlockShape, Shape, linear_weights, stored_bytes
 from expert_cli.estimate.workload import Workload
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
@@ -129,7 +129,7 @@ def activation_bytes(shape: Shape, setting: StepSettings) -> int:
     attention = [scores + _block_bytes(block, shape, setting) for block, _ in shape.layers]
     rest = [_block_bytes(block, shape, setting) for _, block in shape.layers]
     layers = [sum(both) for both in zip(attention, rest, strict=True)]
-    whole = _block_bytes(Block((), shape.hidden, 0), shape, setting) + sum(layers)  # with the last norm
+    whole = _block_bytes(BlockShape((), shape.hidden, 0), shape, setting) + sum(layers)  # with the last norm
     checkpointing = setting.run.compute.checkpointing
     if checkpointing == "off":
         return whole
@@ -191,7 +191,7 @@ def _attention_bytes(shape: Shape, setting: StepSettings) -> int:
     return setting.tokens * kept
 
 
-def _block_bytes(block: Block, shape: Shape, setting: StepSettings) -> int:
+def _block_bytes(block: BlockShape, shape: Shape, setting: StepSettings) -> int:
     """Return what norms, adapted layers and a gated product keep."""
     element, adapter, fused = setting.element, setting.run.adapter, setting.kernels.fused
     kept: int = block.norms * (setting.stored_element if fused else 4) + element * block.inner * (2 if fused else 3)
@@ -219,7 +219,7 @@ def _block_bytes(block: Block, shape: Shape, setting: StepSettings) -> int:
     return setting.tokens * kept + element * weights
 
 
-def _outputs(block: Block) -> int:
+def _outputs(block: BlockShape) -> int:
     """Return the widths of all outputs that an adapter changes; of a feed-forward layer IA3 scales the input instead."""
     changed = (_linear(layer) for layer in block.adapted if not getattr(layer, "is_feedforward", False))
     return sum(int(layer.out_features) for layer in changed)

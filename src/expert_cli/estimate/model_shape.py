@@ -25,7 +25,7 @@ NF4_TABLES = 4 * (16 + 256 + 1)
 """Bytes of a quantized weight's tables: 16 NF4 values, 256 values of its nested scales, one offset; all fp32."""
 
 
-class Block(NamedTuple):
+class BlockShape(NamedTuple):
     """An attention block or the rest of a decoder layer: its layers with an adapter, and what else keeps tokens.
 
     norms: widths of those that a gradient passes through. inner: width of a gated product (0: none).
@@ -47,7 +47,7 @@ class Shape:
     linear: tuple[tuple[int, int], ...]
     other: int
     adapter: tuple[torch.Tensor, ...]
-    layers: tuple[tuple[Block, Block], ...]
+    layers: tuple[tuple[BlockShape, BlockShape], ...]
     hidden: int
     vocabulary: int
     heads: int
@@ -81,7 +81,7 @@ def shape_of(model: PeftModel) -> Shape:
     config, linear = base.config.get_text_config(), frozen_linears(base)
     hidden, (heads, key_heads) = config.hidden_size, head_widths(config)
     quantized = {id(layer.weight) for layer in linear}
-    layers: list[tuple[Block, Block]] = []
+    layers: list[tuple[BlockShape, BlockShape]] = []
     for layer in decoder_layers(base):
         block = attention_block(layer)
         attention = {module: name for name, module in block.named_modules()} if block else {}
@@ -92,7 +92,9 @@ def shape_of(model: PeftModel) -> Shape:
         others = hidden * (sum(map(_is_norm, rest)) - (not layers))
         # the projection that leads out of a feed-forward block ends in the hidden width
         inner = [m.in_features for m in linear if m in rest and m.out_features == hidden != m.in_features]
-        layers.append((Block(_adapted(attention), of_heads, 0), Block(_adapted(rest), others, max(inner, default=0))))
+        layers.append(
+            (BlockShape(_adapted(attention), of_heads, 0), BlockShape(_adapted(rest), others, max(inner, default=0)))
+        )
     return Shape(
         linear=tuple((layer.out_features, layer.in_features) for layer in linear),
         other=sum(p.numel() for p in base.parameters() if not p.requires_grad and id(p) not in quantized),

@@ -49,13 +49,13 @@ def with_trials(machine: Machine, compute: ComputeConfig, folder: Path | None = 
     path = (cache_folder() if folder is None else folder) / f"cpu-trials-{name}.json"
     found = _kept(path, key)
     if found is None:
-        found = try_attention()
+        found = try_lengths()
         with suppress(OSError):
             write_sealed(path, {"machine": key, "short_attention": asdict(found)})
     return replace(machine, short_attention=found)
 
 
-def try_attention(seconds: Callable[[int], tuple[list[float], list[float]]] | None = None) -> ShortAttention:
+def try_lengths(seconds: Callable[[int], tuple[list[float], list[float]]] | None = None) -> ShortAttention:
     """Try every length. seconds: of the rounds of one, batched and a call a document; None: measured now."""
     longest, trials = 0, []
     for tokens in LENGTHS:

@@ -33,7 +33,7 @@ BLOCK = 64
 
 
 @dataclass(frozen=True)
-class Rows:
+class DocumentRows:
     """One document a row, in buckets of like lengths.
 
     buckets: int64 [documents, longest] each, places in the flattened batch; a shorter document's last one fills up its row.
@@ -83,7 +83,7 @@ def read_as_weights(layer: Any) -> set[str]:
     return linear & set(re.findall(r"self\.(\w+)\.weight\b", inspect.getsource(type(layer))))
 
 
-def rows_of(lengths: Sequence[int], device: torch.device) -> Rows:
+def rows_of(lengths: Sequence[int], device: torch.device) -> DocumentRows:
     """Return the rows of a batch. lengths: the tokens of its documents, through the flattened batch, padding too.
 
     Within a bucket the longest document has at most twice the tokens of the shortest, or at most BLOCK.
@@ -102,7 +102,7 @@ def rows_of(lengths: Sequence[int], device: torch.device) -> Rows:
         np.concatenate([part.ravel() for part in real])
     )
     on_device = [torch.from_numpy(places).to(device, non_blocking=True) for places in (*buckets, back)]
-    return Rows(tuple(on_device[:-1]), on_device[-1])
+    return DocumentRows(tuple(on_device[:-1]), on_device[-1])
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def _lengths(position_ids: torch.Tensor) -> Sequence[int]:
 class _Batch:
     """The batch that the decoder reads now, as all its layers and their recomputation in the backward pass see it."""
 
-    rows: Rows | None = None
+    rows: DocumentRows | None = None
 
     def begin(self, model: Any, module: Any, given: Any, settings: dict[str, Any]) -> None:  # noqa: ARG002  torch's
         positions = settings.get("position_ids")

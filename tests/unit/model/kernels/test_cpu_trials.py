@@ -17,7 +17,7 @@ from expert_cli.hardware.machine import Machine, ShortAttention
 from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.model import isolation
 from expert_cli.model.kernels import attention, cpu_attention, cpu_trials
-from expert_cli.model.kernels.cpu_trials import ROUNDS, try_attention, with_trials
+from expert_cli.model.kernels.cpu_trials import ROUNDS, try_lengths, with_trials
 from expert_cli.model.kernels.select import apply_kernels, kernel_plan
 from tests import run_blocks, tiny
 from tests.machines import CPU, H200
@@ -44,7 +44,7 @@ def steady(*factors: float) -> Seconds:
     ],
 )
 def test_the_longest_documents_before_a_clear_loss(factors: tuple[float, ...], longest: int, tried: int) -> None:
-    found = try_attention(steady(*factors))
+    found = try_lengths(steady(*factors))
     assert found.longest == longest
     assert [tokens for tokens, _, _ in found.trials] == list(cpu_trials.LENGTHS[:tried])
     assert found.trials[0] == (128, 1000 * factors[0], 1000.0)
@@ -59,7 +59,7 @@ def test_a_neighbor_that_takes_a_third_of_the_time_does_not_decide(factor: float
             times = [[way * draw.choice((1.0, 1.0, 3.0)) for _ in range(ROUNDS)] for way in (factor, 1.0)]
             return times[0], times[1]
 
-        assert try_attention(disturbed).longest == longest
+        assert try_lengths(disturbed).longest == longest
 
 
 def test_the_words_name_the_figures_that_decided() -> None:
@@ -201,7 +201,7 @@ def test_both_ways_are_proved_to_keep_documents_apart() -> None:
 
 def test_what_is_kept_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file says what it holds for, and the same in run.json's words."""
-    monkeypatch.setattr(cpu_trials, "try_attention", lambda: try_attention(steady(0.3, 0.5, 2.0)))
+    monkeypatch.setattr(cpu_trials, "try_lengths", lambda: try_lengths(steady(0.3, 0.5, 2.0)))
     found = tried(tmp_path)
     (kept,) = tmp_path.iterdir()
     told = json.loads(kept.read_text("utf-8"))
@@ -210,5 +210,5 @@ def test_what_is_kept_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "trials": [[128, 300.0, 1000.0], [256, 500.0, 1000.0], [512, 2000.0, 1000.0]],
     }
     assert (told["machine"]["torch"], told["machine"]["threads"]) == (torch.__version__, torch.get_num_threads())
-    assert found == try_attention(steady(0.3, 0.5, 2.0))
+    assert found == try_lengths(steady(0.3, 0.5, 2.0))
     assert max(cpu_trials.LENGTHS) == cpu_attention.LONGEST

@@ -16,8 +16,11 @@ from expert_cli.utils.subprocesses import LineProcess
 
 MEMORY_BYTES = 1_000_000_000
 START_S = 60.0
-SYSTEM_FILES = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
-"""What programs need to start: libraries, and where random numbers come from."""
+SYSTEM_FILES = (
+    *("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"),
+    *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew/.linuxbrew"),
+)
+"""What programs need to start: libraries, also where other package managers keep them, and where random numbers come from."""
 
 
 @functools.cache

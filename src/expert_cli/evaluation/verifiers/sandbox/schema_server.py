@@ -31,7 +31,7 @@ def _retrieve(uri: str) -> NoReturn:
     raise ValueError(f"{uri} is not fetched: put its schema under $defs")
 
 
-def judged(request: dict[str, Any]) -> dict[str, Any]:
+def hold(request: dict[str, Any]) -> dict[str, Any]:
     """Return whether a value fits, and where it does not."""
     held, value = validator(request["schema"]), json.loads(request["value"])
     if not request["where"]:
@@ -46,7 +46,7 @@ def main() -> None:
     sys.stdout.write("{}\n")
     sys.stdout.flush()
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(judged(json.loads(line))) + "\n")
+        sys.stdout.write(json.dumps(hold(json.loads(line))) + "\n")
         sys.stdout.flush()
 
 

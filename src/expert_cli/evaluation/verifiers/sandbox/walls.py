@@ -5,9 +5,9 @@ itself and becomes the program. They rest on nothing that the program could be t
     files       but those named, none can be opened; no TCP port, no abstract socket            (Landlock, Linux 5.13)
     syscalls    no socket, no process, no signal to another one, no look into another one       (seccomp, Linux 3.5)
 
-A wall that the system does not have is left out; `standing` tells which there are. By ctypes, since what the package index has
-for seccomp is under the LGPL and needs a library of the system's, and a third of what it offers for Landlock. Standard library
-alone: it starts once an answer, without site-packages.
+A wall that the system does not have is left out; `build_walls` tells which there are. By ctypes, since what the package index
+has for seccomp is under the LGPL and needs a library of the system's, and a third of what it offers for Landlock. Standard
+library alone: it starts once an answer, without site-packages.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ Step = tuple[int, int, int, int]
 """An instruction of a filter: code, steps to jump over if true and if false, operand."""
 
 
-def standing(settings: Mapping[str, Any]) -> list[str]:
+def build_walls(settings: Mapping[str, Any]) -> list[str]:
     """Build the walls around this process and return the names of those that stand."""
     built: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
         "limits": set_limits,
@@ -176,7 +176,7 @@ def _control(option: int, value: int, more: bytes | None) -> int:
 
 def main(words: list[str]) -> None:
     """Build the walls and become the program; without one, write the names of those that stand."""
-    walls = standing(json.loads(words[0]))
+    walls = build_walls(json.loads(words[0]))
     if words[1:]:
         os.execv(words[1], words[1:])  # noqa: S606  that is what it is for
     sys.stdout.write(" ".join(walls))
