@@ -34,7 +34,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = GOLDEN / "commands"
-SHARED = Path(os.environ.get("EXPERT_CLI_MANIFESTS", ROOT.parent / "shared" / "manifests"))
+SHARED = Path(os.environ.get("EXPERT_CLI_MANIFESTS", ROOT.parent / "shared" / "manifests")).resolve()
 """Manifests of other people, where they are on this machine. Their text is not ours: only hashes of the answers are kept."""
 EXPERTS = ("expert-json", "expert-neo4j", "expert-sql", "expert-typescript")
 ORDERS = Path("examples", "orders")
