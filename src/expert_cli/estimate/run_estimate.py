@@ -112,7 +112,8 @@ def estimate_run(
     measured = probe(run, overrides) if probing else None
     memory = components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
     peak = _peak(memory, measured, setting)
-    earlier = earlier_runs(run.output.parent.glob("*"), run, inputs.source.sha256, machine)
+    # as asked for: that is what they keep
+    earlier = earlier_runs(run.output.parent.glob("*"), plan.run, inputs.source.sha256, machine)
     speed = measured.speed if measured else earlier or by_formula(run, work, model)
     seconds = (work.tokens + EVALUATED * work.evaluated_tokens) / speed.value
     without = "; without the answers of evaluation.every_steps" if run.watch.execution_eval_steps else ""

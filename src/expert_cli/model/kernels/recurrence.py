@@ -88,7 +88,7 @@ def rows_of(lengths: Sequence[int], device: torch.device) -> DocumentRows:
 
     Within a bucket the longest document has at most twice the tokens of the shortest, or at most BLOCK.
     """
-    counts = np.asarray(lengths)
+    counts = np.asarray(lengths, np.int64)
     starts = counts.cumsum() - counts
     sizes = np.array([((length - 1) // BLOCK).bit_length() for length in lengths])
     buckets, real = [], []
