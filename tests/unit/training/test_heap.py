@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -14,7 +17,16 @@ BLOCK = 100_000  # bytes: below 128 kB, from which glibc maps blocks by themselv
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc's heap keeps holes")
 
 
-def test_holes_between_live_blocks_are_given_back() -> None:
+@pytest.mark.parametrize("name", ["holes_between_live_blocks", "a_run_that_grows"])
+def test_in_a_process_of_its_own(name: str) -> None:
+    """The heap of this one has the holes that other tests left."""
+    command = [sys.executable, "-c", f"from tests.unit.training.test_heap import {name}; {name}()"]
+    ran = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def holes_between_live_blocks() -> None:
+    """They are given back."""
     give_back_free_pages()
     before = resident_mb()
     blocks = [bytearray(BLOCK) for _ in range(2000)]
@@ -26,13 +38,9 @@ def test_holes_between_live_blocks_are_given_back() -> None:
     assert len(blocks) == 1000
 
 
-def test_a_run_gives_back_what_it_has_grown_by_and_never_twice_running(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    keeper, args = (
-        HeapKeeper(),
-        TrainingArguments(output_dir=str(tmp_path_factory.mktemp("run")), use_cpu=True, report_to=[]),
-    )
+def a_run_that_grows() -> None:
+    """It gives back what it has grown by, and never twice running."""
+    keeper, args = HeapKeeper(), TrainingArguments(output_dir=tempfile.gettempdir(), use_cpu=True, report_to=[])
 
     def step() -> float:
         keeper.on_step_end(args, TrainerState(), TrainerControl())
