@@ -172,7 +172,7 @@ def _compared(found: Evaluated, against: FilePath | None, max_drop: float | None
     from expert_cli.evaluation.result import compare_with
 
     allowed = MAX_DROP if max_drop is None else max_drop
-    return replace(found, drop=compare_with(Path(against), found.evaluation, allowed))
+    return replace(found, drop=compare_with(Path(against), found, allowed))
 
 
 def _require_company(against: FilePath | None, max_drop: float | None) -> None:

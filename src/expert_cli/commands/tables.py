@@ -11,6 +11,7 @@ from expert_cli.utils.text import duration
 
 if TYPE_CHECKING:
     from expert_cli.evaluation.baseline import BaselineComparison
+    from expert_cli.evaluation.classification import Classification
     from expert_cli.evaluation.grade import Evaluation
     from expert_cli.evaluation.result import Drop, Evaluated
 
@@ -23,6 +24,8 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
     rows = [[f"{share.correct}/{share.cases}", f"{share.accuracy:.1%}", _interval(share.ci95), name]
             for name, share in shares.items()]  # fmt: skip
     console.table("accuracy", ["correct", "accuracy", "95 % interval", "category"], rows)
+    for one in evaluation.classifications:
+        show_classification(console, one)
     if evaluation.failures:
         console.text("")
         failures = [
@@ -36,6 +39,27 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
     for note in dict.fromkeys(one.verdict.detail for one in evaluation.answers if one.verdict.passed):
         if note:
             console.warning(f"correct, but {note}")
+
+
+MOST_COLUMNS = 8
+
+
+def show_classification(console: Console, found: Classification) -> None:
+    """Print F1 by label, and which label was answered for which: of few labels all counts, of many the largest."""
+    names = [*found.labels, "none of them"]
+    whole = len(found.labels) <= MOST_COLUMNS
+    rows = []
+    for (label, score), counts in zip(found.by_label.items(), found.matrix, strict=True):
+        wrong = sorted(((count, name) for count, name in zip(counts, names, strict=True) if name != label), reverse=True)
+        taken = ", ".join(f"{name} {count}" for count, name in wrong[:3] if count)
+        figures = [f"{value:.3f}" for value in (score.precision, score.recall, score.f1)]
+        rows.append([str(score.cases), *figures, *(map(str, counts) if whole else [taken]), label])
+    console.text("")
+    console.table(
+        f"labels: macro F1 {found.macro_f1:.3f}; which was answered (columns) for which (rows)",
+        ["cases", "precision", "recall", "F1", *(names if whole else ["answered instead"]), "label"],
+        rows,
+    )
 
 
 def show_generation(console: Console, found: Evaluated) -> None:
@@ -88,6 +112,9 @@ def show_drop(console: Console, drop: Drop) -> None:
         f"against {drop.file}: {pairs.cases} cases, {pairs.lost} lost, {pairs.gained} gained; accuracy {change} by "
         f"{abs(pairs.drop):.1%} (95 % interval of the drop {_interval(pairs.ci95)})"
     )
+    if drop.computed:
+        told = ", ".join(f"{name} {now}, then {then}" for name, (then, now) in drop.computed.items())
+        console.warning(f"computed otherwise: {told}; rounding alone can change greedy answers")
     if any(drop.alone):
         console.warning(
             f"not compared: {drop.alone[0]} cases that only this evaluation has, {drop.alone[1]} that only the other has"

@@ -19,12 +19,18 @@ from expert_cli.inference.generation_config import GenerationConfig
 
 @dataclass(frozen=True)
 class Generations:
-    """Answers and what they cost; `cut_off`: how many reached `max_new_tokens`."""
+    """Answers and what they cost; `cut_off`: how many reached `max_new_tokens`.
+
+    device, threads: what the model was computed on, and by how many CPU threads. Sums are rounded in another order by others,
+    so that two tokens that are almost as likely can change places, also greedily.
+    """
 
     answers: tuple[CaseAnswer, ...]
     tokens: int
     seconds: float
     cut_off: int
+    device: str
+    threads: int
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures."""
@@ -33,6 +39,8 @@ class Generations:
             "seconds": self.seconds,
             "tokens_per_s": self.tokens / max(1e-9, self.seconds),
             "cut_off": self.cut_off,
+            "device": self.device,
+            "threads": self.threads,
         }
 
 
@@ -51,6 +59,8 @@ def write_answers(
     shots: Shots = NO_SHOTS,
 ) -> Generations:
     """Let the model answer every case, in the words and with the control tokens of the renderer. shots: what comes before."""
+    import torch
+
     from expert_cli.inference.generate import answers
 
     prompts = [_prompt(renderer, case, shots) for case in cases]
@@ -69,6 +79,8 @@ def write_answers(
         sum(map(len, ids)),
         time.monotonic() - started,
         sum(full),
+        model.device.type,
+        torch.get_num_threads(),
     )
 
 

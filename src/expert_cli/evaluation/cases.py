@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -19,6 +19,18 @@ from expert_cli.utils.files import unique_keys
 MAX_LINE_BYTES = 16 << 20
 Stop = Literal["end", "length", "sequence"]
 """An end token was written; the longest length was reached; a stop sequence was."""
+
+
+class Question(NamedTuple):
+    """What a model is asked; input: what stands below the prompt."""
+
+    prompt: str
+    input: str
+
+    @property
+    def digest(self) -> str:
+        """A hash of what is asked."""
+        return _digest(self._asdict())
 
 
 @dataclass(frozen=True)
@@ -35,12 +47,12 @@ class _CaseRow:
 
 @dataclass(frozen=True)
 class CaseAnswer(_CaseRow):
-    """A case with an answer to judge. `prompt`: a hash of what was asked, "" where nothing tells. `stop`: why the answer
+    """A case with an answer to judge. `question`: what was asked, None where nothing tells. `stop`: why the answer
     ends, "" where nothing tells. `raw`: what was written, where a stop sequence cut the answer out of it.
     """
 
     answer: str
-    prompt: str = ""
+    question: Question | None = None
     stop: Stop | Literal[""] = ""
     raw: str = ""
 
@@ -53,14 +65,14 @@ class EvalCase(_CaseRow):
     input: str
 
     @property
-    def prompt_digest(self) -> str:
-        """A hash of what is asked."""
-        return _digest({"prompt": self.prompt, "input": self.input})
+    def question(self) -> Question:
+        """What is asked."""
+        return Question(self.prompt, self.input)
 
     def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> CaseAnswer:
         """Return the case with an answer."""
         row = (self.case, self.where, self.id, self.digest, self.file)
-        return CaseAnswer(*row, text, self.prompt_digest, stop, raw)
+        return CaseAnswer(*row, text, self.question, stop, raw)
 
 
 _Row = TypeVar("_Row", CaseAnswer, EvalCase)

@@ -1,20 +1,34 @@
-"""Judges rows of answers, and counts what came of them."""
+"""Judges rows of answers, several at once, and counts what came of them. What was judged before is not run again."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import CaseAnswer
+from expert_cli.evaluation.classification import Classification, classifications
 from expert_cli.evaluation.extract import extract
+from expert_cli.evaluation.parallel import fitting_threads, in_order
 from expert_cli.evaluation.verdict import Grade, Kind
+from expert_cli.evaluation.verifiers.case import Labeled
+from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES
 from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.statistics import wilson
 
 EXAMPLES = 3
+MOST_KNOWN = 100_000
+_KNOWN: dict[str, Grade] = {}
+"""Verdicts of this process by what they depend on: the case, its file, the answer, the time limit.
+
+Not kept on disk: programs, engines, walls and the judge itself decide a verdict, too, and may be others tomorrow.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,13 +43,20 @@ class GradedAnswer:
         return {
             "id": self.row.id,
             "case": self.row.digest,
-            "prompt": self.row.prompt or None,
+            "prompt": self.row.question.digest if self.row.question else None,
+            "question": self.row.question._asdict() if self.row.question else None,
+            "expected": self.row.case.criterion,
             "category": self.row.case.category,
             "kind": self.verdict.kind,
             "detail": self.verdict.detail,
             "answer": self.row.answer,
             "stop": self.row.stop or None,
         } | ({"raw": self.row.raw} if self.row.raw else {})
+
+    @property
+    def labeled(self) -> Labeled | None:
+        """The answer as a label; None where answers are none."""
+        return self.row.case.labeled(extract(self.row.answer, self.row.case.fences))
 
 
 @dataclass(frozen=True)
@@ -87,39 +108,83 @@ class Evaluation:
         """How many answers of each class did not pass, the largest class first."""
         return dict(Counter(one.verdict.kind for one in self.answers if not one.verdict.passed).most_common())
 
+    @property
+    def classifications(self) -> list[Classification]:
+        """The answers that are labels, those of the same labels together."""
+        return classifications(filter(None, (one.labeled for one in self.answers)))
+
     def examples(self, kind: Kind) -> list[GradedAnswer]:
         """Return the first answers of a class."""
         return [one for one in self.answers if one.verdict.kind == kind][:EXAMPLES]
 
     def as_json(self) -> dict[str, Any]:
         """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill."""
+        labels = [one.as_json() for one in self.classifications]
         return {
             **self.share.as_json(),
             "by_category": {name: share.as_json() for name, share in self.by_category.items()},
+            **({"classification": labels} if labels else {}),
             "failures": self.failures,
             "answers": [judged.as_json() for judged in self.answers],
         }
 
 
-def grade(rows: Sequence[CaseAnswer], report: Reporter, case_timeout_s: float) -> Evaluation:
+def grade(
+    rows: Sequence[CaseAnswer], report: Reporter, case_timeout_s: float, threads: int | None = None
+) -> Evaluation:
     """Judge every answer; a bar is shown where that takes longer than two seconds.
 
-    Raises InputError with file and line where a case itself is at fault, EnvironmentProblem where an engine is missing.
+    threads: default, one a core, where the memory suffices that an answer may take; verdicts and their order are the same
+    for any number. Raises InputError with file and line where a case itself is at fault (the first one in order),
+    EnvironmentProblem where an engine is missing.
     """
-    judged: list[GradedAnswer] = []
+    threads = min(threads or fitting_threads(MEMORY_BYTES), len(rows)) or 1
     with late_progress(report, "judging", len(rows), "answers") as show:
-        for row in rows:
-            judged.append(GradedAnswer(row, verdict_on(row, case_timeout_s)))
-            show(len(judged))
-    return Evaluation(tuple(judged))
+
+        def judged(chosen: Sequence[CaseAnswer], threads: int, before: int = 0) -> list[Grade]:
+            work = partial(verdict_on, timeout_s=case_timeout_s)
+            return in_order(work, chosen, lambda row: row.file, threads, lambda done: show(before + done))
+
+        found = judged(rows, threads)
+        late = [index for index, verdict in enumerate(found) if verdict.kind == "timeout"]
+        if threads > 1 and late:  # they shared the cores: each has its time again, alone
+            again = judged([rows[index] for index in late], 1, len(rows) - len(late))
+            for index, verdict in zip(late, again, strict=True):
+                found[index] = verdict
+    return Evaluation(tuple(map(GradedAnswer, rows, found)))
 
 
 def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
-    """Take the answer out of its text, and run it."""
+    """Take the answer out of its text, and run it, unless that was done before."""
+    answer = extract(row.answer, row.case.fences)
+    key = _key(row, answer, timeout_s)
+    if key in _KNOWN:
+        return _KNOWN[key]
     try:
-        return row.case.grade(extract(row.answer, row.case.fences), row.file, timeout_s)
+        verdict = row.case.grade(answer, row.file, timeout_s)
     except InputError as error:
         raise InputError(f"{row.where}: {error.message}", error.hint) from error
+    if verdict.kind not in ("timeout", "too_large"):  # which may be due to what else ran on the machine
+        if len(_KNOWN) >= MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = verdict
+    return verdict
+
+
+def _key(row: CaseAnswer, answer: str, timeout_s: float) -> str:
+    """Return a hash of what a verdict depends on. The id and the category of a case are none of it."""
+    case = row.case.model_dump(exclude={"id", "category"})
+    text = json.dumps([type(row.case).__qualname__, case, _state(row.file), answer, timeout_s], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _state(file: Path | None) -> tuple[str, int, int] | None:
+    """Return what tells that a file was changed; None without one, also for one that is gone, which the case tells."""
+    try:
+        facts = file.stat() if file else None
+    except OSError:
+        return None
+    return (str(file), facts.st_size, facts.st_mtime_ns) if facts else None
 
 
 def _share(answers: Sequence[GradedAnswer]) -> Accuracy:

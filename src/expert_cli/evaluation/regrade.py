@@ -67,7 +67,7 @@ class KeptAnswers:
                 "give the cases that were answered: --cases FILE",
             )
         # before prompts had a hash of their own, only the whole case tells that the prompt is the same
-        same = row["prompt"] == case.prompt_digest if row.get("prompt") else row.get("case") == case.digest
+        same = row["prompt"] == case.question.digest if row.get("prompt") else row.get("case") == case.digest
         if not same:
             raise InputError(
                 f"{case.where}: case {case.id!r} asks something else than what was answered in {self.path}",

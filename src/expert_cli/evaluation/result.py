@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,31 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.baseline import BaselineComparison
 from expert_cli.evaluation.extract import RULE
 from expert_cli.evaluation.grade import Evaluation
-from expert_cli.runs.metrics import BASES, items, read_json
+from expert_cli.runs.metrics import BASES, items, part, read_json
 from expert_cli.utils.statistics import Paired
+
+COMPUTED = {
+    "device": "generation",
+    "threads": "generation",
+    "batch_size": "generation",
+    "dtype": "expert",
+    "quantization": "expert",
+}
+"""What decides how an answer is rounded, and so, where two tokens are almost as likely, which; by the key that it stands under."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """What changed since the evaluation in `file`, and how much may; `alone`: cases of only one of the two (here, there)."""
+    """What changed since the evaluation in `file`, and how much may; `alone`: cases of only one of the two (here, there).
+
+    computed: of COMPUTED, what both say and differ in (there, here).
+    """
 
     file: Path
     pairs: Paired
     max_drop: float
     alone: tuple[int, int] = (0, 0)
+    computed: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
 
     @property
     def held(self) -> bool:
@@ -31,7 +44,13 @@ class Drop:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value under "against"."""
-        return {"file": str(self.file), **self.pairs.as_json(), "max_drop": self.max_drop, "held": self.held}
+        return {
+            "file": str(self.file),
+            **self.pairs.as_json(),
+            "max_drop": self.max_drop,
+            "held": self.held,
+            "computed": {name: list(values) for name, values in self.computed.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -79,12 +98,13 @@ class Evaluated:
         }
 
 
-def compare_with(path: Path, new: Evaluation, max_drop: float) -> Drop:
+def compare_with(path: Path, found: Evaluated, max_drop: float) -> Drop:
     """Pair the answers with those of the evaluation in `path` by id.
 
     Raises InputError where it is none, where no case is in both, or where a case has changed.
     """
-    rows = [row for row in items(read_json(path), "answers") if isinstance(row, dict)]
+    document, new = read_json(path), found.evaluation
+    rows = [row for row in items(document, "answers") if isinstance(row, dict)]
     if not rows:
         raise InputError(f"{path}: not an evaluation", "give a file that evaluate --output wrote")
     old = {row.get("id"): row for row in rows}
@@ -94,5 +114,12 @@ def compare_with(path: Path, new: Evaluation, max_drop: float) -> Drop:
             raise InputError(f"{judged.row.where}: case {judged.row.id!r} is not that of {path}", "evaluate it again")
     if not pairs:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
-    found = Paired.of((row.get("kind") == "correct" for _, row in pairs), (one.verdict.passed for one, _ in pairs))
-    return Drop(path, found, max_drop, (len(new.answers) - len(pairs), len(old) - len(pairs)))
+    paired = Paired.of((row.get("kind") == "correct" for _, row in pairs), (one.verdict.passed for one, _ in pairs))
+    alone = (len(new.answers) - len(pairs), len(old) - len(pairs))
+    return Drop(path, paired, max_drop, alone, _computed_otherwise(document, found))
+
+
+def _computed_otherwise(old: Mapping[str, Any], found: Evaluated) -> dict[str, tuple[Any, Any]]:
+    new = {"generation": found.generation or {}, "expert": found.facts or {}}
+    both = {name: (part(old, where).get(name), new[where].get(name)) for name, where in COMPUTED.items()}
+    return {name: pair for name, pair in both.items() if None not in pair and pair[0] != pair[1]}

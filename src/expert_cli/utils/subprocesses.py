@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +21,14 @@ import psutil
 
 _POLL_S = 0.1
 _EXIT_S = 60.0
+_STARTING = threading.Lock()
+"""Held while a process starts: on Windows one that another thread starts meanwhile would inherit its pipes, and hold them open."""
+_THIS_THREAD = threading.local()
+
+
+def cancel_with(event: threading.Event) -> None:
+    """Let what this thread waits for end once `event` is set: `LineProcess.receive` then raises CancelledError."""
+    _THIS_THREAD.cancel = event
 
 
 def how_it_ended(code: int) -> str:
@@ -88,15 +97,16 @@ class LineProcess:
         max_bytes: of what it writes no more is read between two lines sent.
         """
         own_session = own_session and os.name == "posix"
-        self._process = subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            start_new_session=own_session,
-        )
+        with _STARTING:
+            self._process = subprocess.Popen(
+                list(command),
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=own_session,
+            )
         assert self._process.stdout is not None  # noqa: S101  a pipe, see above
         self._max_bytes = max_bytes
         self._reader = _Reader(self._process.stdout, max_bytes)
@@ -115,12 +125,18 @@ class LineProcess:
                     stream.close()
 
     def receive(self, limit_s: float, max_memory_bytes: int | None = None) -> bytes:
-        """Return the next line, b"" at the end. Raises TimeoutError, MemoryError (it and its children hold more than that)."""
+        """Return the next line, b"" at the end.
+
+        Raises TimeoutError, MemoryError (it and its children hold more than that), CancelledError (see `cancel_with`).
+        """
         end = time.monotonic() + limit_s
+        cancel: threading.Event | None = getattr(_THIS_THREAD, "cancel", None)
         while True:
             try:
                 return self._reader.lines.get(timeout=max(0.0, min(_POLL_S, end - time.monotonic())))
             except queue.Empty:
+                if cancel is not None and cancel.is_set():
+                    raise CancelledError from None
                 if max_memory_bytes is not None and self._memory() > max_memory_bytes:
                     raise MemoryError from None
                 if time.monotonic() >= end:
@@ -159,32 +175,38 @@ def _end(child: subprocess.Popen[bytes], own_session: bool) -> None:
 
 
 class JsonLinesWorker:
-    """Answers a line of JSON with a line of JSON, in a process that starts when first asked, and again after it was ended."""
+    """Answers a line of JSON with a line of JSON, in processes that start when they are needed.
+
+    Threads may ask at once: each has a process to itself until it has its answer, which then serves whoever asks next.
+    """
 
     def __init__(self, start: Callable[[], LineProcess]) -> None:
         """Start nothing yet. start: returns a process that is ready to be asked."""
         self._start = start
-        self._lock = threading.Lock()
-        self._process: LineProcess | None = None
+        self._idle: list[LineProcess] = []  # threads share it: no more than append and pop
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """Return the answer. Raises TimeoutError, and EOFError with the exit status of a process that ended instead."""
-        with self._lock:
-            process, self._process = self._process or self._start(), None
-            try:
-                process.send(json.dumps(request))
-                line = process.receive(limit_s)
-            except BaseException:  # Ctrl-C too: what it answers late would be taken for the next answer
-                process.kill()
-                raise
-            if not line.endswith(b"\n"):
-                raise EOFError(process.exit_code())
-            self._process = process
+        process = self._taken()
+        try:
+            process.send(json.dumps(request))
+            line = process.receive(limit_s)
+        except BaseException:  # Ctrl-C too: what it answers late would be taken for the next answer
+            process.kill()
+            raise
+        if not line.endswith(b"\n"):
+            raise EOFError(process.exit_code())
+        self._idle.append(process)
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    def _taken(self) -> LineProcess:
+        with contextlib.suppress(IndexError):
+            return self._idle.pop()
+        return self._start()
+
     def close(self) -> None:
-        """End the process; another question starts a new one."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
+        """End the processes that nobody asks; another question starts a new one."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().kill()

@@ -21,6 +21,14 @@ class Example(NamedTuple):
     wrong: str
 
 
+class Labeled(NamedTuple):
+    """An answer that is one of several labels; answered: None for one that is none of them."""
+
+    labels: tuple[str, ...]
+    expected: str
+    answered: str | None
+
+
 class Case(BaseModel, ABC):
     """What decides whether an answer is right. The docstring of a subclass is its line in the documents."""
 
@@ -40,6 +48,16 @@ class Case(BaseModel, ABC):
     def expected_text(self) -> str:
         """The right answer as text, all of several; "" for a program, which only has tests."""
         return ""
+
+    @property
+    def criterion(self) -> str:
+        """What an answer is held against, for people: the right answer, else the tests of a program or a pattern."""
+        held = (getattr(self, key, None) for key in ("tests", "pattern"))
+        return self.expected_text or next((str(text) for text in held if text), "")
+
+    def labeled(self, answer: str) -> Labeled | None:  # noqa: ARG002  for subclasses
+        """Return an answer, taken out of its text, as a label; None where answers are none."""
+        return None
 
     @abstractmethod
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:

@@ -13,7 +13,7 @@ from pydantic import Field, FiniteFloat
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.case import Case, Example, plain
+from expert_cli.evaluation.verifiers.case import Case, Example, Labeled, plain
 from expert_cli.evaluation.verifiers.requirements import require_packages
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
 
@@ -95,13 +95,15 @@ class ChoiceCase(_Value):
         if self.expected not in self.labels:
             raise InputError(f"expected: {self.expected!r} is none of the labels", f"labels: {', '.join(self.labels)}")
 
-    def chosen(self, answer: str) -> str | None:
-        """Return the label that an answer is; None where it is none of them."""
-        return next((label for label in self.labels if _label(label) == _label(answer)), None)
+    def labeled(self, answer: str) -> Labeled:
+        """Return the label that an answer is."""
+        form = _label(answer)
+        answered = next((label for label in self.labels if _label(label) == form), None)
+        return Labeled(tuple(self.labels), self.expected, answered)
 
     def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
         """Compare labels."""
-        chosen = self.chosen(answer)
+        chosen = self.labeled(answer).answered
         if chosen is None:
             return Grade("invalid", f"it is {answer[:80]!r}, none of the labels {', '.join(self.labels)}")
         return Grade("correct") if chosen == self.expected else Grade("wrong", f"it is {chosen}, not {self.expected}")

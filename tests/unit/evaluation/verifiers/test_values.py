@@ -133,4 +133,4 @@ def test_a_case_at_fault_is_named(verifier: str, row: dict[str, Any], words: str
 
 def test_a_choice_tells_which_label_was_chosen() -> None:
     case = ChoiceCase(verifier="choice", labels=["yes", "no"], expected="no")
-    assert [case.chosen(answer) for answer in ("No.", "yes", "maybe")] == ["no", "yes", None]
+    assert [case.labeled(answer).answered for answer in ("No.", "yes", "maybe")] == ["no", "yes", None]
