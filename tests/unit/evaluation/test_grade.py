@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import read_answers
+from expert_cli.evaluation.cases import CaseAnswer, read_answers
 from expert_cli.evaluation.grade import Evaluation, grade
-from expert_cli.evaluation.result import Drop, compare_with
+from expert_cli.evaluation.result import Drop, Evaluated, compare_with
 from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.utils.reporter import NullReporter
 
 CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
@@ -52,7 +58,7 @@ def test_a_case_at_fault_is_named_with_its_line(tmp_path: Path) -> None:
 def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> Drop:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(judged(tmp_path, *old).as_json()), encoding="utf-8")
-    return compare_with(path, judged(tmp_path, *new, **more), 0.25)
+    return compare_with(path, Evaluated(judged(tmp_path, *new, **more), {}, None, None), 0.25)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +79,16 @@ def test_against(tmp_path: Path, old: str, new: str, lost: int, gained: int, dro
     assert pairs.ci95[0] <= drop <= pairs.ci95[1]
 
 
+def test_what_was_computed_otherwise_is_told_where_both_say_it(tmp_path: Path) -> None:
+    path, new = tmp_path / "old.json", judged(tmp_path, "1")
+    old = {"generation": {"threads": 8, "device": "cpu"}, "expert": {"dtype": "bf16", "quantization": "int4"}}
+    path.write_text(json.dumps(new.as_json() | old), encoding="utf-8")
+    now = {"threads": 2, "device": "cpu", "batch_size": 16}
+    found = compare_with(path, Evaluated(new, {}, {"dtype": "fp32", "quantization": "int4"}, now), 0)
+    assert found.as_json()["computed"] == {"threads": [8, 2], "dtype": ["bf16", "fp32"]}
+    assert compare_with(path, Evaluated(new, {}, None, None), 0).computed == {}
+
+
 def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
     assert against(tmp_path, ["1", "1", "1"], ["1"]).alone == (0, 2)
     assert against(tmp_path, ["1"], ["1", "1"]).alone == (1, 0)
@@ -88,10 +104,81 @@ def test_what_is_no_evaluation_of_these_cases_is_refused(tmp_path: Path, text: s
     path = tmp_path / "old.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"old\.json: (not an evaluation|none of its cases)"):
-        compare_with(path, judged(tmp_path, "1"), 0)
+        compare_with(path, Evaluated(judged(tmp_path, "1"), {}, None, None), 0)
 
 
 def test_the_detail_is_one_printable_line() -> None:
     assert Grade("wrong", "a\n b\x1b[2J\tc\x07\u202e").detail == "a b[2J c"
     assert len(Grade("wrong", "x" * 1_000_000).detail) == 200
     assert [Grade(kind).passed for kind in ("correct", "wrong", "parsed_only")] == [True, False, False]
+
+
+class Busy(Case):
+    """An answer is done in time if no other one runs beside it; what is run is counted."""
+
+    fences = frozenset({"busy"})
+    example = Example({}, "", "")
+    runs: ClassVar[Counter[str]] = Counter()
+    running: ClassVar[list[str]] = []
+    lock: ClassVar[Any] = threading.Lock()
+
+    beside: bool = False
+
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002
+        with self.lock:
+            self.runs[answer] += 1
+            self.running.append(answer)
+        end, alone = time.monotonic() + 0.2, True
+        while self.beside and alone and time.monotonic() < end:
+            alone = len(self.running) == 1
+        time.sleep(0.02)  # the other one sees it, too
+        with self.lock:
+            self.running.remove(answer)
+        return Grade("correct" if alone else "timeout", answer)
+
+
+def busy(*answers: str, file: Path | None = None, **keys: Any) -> list[CaseAnswer]:
+    Busy.runs.clear()
+    case = Busy(verifier="busy", **keys)
+    return [CaseAnswer(case, f"f:{i}", str(i), "0" * 16, file, answer) for i, answer in enumerate(answers, start=1)]
+
+
+def test_what_was_late_beside_others_has_its_time_alone() -> None:
+    found = grade(busy("a1", "a2", beside=True), NullReporter(), 2, threads=2)
+    assert [one.verdict.kind for one in found.answers] == ["correct"] * 2
+    assert Busy.runs == {"a1": 2, "a2": 2}
+
+
+def test_what_was_judged_before_is_not_run_again(tmp_path: Path) -> None:
+    file = tmp_path / "source"
+    file.write_text("one", encoding="utf-8")
+
+    def runs(rows: list[CaseAnswer], timeout_s: float = 2) -> int:
+        before = Busy.runs.total()
+        assert [one.verdict.detail for one in grade(rows, NullReporter(), timeout_s).answers] == [r.answer for r in rows]
+        return Busy.runs.total() - before
+
+    rows = busy("x", "```busy\nx\n```", "y", file=file)
+    rows = [replace(row, answer=row.answer) for row in rows]
+    assert runs([rows[0], rows[2]]) == 2
+    assert runs([rows[0], rows[2], *busy("x", file=file, id="7", category="c")]) == 0
+    assert runs(rows[:1], timeout_s=3) == 1
+    assert runs(busy("x", file=file, beside=True)) == 1
+    assert runs(busy("x")) == 1
+    os.utime(file, (1, 1))
+    assert runs(busy("x", file=file)) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_threads_find_what_one_finds(tmp_path: Path, threads: int) -> None:
+    rows: list[dict[str, Any]] = [
+        {"verifier": "choice", "labels": ["a", "b"], "expected": "a", "answer": "B"},
+        {**CASE, "answer": "1"},
+        {"verifier": "number", "expected": 2, "answer": "2 km"},
+        {**CASE, "answer": "{"},
+    ]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows * 5), encoding="utf-8")
+    found = grade(read_answers(path), NullReporter(), 2, threads)
+    assert [one.verdict.kind for one in found.answers] == ["wrong", "correct", "correct", "invalid"] * 5
+    assert [one.row.id for one in found.answers] == [str(i) for i in range(1, 21)]
