@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.artifacts.report_data import RunData, accuracies, figures, read_run
+from expert_cli.artifacts.report_data import RunData, accuracies, figures, matrices, read_run
 from expert_cli.errors import InputError
 from expert_cli.runs.metrics import base_title, number, padding_share
 from expert_cli.runs.status import Ending
@@ -83,6 +83,7 @@ def _environment() -> jinja2.Environment:
         "duration": lambda seconds: "" if number(seconds) is None else duration(seconds),
         "figure": _figure,
         "figures": figures,
+        "matrices": matrices,
         "json": lambda value: json.dumps(value, ensure_ascii=False, default=lambda _: None),
         "moment": lambda time: moment(str(time)),
         "number": number,
@@ -90,6 +91,7 @@ def _environment() -> jinja2.Environment:
         "pairs": _pairs,
         "shown": lambda file: shown(file) if isinstance(file, str) else "",
         "those": lambda value: value if isinstance(value, list) else [],
+        "zip": zip,
     }
     return environment
 

@@ -140,3 +140,15 @@ def accuracies(runs: Sequence[RunData]) -> list[tuple[str, list[tuple[str, str, 
                 bars += [(who, color, share)] if share else []
         groups.append((ALL if category is None else category, bars))
     return groups if judged else []
+
+
+def matrices(evaluation: Any) -> list[dict[str, Any]]:
+    """Return the entries under "classification" that are whole: labels, a row of counts for each, and the macro F1."""
+    found = [one for one in items(evaluation, "classification") if number(one, "macro_f1") is not None]
+    return [one for one in found if _is_matrix(items(one, "labels"), items(one, "confusion"))]
+
+
+def _is_matrix(labels: Sequence[Any], rows: Sequence[Any]) -> bool:
+    whole = [row for row in rows if isinstance(row, list) and len(row) == len(labels) + 1]
+    counts = all(isinstance(count, int) and count >= 0 for row in whole for count in row)
+    return len(whole) == len(rows) == len(labels) > 0 and all(isinstance(label, str) for label in labels) and counts

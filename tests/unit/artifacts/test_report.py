@@ -175,7 +175,17 @@ def evaluated(folder: Path, **more: Any) -> Path:
         "failures": {"wrong": 1},
         "answers": [
             {"id": "shop-1", "category": "joins", "kind": "correct", "detail": "", "answer": "SELECT 1"},
-            {"id": "shop-2", "category": "joins", "kind": "wrong", "detail": "row 1 is (5)", "answer": "SELECT 2 < 3"},
+            {
+                **{"id": "shop-2", "category": "joins", "kind": "wrong", "detail": "row 1 is (5)"},
+                **{"question": {"prompt": "Which two?", "input": f"{'CREATE TABLE t':300}"}, "expected": "SELECT 2"},
+                "answer": "SELECT 2 < 3",
+            },
+        ],
+        "classification": [
+            {
+                **{"labels": ["cat", "dog"], "cases": 7, "macro_f1": 0.775, "confusion": [[3, 1, 1], [0, 2, 0]]},
+                "by_label": {"cat": {"f1": 0.75}, "dog": {"f1": 0.8}},
+            }
         ],
         "baseline": {
             **share(1, 4, 0.0456, 0.6994),
@@ -196,7 +206,8 @@ def evaluated(folder: Path, **more: Any) -> Path:
         "passed": False,
         "extraction": "the last fenced block",
         "expert": {"adapter_sha256": "aa", "quantization": "int4", "dtype": "bf16", "template": "alpaca"},
-        "generation": {"temperature": 0.0, "max_new_tokens": 256, "cut_off": 1, "tokens": 1234, "tokens_per_s": 70.2},
+        "generation": {"temperature": 0.0, "max_new_tokens": 256, "cut_off": 1, "tokens": 1234, "tokens_per_s": 70.2}
+        | {"device": "cpu", "threads": 2},
         "cases_file": "/home/ada/sql/tests/cases.jsonl",
         "limit": None,
         **more,
@@ -216,10 +227,12 @@ def test_the_evaluation_of_a_runs_adapter(tmp_path: Path) -> None:
         "Threshold 95.0%: missed",
         "Against old.json: 4 cases, 1 lost, 0 gained; accuracy fell by 25.0% (95 % interval of the drop -20.0% to 70.0%); "
         "at most 30.0% may be lost: held",
-        "wrong 1 shop-2: row 1 is (5) SELECT 2 < 3",
+        "wrong 1 shop-2: row 1 is (5) asked Which two? its input, 300 characters CREATE TABLE t",
+        "expected SELECT 2 answer SELECT 2 < 3 correct examples shop-1 answer SELECT 1",
+        "cat 3 1 1 0.75 dog 2 0.80 ",
         "file of the cases tests/cases.jsonl tokens chosen greedy",
         "tokens chosen greedy an answer may have 256 tokens answers cut off there 1 tokens written 1,234 tokens a second 70",
-        "base model's weights int4 bf16 prompt template alpaca",
+        "base model's weights int4 bf16 prompt template alpaca computed on cpu threads 2",
         "How an answer is taken out of a text: the last fenced block",
     ):
         assert words in shown.text
@@ -256,6 +269,7 @@ def test_the_evaluation_of_another_adapter_is_not_shown_as_this_runs(tmp_path: P
         ({"limit": 4}, "file of the cases tests/cases.jsonl answered of them at most 4 (--limit)"),
         ({"limit": "4", "cases_file": 4}, "75.0% 3 of 4"),
         ({"answers": [1, {"kind": "wrong"}], "against": {}, "generation": []}, "wrong 1 None"),
+        ({"classification": [3, {"macro_f1": 1, "labels": ["a"], "confusion": [[1]]}, {}]}, "75.0% 3 of 4"),
         ({"answers": [{"kind": "wrong", "answer": "x" * 9999}]}, "x" * (CHARACTERS - 1) + "…"),
     ],
     ids=[
@@ -267,6 +281,7 @@ def test_the_evaluation_of_another_adapter_is_not_shown_as_this_runs(tmp_path: P
         "a part",
         "torn names",
         "torn answers",
+        "torn labels",
         "a long answer",
     ],
 )
@@ -313,11 +328,14 @@ def test_nothing_of_a_run_becomes_markup(tmp_path: Path) -> None:
     run |= {"started": EVIL, "kernels": {EVIL: {"used": EVIL, "reason": EVIL}}, "identity": {"tokenizer": EVIL}}
     run["data"]["train"]["length"] = {EVIL: 1}
     run["machine"] = {"system": EVIL, "gpus": [{"name": EVIL}], "versions": [[EVIL, EVIL]]}
-    answers = [{"id": EVIL, "kind": EVIL, "detail": EVIL, "answer": EVIL}]
+    asked = {"question": {"prompt": EVIL, "input": EVIL * 10}, "expected": EVIL}
+    answers = [{"id": EVIL, "kind": kind, "detail": EVIL, "answer": EVIL, **asked} for kind in (EVIL, "correct")]
+    labels = {"labels": [EVIL, "b"], "macro_f1": 1.0, "confusion": [[1, 0, 0], [0, 1, 0]], "by_label": {EVIL: {"f1": EVIL}}}
     evil = {
         "by_category": {EVIL: share(1, 2, 0, 1), "b": share(1, 2, 0, 1)},
         "failures": {EVIL: 1},
         "answers": answers,
+        "classification": [labels],
         "against": {"file": EVIL, "cases": 1, "lost": 0, "gained": 0, "drop": 0, "max_drop": 0.1},
         "extraction": EVIL,
         "expert": {"quantization": EVIL, "dtype": EVIL, "template": EVIL},
