@@ -68,7 +68,9 @@ def evaluate(
     ] = None,
     offline: Offline = False,
 ) -> None:
-    """Let an expert answer its cases, and judge the answers: SQL, Cypher and TypeScript by running them, JSON by comparing it.
+    """Let an expert answer its cases, and judge the answers: queries and programs by running them, all else by comparing it.
+
+    Verifiers: sql, cypher, json, typescript, exact, choice, number, regex, contains_all. Their keys: docs/EXPERT_FORMAT.md.
 
     A case: {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT ...", "prompt": "...", "input": "..."}; a row
     of --answers has "answer" instead of prompt and input. Paths are relative to the file. Answers can change nothing: they

@@ -172,8 +172,8 @@ def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
 
 
 def _key(row: CaseAnswer, answer: str, timeout_s: float) -> str:
-    """Return a hash of what a verdict depends on. The id and the category of a case are none of it."""
-    case = row.case.model_dump(exclude={"id", "category"})
+    """Return a hash of what a verdict depends on, as far as it can be another one within this process."""
+    case = row.case.model_dump()
     text = json.dumps([type(row.case).__qualname__, case, _state(row.file), answer, timeout_s], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -14,9 +14,14 @@ import expert_cli
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.few_shot import NO_SHOTS
-from expert_cli.evaluation.grade import verdict_on
+from expert_cli.commands.evaluate import evaluate
+from expert_cli.data.rows.columnar import Example
+from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
+from expert_cli.evaluation.grade import grade, verdict_on
+from expert_cli.evaluation.regrade import read_kept
+from expert_cli.evaluation.result import Evaluated, compare_with
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
+from expert_cli.utils.reporter import NullReporter
 
 each = pytest.mark.parametrize("verifier", VERIFIERS)
 
@@ -97,3 +102,33 @@ def test_nobody_else_knows_it(verifier: str) -> None:
     source = Path(expert_cli.__file__).parent
     known = {path.name for path in source.rglob("*.py") if name in path.read_text(encoding="utf-8")}
     assert known == {Path(VERIFIERS[verifier].__module__.replace(".", "/")).name + ".py", "registry.py"}
+
+
+@each
+def test_what_was_evaluated_can_be_compared_and_judged_again(verifier: str, tmp_path: Path) -> None:
+    case, (_, right, wrong) = asked(tmp_path, verifier, input="the input"), VERIFIERS[verifier].example
+    found = Evaluated(grade([case.answered(right)], NullReporter(), 10), {}, None, None, tmp_path / "cases.jsonl")
+    (told,) = found.evaluation.as_json()["answers"]
+    assert told["question"] == {"prompt": case.prompt, "input": "the input"}
+    assert told["expected"] == case.case.criterion != ""
+    kept = tmp_path / "evaluation.json"
+    kept.write_text(json.dumps(found.as_json()), encoding="utf-8")
+    again = read_kept(kept, None)
+    assert again is not None
+    assert again.judged(NullReporter(), 10, None)[0] == found.evaluation
+    fell = Evaluated(grade([case.answered(wrong)], NullReporter(), 10), {}, None, None)
+    assert (compare_with(kept, fell, 0.5).pairs.lost, compare_with(kept, fell, 0.5).held) == (1, False)
+
+
+@each
+def test_a_training_row_that_is_the_case_is_no_example_before_it(verifier: str, tmp_path: Path) -> None:
+    case = asked(tmp_path, verifier, input="the input")
+    other = Example("another question", "another input", "another answer", "f:1")
+    own = [Example(case.prompt, "the  input", "whatever", "f:2")]
+    own += [Example("in other words", "the input", case.case.expected_text, "f:3")] if case.case.expected_text else []
+    assert Shots(1, (*own, other)).before(case) == [other]
+
+
+def test_the_help_of_evaluate_names_every_verifier() -> None:
+    (line,) = [line for line in (evaluate.__doc__ or "").splitlines() if "Verifiers: " in line]
+    assert line.strip().startswith(f"Verifiers: {', '.join(VERIFIERS)}.")
