@@ -50,7 +50,9 @@ def show_classification(console: Console, found: Classification) -> None:
     whole = len(found.labels) <= MOST_COLUMNS
     rows = []
     for (label, score), counts in zip(found.by_label.items(), found.matrix, strict=True):
-        wrong = sorted(((count, name) for count, name in zip(counts, names, strict=True) if name != label), reverse=True)
+        wrong = sorted(
+            ((count, name) for count, name in zip(counts, names, strict=True) if name != label), reverse=True
+        )
         taken = ", ".join(f"{name} {count}" for count, name in wrong[:3] if count)
         figures = [f"{value:.3f}" for value in (score.precision, score.recall, score.f1)]
         rows.append([str(score.cases), *figures, *(map(str, counts) if whole else [taken]), label])

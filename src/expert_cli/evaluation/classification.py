@@ -62,7 +62,9 @@ class Classification:
     def by_label(self) -> dict[str, LabelScore]:
         """The score of every label."""
         return {
-            label: LabelScore(sum(self.matrix[place]), sum(row[place] for row in self.matrix), self.matrix[place][place])
+            label: LabelScore(
+                sum(self.matrix[place]), sum(row[place] for row in self.matrix), self.matrix[place][place]
+            )
             for place, label in enumerate(self.labels)
         }
 
@@ -92,8 +94,6 @@ def classifications(answers: Iterable[Labeled]) -> list[Classification]:
         orders.setdefault(group, one.labels)
         counts.setdefault(group, Counter())[one.expected, one.answered] += 1
     return [
-        Classification(
-            labels, tuple(tuple(counts[group][row, column] for column in (*labels, None)) for row in labels)
-        )
+        Classification(labels, tuple(tuple(counts[group][row, column] for column in (*labels, None)) for row in labels))
         for group, labels in orders.items()
     ]

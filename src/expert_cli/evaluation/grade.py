@@ -23,6 +23,8 @@ from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.statistics import wilson
 
 EXAMPLES = 3
+MAX_CHARACTERS = 4_000_000
+"""Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
 MOST_KNOWN = 100_000
 _KNOWN: dict[str, Grade] = {}
 """Verdicts of this process by what they depend on: the case, its file, the answer, the time limit.
@@ -56,7 +58,7 @@ class GradedAnswer:
     @property
     def labeled(self) -> Labeled | None:
         """The answer as a label; None where answers are none."""
-        return self.row.case.labeled(extract(self.row.answer, self.row.case.fences))
+        return self.row.case.labeled(_taken_out(self.row) or "")
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,9 @@ def grade(
 
 def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
     """Take the answer out of its text, and run it, unless that was done before."""
-    answer = extract(row.answer, row.case.fences)
+    answer = _taken_out(row)
+    if answer is None:
+        return Grade("too_large", f"a text of {len(row.answer):,} characters, at most {MAX_CHARACTERS:,} are read")
     key = _key(row, answer, timeout_s)
     if key in _KNOWN:
         return _KNOWN[key]
@@ -171,10 +175,17 @@ def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
     return verdict
 
 
+def _taken_out(row: CaseAnswer) -> str | None:
+    """Return the answer without what stands around it; None where the text is too long to look for it."""
+    return extract(row.answer, row.case.fences) if len(row.answer) <= MAX_CHARACTERS else None
+
+
 def _key(row: CaseAnswer, answer: str, timeout_s: float) -> str:
     """Return a hash of what a verdict depends on, as far as it can be another one within this process."""
     case = row.case.model_dump()
-    text = json.dumps([type(row.case).__qualname__, case, _state(row.file), answer, timeout_s], sort_keys=True, default=str)
+    text = json.dumps(
+        [type(row.case).__qualname__, case, _state(row.file), answer, timeout_s], sort_keys=True, default=str
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -25,7 +25,8 @@ _PARTS = 4
 
 def fitting_threads(bytes_each: int) -> int:
     """Return how many threads have a core and so much free memory each; at least one."""
-    return max(1, min(usable_cores(), psutil.virtual_memory().available // bytes_each))
+    available: int = psutil.virtual_memory().available
+    return max(1, min(usable_cores(), available // bytes_each))
 
 
 def in_order(

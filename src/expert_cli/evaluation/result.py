@@ -21,7 +21,7 @@ COMPUTED = {
     "dtype": "expert",
     "quantization": "expert",
 }
-"""What decides how an answer is rounded, and so, where two tokens are almost as likely, which; by the key that it stands under."""
+"""What decides how sums are rounded, and so which of two tokens comes that are almost as likely; by the key it stands under."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import psutil
 _POLL_S = 0.1
 _EXIT_S = 60.0
 _STARTING = threading.Lock()
-"""Held while a process starts: on Windows one that another thread starts meanwhile would inherit its pipes, and hold them open."""
+"""Held while a process starts: on Windows one that starts meanwhile would inherit its pipes, and hold them open."""
 _THIS_THREAD = threading.local()
 
 

@@ -176,14 +176,21 @@ def evaluated(folder: Path, **more: Any) -> Path:
         "answers": [
             {"id": "shop-1", "category": "joins", "kind": "correct", "detail": "", "answer": "SELECT 1"},
             {
-                **{"id": "shop-2", "category": "joins", "kind": "wrong", "detail": "row 1 is (5)"},
-                **{"question": {"prompt": "Which two?", "input": f"{'CREATE TABLE t':300}"}, "expected": "SELECT 2"},
+                "id": "shop-2",
+                "category": "joins",
+                "kind": "wrong",
+                "detail": "row 1 is (5)",
+                "question": {"prompt": "Which two?", "input": f"{'CREATE TABLE t':300}"},
+                "expected": "SELECT 2",
                 "answer": "SELECT 2 < 3",
             },
         ],
         "classification": [
             {
-                **{"labels": ["cat", "dog"], "cases": 7, "macro_f1": 0.775, "confusion": [[3, 1, 1], [0, 2, 0]]},
+                "labels": ["cat", "dog"],
+                "cases": 7,
+                "macro_f1": 0.775,
+                "confusion": [[3, 1, 1], [0, 2, 0]],
                 "by_label": {"cat": {"f1": 0.75}, "dog": {"f1": 0.8}},
             }
         ],
@@ -330,7 +337,12 @@ def test_nothing_of_a_run_becomes_markup(tmp_path: Path) -> None:
     run["machine"] = {"system": EVIL, "gpus": [{"name": EVIL}], "versions": [[EVIL, EVIL]]}
     asked = {"question": {"prompt": EVIL, "input": EVIL * 10}, "expected": EVIL}
     answers = [{"id": EVIL, "kind": kind, "detail": EVIL, "answer": EVIL, **asked} for kind in (EVIL, "correct")]
-    labels = {"labels": [EVIL, "b"], "macro_f1": 1.0, "confusion": [[1, 0, 0], [0, 1, 0]], "by_label": {EVIL: {"f1": EVIL}}}
+    labels = {
+        "labels": [EVIL, "b"],
+        "macro_f1": 1.0,
+        "confusion": [[1, 0, 0], [0, 1, 0]],
+        "by_label": {EVIL: {"f1": EVIL}},
+    }
     evil = {
         "by_category": {EVIL: share(1, 2, 0, 1), "b": share(1, 2, 0, 1)},
         "failures": {EVIL: 1},

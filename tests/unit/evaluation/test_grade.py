@@ -123,7 +123,7 @@ class Busy(Case):
 
     beside: bool = False
 
-    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         with self.lock:
             self.runs[answer] += 1
             self.running.append(answer)
@@ -154,7 +154,9 @@ def test_what_was_judged_before_is_not_run_again(tmp_path: Path) -> None:
 
     def runs(rows: list[CaseAnswer], timeout_s: float = 2) -> int:
         before = Busy.runs.total()
-        assert [one.verdict.detail for one in grade(rows, NullReporter(), timeout_s).answers] == [r.answer for r in rows]
+        assert [one.verdict.detail for one in grade(rows, NullReporter(), timeout_s).answers] == [
+            r.answer for r in rows
+        ]
         return Busy.runs.total() - before
 
     rows = busy("x", "y", file=file)
@@ -180,3 +182,11 @@ def test_many_threads_find_what_one_finds(tmp_path: Path, threads: int) -> None:
     found = grade(read_answers(path), NullReporter(), 2, threads)
     assert [one.verdict.kind for one in found.answers] == ["wrong", "correct", "correct", "invalid"] * 5
     assert [one.row.id for one in found.answers] == [str(i) for i in range(1, 21)]
+
+
+def test_a_text_too_long_to_look_for_an_answer_in_is_not_read() -> None:
+    long, right = "\n" * 4_000_000 + "z", "\n" * 3_999_999 + "z"
+    found = grade(busy(long, right), NullReporter(), 2)
+    assert [one.verdict.kind for one in found.answers] == ["too_large", "correct"]
+    assert Busy.runs == {"z": 1}
+    assert found.answers[0].labeled is None

@@ -168,11 +168,11 @@ class RegexCase(_Value):
             raise InputError(f"pattern: {error}", "correct the regular expression") from error
 
     def judged(self, answer: str, timeout_s: float) -> Grade:
-        """Match, for at most `timeout_s`."""
+        """Match, for at most `timeout_s` of processor time, beside other threads."""
         import regex
 
         try:
-            matches = regex.fullmatch(self.pattern, answer, timeout=timeout_s)
+            matches = regex.fullmatch(self.pattern, answer, timeout=timeout_s, concurrent=True)
         except TimeoutError as error:
             raise Stopped("timeout", f"matching took more than {timeout_s:g} s") from error
         return Grade("correct") if matches else Grade("wrong", f"{answer[:80]!r} does not match {self.pattern[:80]}")
@@ -200,12 +200,13 @@ class ContainsAllCase(_Value):
 
     def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
         """Look for whole words."""
-        missing = [text for text in self.expected if not _stands_in(text, answer)]
-        there = [text for text in self.absent if _stands_in(text, answer)]
+        form = plain(answer.casefold())
+        missing = [text for text in self.expected if not _stands_in(text, form)]
+        there = [text for text in self.absent if _stands_in(text, form)]
         if missing:
             return Grade("wrong", f"it does not hold {missing[0]!r}")
         return Grade("wrong", f"it holds {there[0]!r}") if there else Grade("correct")
 
 
-def _stands_in(text: str, answer: str) -> bool:
-    return bool(re.search(rf"(?<!\w){re.escape(plain(text.casefold()))}(?!\w)", plain(answer.casefold())))
+def _stands_in(text: str, form: str) -> bool:
+    return bool(re.search(rf"(?<!\w){re.escape(plain(text.casefold()))}(?!\w)", form))

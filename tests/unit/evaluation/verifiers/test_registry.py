@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import expert_cli
+from expert_cli.commands.evaluate import evaluate
+from expert_cli.data.rows.columnar import Example
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract
-from expert_cli.commands.evaluate import evaluate
-from expert_cli.data.rows.columnar import Example
 from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
 from expert_cli.evaluation.grade import grade, verdict_on
 from expert_cli.evaluation.regrade import read_kept
