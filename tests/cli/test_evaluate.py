@@ -53,6 +53,21 @@ def test_the_table(cli: Cli, answers: Path) -> None:
     assert "refused        1  q2: DROP" in done.out
 
 
+def test_labels_have_a_confusion_matrix(cli: Cli, tmp_path: Path) -> None:
+    case = {"verifier": "choice", "labels": ["cat", "dog"], "expected": "cat"}
+    many = {**case, "labels": [f"l{i}" for i in range(9)], "expected": "l0"}
+    rows = [case | {"answer": text} for text in ("cat", "Cat.", "dog", "cow")] + [many | {"answer": "l8"}]
+    path = tmp_path / "labels.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    document = json.loads(cli("evaluate", "--answers", path, "--json").out)
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    assert [one["confusion"][0] for one in document["classification"]] == [[2, 1, 1], [0] * 8 + [1, 0]]
+    shown = cli("evaluate", "--answers", path).out
+    assert "labels: macro F1 0.333; which was answered (columns) for which (rows)" in shown
+    assert "    4      1.000   0.500  0.667    2    1             1  cat\n" in shown
+    assert "    1      0.000   0.000  0.000  l8 1              l0\n" in shown
+
+
 @pytest.mark.parametrize("flags", [(), ("--json",)], ids=["words", "json"])
 def test_a_missed_threshold_exits_with_5_after_the_result(cli: Cli, answers: Path, flags: tuple[str, ...]) -> None:
     done = cli("evaluate", "--answers", answers, "--threshold", "0.8", *flags)
@@ -72,6 +87,7 @@ def test_a_fall_against_an_earlier_evaluation_exits_with_5(cli: Cli, answers: Pa
     fell = cli("evaluate", "--answers", answers, "--against", "old.json")
     assert fell.code == 5
     assert "4 cases, 1 lost, 0 gained; accuracy fell by 25.0%" in fell.out
+    assert "computed otherwise" not in fell.err
     assert "accuracy fell by 0.2500 against old.json, more than 0.05" in fell.err
 
 
