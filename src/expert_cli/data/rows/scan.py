@@ -71,16 +71,23 @@ Refused = Callable[[Rows], Mapping[int, str]]
 
 
 def scan_source(
-    located: Located, data: DataConfig, seen: set[bytes], *, ranked: bool, room: int, refused: Refused | None = None
+    located: Located,
+    data: DataConfig,
+    seen: set[bytes],
+    *,
+    ranked: bool,
+    room: int,
+    refused: Refused | None = None,
+    bad_share: float = BAD_SHARE,
 ) -> SourceScan:
     """Look at all rows of a source; `seen` are the digests of earlier sources, to which those of its rows are added.
 
     room: how many bytes of rows may be kept. refused: what is bad about rows that look good, as a template sees it.
 
-    Raises InputError: no row, columns that cannot be told, more than 1 % bad rows, no row that passes the filters.
+    Raises InputError: no row, columns that cannot be told, more than `bad_share` bad rows, no row that passes the filters.
     """
     names = ColumnFilter(names_of_interest(data.mapping))
-    judge = _Judge(located, data, names, _slice(located, names), seen, ranked, room, refused)
+    judge = _Judge(located, data, names, _slice(located, names), seen, ranked, room, refused, bad_share)
     try:
         scan = judge.scan()
     except InputError as error:
@@ -146,6 +153,7 @@ class _Judge:
     ranked: bool
     room: int
     refused: Refused | None
+    bad_share: float
     rare: frozenset[str] = frozenset()
     unread: dict[str, str] = field(default_factory=dict)
 
@@ -154,7 +162,7 @@ class _Judge:
         scan = None
         while scan is None:
             scan = self.all_rows()
-        _refuse_bad(self.located, scan.report)
+        _refuse_bad(self.located, scan.report, self.bad_share)
         if not any(kept.any() for kept in scan.kept):
             good = scan.report.read - sum(scan.report.dropped.values())
             reasons = ", ".join(f"{reason}: {count}" for reason, count in scan.report.filtered.items())
@@ -184,7 +192,7 @@ class _Judge:
                     if row.fault:
                         report.drop(row.fault, row.where)
         if columns is None:
-            _refuse_bad(self.located, report)  # names that tell nothing may be those of rows that cannot be read
+            _refuse_bad(self.located, report, self.bad_share)  # names that tell nothing may be those of rows that cannot be read
             columns = self._choose()
         if columns != scan.weights.columns(columns, str(self.located)):
             self.unread[columns.weight] = scan.weights.unread(columns.weight)
@@ -262,10 +270,10 @@ def _digest(rows: Rows, row: int, by: Deduplicate) -> bytes:
     return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).digest()
 
 
-def _refuse_bad(located: Located, report: RowReport) -> None:
+def _refuse_bad(located: Located, report: RowReport, share: float) -> None:
     if not report.read:
         raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
     bad = sum(report.dropped.values())
-    if bad > BAD_SHARE * report.read:
+    if bad > share * report.read:
         listed = "; ".join(report.examples) + ("; ..." if bad > len(report.examples) else "")
         raise _TooManyBad(f"{located}: {bad} of {report.read} rows are bad: {listed}", bad)

@@ -8,8 +8,9 @@ files, 16 more for a split, about 100 where repeats are looked for; one block of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -24,7 +25,8 @@ from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.kinds import KINDS, kind_of
 from expert_cli.data.rows.sampling import repeat_counts, validation_split
-from expert_cli.data.rows.scan import Refused, scan_source, source_blocks
+from expert_cli.data.rows.scan import Refused, SourceScan, scan_source, source_blocks
+from expert_cli.data.rows.validation import BAD_SHARE
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Reporter
 
@@ -68,19 +70,25 @@ class RowSelection:
 
 
 def select_rows(
-    data: DataConfig, located: LocatedData, reporter: Reporter, *, refused: Refused | None = None
+    data: DataConfig,
+    located: LocatedData,
+    reporter: Reporter,
+    *,
+    refused: Refused | None = None,
+    bad_share: float = BAD_SHARE,
 ) -> RowSelection:
     """Look at the rows of all sources; `refused`: which of the good ones are bad rows for what comes after.
 
-    Raises InputError: a source with more than 1 % bad rows or no good one, columns that cannot be told, sources of
+    Raises InputError: a source with more than `bad_share` bad rows or no good one, columns that cannot be told, sources of
     different kinds, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
     """
     splits = bool(data.validation_share) and not located.validation
-    train, report, ranks = _select_from(located.train, data, reporter, refused, ranked=splits, room=ROOM_BYTES)
+    scan = partial(scan_source, data=data, refused=refused, bad_share=bad_share)
+    train, report, ranks = _select_from(located.train, data, reporter, scan, ranked=splits, room=ROOM_BYTES)
     if located.validation:
         room = ROOM_BYTES - sum(source.kept.size for source in train)
         validation, validation_report, _ = _select_from(
-            located.validation, data, reporter, refused, ranked=False, room=room
+            located.validation, data, reporter, scan, ranked=False, room=room
         )
         return RowSelection(train, validation, report, validation_report)
     if not splits:
@@ -141,21 +149,21 @@ def _select_from(
     sources: Sequence[Located],
     data: DataConfig,
     reporter: Reporter,
-    refused: Refused | None,
+    scan_of: Callable[..., SourceScan],
     *,
     ranked: bool,
     room: int,
 ) -> tuple[tuple[SelectedSource, ...], RowReport, bytearray]:
     """Select from sources of one kind; repeated rows are looked for over all of them.
 
-    ranked: rank the rows that are taken. room: how many bytes of rows may be kept.
+    scan_of: `scan_source` of these rows. ranked: rank the rows that are taken. room: how many bytes of rows may be kept.
     """
     total = RowReport()
     selected: list[SelectedSource] = []
     ranks = bytearray()
     seen: set[bytes] = set()
     for number, located in enumerate(sources):
-        scan = scan_source(located, data, seen, ranked=ranked, room=room, refused=refused)
+        scan = scan_of(located, seen=seen, ranked=ranked, room=room)
         room -= scan.rows.size
         kind = kind_of(scan.columns).kind
         first = kind_of(selected[0].columns).kind if selected else kind

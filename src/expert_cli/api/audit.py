@@ -1,0 +1,85 @@
+"""Look for what is wrong with an expert's data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from expert_cli.errors import InputError
+from expert_cli.utils.disk_errors import disk_errors
+from expert_cli.utils.paths import FilePath, optional_path
+from expert_cli.utils.reporter import NullReporter, Reporter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from expert_cli.evaluation.audit.audit import Audit
+
+PROGRAM_SECONDS = 120.0
+"""How long programs of rows are run, all together, where nothing else is said."""
+
+
+@disk_errors()
+def audit(
+    manifest: FilePath,
+    *,
+    dataset: str | None = None,
+    cases: Sequence[FilePath] = (),
+    verifier: str = "",
+    databases: FilePath | None = None,
+    base_model: str | None = None,
+    limit: int | None = None,
+    program_seconds: float = PROGRAM_SECONDS,
+    fix: bool = False,
+    output: FilePath | None = None,
+    offline: bool = False,
+    reporter: Reporter = NullReporter(),
+) -> Audit:
+    """Run the answers of an expert's training rows and cases, and look for rows that harm.
+
+    Args:
+        manifest: An expert's manifest.json.
+        dataset: This file, folder or hub id instead of the manifest's.
+        cases: Files of cases; default tests/cases.jsonl beside the manifest, and unseen.jsonl where it is.
+        verifier: By which answers of rows are run; default that of the cases.
+        databases: A folder of NAME.sqlite or NAME.cypher, NAME being what a row has as db_id or database.
+        base_model: The base model whose tokenizer counts, as `train` takes it.
+        limit: Only so many rows, evenly spread.
+        program_seconds: How long programs of rows are run, all together; those that are left are only parsed.
+        fix: Write the rows that no error is about.
+        output: Where to; default beside the source. The source is never written.
+        offline: Forbid every network call.
+        reporter: Is told what happens.
+
+    Returns:
+        What was found, by check, with examples.
+
+    Raises:
+        InputError: No row that can be read, cases at fault, or arguments that do not go together.
+        EnvironmentProblem: The rows cannot be had.
+    """
+    if output is not None and not fix:
+        raise InputError("--output goes with --fix: it is where the rows are written that are left")
+    if limit is not None and (limit < 1 or fix):
+        raise InputError(f"--limit {limit}: {'must be 1 or more' if limit < 1 else 'does not go with --fix'}")
+    from expert_cli.config.plan import make_plan
+    from expert_cli.config.resolve import Overrides
+    from expert_cli.evaluation.audit import audit as auditing
+    from expert_cli.evaluation.audit.run_rows import Running
+    from expert_cli.evaluation.verifiers.registry import VERIFIERS
+    from expert_cli.hardware import machine
+    from expert_cli.utils.process_setup import prepare_process
+
+    folder = optional_path(databases)
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"{folder}: no such folder", "--databases takes a folder of NAME.sqlite or NAME.cypher")
+    if verifier and verifier not in VERIFIERS:
+        raise InputError(f"--verifier {verifier}: there is none", f"verifiers: {', '.join(VERIFIERS)}")
+    plan = make_plan(Path(manifest), machine.inspect(), Overrides(dataset=dataset, base_model=base_model, offline=offline))
+    prepare_process()
+    own = [plan.own_cases, plan.own_cases.with_name("unseen.jsonl")]
+    files = [Path(path) for path in cases] or [path for path in own if path.is_file()]
+    found = auditing.audit_data(plan, files, verifier, Running(folder, program_seconds), limit, reporter)
+    if fix:
+        auditing.fix(found, optional_path(output))
+    return found

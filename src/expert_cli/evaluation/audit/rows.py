@@ -1,0 +1,177 @@
+"""The rows of training as an audit looks at them: question, input, answer, and the columns that tell how to run the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from expert_cli.config.run_config import DataConfig
+from expert_cli.data.formats.raw_row import Block, ColumnFilter
+from expert_cli.data.located import LocatedData
+from expert_cli.data.rows.block_check import check_block
+from expert_cli.data.rows.columnar import Rows
+from expert_cli.data.rows.messages import MessageRows
+from expert_cli.data.rows.kinds import PairRows
+from expert_cli.data.rows.scan import source_blocks
+from expert_cli.data.rows.selection import SelectedSource, select_rows
+from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS
+from expert_cli.errors import InputError
+from expert_cli.utils.files import write_bytes
+from expert_cli.utils.reporter import Reporter
+
+DATABASE_COLUMNS = ("db_id", "database")
+"""Columns that name the database or graph that a row's query is asked of."""
+TEST_COLUMNS = ("test", "tests")
+"""Columns that hold tests of a program, which throw if it is wrong."""
+_BESIDE = frozenset((*DATABASE_COLUMNS, *TEST_COLUMNS))
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One row that is trained. where: "file:line". database, tests: "" where the row has no such column."""
+
+    where: str
+    question: str
+    input: str
+    answer: str
+    database: str = ""
+    tests: str = ""
+
+
+@dataclass
+class TrainingRows:
+    """The rows, and those that training leaves out, as (place, reason)."""
+
+    rows: list[AuditRow] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    sources: tuple[SelectedSource, ...] = ()
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that the rows are in."""
+        return [path for source in self.sources for path in source.located.files]
+
+
+def read_rows(data: DataConfig, located: LocatedData, report: Reporter) -> TrainingRows:
+    """Read the rows as training does; of bad rows any share is taken, since the audit tells of each.
+
+    Raises InputError: no good row, columns that cannot be told; EnvironmentProblem: a file that cannot be read.
+    """
+    alone = replace(data, validation=(), validation_share=0.0)
+    selection = select_rows(alone, LocatedData(located.train, ()), report, bad_share=1.0)
+    found = TrainingRows(sources=selection.train)
+    for source in selection.train:
+        _read_source(source, found)
+    return found
+
+
+def _read_source(source: SelectedSource, found: TrainingRows) -> None:
+    read = frozenset(name.casefold() for name in source.columns.read())
+    names = ColumnFilter(read | _BESIDE)
+    rows = range(source.start, source.start + len(source.copies))
+    for block, first in source_blocks(source.located.files, names, rows):
+        checked = check_block(block, source.columns, first)
+        found.unreadable += checked.bad
+        beside = _beside(block, [name for name in names.seen if name.casefold() in _BESIDE])
+        for at, number in enumerate(checked.numbers.tolist()):
+            if source.copies[number]:
+                found.rows.append(_row(checked.rows, at, {name: texts[number - first] for name, texts in beside.items()}))
+
+
+def _beside(block: Block, names: Sequence[str]) -> dict[str, list[str]]:
+    """The columns beside those that are trained, by their names in small letters, "" for what is no text."""
+    if not names:
+        return {}
+    if block.texts is not None:
+        columns: dict[str, Sequence[object]] = {name: block.texts.get(name) or [""] * block.count for name in names}
+    else:
+        raw = [row.fields for row in block.raw()]
+        columns = {name: [fields.get(name) for fields in raw] for name in names}
+    return {
+        name.casefold(): [value if isinstance(value, str) else "" for value in column]
+        for name, column in columns.items()
+    }
+
+
+def _row(rows: Rows, at: int, beside: dict[str, str]) -> AuditRow:
+    question, given, answer = _parts(rows, at)
+    database = next(filter(None, (beside.get(name) for name in DATABASE_COLUMNS)), "")
+    tests = next(filter(None, (beside.get(name) for name in TEST_COLUMNS)), "")
+    return AuditRow(rows.origins[at], question, given, answer, database, tests)
+
+
+def _parts(rows: Rows, at: int) -> tuple[str, str, str]:
+    """Question, input and answer of a row: of a conversation all before its last turn, and that turn."""
+    if isinstance(rows, PairRows):
+        return rows.instruction[at], rows.input[at], rows.response[at]
+    if isinstance(rows, MessageRows):
+        *before, last = rows.messages[at]
+        system = "\n".join(turn.content for turn in before if turn.role in ("system", "tools"))
+        asked = [turn for turn in before if turn.role not in ("system", "tools")]
+        said = (turn.content if turn.role == "user" else f"{turn.role}: {turn.content}{turn.fields}" for turn in asked)
+        return "\n".join(said), system, last.content + last.fields
+    return split_text(rows.answer(at))
+
+
+def split_text(text: str) -> tuple[str, str, str]:
+    """Return question, "" and answer of a whole document: what stands before and after its last assistant's marker."""
+    for form in FORMS.values():
+        if form.hint not in text:
+            continue
+        markers = list(form.answers.finditer(text))
+        if markers:
+            answer = text[markers[-1].end() :].rstrip()
+            end = next((end for end in TURN_ENDS if answer.endswith(end)), "")
+            return text[: markers[-1].start()], "", answer.removesuffix(end)
+    return "", "", text
+
+
+def spread(rows: Sequence[AuditRow], count: int | None) -> list[AuditRow]:
+    """Return `count` rows (None: all), evenly spread over all of them."""
+    if count is None or count >= len(rows):
+        return list(rows)
+    return [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
+
+
+class _AllColumns(ColumnFilter):
+    def __init__(self) -> None:
+        super().__init__(frozenset())
+
+    def wants(self, name: str) -> bool:  # noqa: ARG002  all of them
+        return True
+
+
+def write_without(training: TrainingRows, places: Container[str], output: Path) -> int:
+    """Write all rows but those at `places` as JSON lines, with all their columns, and return how many there are.
+
+    Rows that training does not take stay out too. Raises InputError where `output` is a file that the rows come from, or a
+    row holds what JSON cannot.
+    """
+    if any(output.exists() and output.samefile(path) for path in training.files):
+        raise InputError(f"{output} holds the rows themselves, and is not written over", "--output another file")
+    lines = [_line(where, fields) for where, fields in _raw(training.sources) if where not in places]
+    write_bytes(output, "".join(f"{line}\n" for line in lines).encode("utf-8"))
+    return len(lines)
+
+
+def _raw(sources: Sequence[SelectedSource]) -> Iterator[tuple[str, Any]]:
+    for source in sources:
+        taken = np.flatnonzero(source.copies)
+        rows = range(source.start, source.start + len(source.copies))
+        kept = set(taken.tolist())
+        for block, first in source_blocks(source.located.files, _AllColumns(), rows):
+            for number, row in enumerate(block.raw(), first):
+                if number in kept and not row.fault:
+                    yield row.where, dict(row.fields)
+
+
+def _line(where: str, fields: Any) -> str:
+    try:
+        return json.dumps(fields, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: cannot be written as JSON: {error}", "convert that column to text") from error

@@ -1,0 +1,67 @@
+"""Asks of every case whether its own judge can tell right from wrong: its expected answer is judged, and one that holds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from expert_cli.errors import ExpertError, InputError
+from expert_cli.evaluation.audit.findings import Findings
+from expert_cli.evaluation.audit.text_checks import FEW_ASSERTIONS, assertions
+from expert_cli.evaluation.cases import EvalCase
+from expert_cli.evaluation.verifiers.json_schema import JsonCase
+from expert_cli.evaluation.verifiers.query import QueryCase
+from expert_cli.evaluation.verifiers.query_text import split
+from expert_cli.evaluation.verifiers.sql import SqlCase
+from expert_cli.evaluation.verifiers.typescript import TypescriptCase, parse_fault
+from expert_cli.utils.reporter import Reporter, late_progress
+
+TIMEOUT_S = 10.0
+NO_ROWS = {"sql": "SELECT 1 WHERE 1 = 0", "cypher": "MATCH (n) WHERE false RETURN n"}
+"""Queries that return no rows anywhere."""
+
+
+def run_cases(cases: Sequence[EvalCase], findings: Findings, report: Reporter) -> None:
+    """Judge the expected answer of every case by the case itself, and look at the tests of those that have no answer."""
+    with late_progress(report, "running cases", len(cases), "cases") as show:
+        for done, row in enumerate(cases, start=1):
+            try:
+                _run_case(row, findings)
+            except InputError as error:
+                findings.add("case_fails", row.where, row.where, error.message, row.case.expected_text or row.prompt)
+            except ExpertError as error:
+                findings.not_checked["case_fails"] = error.message
+            show(done)
+
+
+def _run_case(row: EvalCase, findings: Findings) -> None:
+    case = row.case
+    if isinstance(case, TypescriptCase):
+        _check_tests(row, case.tests or "", findings)
+        return
+    for answer in _right_answers(row):
+        grade = case.grade(answer, row.file, TIMEOUT_S)
+        if not grade.passed:
+            findings.add("case_fails", row.where, row.where, f"{grade.kind}: {grade.detail}", answer)
+    nothing = NO_ROWS.get(case.verifier)
+    if nothing and case.grade(nothing, row.file, TIMEOUT_S).passed:
+        told = "the expected query returns no rows: any query that finds nothing is right"
+        findings.add("case_empty", row.where, row.where, told, case.expected_text)
+
+
+def _right_answers(row: EvalCase) -> list[str]:
+    """The answers that a case calls right, as far as it names them: patterns, calls in several forms and tests do not."""
+    case = row.case
+    if isinstance(case, QueryCase):
+        dialect = case.dialect if isinstance(case, SqlCase) else "cypher"
+        return split(case.expected_text, dialect)
+    if isinstance(case, JsonCase) and case.rule == "accepted":
+        return []
+    return [case.expected_text] if case.expected_text else []
+
+
+def _check_tests(row: EvalCase, tests: str, findings: Findings) -> None:
+    fault = parse_fault(tests) if tests else ""
+    if fault:
+        findings.add("case_fails", row.where, row.where, f"the tests: {fault}", tests)
+    elif 0 < (count := assertions(tests)) <= FEW_ASSERTIONS:
+        findings.add("weak_case", row.where, row.where, f"{count} assertions", tests)
