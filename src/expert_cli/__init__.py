@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "audit",
     "estimate_run",
     "evaluate",
     "explain_store",
@@ -16,6 +17,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from expert_cli.api import (
+        audit,
         estimate_run,
         evaluate,
         explain_store,

@@ -24,6 +24,7 @@ COMMANDS = {
     "pretokenize": "Tokenize an expert's data once; training opens the result.",
     "evaluate": "Let an expert answer its cases, and judge the answers: SQL, Cypher and TypeScript by running them, "
     "JSON by comparing it.",
+    "audit": "Run the answers of an expert's training rows and cases, and say which rows harm.",
     "export": "Write an expert in the form in which it is used, with its model card.",
     "chat": "Ask an expert.",
     "find-datasets": "List the data on this machine: size, last use, which expert names it, and what is missing.",

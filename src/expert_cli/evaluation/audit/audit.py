@@ -88,6 +88,7 @@ class Audit:
                     "count": len(findings.found[name].members),
                     "share": len(findings.found[name].members) / of[check.of] if of[check.of] else 0.0,
                     "examples": findings.found[name].examples,
+                    "groups": {group: n for group, n in findings.found[name].groups.items() if group},
                 }
                 for name, check in CHECKS.items()
             },

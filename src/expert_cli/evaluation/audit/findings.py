@@ -39,6 +39,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "case_fails": Check("error", "cases", "the expected answer is not right by the case's own judge"),
         "case_empty": Check("error", "cases", "an answer that returns no rows is judged right"),
         "empty_result": Check("warning", "rows", "the query runs and returns no rows"),
+        "null_result": Check("warning", "rows", "the query runs and returns nothing but null"),
         "constant": Check("warning", "rows", "one answer to many questions: ten or more, and over 1 % of them"),
         "several_answers": Check("warning", "rows", "one question, answers of different text: nothing shows that they agree"),
         "duplicate": Check("warning", "rows", "an earlier row says the same, letter case and blanks aside"),
@@ -62,10 +63,14 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
 
 @dataclass
 class Found:
-    """What one check found: the numbers of rows, or the places of cases, and the first of them in words."""
+    """What one check found: the numbers of rows, or the places of cases, and some of them in words.
+
+    groups: how many there are of each database, where that is known; the examples are then of different ones.
+    """
 
     members: set[int | str] = field(default_factory=set)
     examples: list[dict[str, Any]] = field(default_factory=list)
+    groups: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -78,13 +83,14 @@ class Findings:
     not_run: Counter[str] = field(default_factory=Counter)
     not_checked: dict[str, str] = field(default_factory=dict)
 
-    def add(self, check: str, member: int | str, where: str, detail: str, text: str) -> None:
+    def add(self, check: str, member: int | str, where: str, detail: str, text: str, group: str = "") -> None:
         """Note one finding. member: the number of a row, the place of a case. text: what is at fault, quoted."""
         found = self.found[check]
         if member in found.members:
             return
         found.members.add(member)
-        if len(found.examples) < MAX_EXAMPLES:
+        found.groups[group] += 1
+        if len(found.examples) < MAX_EXAMPLES and (not group or found.groups[group] == 1):
             place = _PLACE.fullmatch(where)
             file, line = (place["file"], int(place["line"])) if place else (where, None)
             found.examples.append(

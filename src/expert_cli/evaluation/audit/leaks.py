@@ -79,9 +79,9 @@ def check_schemas(rows: Sequence[AuditRow], cases: Sequence[EvalCase], findings:
         share, holder = best[case.input]
         if holder is not None and share >= SCHEMA_SHARE:
             whose = f" ({holder.database})" if holder.database else ""
-            file = f"{case.file.name}: " if case.file else ""
-            told = f"{file}{share:.0%} of its names stand in the schema of {holder.where}{whose}"
-            findings.add("shared_schema", case.where, case.where, told, case.input)
+            group = case.file.name if case.file else case.input
+            told = f"{group[:60]}: {share:.0%} of its names stand in the schema of {holder.where}{whose}"
+            findings.add("shared_schema", case.where, case.where, told, case.input, group)
 
 
 def _best(

@@ -44,7 +44,7 @@ _NOT_IN_ENGINE = re.compile(
 class Outcome(NamedTuple):
     """What became of a query. fault: `detail` says what is wrong; not_run: why nobody knows. result: a hash of what it returned."""
 
-    kind: Literal["ran", "empty", "parsed", "fault", "not_run"]
+    kind: Literal["ran", "empty", "null", "parsed", "fault", "not_run"]
     detail: str = ""
     result: str = ""
 
@@ -130,7 +130,7 @@ def _ask(process: EngineProcess, engine: Engine, where: str, query: str) -> Outc
         return Outcome("fault", f"{where}: {stopped.detail}")
     if any(value is not None for values in result for value in values):
         return Outcome("ran", "", _digest(result))
-    return Outcome("empty", f"{'nothing but null' if result else 'no rows'} on {where}", _digest(result))
+    return Outcome("null" if result else "empty", where, _digest(result))
 
 
 def _single(query: str, dialect: Dialect) -> tuple[str, Outcome | None]:
@@ -164,23 +164,20 @@ def _on_schemas(rows: Sequence[AuditRow], queries: Sequence[str], numbers: Seque
 
     def compile_all(schema: str, _: Event) -> Outcomes:
         mine = by_schema[schema]
-        try:
-            connection = open_schema(schema)
-        except ValueError as error:
-            return dict.fromkeys(mine, Outcome("not_run", f"SQLite refuses the row's CREATE statements: {error}"))
+        connection, fault = open_schema(schema)
         with connection:
-            return {number: _compile(connection, schema, queries[number]) for number in mine}
+            return {number: _compile(connection, fault, queries[number]) for number in mine}
 
     return [partial(compile_all, schema) for schema in by_schema]
 
 
-def _compile(connection: Any, schema: str, query: str) -> Outcome:
+def _compile(connection: Any, schema_fault: str, query: str) -> Outcome:
     statement, several = _single(query, "sqlite")
     if several:
         return several
     fault = compile_fault(connection, statement)
-    if fault and not schema and not is_syntax_fault(fault):
-        return Outcome("not_run", "neither a database nor CREATE TABLE in the row: only parsed")
+    if fault and schema_fault and not is_syntax_fault(fault):
+        return Outcome("not_run", f"only parsed: {schema_fault}")
     return Outcome("fault", fault) if fault else Outcome("parsed")
 
 

@@ -81,8 +81,9 @@ def _queries(
             found.parsed += 1
         else:
             found.ran += 1
-        if outcome.kind == "empty":
-            found.add("empty_result", number, rows[number].where, outcome.detail, queries[number])
+        if outcome.kind in ("empty", "null"):
+            what, where = "no rows" if outcome.kind == "empty" else "nothing but null", outcome.detail
+            found.add(f"{outcome.kind}_result", number, rows[number].where, f"{what} on {where}", queries[number], where)
     return {number: outcome.result for number, outcome in outcomes.items() if outcome.result}
 
 
@@ -169,8 +170,7 @@ def _run_programs(
             found.ran += 1
             if not grade.passed:
                 row = rows[number]
-                against = " by its tests" if row.tests else ""
-                found.add("does_not_run", number, row.where, f"{grade.kind}{against}: {grade.detail}", row.answer)
+                found.add("does_not_run", number, row.where, f"{grade.kind}: {grade.detail}", row.answer)
             show(done)
     if done < len(order):
         left = len(order) - done

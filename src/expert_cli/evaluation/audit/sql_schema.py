@@ -20,8 +20,8 @@ def schema_of(*texts: str) -> str:
     return next(found, "")
 
 
-def open_schema(schema: str) -> Any:
-    """Return an empty SQLite database with the tables of a text. Raises ValueError where SQLite refuses them.
+def open_schema(schema: str) -> tuple[Any, str]:
+    """Return an empty SQLite database with the tables of a text, and what it lacks of them, "" for nothing.
 
     The text is a stranger's: only tables, views and indexes can be made, within `SCHEMA_S`.
     """
@@ -31,18 +31,18 @@ def open_schema(schema: str) -> Any:
     connection = apsw.Connection(":memory:")
     connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
     connection.authorizer = _allows
+    fault = "" if schema else "neither a database nor CREATE TABLE in the row"
     deadline = time.monotonic() + SCHEMA_S
     connection.set_progress_handler(lambda: time.monotonic() > deadline, 1_000)
     for statement in split(schema, "sqlite"):
         if _CREATE.match(statement):
             try:
                 connection.execute(statement)
-            except apsw.Error as error:
-                connection.close()
-                raise ValueError(str(error)) from error
+            except (apsw.Error, UnicodeError) as error:
+                fault = f"SQLite refuses a CREATE statement of the row: {error}"
     connection.authorizer = None
     connection.set_progress_handler(None)
-    return connection
+    return connection, fault
 
 
 def _allows(action: int, first: str | None, *_: str | None) -> int:

@@ -1,0 +1,125 @@
+"""`expert-cli audit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from expert_cli import api
+from expert_cli.api.audits import PROGRAM_SECONDS
+from expert_cli.commands.options import BaseModel, ManifestPath, Offline
+from expert_cli.console.terminal import Console
+from expert_cli.errors import ThresholdNotMet
+from expert_cli.utils.text import plural, shortened
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.audit.audit import Audit
+
+_SHOWN = 3
+_EXAMPLE_CHARACTERS = 100
+
+
+def audit(
+    console: Console,
+    manifest: ManifestPath,
+    dataset: Annotated[str | None, typer.Option(help="This file, folder or hub id instead of the manifest's.")] = None,
+    cases: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A file of cases; repeatable. Default: tests/cases.jsonl beside the manifest, and unseen.jsonl where it is."
+        ),
+    ] = None,
+    verifier: Annotated[
+        str, typer.Option(help="By which the rows' answers are run. Default: that of the cases.", show_default=False)
+    ] = "",
+    databases: Annotated[
+        Path | None,
+        typer.Option(help="A folder of NAME.sqlite or NAME.cypher; NAME is what a row has as db_id or database."),
+    ] = None,
+    base_model: BaseModel = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only N rows, evenly spread.")] = None,
+    program_seconds: Annotated[
+        float, typer.Option(min=0, help="Seconds for running programs, all together; the others are only parsed.")
+    ] = PROGRAM_SECONDS,
+    fix: Annotated[bool, typer.Option("--fix", help="Write the rows that no error is about to a new file.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="With --fix: that file. Default: NAME.audited.jsonl beside the rows, which stay as they are."),
+    ] = None,
+    offline: Offline = False,
+) -> None:
+    """Run the answers of an expert's training rows and cases, and say which rows harm.
+
+    Errors make a row or case useless: an answer that does not run, that goes on into a prompt or is too long, a question with
+    answers that contradict each other, a case that stands in the rows or that its own expected answer does not pass. Warnings
+    are for you to judge: near duplicates, empty results, weak tests. Exit code 5 if there are errors; with --fix, if there
+    are any in cases.
+
+    Queries run on the database that a row names (--databases); without one, SQL is compiled against the CREATE TABLE
+    statements of the row, and Cypher asked of an empty graph. What was not run is counted, never taken for good.
+
+    Examples:
+
+        expert-cli audit --manifest experts/expert-sql/manifest.json --dataset experts/expert-sql/datasets/train.jsonl
+
+        expert-cli audit -m my-expert/manifest.json --databases my-expert/databases --json
+
+        expert-cli audit -m my-expert/manifest.json --fix --output clean.jsonl
+    """
+    found = api.audit(
+        manifest,
+        dataset=dataset,
+        cases=cases or (),
+        verifier=verifier,
+        databases=databases,
+        base_model=base_model,
+        limit=limit,
+        program_seconds=program_seconds,
+        fix=fix,
+        output=output,
+        offline=offline,
+        reporter=console,
+    )
+    if console.as_json:
+        console.document(found.as_json())
+        raise typer.Exit(ThresholdNotMet.exit_code if found.errors else 0)
+    _show(console, found)
+    if found.errors:
+        where = "of cases" if fix else "in rows and cases"
+        hint = "correct the cases" if fix else "--fix writes the rows without those that errors are about"
+        raise ThresholdNotMet(f"{plural(found.errors, 'error')} {where}", hint)
+
+
+def _show(console: Console, found: Audit) -> None:
+    document = found.as_json()
+    checks = {name: check for name, check in document["checks"].items() if check["count"]}
+    not_run = sum(document["answers"]["not_run"].values())
+    console.text(
+        f"{found.expert}: {plural(document['rows'], 'row')}, {plural(document['cases'], 'case')}; "
+        f"{plural(document['errors'], 'error')}, {plural(document['warnings'], 'warning')}"
+    )
+    console.text(
+        f"answers of rows: {document['answers']['ran']:,} run, {document['answers']['parsed']:,} only parsed, {not_run:,} not run"
+    )
+    for reason, count in document["answers"]["not_run"].items():
+        console.text(f"  {count:,} not run: {reason}")
+    for check, reason in document["not_checked"].items():
+        console.warning(f"{check}: {reason}")
+    if checks:
+        cells = [
+            [check["severity"], name, f"{check['count']:,}", f"{check['share']:.1%}", check["of"], check["meaning"]]
+            for name, check in checks.items()
+        ]
+        console.table("", ["", "check", "count", "share", "of", "meaning"], cells)
+    for name, check in checks.items():
+        console.text(f"{name}:")
+        for example in check["examples"][:_SHOWN]:
+            at = f"{example['file']}:{example['line']}" if example["line"] else example["file"]
+            console.text(f"  {at}: {example['detail']}")
+            if example["text"]:
+                console.text(f"      {shortened(example['text'], _EXAMPLE_CHARACTERS)}")
+    if found.fixed:
+        went = ", ".join(f"{count:,} {check}" for check, count in found.fixed.removed.items()) or "none"
+        console.text(f"wrote {found.fixed.path}: {plural(found.fixed.rows, 'row')}; left out: {went}")
