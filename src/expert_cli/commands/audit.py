@@ -112,7 +112,7 @@ def _show(console: Console, found: Audit) -> None:
             [check["severity"], name, f"{check['count']:,}", f"{check['share']:.1%}", check["of"], check["meaning"]]
             for name, check in checks.items()
         ]
-        console.table("", ["", "check", "count", "share", "of", "meaning"], cells)
+        console.table("what was found", ["", "check", "count", "share", "of", "meaning"], cells)
     for name, check in checks.items():
         console.text(f"{name}:")
         for example in check["examples"][:_SHOWN]:

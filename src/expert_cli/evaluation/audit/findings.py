@@ -61,6 +61,12 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
 )
 
 
+def place_beside(where: str, other: str) -> str:
+    """Return a place as it is named in a message about `other`: by its line alone where both are in one file."""
+    file, _, line = where.rpartition(":")
+    return f"line {line}" if file == other.rpartition(":")[0] and line.isdigit() else where
+
+
 @dataclass
 class Found:
     """What one check found: the numbers of rows, or the places of cases, and some of them in words.

@@ -101,13 +101,17 @@ def _at_once(work: Sequence[_Work]) -> Iterator[Outcomes]:
 
 def _on_file(engine: Engine, file: Path, queries: Sequence[str], numbers: Sequence[int], stop: Event) -> Outcomes:
     outcomes: Outcomes = {}
+    asked: dict[str, Outcome] = {}
     try:
         process = EngineProcess(engine, file)
         try:
             for number in numbers:
                 if stop.is_set():
                     break
-                outcomes[number] = _ask(process, engine, file.name, queries[number])
+                query = queries[number]
+                if query not in asked:
+                    asked[query] = _ask(process, engine, file.name, query)
+                outcomes[number] = asked[query]
         finally:
             process.close()
     except ExpertError as error:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 from expert_cli.data.templates.text_forms import MARKERS, any_of
-from expert_cli.evaluation.audit.findings import Findings
+from expert_cli.evaluation.audit.findings import Findings, place_beside
 from expert_cli.evaluation.audit.rows import AuditRow
 from expert_cli.evaluation.audit.similarity import Texts, near_duplicates, normalize
 
@@ -103,12 +103,14 @@ def check_repeats(
     for number, row in enumerate(rows):
         same = first.setdefault((asked[number], inputs[number], answers[number]), number)
         if same != number:
-            findings.add("duplicate", number, row.where, f"as {rows[same].where}", row.question)
+            findings.add("duplicate", number, row.where, f"as {place_beside(rows[same].where, row.where)}", row.question)
         elif row.question:
             groups[asked[number], inputs[number]].append(number)
     _contradictions(rows, [group for group in groups.values() if len(group) > 1], results, findings, verifier)
     for later, earlier in near_duplicates(*texts, sorted(first.values())).items():
-        findings.add("near_duplicate", later, rows[later].where, f"nearly {rows[earlier].where}", rows[later].question)
+        where = rows[later].where
+        told = f"nearly {place_beside(rows[earlier].where, where)}"
+        findings.add("near_duplicate", later, where, told, rows[later].question)
 
 
 def _contradictions(
@@ -125,7 +127,8 @@ def _contradictions(
         check = "contradiction" if len(values.keys() - {None}) > 1 else "several_answers"
         for number in group:
             other = rows[group[0] if number != group[0] else group[1]]
-            findings.add(check, number, rows[number].where, f"{other.where} answers: {other.answer}", rows[number].answer)
+            told = f"{place_beside(other.where, rows[number].where)} answers: {other.answer}"
+            findings.add(check, number, rows[number].where, told, rows[number].answer)
 
 
 def _value(answer: str, verifier: str) -> str:
