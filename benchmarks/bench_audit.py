@@ -72,7 +72,7 @@ def measure(expert: str, count: int, spider: Path | None) -> dict[str, Any]:
 def varied(rows: list[dict[str, Any]], columns: tuple[str, str], count: int) -> Iterator[dict[str, Any]]:
     """Yield the rows, then more of them: another number for each, up to four words of other questions in the question."""
     question, answer = columns
-    drawn = random.Random(0)  # noqa: S311
+    drawn = random.Random(0)
     words = [word for row in rows for word in str(row[question]).split()]
     for number in range(count):
         row = rows[number % len(rows)]

@@ -19,17 +19,23 @@ TABLE = "CREATE TABLE shops (id, name, city)"
 Cli = Callable[..., Any]
 
 
+NUMBERS = ", ".join(["1"] * 700)
+
+
 def row(question: str, answer: object, **more: object) -> dict[str, object]:
     return {"question": question, "context": TABLE, "answer": answer, **more}
 
 
-GOOD = [row(f"Which shops are in city number {n * n}?", f"SELECT name FROM shops WHERE city = {n * n}") for n in range(12)]
+GOOD = [
+    row(f"Which shops are in city number {n * n}?", f"SELECT name FROM shops WHERE city = {n * n}")  # noqa: S608
+    for n in range(12)
+]
 PLANTED = {
     "unreadable": row("Name the third shop of all.", ""),
     "does_not_run": row("Count the shops of the city.", "SELECT count(*) FROM shop"),
     "prompt_in_answer": row("Give every id there is.", "SELECT id FROM shops\n### Instruction:\nGive more"),
     "unclosed_fence": row("Give all names there are.", "```sql\nSELECT name FROM shops"),
-    "too_long": row("List the ids of many shops.", f"SELECT name FROM shops WHERE id IN ({', '.join(['1'] * 700)})"),
+    "too_long": row("List the ids of many shops.", f"SELECT name FROM shops WHERE id IN ({NUMBERS})"),  # noqa: S608
     "leak": row("How  many shops are there at all?", "SELECT count(id) FROM shops"),
 }
 CASES = [
@@ -37,7 +43,13 @@ CASES = [
     | {"expected": "SELECT count(*) FROM shops"},
     {"verifier": "sql", "database": "s.sqlite", "prompt": "Which shop is in Rome?", "input": TABLE}
     | {"expected": "SELECT name FROM shops WHERE city = 'Rome'"},
-    {"verifier": "sql", "database": "s.sqlite", "prompt": "What is the mean?", "input": TABLE, "expected": "SELECT mean(id)"},
+    {
+        "verifier": "sql",
+        "database": "s.sqlite",
+        "prompt": "What is the mean?",
+        "input": TABLE,
+        "expected": "SELECT mean(id)",
+    },
 ]
 
 
@@ -48,7 +60,7 @@ def expert(tmp_path: Path) -> Path:
     (tmp_path / "databases").mkdir()
     for path in (tmp_path / "tests" / "s.sqlite", tmp_path / "databases" / "city.sqlite"):
         connection = sqlite3.connect(path)
-        connection.executescript(f"{TABLE}; INSERT INTO shops VALUES (1, 'a', 'Oslo'), (2, 'b', 'Lima')")
+        connection.executescript(f"{TABLE}; INSERT INTO shops VALUES (1, 'a', 'Oslo'), (2, 'b', 'Lima')")  # noqa: S608
         connection.close()
     lines(tmp_path / "tests" / "cases.jsonl", CASES)
     return tmp_path
@@ -66,7 +78,9 @@ def test_planted_faults_are_found_and_fixed(cli: Cli, expert: Path) -> None:
     document = json.loads(done.out)
     jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
     assert done.code == 5  # cases are at fault
-    found = {name: check for name, check in document["checks"].items() if check["severity"] == "error" and check["count"]}
+    found = {
+        name: check for name, check in document["checks"].items() if check["severity"] == "error" and check["count"]
+    }
     at = {name: [example["line"] for example in check["examples"]] for name, check in found.items()}
     planted = {name: [len(GOOD) + number] for number, name in enumerate(PLANTED, start=1)}
     # What goes on into another prompt, and a query of 700 numbers, are found by what they are; the first does not parse, too.
@@ -104,22 +118,6 @@ def test_rows_on_their_database(cli: Cli, expert: Path) -> None:
     start = told.index("contradiction:")
     assert told[start + 1].startswith(f"  {expert / 'rows.jsonl'}:4: {expert / 'rows.jsonl'}:5 answers: SELECT name")
     assert not any(line.startswith("several_answers") for line in told)  # Oslo: other words, the same rows
-
-
-def test_wrong_input(cli: Cli, expert: Path) -> None:
-    lines(expert / "rows.jsonl", GOOD)
-    begin = ("audit", "-m", "manifest.json", "--dataset", "rows.jsonl", "--offline")
-    for more, told in {
-        ("--output", "x.jsonl"): "--output goes with --fix",
-        ("--fix", "--limit", "3"): "--limit 3: does not go with --fix",
-        ("--databases", "gone"): "gone: no such folder",
-        ("--verifier", "cobol"): "--verifier cobol: there is none",
-        ("--cases", "gone.jsonl"): "gone.jsonl: No such file",
-        ("--fix", "--output", "rows.jsonl"): "holds the rows themselves",
-    }.items():
-        done = cli(*begin, *more)
-        assert done.code == 2, more
-        assert told in done.err, more
 
 
 def test_a_shipped_expert_has_no_errors(cli: Cli) -> None:

@@ -75,7 +75,9 @@ def audit(
         raise InputError(f"{folder}: no such folder", "--databases takes a folder of NAME.sqlite or NAME.cypher")
     if verifier and verifier not in VERIFIERS:
         raise InputError(f"--verifier {verifier}: there is none", f"verifiers: {', '.join(VERIFIERS)}")
-    plan = make_plan(Path(manifest), machine.inspect(), Overrides(dataset=dataset, base_model=base_model, offline=offline))
+    plan = make_plan(
+        Path(manifest), machine.inspect(), Overrides(dataset=dataset, base_model=base_model, offline=offline)
+    )
     prepare_process()
     own = [plan.own_cases, plan.own_cases.with_name("unseen.jsonl")]
     files = [Path(path) for path in cases] or [path for path in own if path.is_file()]

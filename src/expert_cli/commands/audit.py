@@ -46,7 +46,9 @@ def audit(
     fix: Annotated[bool, typer.Option("--fix", help="Write the rows that no error is about to a new file.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option(help="With --fix: that file. Default: NAME.audited.jsonl beside the rows, which stay as they are."),
+        typer.Option(
+            help="With --fix: that file. Default: NAME.audited.jsonl beside the rows, which stay as they are."
+        ),
     ] = None,
     offline: Offline = False,
 ) -> None:
@@ -95,15 +97,14 @@ def audit(
 def _show(console: Console, found: Audit) -> None:
     document = found.as_json()
     checks = {name: check for name, check in document["checks"].items() if check["count"]}
-    not_run = sum(document["answers"]["not_run"].values())
+    answers = document["answers"]
+    not_run = sum(answers["not_run"].values())
     console.text(
         f"{found.expert}: {plural(document['rows'], 'row')}, {plural(document['cases'], 'case')}; "
         f"{plural(document['errors'], 'error')}, {plural(document['warnings'], 'warning')}"
     )
-    console.text(
-        f"answers of rows: {document['answers']['ran']:,} run, {document['answers']['parsed']:,} only parsed, {not_run:,} not run"
-    )
-    for reason, count in document["answers"]["not_run"].items():
+    console.text(f"answers of rows: {answers['ran']:,} run, {answers['parsed']:,} only parsed, {not_run:,} not run")
+    for reason, count in answers["not_run"].items():
         console.text(f"  {count:,} not run: {reason}")
     for check, reason in document["not_checked"].items():
         console.warning(f"{check}: {reason}")

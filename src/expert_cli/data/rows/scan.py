@@ -192,7 +192,9 @@ class _Judge:
                     if row.fault:
                         report.drop(row.fault, row.where)
         if columns is None:
-            _refuse_bad(self.located, report, self.bad_share)  # names that tell nothing may be those of rows that cannot be read
+            _refuse_bad(
+                self.located, report, self.bad_share
+            )  # names that tell nothing may be those of rows that cannot be read
             columns = self._choose()
         if columns != scan.weights.columns(columns, str(self.located)):
             self.unread[columns.weight] = scan.weights.unread(columns.weight)

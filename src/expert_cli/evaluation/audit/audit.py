@@ -57,7 +57,9 @@ class Audit:
         """How many errors there are, in rows that `--fix` has left out not counted."""
         if self.fixed is None:
             return self.findings.count("error")
-        return sum(len(self.findings.found[name].members) for name, check in CHECKS.items() if _of_cases(name, check.severity))
+        return sum(
+            len(self.findings.found[name].members) for name, check in CHECKS.items() if _of_cases(name, check.severity)
+        )
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -92,7 +94,11 @@ class Audit:
                 }
                 for name, check in CHECKS.items()
             },
-            "answers": {"ran": findings.ran, "parsed": findings.parsed, "not_run": dict(findings.not_run.most_common())},
+            "answers": {
+                "ran": findings.ran,
+                "parsed": findings.parsed,
+                "not_run": dict(findings.not_run.most_common()),
+            },
             "not_checked": findings.not_checked,
             "near": NEAR,
             "fixed": self.fixed
@@ -155,13 +161,15 @@ def _check(audit: Audit, plan: Plan, running: Running, report: Reporter) -> None
 
 
 def _texts(rows: Sequence[AuditRow], report: Reporter) -> tuple[Texts, Texts, Texts]:
-    columns = [row.question for row in rows], [row.input for row in rows], [row.answer for row in rows]
-    with late_progress(report, "comparing texts", 3.0 * len(rows), "texts") as show:
-        asked, inputs, answers = (
-            Texts.of(column, lambda done, before=number * len(rows): show(before + done))  # type: ignore[misc]
-            for number, column in enumerate(columns)
-        )
-    return asked, inputs, answers
+    """Questions, inputs and answers."""
+
+    def signed(title: str, column: list[str]) -> Texts:
+        with late_progress(report, f"reading {title}", len(rows), "texts") as show:
+            return Texts.of(column, show)
+
+    asked = signed("questions", [row.question for row in rows])
+    inputs = signed("inputs", [row.input for row in rows])
+    return asked, inputs, signed("answers", [row.answer for row in rows])
 
 
 def fix(audit: Audit, output: Path | None) -> Fixed:
@@ -172,7 +180,9 @@ def fix(audit: Audit, output: Path | None) -> Fixed:
     files = audit.training.files
     if output is None:
         if len(files) != 1 or audit.training.sources[0].located.spec.kind != "file":
-            raise InputError("--fix: the rows come from several files, or a hub", "say where to write them: --output FILE")
+            raise InputError(
+                "--fix: the rows come from several files, or a hub", "say where to write them: --output FILE"
+            )
         output = files[0].with_name(f"{files[0].stem}.audited.jsonl")
     dead = audit.findings.dead()
     unreadable = {where for where, _ in audit.training.unreadable}

@@ -41,7 +41,9 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "empty_result": Check("warning", "rows", "the query runs and returns no rows"),
         "null_result": Check("warning", "rows", "the query runs and returns nothing but null"),
         "constant": Check("warning", "rows", "one answer to many questions: ten or more, and over 1 % of them"),
-        "several_answers": Check("warning", "rows", "one question, answers of different text: nothing shows that they agree"),
+        "several_answers": Check(
+            "warning", "rows", "one question, answers of different text: nothing shows that they agree"
+        ),
         "duplicate": Check("warning", "rows", "an earlier row says the same, letter case and blanks aside"),
         "near_duplicate": Check(
             "warning",

@@ -20,14 +20,47 @@ _SHORT_ANSWER = 20
 _MOST_LOOKS = 50
 _NAME = re.compile(r"[^\W\d]\w*")
 _SCHEMA_WORDS = frozenset(
-    "create table if not exists primary key foreign references integer int text number numeric real float double varchar char"
-    " date datetime timestamp time boolean bool others blob null unique default decimal bigint smallint constraint string list"
-    " node nodes relationship relationships properties the and".split()
+    (
+        *(
+            "create",
+            "table",
+            "primary",
+            "key",
+            "foreign",
+            "references",
+            "not",
+            "null",
+            "unique",
+            "default",
+            "constraint",
+        ),
+        *(
+            "integer",
+            "int",
+            "bigint",
+            "text",
+            "varchar",
+            "char",
+            "string",
+            "number",
+            "numeric",
+            "decimal",
+            "real",
+            "float",
+        ),
+        *("double", "date", "datetime", "timestamp", "time", "boolean", "bool", "blob", "list", "others", "the", "and"),
+        *("node", "nodes", "relationship", "relationships", "properties"),
+    )
 )
+"""Words of any schema."""
 
 
 def check_leaks(
-    rows: Sequence[AuditRow], cases: Sequence[EvalCase], texts: tuple[Texts, Texts, Texts], findings: Findings, report: Reporter
+    rows: Sequence[AuditRow],
+    cases: Sequence[EvalCase],
+    texts: tuple[Texts, Texts, Texts],
+    findings: Findings,
+    report: Reporter,
 ) -> None:
     """Look for every case in the rows. texts: questions, inputs and answers of the rows."""
     asked, inputs, answers = texts
@@ -41,7 +74,9 @@ def check_leaks(
         for at, case in enumerate(cases):
             own = (case_asked[at], case_inputs[at])
             for number in of_pair.get(own, ()):
-                findings.add("leak", number, rows[number].where, f"case {case.id} of {case.where}", rows[number].question)
+                findings.add(
+                    "leak", number, rows[number].where, f"case {case.id} of {case.where}", rows[number].question
+                )
             expected = normalize(case.case.expected_text).rstrip("; ")
             if len(expected) >= _SHORT_ANSWER and (own[1], expected) in of_answer:
                 there = rows[of_answer[own[1], expected]]
@@ -50,7 +85,10 @@ def check_leaks(
                 near = asked.near(case_asked.signatures[case_asked.index[at]])
                 near &= inputs.near(case_inputs.signatures[case_inputs.index[at]])
                 for number in np.flatnonzero(near)[:_MOST_LOOKS].tolist():
-                    if similarity((own[0],), (asked[number],)) >= NEAR and similarity((own[1],), (inputs[number],)) >= NEAR:
+                    if (
+                        similarity((own[0],), (asked[number],)) >= NEAR
+                        and similarity((own[1],), (inputs[number],)) >= NEAR
+                    ):
                         told = f"nearly {rows[number].where}: {rows[number].question}"
                         findings.add("near_leak", case.where, case.where, told, case.prompt)
                         break

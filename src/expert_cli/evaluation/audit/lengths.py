@@ -54,7 +54,9 @@ def _counter(run: RunConfig, rows: int, findings: Findings) -> Callable[[list[st
         here = replace(run, data=replace(run.data, offline=True))
         backend = load_tokenizer(locate_base(here, NullReporter()).folder).backend
     except ExpertError:
-        told = f"of {rows:,} rows words were counted, not tokens: the tokenizer of {run.model.name} is not on this machine"
+        told = (
+            f"of {rows:,} rows words were counted, not tokens: the tokenizer of {run.model.name} is not on this machine"
+        )
         findings.not_checked["too_long"] = findings.not_checked["truncated"] = f"{told} (--base-model NAME: another)"
         return lambda texts: [len(text.split()) for text in texts]
     return lambda texts: [len(encoded.ids) for encoded in backend.encode_batch(texts, add_special_tokens=False)]

@@ -15,8 +15,8 @@ from expert_cli.data.formats.raw_row import Block, ColumnFilter
 from expert_cli.data.located import LocatedData
 from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.columnar import Rows
-from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.rows.kinds import PairRows
+from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.rows.scan import source_blocks
 from expert_cli.data.rows.selection import SelectedSource, select_rows
 from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS
@@ -80,7 +80,9 @@ def _read_source(source: SelectedSource, found: TrainingRows) -> None:
         beside = _beside(block, [name for name in names.seen if name.casefold() in _BESIDE])
         for at, number in enumerate(checked.numbers.tolist()):
             if source.copies[number]:
-                found.rows.append(_row(checked.rows, at, {name: texts[number - first] for name, texts in beside.items()}))
+                found.rows.append(
+                    _row(checked.rows, at, {name: texts[number - first] for name, texts in beside.items()})
+                )
 
 
 def _beside(block: Block, names: Sequence[str]) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Asks of every case whether its own judge can tell right from wrong: its expected answer is judged, and one that holds nothing."""
+"""Asks of every case whether its judge tells right from wrong: its expected answer is judged, and one that holds nothing."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _NOT_IN_ENGINE = re.compile(
 
 
 class Outcome(NamedTuple):
-    """What became of a query. fault: `detail` says what is wrong; not_run: why nobody knows. result: a hash of what it returned."""
+    """What became of a query. fault: `detail` says what is wrong; not_run: why nobody knows. result: a hash of its rows."""
 
     kind: Literal["ran", "empty", "null", "parsed", "fault", "not_run"]
     detail: str = ""
@@ -67,7 +67,7 @@ def run_queries(
             files[row.database] = database_file(databases, row.database, SUFFIXES[engine])
         by_file[files[row.database]].append(number)
     elsewhere = by_file.pop(None, [])
-    work = [partial(_on_file, engine, file, queries, numbers) for file, numbers in by_file.items() if file]
+    work: list[_Work] = [partial(_on_file, engine, file, queries, numbers) for file, numbers in by_file.items() if file]
     outcomes: Outcomes = {}
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
@@ -80,7 +80,9 @@ def run_queries(
             script.write_text(_EMPTY_GRAPH, encoding="utf-8")
             work += _on_empty_graph(script, queries, elsewhere)
         else:
-            outcomes |= dict.fromkeys(elsewhere, Outcome("not_run", "PostgreSQL is only run on a database (--databases)"))
+            outcomes |= dict.fromkeys(
+                elsewhere, Outcome("not_run", "PostgreSQL is only run on a database (--databases)")
+            )
         for done in _at_once(work):
             outcomes |= done
             show(len(outcomes))
@@ -154,7 +156,9 @@ def _on_empty_graph(script: Path, queries: Sequence[str], numbers: Sequence[int]
 
     def parse(part: Sequence[str], stop: Event) -> Outcomes:
         asked = _on_file("graphqlite", script, part, range(len(part)), stop)
-        told = {at: outcome if outcome.kind in ("fault", "not_run") else Outcome("parsed") for at, outcome in asked.items()}
+        told = {
+            at: outcome if outcome.kind in ("fault", "not_run") else Outcome("parsed") for at, outcome in asked.items()
+        }
         return {number: outcome for at, outcome in told.items() for number in by_query[part[at]]}
 
     parts = (texts[at : at + _QUERIES_AT_ONCE] for at in range(0, len(texts), _QUERIES_AT_ONCE))

@@ -41,7 +41,12 @@ Runner = Callable[[Sequence[AuditRow], Sequence[EvalCase], Running, Findings, Re
 
 
 def run_answers(
-    rows: Sequence[AuditRow], cases: Sequence[EvalCase], verifier: str, running: Running, findings: Findings, report: Reporter
+    rows: Sequence[AuditRow],
+    cases: Sequence[EvalCase],
+    verifier: str,
+    running: Running,
+    findings: Findings,
+    report: Reporter,
 ) -> Results:
     """Run every answer as far as its verifier can without a case, and return what came back."""
     runner = RUNNERS.get(verifier)
@@ -57,18 +62,27 @@ def run_answers(
         return {}
 
 
-def _sql(rows: Sequence[AuditRow], cases: Sequence[EvalCase], running: Running, found: Findings, report: Reporter) -> Results:
+def _sql(
+    rows: Sequence[AuditRow], cases: Sequence[EvalCase], running: Running, found: Findings, report: Reporter
+) -> Results:
     dialects = {case.case.dialect for case in cases if isinstance(case.case, SqlCase)}
     engine: Engine = "duckdb" if dialects == {"postgresql"} else "sqlite"
     return _queries(rows, SqlCase.fences, engine, running, found, report)
 
 
-def _cypher(rows: Sequence[AuditRow], _: Sequence[EvalCase], running: Running, found: Findings, report: Reporter) -> Results:
+def _cypher(
+    rows: Sequence[AuditRow], _: Sequence[EvalCase], running: Running, found: Findings, report: Reporter
+) -> Results:
     return _queries(rows, CypherCase.fences, "graphqlite", running, found, report)
 
 
 def _queries(
-    rows: Sequence[AuditRow], fences: frozenset[str], engine: Engine, running: Running, found: Findings, report: Reporter
+    rows: Sequence[AuditRow],
+    fences: frozenset[str],
+    engine: Engine,
+    running: Running,
+    found: Findings,
+    report: Reporter,
 ) -> Results:
     queries = [extract(row.answer, fences) for row in rows]
     outcomes = run_queries(rows, queries, engine, running.databases, report)
@@ -83,7 +97,9 @@ def _queries(
             found.ran += 1
         if outcome.kind in ("empty", "null"):
             what, where = "no rows" if outcome.kind == "empty" else "nothing but null", outcome.detail
-            found.add(f"{outcome.kind}_result", number, rows[number].where, f"{what} on {where}", queries[number], where)
+            found.add(
+                f"{outcome.kind}_result", number, rows[number].where, f"{what} on {where}", queries[number], where
+            )
     return {number: outcome.result for number, outcome in outcomes.items() if outcome.result}
 
 
@@ -126,7 +142,9 @@ def _values(case: ChoiceCase | NumberCase, rows: Sequence[AuditRow], found: Find
             found.add("does_not_run", number, row.where, grade.detail, row.answer)
 
 
-def _typescript(rows: Sequence[AuditRow], _: Sequence[EvalCase], running: Running, found: Findings, report: Reporter) -> Results:
+def _typescript(
+    rows: Sequence[AuditRow], _: Sequence[EvalCase], running: Running, found: Findings, report: Reporter
+) -> Results:
     """Parse every program; type-check and run as many, evenly spread, as there is time for. Rows with tests come first."""
     programs: dict[int, TypescriptCase] = {}
     answers: dict[int, str] = {}

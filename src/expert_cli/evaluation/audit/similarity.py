@@ -99,7 +99,7 @@ class Texts:
 
     def __getitem__(self, number: int) -> str:
         """Return one text."""
-        return self.unique[self.index[number]]
+        return self.unique[int(self.index[number])]
 
     def near(self, signature: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Return which texts may be near the one of a signature."""

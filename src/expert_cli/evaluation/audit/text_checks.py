@@ -19,10 +19,13 @@ _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^`\n]*)")
 # Words that only a prompt's next turn begins with; tokens stand in no program either.
 _NEXT_TURN = re.compile(
     any_of(MARKERS)
-    + r"|^### (?:Instruction|Input|Human|User|Question|Response):|^\[/?INST\]|^(?:Human|User|Question): .*\n(?:Assistant|Answer):",
+    + r"|^### (?:Instruction|Input|Human|User|Question|Response):|^\[/?INST\]"
+    + r"|^(?:Human|User|Question): .*\n(?:Assistant|Answer):",
     re.MULTILINE,
 )
-_ASSERTION = re.compile(r"\b(?:assert(?:\.\w+)?|deepStrictEqual|strictEqual|deepEqual|equal|ok|throws|rejects|expect)\s*\(|\bthrow\b")
+_ASSERTION = re.compile(
+    r"\b(?:assert(?:\.\w+)?|deepStrictEqual|strictEqual|deepEqual|equal|ok|throws|rejects|expect)\s*\(|\bthrow\b"
+)
 EQUAL_VALUES = ("choice", "exact", "number", "json")
 """Verifiers that compare answers as values: two that differ cannot both be right."""
 
@@ -83,7 +86,9 @@ def _constants(rows: Sequence[AuditRow], findings: Findings) -> None:
     for number, row in enumerate(rows) if constant else ():
         count = constant.get(normalize(row.answer))
         if count:
-            findings.add("constant", number, row.where, f"the answer to {count:,} of {questions:,} questions", row.answer)
+            findings.add(
+                "constant", number, row.where, f"the answer to {count:,} of {questions:,} questions", row.answer
+            )
 
 
 def check_repeats(
@@ -103,7 +108,9 @@ def check_repeats(
     for number, row in enumerate(rows):
         same = first.setdefault((asked[number], inputs[number], answers[number]), number)
         if same != number:
-            findings.add("duplicate", number, row.where, f"as {place_beside(rows[same].where, row.where)}", row.question)
+            findings.add(
+                "duplicate", number, row.where, f"as {place_beside(rows[same].where, row.where)}", row.question
+            )
         elif row.question:
             groups[asked[number], inputs[number]].append(number)
     _contradictions(rows, [group for group in groups.values() if len(group) > 1], results, findings, verifier)
@@ -119,7 +126,7 @@ def _contradictions(
     """Of answers to one question: they contradict each other where their values or results are known and differ."""
     value: Callable[[int], str | None] = results.get
     if verifier in EQUAL_VALUES:
-        value = lambda number: _value(rows[number].answer, verifier)  # noqa: E731
+        value = lambda number: _value(rows[number].answer, verifier)
     for group in groups:
         values = Counter(map(value, group))
         if len(values) == 1 and None not in values:

@@ -1,0 +1,140 @@
+"""An audit as a whole, through the API: leaks, schemas, lengths, rows of every form, and what `fix` writes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli import api
+from expert_cli.errors import InputError
+from tests import manifests
+
+SCHEMA = "CREATE TABLE shops (id, name, city)"
+CASE = {"verifier": "json", "schema": None, "rule": "exact"}
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def audited(folder: Path, rows: list[Any], cases: list[Any], **more: Any) -> tuple[Any, dict[str, int]]:
+    manifest = manifests.write(folder, manifests.small(max_seq_length=64))
+    files = [write(folder / "cases.jsonl", cases)] if cases else []
+    found = api.audit(manifest, dataset=str(write(folder / "rows.jsonl", rows)), cases=files, offline=True, **more)
+    return found, {name: len(check.members) for name, check in found.findings.found.items() if check.members}
+
+
+def test_what_rows_give_away_of_cases(tmp_path: Path) -> None:
+    asked = "Which of the shops in the old harbor sell red boats and blue sails?"
+    other = "How many of all the people who live beside the market own a house?"
+    rows = [
+        {"question": asked.upper(), "context": SCHEMA, "answer": "SELECT 1"},
+        {"question": other.replace("house", "horse"), "context": SCHEMA, "answer": "SELECT 2"},
+        {"question": other, "context": "CREATE TABLE planets (radius, orbit, mass)", "answer": "SELECT 3"},
+        {"question": "Something else?", "context": SCHEMA, "answer": "select NAME\nfrom shops where id = 3;"},
+    ]
+    own = {"verifier": "sql", "input": SCHEMA, "database": "s.sqlite"}
+    cases = [
+        {**own, "prompt": asked, "expected": "SELECT id FROM shops WHERE id = 1"},
+        {**own, "prompt": other, "expected": "SELECT id FROM shops WHERE id = 2"},
+        {**own, "prompt": "And the third?", "expected": "SELECT name FROM shops WHERE id = 3"},
+        {**own, "prompt": "Stars?", "input": "CREATE TABLE stars (light, mass)", "expected": "SELECT 5"},
+    ]
+    sqlite3.connect(tmp_path / "s.sqlite").executescript(f"{SCHEMA}; INSERT INTO shops VALUES (1, 'a', 'b')").close()  # noqa: S608
+    found, counts = audited(tmp_path, rows, cases)
+    told = {
+        name: found.findings.found[name].members for name in ("leak", "near_leak", "leaked_answer", "shared_schema")
+    }
+    at = [f"{tmp_path / 'cases.jsonl'}:{line}" for line in range(1, 5)]
+    assert told == {"leak": {0}, "near_leak": {at[1]}, "leaked_answer": {at[2]}, "shared_schema": {*at[:3]}}
+    assert found.findings.found["shared_schema"].groups == {"s.sqlite": 3}
+    assert counts["case_empty"] == 2
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(lambda q, a: {"instruction": q, "output": a}, id="pairs"),
+        pytest.param(
+            lambda q, a: {"messages": [{"role": "user", "content": q}, {"role": "assistant", "content": a}]},
+            id="messages",
+        ),
+        pytest.param(lambda q, a: {"text": f"### Instruction:\n{q}\n\n### Response:\n{a}"}, id="whole texts"),
+    ],
+)
+def test_rows_of_every_form(tmp_path: Path, form: Callable[[str, str], dict[str, object]]) -> None:
+    rows = [form(f"As JSON: {n}.", str(n)) for n in range(20)]
+    rows[3], rows[5] = form("As JSON: 3.", "{3"), form("As JSON: 5.", "```json\n5")
+    found, counts = audited(tmp_path, rows, [{**CASE, "prompt": "As JSON: 77.", "expected": 77}])
+    assert counts.items() >= {"does_not_run": 1, "unclosed_fence": 1}.items()
+    assert found.findings.found["does_not_run"].members == {3}
+    assert (found.findings.ran, found.errors) == (19, 2)
+
+
+def test_lengths_are_words_where_there_is_no_tokenizer(tmp_path: Path) -> None:
+    rows = [
+        {"instruction": f"{'word ' * asked}{answered}?", "output": json.dumps("word " * answered)}
+        for asked, answered in ((1, 64), (40, 40), (10, 10), (1, 1))
+    ]
+    found, _ = audited(tmp_path, rows, [{**CASE, "prompt": "?", "expected": 1}])
+    assert {name: found.findings.found[name].members for name in ("too_long", "truncated")} == {
+        "too_long": {0},
+        "truncated": {1},
+    }
+    assert "words were counted, not tokens" in found.findings.not_checked["too_long"]
+    assert found.findings.dead() == {0: "too_long"}
+
+
+def test_fix_keeps_every_column_of_the_rows_that_are_left(tmp_path: Path) -> None:
+    rows = [{"instruction": f"As JSON: {n}, é.", "output": str(n), "note": {"n": [n, None]}} for n in range(6)]
+    bad = [
+        {"instruction": "?", "output": ""},
+        {"instruction": "As JSON: -.", "output": "-", "note": 1},
+        {"output": "1"},
+    ]
+    case = [{**CASE, "prompt": "As JSON: 77.", "expected": 77}]
+    found, _ = audited(tmp_path, [*rows[:3], *bad, *rows[3:]], case, fix=True, output=tmp_path / "clean.jsonl")
+    left = [json.loads(line) for line in (tmp_path / "clean.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert left == rows
+    assert found.fixed.removed == {"unreadable": 2, "does_not_run": 1}
+    assert (found.errors, found.fixed.rows) == (0, 6)
+    again, counts = audited(tmp_path, left, case, fix=True, output=tmp_path / "clean.jsonl")
+    assert (again.fixed.rows, again.fixed.removed) == (6, {})
+    assert "does_not_run" not in counts
+    with pytest.raises(InputError, match="holds the rows themselves"):
+        audited(tmp_path, left, case, fix=True, output=tmp_path / "rows.jsonl")
+    whole = json.loads((tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert whole == rows[0]
+
+
+def test_a_part_of_the_rows_is_evenly_spread(tmp_path: Path) -> None:
+    rows = [{"instruction": f"As JSON: {n}.", "output": str(n)} for n in range(100)]
+    found, _ = audited(tmp_path, rows, [], limit=4, verifier="json")
+    assert [row.answer for row in found.rows] == ["12", "37", "62", "87"]
+    assert found.as_json()["rows"] == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"output": "x.jsonl"}, "--output goes with --fix"),
+        ({"fix": True, "limit": 3}, "--limit 3: does not go with --fix"),
+        ({"limit": 0}, "--limit 0: must be 1 or more"),
+        ({"databases": "gone"}, "gone: no such folder"),
+        ({"verifier": "cobol"}, "--verifier cobol: there is none"),
+        ({"cases": ["gone.jsonl"]}, "gone.jsonl: No such file"),
+    ],
+)
+def test_wrong_input(tmp_path: Path, more: dict[str, Any], told: str) -> None:
+    manifest = manifests.write(tmp_path, manifests.small())
+    dataset = write(tmp_path / "rows.jsonl", [{"instruction": "As JSON: 1.", "output": "1"}])
+    with pytest.raises(InputError, match=told):
+        api.audit(manifest, dataset=str(dataset), offline=True, **more)
+    with pytest.raises(InputError, match="there are no rows"):
+        api.audit(manifest, dataset=str(write(tmp_path / "empty.jsonl", [])), offline=True)

@@ -1,0 +1,184 @@
+"""Answers of rows are run as far as they can be, and what was not run is counted as that."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.evaluation.audit.findings import Findings
+from expert_cli.evaluation.audit.rows import AuditRow
+from expert_cli.evaluation.audit.run_cases import run_cases
+from expert_cli.evaluation.audit.run_queries import database_file
+from expert_cli.evaluation.audit.run_rows import Running, run_answers
+from expert_cli.evaluation.audit.sql_schema import compile_fault, open_schema, schema_of
+from expert_cli.evaluation.cases import EvalCase, read_case
+from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
+from expert_cli.utils.reporter import NullReporter
+
+TABLE = "CREATE TABLE shops (id, name)"
+
+
+def run(
+    verifier: str, answers: list[str], running: Running | None = None, cases: tuple[EvalCase, ...] = (), **of_row: str
+) -> tuple[Findings, dict[int, str]]:
+    findings = Findings()
+    given = [
+        AuditRow(
+            f"f:{number}",
+            "Which shops?",
+            of_row.get("input", ""),
+            answer,
+            of_row.get("database", ""),
+            of_row.get("tests", ""),
+        )
+        for number, answer in enumerate(answers)
+    ]
+    return findings, run_answers(given, cases, verifier, running or Running(), findings, NullReporter())
+
+
+def broken(findings: Findings) -> set[Any]:
+    return findings.found["does_not_run"].members
+
+
+def case(**keys: Any) -> EvalCase:
+    return EvalCase(read_case("f:1", keys), "f:1", "1", "", None, "?", "")
+
+
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ("SELECT name FROM shops", ""),
+        ("SELECT nme FROM shops", "no such column: nme"),
+        ("SELECT name FROM shop", "no such table: shop"),
+        ("SELECT name FROM shops WHERE", "incomplete input"),
+        ("SELECT year(name) FROM shops", "no such function: year"),
+        ("SELECT 1 FROM \ud800", "surrogates not allowed"),
+    ],
+)
+def test_sql_is_compiled_against_the_tables_of_its_row(query: str, fault: str) -> None:
+    connection, lacking = open_schema(TABLE)
+    assert lacking == ""
+    told = compile_fault(connection, query)
+    assert fault in told
+    assert bool(told) is bool(fault)
+
+
+def test_a_schema_can_make_tables_and_do_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "made.sqlite"
+    texts = schema_of(
+        "", f"Say which. {TABLE}; ATTACH '{target}' AS x; CREATE TABLE t AS SELECT writefile('{target}', 'x')"
+    )
+    connection, lacking = open_schema(texts)
+    assert "refuses a CREATE statement" in lacking
+    assert compile_fault(connection, "SELECT name FROM shops") == ""
+    many = f"CREATE TABLE t AS VALUES {', '.join(['(1)'] * 1000)}"  # noqa: S608
+    endless = f"{many}; CREATE TABLE u AS SELECT count(*) FROM t AS a, t AS b, t AS c, t AS d"
+    assert "interrupted" in open_schema(endless)[1]
+    assert not target.exists()
+    assert schema_of("no tables", "none") == ""
+
+
+def test_sql_without_a_schema_is_only_parsed_and_said_to_be_so() -> None:
+    findings, _ = run("sql", ["SELECT name FROM shops", "SELECT FROM WHERE", "", "SELECT 1; SELECT 2"])
+    assert broken(findings) == {1, 2, 3}
+    assert (findings.ran, findings.parsed) == (0, 0)
+    assert dict(findings.not_run) == {"only parsed: neither a database nor CREATE TABLE in the row": 1}
+
+
+def test_sql_runs_on_the_database_that_its_row_names(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "city.sqlite")
+    connection.executescript(f"{TABLE}; INSERT INTO shops VALUES (1, 'a'), (2, NULL)")  # noqa: S608
+    connection.close()
+    answers = ["SELECT id FROM shops", "SELECT name FROM shops WHERE id = 2", "SELECT id FROM shops WHERE id = 3"]
+    answers += ["SELECT id FROM shops ORDER BY id DESC", "SELECT nme FROM shops", "```sql\nSELECT id FROM shops\n```"]
+    findings, results = run("sql", answers, Running(tmp_path), input=TABLE, database="city")
+    assert {name: found.members for name, found in findings.found.items() if found.members} == {
+        "does_not_run": {4},
+        "null_result": {1},
+        "empty_result": {2},
+    }
+    assert (findings.ran, findings.parsed) == (5, 0)
+    assert findings.found["empty_result"].groups == {"city.sqlite": 1}
+    assert results[0] == results[3] == results[5]
+    assert len(set(results.values())) == 3
+
+
+def test_only_names_are_looked_for_in_the_folder_of_databases(tmp_path: Path) -> None:
+    for path in ("a.sqlite", "b/b.sqlite", "c.db"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    (tmp_path.parent / "outside.sqlite").touch()
+    found = [database_file(tmp_path, name, (".sqlite", ".db")) for name in ("a", "b", "c", "d", "", "../outside", "/")]
+    assert found == [tmp_path / "a.sqlite", tmp_path / "b" / "b.sqlite", tmp_path / "c.db", None, None, None, None]
+    assert database_file(None, "a", (".sqlite",)) is None
+
+
+def test_cypher_is_asked_of_an_empty_graph_or_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "towns.cypher").write_text("CREATE (:Town {name: 'Oslo'})", encoding="utf-8")
+    answers = ["MATCH (t:Town) RETURN t.name", "MATCH (t:Town RETURN t", "MATCH (t:Town) RETURN count { (t)-->() }"]
+    findings, results = run("cypher", answers, Running(tmp_path), database="moon")
+    assert (broken(findings), findings.parsed, findings.ran, results) == ({1}, 1, 0, {})
+    assert dict(findings.not_run) == {"graphqlite does not know all of Cypher, and refuses it": 1}
+    findings, results = run("cypher", answers[:1], Running(tmp_path), database="towns")
+    assert (findings.ran, findings.parsed, list(results)) == (1, 0, [0])
+    assert not findings.found["empty_result"].members
+
+
+def test_values_are_read_as_their_judges_do() -> None:
+    assert broken(run("json", ['{"a": 1}', '{"a": 1, "a": 2}', "[1,]", "NaN", '```json\n{"a": 1}\n```'])[0]) == {
+        1,
+        2,
+        3,
+    }
+    assert broken(run("number", ["42 km", "forty-two"])[0]) == {1}
+    of = case(verifier="choice", labels=["good", "bad"], expected="good")
+    assert broken(run("choice", ["good", "Bad.", "so-so"], cases=(of,))[0]) == {2}
+    assert dict(run("choice", ["good"])[0].not_run) == {"no cases tell the labels": 1}
+    assert dict(run("regex", ["a"])[0].not_run) == {"answers of the verifier regex are only judged with a case": 1}
+    assert dict(run("", ["a"])[0].not_run) == {"no cases tell how": 1}
+
+
+def test_programs_are_parsed_and_run_as_long_as_there_is_time() -> None:
+    answers = ["const f = (n: number) => n + 1;", "const f = (n: number) => ;", "const f = (n: number) => n;"]
+    findings, _ = run("typescript", answers, Running(program_s=0.0))
+    assert (broken(findings), findings.ran, findings.parsed) == ({1}, 0, 2)
+    assert dict(findings.not_run) == {"parsed only: 0 s for programs were over (--program-seconds)": 2}
+    if find_node() is None or find_typescript() is None:
+        pytest.skip("no Node.js with TypeScript")
+    findings, _ = run("typescript", answers, tests="if (f(1) !== 2) throw new Error('no');")
+    assert (broken(findings), findings.ran) == ({1, 2}, 2)
+
+
+def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "s.sqlite")
+    connection.executescript(f"{TABLE}; INSERT INTO shops VALUES (1, 'a')")  # noqa: S608
+    connection.close()
+    rows = [
+        {"database": "s.sqlite", "verifier": "sql", "expected": query}
+        for query in (
+            "SELECT id FROM shops",
+            "SELECT id FROM shops; SELECT 2",
+            "SELECT nme FROM shops",
+            "SELECT id FROM shops WHERE id > 1",
+        )
+    ]
+    rows += [
+        {"verifier": "json", "schema": {"type": "string"}, "expected": 1, "rule": "exact"},
+        {"verifier": "typescript", "tests": "if (f(1) !== 2) throw new Error();"},
+        {"verifier": "typescript", "tests": "if (f(1) !== 2) {"},
+        {"verifier": "number", "expected": 1.5},
+    ]
+    cases = [
+        EvalCase(read_case(f"c:{n}", row), f"c:{n}", str(n), "", tmp_path / "s.sqlite", "?", "")
+        for n, row in enumerate(rows)
+    ]
+    findings = Findings()
+    run_cases(cases, findings, NullReporter())
+    assert {name: found.members for name, found in findings.found.items() if found.members} == {
+        "case_fails": {"c:2", "c:4", "c:6"},
+        "case_empty": {"c:3"},
+        "weak_case": {"c:5"},
+    }
