@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.errors import ExpertError
+from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.audit.findings import Findings
 from expert_cli.evaluation.audit.rows import AuditRow
+from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
 
 _ROWS_AT_ONCE = 256
@@ -47,19 +48,31 @@ def check_lengths(rows: Sequence[AuditRow], run: RunConfig, findings: Findings, 
 
 def _counter(run: RunConfig, rows: int, findings: Findings) -> Callable[[list[str]], list[int]]:
     """What counts the tokens of texts, or the words where there is no tokenizer, which is noted."""
-    from expert_cli.inference.base_model import locate_base
-    from expert_cli.model.tokenizer import load_tokenizer
+    from tokenizers import Tokenizer
+
+    # What loads models as well would load torch.
+    from expert_cli.model.loading.sources import fetch_model
 
     try:
-        here = replace(run, data=replace(run.data, offline=True))
-        backend = load_tokenizer(locate_base(here, NullReporter()).folder).backend
+        base = fetch_model(
+            run.model.name,
+            search=(run.manifest.parent, run.root, Path.cwd()),
+            sha256=run.model.sha256,
+            cache=cache_folder(),
+            offline=True,
+            report=NullReporter(),
+        )
+        file = base.folder / "tokenizer.json"
+        if not file.is_file():
+            raise InputError(f"{file}: no such file")
+        tokenizer = Tokenizer.from_file(str(file))
     except ExpertError:
         told = (
             f"of {rows:,} rows words were counted, not tokens: the tokenizer of {run.model.name} is not on this machine"
         )
         findings.not_checked["too_long"] = findings.not_checked["truncated"] = f"{told} (--base-model NAME: another)"
         return lambda texts: [len(text.split()) for text in texts]
-    return lambda texts: [len(encoded.ids) for encoded in backend.encode_batch(texts, add_special_tokens=False)]
+    return lambda texts: [len(encoded.ids) for encoded in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 
 def _bytes(row: AuditRow) -> int:

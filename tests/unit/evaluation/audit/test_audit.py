@@ -32,10 +32,10 @@ def audited(folder: Path, rows: list[Any], cases: list[Any], **more: Any) -> tup
 
 def test_what_rows_give_away_of_cases(tmp_path: Path) -> None:
     asked = "Which of the shops in the old harbor sell red boats and blue sails?"
-    other = "How many of all the people who live beside the market own a house?"
+    other = "How many of all the people who live beside the market own a boat?"
     rows = [
         {"question": asked.upper(), "context": SCHEMA, "answer": "SELECT 1"},
-        {"question": other.replace("house", "horse"), "context": SCHEMA, "answer": "SELECT 2"},
+        {"question": other.replace("boat", "coat"), "context": SCHEMA, "answer": "SELECT 2"},
         {"question": other, "context": "CREATE TABLE planets (radius, orbit, mass)", "answer": "SELECT 3"},
         {"question": "Something else?", "context": SCHEMA, "answer": "select NAME\nfrom shops where id = 3;"},
     ]

@@ -74,8 +74,8 @@ def test_a_schema_can_make_tables_and_do_nothing_else(tmp_path: Path) -> None:
     connection, lacking = open_schema(texts)
     assert "refuses a CREATE statement" in lacking
     assert compile_fault(connection, "SELECT name FROM shops") == ""
-    many = f"CREATE TABLE t AS VALUES {', '.join(['(1)'] * 1000)}"  # noqa: S608
-    endless = f"{many}; CREATE TABLE u AS SELECT count(*) FROM t AS a, t AS b, t AS c, t AS d"
+    many = ", ".join(["(1)"] * 1000)
+    endless = f"CREATE TABLE t AS VALUES {many}; CREATE TABLE u AS SELECT count(*) FROM t AS a, t AS b, t AS c, t AS d"  # noqa: S608
     assert "interrupted" in open_schema(endless)[1]
     assert not target.exists()
     assert schema_of("no tables", "none") == ""
