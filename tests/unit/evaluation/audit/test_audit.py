@@ -12,6 +12,7 @@ import pytest
 
 from expert_cli import api
 from expert_cli.errors import InputError
+from expert_cli.evaluation.audit.findings import Findings
 from tests import manifests
 
 SCHEMA = "CREATE TABLE shops (id, name, city)"
@@ -38,6 +39,7 @@ def test_what_rows_give_away_of_cases(tmp_path: Path) -> None:
         {"question": other.replace("boat", "coat"), "context": SCHEMA, "answer": "SELECT 2"},
         {"question": other, "context": "CREATE TABLE planets (radius, orbit, mass)", "answer": "SELECT 3"},
         {"question": "Something else?", "context": SCHEMA, "answer": "select NAME\nfrom shops where id = 3;"},
+        {"question": "And this?", "context": "CREATE TABLE stars (light, mass)", "answer": "SELECT 5"},
     ]
     own = {"verifier": "sql", "input": SCHEMA, "database": "s.sqlite"}
     cases = [
@@ -52,8 +54,8 @@ def test_what_rows_give_away_of_cases(tmp_path: Path) -> None:
         name: found.findings.found[name].members for name in ("leak", "near_leak", "leaked_answer", "shared_schema")
     }
     at = [f"{tmp_path / 'cases.jsonl'}:{line}" for line in range(1, 5)]
-    assert told == {"leak": {0}, "near_leak": {at[1]}, "leaked_answer": {at[2]}, "shared_schema": {*at[:3]}}
-    assert found.findings.found["shared_schema"].groups == {"s.sqlite": 3}
+    assert told == {"leak": {0}, "near_leak": {at[1]}, "leaked_answer": {at[2]}, "shared_schema": {*at}}
+    assert found.findings.found["shared_schema"].groups == {"s.sqlite": 4}
     assert counts["case_empty"] == 2
 
 
@@ -80,7 +82,7 @@ def test_rows_of_every_form(tmp_path: Path, form: Callable[[str, str], dict[str,
 def test_lengths_are_words_where_there_is_no_tokenizer(tmp_path: Path) -> None:
     rows = [
         {"instruction": f"{'word ' * asked}{answered}?", "output": json.dumps("word " * answered)}
-        for asked, answered in ((1, 64), (40, 40), (10, 10), (1, 1))
+        for asked, answered in ((1, 63), (40, 40), (10, 10), (1, 1))
     ]
     found, _ = audited(tmp_path, rows, [{**CASE, "prompt": "?", "expected": 1}])
     assert {name: found.findings.found[name].members for name in ("too_long", "truncated")} == {
@@ -111,6 +113,32 @@ def test_fix_keeps_every_column_of_the_rows_that_are_left(tmp_path: Path) -> Non
         audited(tmp_path, left, case, fix=True, output=tmp_path / "rows.jsonl")
     whole = json.loads((tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert whole == rows[0]
+
+
+def test_rows_that_training_does_not_take_are_not_audited_and_not_written(tmp_path: Path) -> None:
+    rows = [{"instruction": f"As JSON: {n}.", "output": "1" if n % 2 else "{"} for n in range(8)]
+    manifest = manifests.small()
+    manifest["training"]["dataset"]["filters"] = {"deduplicate": "answer"}
+    dataset = write(tmp_path / "rows.jsonl", rows)
+    found = api.audit(
+        manifests.write(tmp_path, manifest), dataset=str(dataset), verifier="json", fix=True, offline=True
+    )
+    assert [row.answer for row in found.rows] == ["{", "1"]
+    assert found.findings.found["does_not_run"].members == {0}
+    assert [json.loads(line) for line in (tmp_path / "rows.audited.jsonl").read_text().splitlines()] == [rows[1]]
+
+
+def test_a_row_is_counted_once_by_a_check_and_examples_are_of_different_groups() -> None:
+    findings = Findings()
+    for row, group in ((0, "a"), (0, "a"), (1, "a"), (2, "b")):
+        findings.add("empty_result", row, f"f.jsonl:{row}", "no rows", "SELECT", group)
+    found = findings.found["empty_result"]
+    assert (found.members, found.groups) == ({0, 1, 2}, {"a": 2, "b": 1})
+    assert [example["line"] for example in found.examples] == [0, 2]
+    findings.add("leak", 7, "a parquet file:row 3", "of a case", "x" * 1000)
+    assert findings.found["leak"].examples[0]["file"] == "a parquet file"
+    assert len(findings.found["leak"].examples[0]["text"]) == 200
+    assert findings.dead() == {7: "leak"}
 
 
 def test_a_part_of_the_rows_is_evenly_spread(tmp_path: Path) -> None:
