@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -13,6 +13,12 @@ from expert_cli.commands.init import init
 from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_cases
+from expert_cli.evaluation.evaluate import check_gradable
+from expert_cli.evaluation.grade import verdict_on
+from expert_cli.evaluation.verifiers.registry import VERIFIERS
+from expert_cli.manifest.starter import write_starter
+from expert_cli.manifest.starter_tasks import CASES, STARTERS, StarterKind
+from expert_cli.utils.reporter import NullReporter
 
 
 def test_a_new_expert_is_valid(cli: Callable[..., Any], tmp_path: Path) -> None:
@@ -67,3 +73,48 @@ def test_a_folder_that_is_a_file_is_refused(cli: Callable[..., Any], tmp_path: P
     done = cli("init", "one", "--folder", "taken")
     assert done.code == 2
     assert done.err.startswith("error: taken is a file, not a folder\n")
+
+
+def test_every_kind_has_its_tasks() -> None:
+    assert tuple(STARTERS) == get_args(StarterKind)
+
+
+def test_a_kind_is_made_where_it_is_said(cli: Callable[..., Any], tmp_path: Path) -> None:
+    made = json.loads(cli("init", "new", "--kind", "sql", "--json").out)
+    assert [made["kind"], made["manifest"]] == ["sql", str(Path("new", "manifest.json"))]
+    assert made["rows"] == str(Path("new", "datasets", "train.jsonl"))
+    assert made["cases"] == str(Path("new", "tests", "cases.jsonl"))
+    assert (tmp_path / "new" / "tests" / "library.sqlite").is_file()
+
+
+def test_the_manifest_of_every_kind_is_valid(cli: Callable[..., Any], tmp_path: Path) -> None:
+    made = [write_starter(tmp_path / kind, f"new-{kind}", kind)["manifest"] for kind in STARTERS]
+    assert cli("validate", *made).code == 0
+
+
+@pytest.mark.parametrize("kind", STARTERS)
+def test_what_is_taught_is_right_and_nothing_else(tmp_path: Path, kind: StarterKind) -> None:
+    starter = STARTERS[kind]
+    if starter.verifier not in VERIFIERS:
+        pytest.skip(f"there is no verifier {starter.verifier}")
+    made = write_starter(tmp_path, "new", kind)
+    rows = [json.loads(line) for line in made["rows"].read_text(encoding="utf-8").splitlines()]
+    answers = {(task.prompt, task.input): task.answer for task in starter.tasks}
+    taught = {(row["instruction"], row["input"]): row["output"] for row in rows}
+    cases = read_cases(made["cases"])
+    check_gradable(cases, NullReporter(), decides=True)
+    held_out = {(case.prompt, case.input): answers[case.prompt, case.input] for case in cases}
+    assert (taught | held_out, len(held_out), len(taught) > CASES) == (answers, CASES, True)
+    # The rows' answers are judged, too, as if they were cases.
+    lines = [{"verifier": starter.verifier, "prompt": task.prompt, **task.case} for task in starter.tasks]
+    made["cases"].write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    for case, task in zip(read_cases(made["cases"]), starter.tasks, strict=True):
+        other = next(other.answer for other in starter.tasks if other.answer != task.answer)
+        assert verdict_on(case.answered(task.answer), 10).passed, task
+        assert verdict_on(case.answered(other), 10).kind in {"wrong", "invalid"}, task
+
+
+def test_a_kind_that_is_none_is_refused_with_those_there_are(cli: Callable[..., Any], tmp_path: Path) -> None:
+    done = cli("init", "one", "--kind", "yaml")
+    assert (done.code, list(tmp_path.iterdir())) == (2, [])
+    assert all(f"'{kind}'" in done.err for kind in STARTERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from expert_cli.console.terminal import Console
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.files import write_text
+from expert_cli.manifest.starter_tasks import StarterKind
 from expert_cli.utils.text import shortened
 
 
@@ -20,16 +21,24 @@ def init(
     folder: Annotated[
         Path | None, typer.Option(help="Where the folder is made. Default: experts/ if there is one, else here.")
     ] = None,
+    kind: Annotated[StarterKind, typer.Option(help="What its answers are.")] = "json",
 ) -> None:
     """Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.
+
+    Rows and cases fit the kind of its answers: sql and cypher come with a small database or graph in which queries are run,
+    typescript and python with tests that run the code, choice with labels, number with a unit, text with the one right text,
+    json, the default, with a schema and values, which need no engine to be compared.
 
     Examples:
 
         expert-cli init expert-regex
 
-        expert-cli init expert-regex --folder work
+        expert-cli init expert-tickets --kind choice
+
+        expert-cli init expert-shop --kind sql --folder work
     """
-    from expert_cli.manifest.starter import EXAMPLE_CASES, EXAMPLE_ROWS, SMOLLM2, starter_manifest
+    from expert_cli.manifest.starter import SMOLLM2, write_starter
+    from expert_cli.manifest.starter_tasks import STARTERS
     from expert_cli.manifest.types import LONGEST_NAME
     from expert_cli.utils.paths import slug
 
@@ -42,20 +51,16 @@ def init(
     home = parent / name
     if home.exists():
         raise InputError(f"{home} exists already", "choose another name, or remove it")
-    manifest = home / "manifest.json"
     try:
-        write_text(home / "datasets" / "train.jsonl", EXAMPLE_ROWS)
-        write_text(home / "tests" / "cases.jsonl", EXAMPLE_CASES)
-        write_text(manifest, starter_manifest(name))
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"{home} cannot be made: {error.strerror}", "give another folder with --folder"
-        ) from error
+        paths = write_starter(home, name, kind)
+    except (OSError, sqlite3.Error) as error:
+        why = getattr(error, "strerror", error)
+        raise EnvironmentProblem(f"{home} cannot be made: {why}", "give another folder with --folder") from error
     if console.as_json:
-        console.document({"manifest": str(manifest)})
-    else:
-        run = home / "weights" / slug(str(SMOLLM2["name"]))
-        console.text(f"{manifest} made. Put your rows into {home / 'datasets' / 'train.jsonl'}, then:")
-        console.text(f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2")
-        console.text(f"  expert-cli evaluate --adapter {run}    # the cases in {home / 'tests' / 'cases.jsonl'}")
-        console.text(f"  expert-cli chat --adapter {run}")
+        console.document({"kind": kind, **{what: str(path) for what, path in paths.items()}})
+        return
+    manifest, run = paths["manifest"], home / "weights" / slug(str(SMOLLM2["name"]))
+    console.text(f"{manifest} made. Put your rows into {paths['rows']}, your cases into {paths['cases']}, then:")
+    console.text(f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2")
+    console.text(f"  expert-cli evaluate --adapter {run}    # judged by the verifier {STARTERS[kind].verifier}")
+    console.text(f"  expert-cli chat --adapter {run}")

