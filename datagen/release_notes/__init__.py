@@ -1,0 +1,1 @@
+"""The rows and cases of examples/release-notes."""
