@@ -54,7 +54,11 @@ def test_a_line_is_read_as_the_documents_show_it() -> None:
 
 def test_releases_are_read_in_their_order_and_a_near_copy_is_left_out() -> None:
     line = "Models\n======\n\n* The iterations of the hasher were raised from {} to {}, said release {}.\n"
-    releases = {"1.10": line.format(30, 36, "ten"), "1.9": line.format(24, 30, "nine"), "2.0": "Tests\n=====\n\n* Other.\n"}
+    releases = {
+        "1.10": line.format(30, 36, "ten"),
+        "1.9": line.format(24, 30, "nine"),
+        "2.0": "Tests\n=====\n\n* Other.\n",
+    }
     assert notes.apart(notes.lines(releases)) == {
         "models": ["The iterations of the hasher were raised from 24 to 30, said release nine."],
         "tests": ["Other."],
