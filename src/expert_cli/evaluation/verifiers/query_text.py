@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Literal
 
@@ -52,6 +52,17 @@ def code_words(statement: str, dialect: Dialect) -> Iterator[tuple[str, int]]:
             yield (match["word"] or mark).upper(), depth
         if mark is not None and mark in "([{":
             depth += 1
+
+
+def rewrite_code(statement: str, dialect: Dialect, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]) -> str:
+    """Return the statement with what `pattern` finds in its code, never in a quote or comment, replaced."""
+    pieces, start = [], 0
+    for match in _TOKENS[dialect].finditer(statement):
+        is_code = match["word"] or match["mark"] or re.match(r"\w+\Z", match[0])
+        if not is_code:
+            pieces += [pattern.sub(by, statement[start : match.start()]), match[0]]
+            start = match.end()
+    return "".join((*pieces, pattern.sub(by, statement[start:])))
 
 
 def orders_rows(statement: str, dialect: Dialect) -> bool:

@@ -16,7 +16,9 @@ from typing import Any
 
 import duckdb
 
+from expert_cli.evaluation.verifiers.query_text import code_words, rewrite_code
 from expert_cli.evaluation.verifiers.sandbox.limits import MEMORY_BYTES, Stopped, bounded
+from expert_cli.evaluation.verifiers.sandbox.postgresql_functions import FUNCTIONS, POSTGRESQL_ONLY
 from expert_cli.evaluation.verifiers.sandbox.sqlite_engine import open_copy
 
 _TYPES = (
@@ -29,8 +31,10 @@ _TYPES = (
     (r"REAL|FLOA|DOUB|DEC|NUM", "DOUBLE"),
     (r"BLOB|BYTEA", "BLOB"),
 )
-_SAFE = {
+_SETTINGS = {
     "TimeZone": "UTC",
+    "integer_division": True,
+    "default_null_order": "nulls_last_on_asc_first_on_desc",
     "threads": 1,
     "memory_limit": f"{4 * MEMORY_BYTES // (1 << 20)}MB",
     "temp_directory": "",
@@ -46,42 +50,55 @@ class DuckDBEngine:
 
     def __init__(self, database: Path) -> None:
         """Copy the tables. Raises InputError."""
-        importlib.import_module("pytz")  # duckdb wants it for times with a zone, when no file can be opened any more
+        for module in (
+            "pytz",
+            "_strptime",
+        ):  # wanted for times with a zone and to_date, when no file can be opened any more
+            importlib.import_module(module)
         self._connection = duckdb.connect(":memory:")
         source = open_copy(database)
         for name in [row[0] for row in source.execute(_TABLES)]:
             self._copy(source, name)
-        for key, value in _SAFE.items():
+        for name, (function, parameters, returned) in FUNCTIONS.items():
+            self._connection.create_function(
+                name, function, ["VARCHAR"] * parameters, returned, null_handling="special"
+            )
+        self._connection.execute("LOAD json")
+        self._connection.execute(_MACROS.read_text(encoding="utf-8"))
+        self._dividing_intervals = self._connection.cursor()
+        for key, value in _SETTINGS.items():
             self._connection.execute(f"SET {key} = {value!r}")
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows. Raises `Stopped`."""
-        self.prepare(query, timeout_s=timeout_s)
-        with self._held(timeout_s):
-            pieces = iter(partial(self._connection.execute(query).fetchmany, 1_000), [])
+        query = self._prepared(query, timeout_s)
+        try:
+            return self._rows(self._connection, query, timeout_s)
+        except Stopped as stopped:
+            if "'//(INTERVAL" in stopped.detail:  # with integer_division no interval can be divided
+                return self._rows(self._dividing_intervals, query, timeout_s)
+            raise
+
+    def _rows(self, connection: Any, query: str, timeout_s: float) -> list[tuple[Any, ...]]:
+        with _held(connection, timeout_s, query):
+            pieces = iter(partial(connection.execute(query).fetchmany, 1_000), [])
             return bounded([_plain(value) for value in row] for row in chain.from_iterable(pieces))
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Parse the query, and refuse what is not one SELECT. Raises `Stopped`."""
-        with self._held(timeout_s):
+        self._prepared(query, timeout_s)
+
+    def _prepared(self, query: str, timeout_s: float) -> str:
+        """Return the query as DuckDB is asked it."""
+        query = rewrite_code(query, "postgresql", _OTHERWISE, _in_duckdb)
+        query = _SIGN_IN_INTERVAL.sub(r"\1", query)
+        with _held(self._connection, timeout_s, query):
             statements = self._connection.extract_statements(query)
         if len(statements) != 1:
             raise Stopped("invalid", f"{len(statements)} statements, one query expected")
         if statements[0].type != duckdb.StatementType.SELECT:
             raise Stopped("refused", statements[0].type.name)
-
-    @contextmanager
-    def _held(self, timeout_s: float) -> Iterator[None]:
-        """Interrupt the work at its time, and name what stopped it."""
-        deadline = time.monotonic() + timeout_s
-        timer = threading.Timer(timeout_s, self._connection.interrupt)
-        timer.start()
-        try:
-            yield
-        except duckdb.Error as error:
-            raise _stopped(error, time.monotonic() > deadline, timeout_s) from error
-        finally:
-            timer.cancel()
+        return query
 
     def _copy(self, source: Any, table: str) -> None:
         columns = source.execute("SELECT name, type FROM pragma_table_info(?)", (table,)).fetchall()
@@ -93,6 +110,33 @@ class DuckDBEngine:
             self._connection.executemany(f"INSERT INTO {_quoted(table)} VALUES ({slots})", rows)  # noqa: S608
 
 
+_NAMES = {
+    "json_agg": "list",
+    "jsonb_agg": "list",
+    "json_object_agg": "json_group_object",
+    "jsonb_object_agg": "json_group_object",
+    "json_build_object": "json_object",
+    "jsonb_build_object": "json_object",
+    "json_build_array": "json_array",
+    "jsonb_build_array": "json_array",
+    "jsonb_array_length": "json_array_length",
+    "to_jsonb": "to_json",
+    "every": "bool_and",
+    "regexp_matches": "postgresql_matches",
+}
+_OTHERWISE = re.compile(
+    rf"\b(?P<name>{'|'.join(_NAMES)})(?=\s*\()|(?<![-+*/<>=~!@#%^&|`?])!?~(?![-+*/<>=~!@#%^&|`?])", re.IGNORECASE
+)
+"""What a macro cannot stand for: aggregates, any number of arguments, and the operators ~ and !~ (DuckDB 1 matches all)."""
+_LACKING = (
+    r"types '(?:(\W+\(\w+, \w+\))|(sum\(INTERVAL\)))'",
+    r"at or near \"(ANY)\"|Unsupported comparison \"!?(~~\*?)\"",
+    r"invalid escape sequence: (\\\w)|invalid perl operator: (\S+)",
+    r"NotImplementedError: (?:(template \S+)|())",
+)
+"""What its messages say it lacks: operators on dates and intervals, LIKE ANY, parts of patterns, templates of to_char."""
+_SIGN_IN_INTERVAL = re.compile(r"(\binterval\s*'[^']*?[+-])\s+(?=\d)", re.IGNORECASE)
+_MACROS = Path(__file__).with_name("postgresql.sql")
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
 
 
@@ -104,14 +148,43 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _stopped(error: duckdb.Error, late: bool, timeout_s: float) -> Stopped:
+@contextmanager
+def _held(connection: Any, timeout_s: float, query: str) -> Iterator[None]:
+    """Interrupt the work at its time, and name what stopped it."""
+    deadline = time.monotonic() + timeout_s
+    timer = threading.Timer(timeout_s, connection.interrupt)
+    timer.start()
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _stopped(error, query, time.monotonic() > deadline, timeout_s) from error
+    finally:
+        timer.cancel()
+
+
+def _stopped(error: duckdb.Error, query: str, late: bool, timeout_s: float) -> Stopped:
     if isinstance(error, duckdb.InterruptException) or late:
         return Stopped("timeout", f"not done after {timeout_s:g} s")
     if isinstance(error, duckdb.PermissionException):
         return Stopped("refused", str(error))
     if isinstance(error, duckdb.OutOfMemoryException):
         return Stopped("too_large", "more memory than is given")
+    lacking = _lacking(query, str(error))
+    if lacking:
+        return Stopped("parsed_only", f"DuckDB, asked in place of PostgreSQL, has no {lacking}: {error}")
     return Stopped("invalid", str(error))
+
+
+def _in_duckdb(found: re.Match[str]) -> str:
+    return _NAMES[found["name"].lower()] if found["name"] else f"{found[0]}@"
+
+
+def _lacking(query: str, error: str) -> str:
+    """Return what PostgreSQL has and DuckDB has not, where that may be why a query failed; else ""."""
+    for pattern in _LACKING:
+        if match := re.search(pattern, error):
+            return str(match[1] or match[2])
+    return next((word.lower() for word, _ in code_words(query, "postgresql") if word in POSTGRESQL_ONLY), "")
 
 
 def _plain(value: Any) -> Any:

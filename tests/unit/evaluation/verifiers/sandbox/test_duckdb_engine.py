@@ -45,6 +45,15 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         pytest.param(
             "SELECT TIMESTAMPTZ '2020-01-01 00:00+00'", "SELECT TIMESTAMPTZ '2020-01-01 02:00+02'", "correct", id="zone"
         ),
+        pytest.param(
+            "SELECT to_date('06 May 2021', 'DD Mon YYYY')", "SELECT DATE '2021-05-06'", "correct", id="to_date"
+        ),
+        pytest.param("SELECT id / 2 FROM people", "SELECT 0 UNION SELECT 1", "correct", id="whole division"),
+        pytest.param(
+            "SELECT name FROM people ORDER BY pay DESC", "SELECT 'Bob' UNION ALL SELECT 'Ada'", "correct", id="NULL"
+        ),
+        pytest.param("SELECT num_nulls(1)", NAMES, "parsed_only", id="a function of PostgreSQL alone"),
+        pytest.param("SELECT regexp_match(repeat('a', 40) || 'b', '(a+)+c')", NAMES, "timeout", id="slow pattern"),
         pytest.param("SELECT name FROM people WHERE active", "SELECT 'Ada'", "correct", id="boolean"),
         pytest.param("SELECT pay::NUMERIC(8, 2) FROM people WHERE id = 1", "SELECT 10.5", "correct", id="decimal"),
         pytest.param('SELECT "odd ""name" FROM people', "SELECT 'y' UNION SELECT NULL", "correct", id="quoted name"),
