@@ -24,6 +24,8 @@ _TOKENS = {
     dialect: re.compile("|".join((_BLOCK_COMMENT, *quotes, _CODE)), re.DOTALL) for dialect, quotes in _QUOTES.items()
 }
 
+_HIDDEN = 0xF0000  # where Unicode's private characters begin, more than the longest query has quotes
+
 _UNORDERED = frozenset(("COLLECT", "LABELS", "KEYS"))
 
 
@@ -54,15 +56,18 @@ def code_words(statement: str, dialect: Dialect) -> Iterator[tuple[str, int]]:
             depth += 1
 
 
-def rewrite_code(statement: str, dialect: Dialect, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]) -> str:
-    """Return the statement with what `pattern` finds in its code, never in a quote or comment, replaced."""
-    pieces, start = [], 0
-    for match in _TOKENS[dialect].finditer(statement):
-        is_code = match["word"] or match["mark"] or re.match(r"\w+\Z", match[0])
-        if not is_code:
-            pieces += [pattern.sub(by, statement[start : match.start()]), match[0]]
-            start = match.end()
-    return "".join((*pieces, pattern.sub(by, statement[start:])))
+def rewrite_code(statement: str, dialect: Dialect, rewrite: Callable[[str], str]) -> str:
+    """Return the statement with its code rewritten: `rewrite` sees every quote and comment as one private character."""
+    hidden: list[str] = []
+
+    def hide(match: re.Match[str]) -> str:
+        if match["word"] or match["mark"] or re.fullmatch(r"\w+", match[0]):
+            return match[0]
+        hidden.append(match[0])
+        return chr(_HIDDEN + len(hidden) - 1)
+
+    code = rewrite(_TOKENS[dialect].sub(hide, statement))
+    return "".join(hidden[ord(mark) - _HIDDEN] if 0 <= ord(mark) - _HIDDEN < len(hidden) else mark for mark in code)
 
 
 def orders_rows(statement: str, dialect: Dialect) -> bool:

@@ -90,7 +90,7 @@ class DuckDBEngine:
 
     def _prepared(self, query: str, timeout_s: float) -> str:
         """Return the query as DuckDB is asked it."""
-        query = rewrite_code(query, "postgresql", _OTHERWISE, _in_duckdb)
+        query = rewrite_code(query, "postgresql", partial(_OTHERWISE.sub, _in_duckdb))
         query = _SIGN_IN_INTERVAL.sub(r"\1", query)
         with _held(self._connection, timeout_s, query):
             statements = self._connection.extract_statements(query)

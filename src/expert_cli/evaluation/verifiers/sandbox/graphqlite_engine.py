@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import graphqlite
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.query_text import split
+from expert_cli.evaluation.verifiers.sandbox.cypher_forms import DISTINCT, for_graphqlite, lacking
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_RESULT_BYTES, TOO_DEEP, Stopped, bounded
 from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
 
 _CALL = "SELECT cypher(?)"
+_NOT_HERE = "graphqlite, asked in place of Neo4j, has no {}: NEO4J_URI names a server that has"
 _TOO_LARGE = ("string or blob too big", "out of memory")
 
 
@@ -31,21 +35,78 @@ class GraphQLiteEngine:
                 connection.execute(_CALL, (statement,)).fetchall()
             except apsw.Error as error:
                 raise InputError(f"statement {number}: {_message(str(error))}", statement[:200]) from error
+        _mean_what_neo4j_means(connection)
         self._guard = ReadOnlySqlite(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=MAX_RESULT_BYTES)
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows in the order of the columns. Raises `Stopped`."""
+        wrong = lacking(query, refused=False)
         try:
-            ((document,),) = self._guard.run(_CALL, (query,), timeout_s=timeout_s)
+            ((document,),) = self._guard.run(_CALL, (for_graphqlite(query),), timeout_s=timeout_s)
         except Stopped as stopped:
             message = _message(stopped.detail)
             kind = "too_large" if stopped.kind == "invalid" and message in _TOO_LARGE else stopped.kind
+            missing = lacking(query, refused=True) if kind == "invalid" else ""
+            if missing:
+                raise Stopped("parsed_only", _NOT_HERE.format(missing)) from stopped
             raise Stopped(kind, message) from stopped
+        if wrong:
+            raise Stopped("parsed_only", _NOT_HERE.format(wrong))
         return bounded(_rows(document))
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Run the query: graphqlite has no other way to compile it, and the guard refuses what writes."""
         self.run(query, timeout_s=timeout_s)
+
+
+def _mean_what_neo4j_means(connection: Any) -> None:
+    """Replace the SQL functions that graphqlite writes four of Cypher's with."""
+    for name, parameters, function in (("regexp", 2, _matches), ("round", 1, _rounded), ("reverse", 1, _reversed)):
+        connection.create_scalar_function(name, function, parameters, deterministic=True)
+    connection.create_aggregate_function("sum", _Sum, 1)
+
+
+class _Sum:
+    """What Cypher means by sum: 0 where there is nothing to add."""
+
+    def __init__(self) -> None:
+        self.so_far: int | float = 0
+
+    def step(self, value: Any) -> None:
+        """Take one more value."""
+        if isinstance(value, int | float):
+            self.so_far += value
+
+    def final(self) -> int | float:
+        """Return a number that SQLite can hold."""
+        return self.so_far if isinstance(self.so_far, float) or abs(self.so_far) < 1 << 63 else float(self.so_far)
+
+
+def _matches(pattern: Any, text: Any) -> bool | None:
+    """What Cypher means by =~: the pattern fits the whole text."""
+    if not isinstance(pattern, str) or not isinstance(text, str):
+        return None
+    try:
+        return re.fullmatch(pattern, text) is not None
+    except re.error as error:
+        raise apsw.SQLError(f"a pattern of =~: {error}") from error
+
+
+def _rounded(value: Any) -> float | None:
+    """Round a half up, as Neo4j does."""
+    return float(math.floor(value + 0.5)) if isinstance(value, int | float) else None
+
+
+def _reversed(value: Any) -> Any:
+    """Turn a text or a list round; of a list that `cypher_forms` marked, return the second item without repetitions."""
+    if not isinstance(value, str):
+        return None
+    if not value.startswith("["):
+        return value[::-1]
+    items = json.loads(value)
+    if items[:1] == [DISTINCT]:
+        return json.dumps(list({json.dumps(item): item for item in items[1]}.values()))
+    return json.dumps(items[::-1])
 
 
 class _Members(list[tuple[str, Any]]):

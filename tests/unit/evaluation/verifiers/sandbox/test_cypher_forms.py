@@ -1,0 +1,96 @@
+"""graphqlite answers as Neo4j 5 does: `neo4j.jsonl` holds 193 queries with the rows that follow from Neo4j's manual, and
+under "here" the verdict on what cannot be run. No server was asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.evaluation.verifiers.compare_rows import Result, same
+from expert_cli.evaluation.verifiers.query_text import orders_lists, orders_rows
+from expert_cli.evaluation.verifiers.sandbox.cypher_forms import for_graphqlite
+from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
+from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+
+WORLD = """
+CREATE (a:Person {name: 'Ada', born: 1815, city: 'London'}), (b:Person:Actor {name: 'Bob', born: 1950, city: 'Paris'}),
+  (c:Person {name: 'Cid'}), (d:Person {name: 'dee', born: 1950, city: 'Paris'}),
+  (m:Film {title: 'One', year: 1999, score: 7.5}),
+  (n:Film {title: 'Two', year: 2005, score: 6.0}), (o:Film {title: 'Three', year: 2005}), (a)-[:SAW {stars: 5}]->(m),
+  (b)-[:SAW {stars: 3}]->(m), (b)-[:SAW {stars: 4}]->(n), (c)-[:SAW]->(n), (a)-[:KNOWS {since: 2000}]->(b),
+  (b)-[:KNOWS {since: 2010}]->(c), (c)-[:KNOWS {since: 2015}]->(d), (b)-[:LIKES]->(o);
+"""
+KNOWN = [json.loads(line) for line in Path(__file__).with_name("neo4j.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    path = tmp_path_factory.mktemp("world") / "world.cypher"
+    path.write_text(WORLD, encoding="utf-8")
+    process = EngineProcess("graphqlite", path)
+    yield process
+    process.close()
+
+
+def answer(engine: EngineProcess, query: str) -> Any:
+    try:
+        return engine.run(query, timeout_s=20)
+    except Stopped as stopped:
+        return stopped.kind
+
+
+def test_queries_return_what_neo4j_returns(engine: EngineProcess) -> None:
+    other = []
+    for row in KNOWN:
+        query, wanted = row["query"], row.get("here", row["neo4j"])
+        got = answer(engine, query)
+        if isinstance(got, str) or isinstance(wanted, str):
+            agree = got == wanted
+        else:
+            agree = same(got, Result(list(map(tuple, wanted)), orders_rows(query, "cypher"), orders_lists(query)))
+        if not agree:
+            other.append((query, wanted, got))
+    assert other == []
+
+
+def test_the_table_is_large_and_what_cannot_be_run_is_counted() -> None:
+    assert len(KNOWN) == 193
+    assert sum("here" in row for row in KNOWN) == 18
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        pytest.param("MATCH (n) RETURN COLLECT { MATCH (n)-->(m) RETURN m }", "COLLECT", id="subquery"),
+        pytest.param(
+            "MATCH (n) CALL { WITH n MATCH (n)-->(m) RETURN count(m) AS k } RETURN k", "CALL", id="run wrongly"
+        ),
+        pytest.param("MATCH (n:!Person) RETURN n", "label expressions", id="label"),
+        pytest.param("MATCH (n:Film WHERE n.year > 1) RETURN n", "WHERE inside a pattern", id="inner WHERE"),
+        pytest.param("RETURN date('2020-01-01').year", "fields of dates", id="field"),
+    ],
+)
+def test_what_cannot_be_run_here_is_named(engine: EngineProcess, query: str, named: str) -> None:
+    with pytest.raises(Stopped, match=f"has no {named}.*NEO4J_URI") as caught:
+        engine.run(query, timeout_s=5)
+    assert caught.value.kind == "parsed_only"
+
+
+@pytest.mark.parametrize(
+    ("query", "written"),
+    [
+        ("MATCH (a)-[:X]->{1,2}(b)", "MATCH (a)-[:X*1..2]->(b)"),
+        ("MATCH (a)<-[r:X]-+(b)", "MATCH (a)<-[r:X*1..]-(b)"),
+        ("WHERE COUNT { MATCH (a)-->(b) WHERE b.x = 1 } > 1", "WHERE size([(a)-->(b) WHERE b.x = 1 | 1]) > 1"),
+        ("RETURN max(min([a.x, 'max(']))", "RETURN max(coalesce(min(coalesce([a.x, 'max('], null)), null))"),
+        ("RETURN a.max (1), x.count { }, -1 + (2)", "RETURN a.max (1), x.count { }, -1 + (2)"),
+        ("RETURN max((", "RETURN max(("),
+    ],
+)
+def test_forms_are_written_in_others(query: str, written: str) -> None:
+    assert for_graphqlite(query) == written
