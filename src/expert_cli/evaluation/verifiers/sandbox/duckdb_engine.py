@@ -80,9 +80,13 @@ class DuckDBEngine:
             raise
 
     def _rows(self, connection: Any, query: str, timeout_s: float) -> list[tuple[Any, ...]]:
-        with _held(connection, timeout_s, query):
-            pieces = iter(partial(connection.execute(query).fetchmany, 1_000), [])
-            return bounded([_plain(value) for value in row] for row in chain.from_iterable(pieces))
+        connection.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT can hold a DELETE, in WITH
+        try:
+            with _held(connection, timeout_s, query):
+                pieces = iter(partial(connection.execute(query).fetchmany, 1_000), [])
+                return bounded([_plain(value) for value in row] for row in chain.from_iterable(pieces))
+        finally:
+            connection.execute("ROLLBACK")
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Parse the query, and refuse what is not one SELECT. Raises `Stopped`."""
@@ -165,7 +169,7 @@ def _held(connection: Any, timeout_s: float, query: str) -> Iterator[None]:
 def _stopped(error: duckdb.Error, query: str, late: bool, timeout_s: float) -> Stopped:
     if isinstance(error, duckdb.InterruptException) or late:
         return Stopped("timeout", f"not done after {timeout_s:g} s")
-    if isinstance(error, duckdb.PermissionException):
+    if isinstance(error, duckdb.PermissionException) or "transaction is launched in read-only mode" in str(error):
         return Stopped("refused", str(error))
     if isinstance(error, duckdb.OutOfMemoryException):
         return Stopped("too_large", "more memory than is given")
