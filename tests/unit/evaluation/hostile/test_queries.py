@@ -21,7 +21,7 @@ from expert_cli.evaluation.verdict import Grade
 from tests import graders
 
 PORT = 48173
-SHORT_S, LONG_S = 0.4, 5.0
+SHORT_S, LONG_S = 0.2, 5.0
 """The time of an answer that may run into it, and of the others."""
 SHOP = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, city TEXT, balance REAL, joined DATE);
