@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -39,6 +39,8 @@ class Case(BaseModel, ABC):
     example: ClassVar[Example]
     file_key: ClassVar[str] = ""
     """The key that names a file."""
+    starts: ClassVar[Literal["", "answer", "command"]] = ""
+    """What is run as a program: nothing, the answer, or a command that the case names."""
 
     verifier: str
     id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")

