@@ -37,6 +37,8 @@ def evaluate(
     against: FilePath | None = None,
     max_drop: float | None = None,
     output: FilePath | None = None,
+    allow_commands: bool = False,
+    without_walls: bool = False,
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Evaluated:
@@ -60,6 +62,8 @@ def evaluate(
         against: An earlier evaluation, compared case by case.
         max_drop: With `against`: the accuracy, 0 to 1, may fall by so much; default 0.05.
         output: Write the JSON document here as well.
+        allow_commands: Run the programs that cases name as their judges.
+        without_walls: Run answers that are programs also where nothing keeps them from the network.
         offline: Forbid every network call.
         reporter: Is told what happens.
 
@@ -68,7 +72,7 @@ def evaluate(
 
     Raises:
         InputError: No adapter there, cases at fault, or arguments that do not go together.
-        EnvironmentProblem: The base model, or what runs the answers, is missing.
+        EnvironmentProblem: The base model, what runs the answers, or what keeps them from the network is missing.
         IntegrityError: The adapter is damaged.
     """
     if shots and not baseline:
@@ -78,6 +82,7 @@ def evaluate(
     _require_company(against, max_drop)
     from expert_cli.config.plan import trained_adapter
     from expert_cli.evaluation.evaluate import answer_settings, cases_of, evaluate_adapter
+    from expert_cli.evaluation.permissions import Permissions
     from expert_cli.pipeline.publish import leave
     from expert_cli.utils.process_setup import prepare_process
 
@@ -87,7 +92,14 @@ def evaluate(
     reporter.info("loading the model")
     prepare_process()
     found = evaluate_adapter(
-        trained, asked, settings, reporter, case_timeout_s=case_timeout_s, baseline=baseline, shots=shots
+        trained,
+        asked,
+        settings,
+        reporter,
+        case_timeout_s=case_timeout_s,
+        baseline=baseline,
+        shots=shots,
+        allowed=Permissions(allow_commands, without_walls),
     )
     file = trained.plan.own_cases if cases is None else Path(cases)
     found = _compared(replace(found, cases_file=file, limit=limit, threshold=threshold), against, max_drop)
@@ -106,6 +118,8 @@ def grade_answers(
     against: FilePath | None = None,
     max_drop: float | None = None,
     output: FilePath | None = None,
+    allow_commands: bool = False,
+    without_walls: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Evaluated:
     """Grade answers that are written already; no model is loaded.
@@ -117,9 +131,11 @@ def grade_answers(
     _require_at_least(1, limit=limit)
     _require_company(against, max_drop)
     from expert_cli.evaluation.evaluate import grade_kept
+    from expert_cli.evaluation.permissions import Permissions
     from expert_cli.pipeline.publish import leave
 
-    found = grade_kept(Path(answers), optional_path(cases), limit, case_timeout_s, reporter)
+    allowed = Permissions(allow_commands, without_walls)
+    found = grade_kept(Path(answers), optional_path(cases), limit, case_timeout_s, reporter, allowed)
     found = _compared(replace(found, threshold=threshold), against, max_drop)
     leave(found, None, optional_path(output), reporter)
     return found

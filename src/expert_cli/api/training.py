@@ -56,6 +56,8 @@ def train(
     locked: FilePath | None = None,
     trust_store: bool = False,
     stage: FilePath | None = None,
+    allow_commands: bool = False,
+    without_walls: bool = False,
     offline: bool = False,
     callbacks: Collection[TrainerCallback] = (),
     reporter: Reporter = NullReporter(),
@@ -83,6 +85,8 @@ def train(
         locked: A run.json that data, tokenizer, base model, settings and code must agree with.
         trust_store: Use a tokenized data set that another program saved where the token store should be.
         stage: Copy the token store to this folder (a faster disk) first.
+        allow_commands: Run the programs that cases name as their judges.
+        without_walls: Run answers that are programs also where nothing keeps them from the network.
         offline: Forbid every network call.
         callbacks: Called as transformers' Trainer calls them. The state of those that export it (`ExportableState`) is kept in
             checkpoints, and comes back with `resume`.
@@ -115,6 +119,8 @@ def train(
         stage=optional_path(stage),
         command="",
         max_loss_spike=max_loss_spike,
+        allow_commands=allow_commands,
+        without_walls=without_walls,
         callbacks=tuple(callbacks),
     )
     options = replace(options, command=command_line(Path(manifest), overrides, options))

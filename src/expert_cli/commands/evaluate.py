@@ -9,7 +9,16 @@ import typer
 
 from expert_cli import api
 from expert_cli.api.experts import MAX_DROP
-from expert_cli.commands.options import AdapterIfAny, MaxNewTokens, Offline, Sample, TrainedBase, TrainedManifest
+from expert_cli.commands.options import (
+    AdapterIfAny,
+    AllowCommands,
+    MaxNewTokens,
+    Offline,
+    Sample,
+    TrainedBase,
+    TrainedManifest,
+    WithoutWalls,
+)
 from expert_cli.commands.tables import show_drop, show_evaluation, show_generation
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ThresholdNotMet
@@ -66,11 +75,14 @@ def evaluate(
             "evaluation.json."
         ),
     ] = None,
+    allow_commands: AllowCommands = False,
+    without_walls: WithoutWalls = False,
     offline: Offline = False,
 ) -> None:
     """Let an expert answer its cases, and judge the answers: queries and programs by running them, all else by comparing it.
 
-    Verifiers: sql, cypher, json, typescript, exact, choice, number, regex, contains_all. Their keys: docs/EXPERT_FORMAT.md.
+    Verifiers: sql, cypher, json, typescript, python, exact, choice, number, regex, contains_all, command. Their keys:
+    docs/EXPERT_FORMAT.md.
 
     A case: {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT ...", "prompt": "...", "input": "..."}; a row
     of --answers has "answer" instead of prompt and input. Paths are relative to the file. Answers can change nothing: they
@@ -101,6 +113,8 @@ def evaluate(
         "against": against,
         "max_drop": max_drop,
         "output": output,
+        "allow_commands": allow_commands,
+        "without_walls": without_walls,
         "reporter": console,
     }
     if answers is not None:

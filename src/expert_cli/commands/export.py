@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from expert_cli.commands.options import AdapterFolder, Offline, TrainedBase, TrainedManifest
+from expert_cli.commands.options import (
+    AdapterFolder,
+    AllowCommands,
+    Offline,
+    TrainedBase,
+    TrainedManifest,
+    WithoutWalls,
+)
 from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError
 
 if TYPE_CHECKING:
     from expert_cli.config.plan import TrainedAdapter
     from expert_cli.evaluation.bf16_base import OnBases
+    from expert_cli.evaluation.permissions import Permissions
 
 PROMPTS = 20
 
@@ -39,6 +47,8 @@ def export(
     ] = None,
     manifest: TrainedManifest = None,
     base_model: TrainedBase = None,
+    allow_commands: AllowCommands = False,
+    without_walls: WithoutWalls = False,
     offline: Offline = False,
 ) -> None:
     """Write an expert in the form in which it is used, with its model card.
@@ -73,12 +83,14 @@ def export(
     from expert_cli.artifacts.export import export_expert
     from expert_cli.artifacts.merged_model import in_words
     from expert_cli.evaluation.evaluate import drawn_cases
+    from expert_cli.evaluation.permissions import Permissions
 
     prompts = [(case.prompt, case.input) for case in drawn_cases(found.plan, PROMPTS)]
     with tempfile.TemporaryDirectory() as folder:
         bases = None
         if not (merge or gguf):
-            found, bases = _for_bases(found, Path(folder), limit, console, fits=for_base is not None)
+            allowed = Permissions(allow_commands, without_walls)
+            found, bases = _for_bases(found, Path(folder), limit, console, allowed, fits=for_base is not None)
         remarks = bases.in_words() if bases else []
         done = export_expert(found, output, prompts, console, merge=merge, gguf=gguf, remarks=remarks)
     document = done.as_json() | {"bases": bases.as_json() if bases else None}
@@ -93,7 +105,7 @@ def export(
 
 
 def _for_bases(
-    found: TrainedAdapter, folder: Path, limit: int | None, console: Console, *, fits: bool
+    found: TrainedAdapter, folder: Path, limit: int | None, console: Console, allowed: Permissions, *, fits: bool
 ) -> tuple[TrainedAdapter, OnBases | None]:
     """Return the adapter that is written, fitted to bf16 where asked, and how it answers on both base models.
 
@@ -105,7 +117,8 @@ def _for_bases(
 
     quantization = found.plan.run.model.quantization
     if quantization in QUANTIZED:
-        return on_bases(found, limit, console, partial(fit_to_bf16, folder=folder, report=console) if fits else None)
+        fit = partial(fit_to_bf16, folder=folder, report=console) if fits else None
+        return on_bases(found, limit, console, fit, allowed)
     if fits:
         raise InputError(
             f"--for-base bf16: this adapter was trained on {quantization} weights",

@@ -10,7 +10,13 @@ import typer
 
 from expert_cli import api
 from expert_cli.api.training import require_consistent
-from expert_cli.commands.options import BaseModel, ManifestPath, Offline
+from expert_cli.commands.options import (
+    AllowCommands,
+    BaseModel,
+    ManifestPath,
+    Offline,
+    WithoutWalls,
+)
 from expert_cli.console.terminal import Console
 from expert_cli.manifest.keys.compute import DeviceChoice
 
@@ -63,6 +69,8 @@ def train(
     ] = False,
     probe: Annotated[bool, typer.Option("--probe", help="With --plan: measure a few real steps.")] = False,
     price: Annotated[str, typer.Option(metavar="2.50/h", help="With --plan: what an hour of this machine costs.")] = "",
+    allow_commands: AllowCommands = False,
+    without_walls: WithoutWalls = False,
     offline: Offline = False,
 ) -> None:
     """Train an expert from its manifest.
@@ -108,6 +116,8 @@ def train(
         max_loss_spike=max_loss_spike,
         locked=locked,
         stage=stage,
+        allow_commands=allow_commands,
+        without_walls=without_walls,
     )
     if os.environ.get("RANK", "0") != "0":
         return

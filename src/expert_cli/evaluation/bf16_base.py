@@ -16,6 +16,7 @@ from expert_cli.errors import IntegrityError
 from expert_cli.evaluation.answer import write_answers
 from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, answer_settings, cases_of, check_gradable
 from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.permissions import NOTHING, Permissions
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
@@ -71,7 +72,9 @@ class OnBases:
         return f"{sum(other)} ({pairs.lost} lost, {pairs.gained} gained; 95 % interval {low} to {high} points)"
 
 
-def _questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> tuple[str, Answers] | None:
+def _questions(
+    trained: TrainedAdapter, limit: int | None, report: Reporter, allowed: Permissions
+) -> tuple[str, Answers] | None:
     """Return what an adapter is asked, and how: its expert's cases, else prompts of its training; None, which is told, for
     neither.
 
@@ -85,7 +88,7 @@ def _questions(trained: TrainedAdapter, limit: int | None, report: Reporter) -> 
     settings = answer_settings(trained.plan)
     if trained.plan.own_cases.is_file():
         cases = cases_of(trained.plan, None, limit)
-        check_gradable(cases, report)
+        check_gradable(cases, report, allowed=allowed)
 
         def run(expert: Expert, title: str) -> list[bool]:
             written = write_answers(expert.model, expert.renderer, cases, settings, report, title)
@@ -117,13 +120,14 @@ def on_bases(
     limit: int | None,
     report: Reporter,
     fit: Callable[[TrainedAdapter], TrainedAdapter] | None = None,
+    allowed: Permissions = NOTHING,
 ) -> tuple[TrainedAdapter, OnBases | None]:
     """Ask an adapter on the base model as trained and in bf16, `limit` questions at most; None where there are none.
 
     fit: fits an adapter to the base model in bf16; the fitted one is returned, and asked there, too. Raises what loading the
     models raises.
     """
-    asked = _questions(trained, limit, report)
+    asked = _questions(trained, limit, report, allowed)
     bases, quantization = None, trained.plan.run.model.quantization
     if asked:
         what, answer = asked

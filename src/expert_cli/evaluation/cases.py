@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case
-from expert_cli.evaluation.verifiers.registry import VERIFIERS
+from expert_cli.evaluation.verifiers.registry import known_verifiers, verifier
 from expert_cli.utils.files import unique_keys
 
 MAX_LINE_BYTES = 16 << 20
@@ -153,12 +153,12 @@ def _no_number(word: str) -> None:
 def read_case(where: str, row: Mapping[str, Any]) -> Case:
     """Return the case that a row's keys make. where: what errors call it. Raises InputError."""
     name = row.get("verifier")
-    verifier = VERIFIERS.get(name) if isinstance(name, str) else None
-    if verifier is None:
+    kind = verifier(name) if isinstance(name, str) else None
+    if kind is None:
         fault = f"there is no {name!r}" if name else "is missing"
-        raise InputError(f"{where}: verifier: {fault}", f"verifiers: {', '.join(VERIFIERS)}")
+        raise InputError(f"{where}: verifier: {fault}", f"verifiers: {', '.join(known_verifiers())}")
     try:
-        case = verifier.model_validate(row)
+        case = kind.model_validate(row)
         case.require_sound()
     except InputError as error:
         raise InputError(f"{where}: {error.message}", error.hint) from error

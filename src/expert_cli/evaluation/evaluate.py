@@ -22,6 +22,7 @@ from expert_cli.evaluation.cases import (
 )
 from expert_cli.evaluation.few_shot import NO_SHOTS, drawn_shots
 from expert_cli.evaluation.grade import grade
+from expert_cli.evaluation.permissions import NOTHING, Permissions
 from expert_cli.evaluation.regrade import generation, read_kept
 from expert_cli.evaluation.result import Evaluated
 from expert_cli.hardware.devices import DEVICES
@@ -71,11 +72,12 @@ def evaluate_adapter(
     case_timeout_s: float,
     baseline: bool = False,
     shots: int = 0,
+    allowed: Permissions = NOTHING,
 ) -> Evaluated:
     """Let an adapter answer, and with `baseline` its base model, too, once more after so many examples (`shots`)."""
     from expert_cli.inference.expert import base_renderer, open_expert
 
-    check_gradable(cases, report, case_timeout_s)
+    check_gradable(cases, report, case_timeout_s, allowed=allowed)
     run = trained.plan.run
     examples = drawn_shots(trained, shots, report) if shots else NO_SHOTS
     examples.require_for(cases)
@@ -105,7 +107,12 @@ def evaluate_adapter(
 
 
 def grade_kept(
-    answers: Path, cases: Path | None, limit: int | None, case_timeout_s: float, report: Reporter
+    answers: Path,
+    cases: Path | None,
+    limit: int | None,
+    case_timeout_s: float,
+    report: Reporter,
+    allowed: Permissions = NOTHING,
 ) -> Evaluated:
     """Grade answers that are written already: rows of answers, or those that an evaluation kept.
 
@@ -113,14 +120,16 @@ def grade_kept(
     """
     kept = read_kept(answers, cases)
     if kept is not None:
-        evaluation, bases = kept.judged(report, case_timeout_s, limit)
+        evaluation, bases = kept.judged(report, case_timeout_s, limit, allowed)
         facts = part(kept.document, "expert") or None
         return Evaluated(evaluation, bases, facts, generation(kept.document), kept.cases, kept.limit(limit))
     if cases is not None:
         raise InputError(
             "--cases go with --adapter, or with --answers of a file that evaluate --output wrote: rows of answers are cases"
         )
-    evaluation = grade(stratified_sample(read_answers(answers), limit), report, case_timeout_s)
+    rows = stratified_sample(read_answers(answers), limit)
+    allowed.require(rows, report)
+    evaluation = grade(rows, report, case_timeout_s)
     return Evaluated(evaluation, {}, None, None, answers, limit)
 
 
@@ -136,13 +145,19 @@ def _tell_of_long_answers(
 
 
 def check_gradable(
-    cases: Sequence[EvalCase], report: Reporter, case_timeout_s: float = CASE_TIMEOUT_S, *, decides: bool = False
+    cases: Sequence[EvalCase],
+    report: Reporter,
+    case_timeout_s: float = CASE_TIMEOUT_S,
+    *,
+    decides: bool = False,
+    allowed: Permissions = NOTHING,
 ) -> None:
     """Judge a dummy answer to every case, so that what cannot be judged is told before any model is loaded or trained.
 
-    Raises InputError: a case is at fault; EnvironmentProblem: an engine is missing, or, where the share of right answers
+    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine is missing, or walls are, or, where the share of right answers
     `decides`, no answer can be right because answers can only be parsed on this machine.
     """
+    allowed.require(cases, report)
     dummies, seen = list[CaseAnswer](), set[str]()
     for row in cases:
         case = row.case.for_dummy(first=row.case.verifier not in seen)

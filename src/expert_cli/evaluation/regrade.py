@@ -15,6 +15,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.baseline import BaselineComparison
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase, Stop, read_cases, stratified_sample
 from expert_cli.evaluation.grade import Evaluation, grade
+from expert_cli.evaluation.permissions import Permissions
 from expert_cli.runs.metrics import BASES, items, number, part, read_json
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
@@ -32,13 +33,14 @@ class KeptAnswers:
     cases: Path
 
     def judged(
-        self, report: Reporter, case_timeout_s: float, limit: int | None
+        self, report: Reporter, case_timeout_s: float, limit: int | None, allowed: Permissions
     ) -> tuple[Evaluation, dict[str, BaselineComparison]]:
         """Judge the answers, or `limit` of them, spread over the categories, and those of the base model to the same cases.
 
         Raises InputError where an answer has no case any more, or its case asks something else now.
         """
         cases = {case.id: case for case in read_cases(self.cases)}
+        allowed.require([*cases.values()], report)
         expert = grade(stratified_sample(self._answered(self.document, cases), limit), report, case_timeout_s)
         bases = {}
         for name in BASES:

@@ -11,6 +11,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.baseline import BaselineComparison
 from expert_cli.evaluation.extract import RULE
 from expert_cli.evaluation.grade import Evaluation
+from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
 from expert_cli.runs.metrics import BASES, items, part, read_json
 from expert_cli.utils.statistics import Paired
 
@@ -82,6 +83,12 @@ class Evaluated:
             return f"accuracy fell by {drop.pairs.drop:.4f} against {drop.file}, more than {drop.max_drop:g}"
         return ""
 
+    @property
+    def walls(self) -> tuple[str, ...] | None:
+        """The walls that stood around answers that are programs; None where no answer is one."""
+        programs = any(one.row.case.starts == "answer" for one in self.evaluation.answers)
+        return standing_walls() if programs else None
+
     def as_json(self) -> dict[str, Any]:
         """Return what `evaluate --json` prints (docs/INTERFACE.md)."""
         return {
@@ -95,7 +102,7 @@ class Evaluated:
             "generation": self.generation,
             "cases_file": str(self.cases_file.resolve()),
             "limit": self.limit,
-        }
+        } | ({"walls": list(self.walls)} if self.walls is not None else {})
 
 
 def compare_with(path: Path, found: Evaluated, max_drop: float) -> Drop:

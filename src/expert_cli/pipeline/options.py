@@ -12,6 +12,8 @@ from expert_cli.config.resolve import Overrides
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
+    from expert_cli.evaluation.permissions import Permissions
+
 _LEFT_OUT = ("resume", "overwrite", "command", "callbacks")
 _OPTIONS = {"settings": "set", "drift": "allow-drift"}
 """Fields whose option has another name."""
@@ -26,7 +28,8 @@ class RunOptions:
     this run must agree with in data, rows, masks, tokenizer, base model, settings and code. trust_store: use a data set that
     another program saved where the token store should be. stage: a folder (a faster disk) that the token store is copied
     to, and read from. command: what starts the run from a shell, --resume and --overwrite left out.
-    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. callbacks: people's own, of Python alone.
+    max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. allow_commands, without_walls: as
+    `Permissions` of judging has them. callbacks: people's own, of Python alone.
     """
 
     overwrite: bool = False
@@ -37,7 +40,16 @@ class RunOptions:
     stage: Path | None = None
     command: str = "expert-cli train"
     max_loss_spike: float = 0.0
+    allow_commands: bool = False
+    without_walls: bool = False
     callbacks: tuple[TrainerCallback, ...] = ()
+
+    @property
+    def permissions(self) -> Permissions:
+        """What judging in this run may do."""
+        from expert_cli.evaluation.permissions import Permissions
+
+        return Permissions(self.allow_commands, self.without_walls)
 
 
 def train_words(manifest: Path, overrides: Overrides, options: RunOptions = RunOptions()) -> list[str]:

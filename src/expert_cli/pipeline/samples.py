@@ -10,6 +10,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.inference.generation_config import generation_config
+from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.result import SampleAnswer
 from expert_cli.utils.reporter import Reporter
@@ -37,10 +38,10 @@ Reply = tuple[str, bool | None]
 """An answer, and whether it is right; None where that cannot be told."""
 
 
-def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
+def choose(plan: Plan, inputs: DataInputs, report: Reporter, options: RunOptions) -> list[Question]:
     """Return cases of the expert, drawn by the run's seed; without cases, one of the first held-out rows, the shortest.
 
-    Cases that cannot be judged here (a package is missing, a case is at fault) are told, and not asked: they end no training.
+    Cases that cannot be judged here (a package is missing, a case is at fault or not allowed) are told, and not asked: they end no training.
     """
     if not plan.own_cases.is_file():
         return _row(plan, inputs)
@@ -48,7 +49,7 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter) -> list[Question]:
 
     try:
         drawn = drawn_cases(plan, CASES)
-        check_gradable(drawn, report)
+        check_gradable(drawn, report, allowed=options.permissions)
     except (InputError, EnvironmentProblem) as error:
         report.warning(f"no case is asked after training: {error.message}; {error.hint}")
         return _row(plan, inputs)

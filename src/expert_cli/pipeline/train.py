@@ -115,7 +115,7 @@ def _train(
     key = inputs.key(run.data)
     resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
     renderer = PromptRenderer(inputs.tokenizer, inputs.template)
-    run_answers = _run_answers(renderer, plan, report)
+    run_answers = _run_answers(renderer, plan, report, options)
     if job.is_main_process:
         _make_room(run.output, report, options)
         status.begin()
@@ -128,7 +128,7 @@ def _train(
     model, kernels = _model(inputs.source, run, machine, data, report)
     if job.is_main_process:
         write_run_json(paths, plan, machine, inputs, store, kernels, resume_context)
-    questions = choose(plan, inputs, report) if job.is_main_process else []
+    questions = choose(plan, inputs, report, options) if job.is_main_process else []
     before = ask(model, questions, renderer, plan, report)
     barrier()
     set_seed(run.seed)
@@ -196,14 +196,17 @@ def _resume_context(
     return ResumeContext(what, broadcast_rank0(find) if options.resume else None, status)
 
 
-def _run_answers(renderer: PromptRenderer, plan: Plan, report: Reporter) -> Callable[[PeftModel], float] | None:
+def _run_answers(
+    renderer: PromptRenderer, plan: Plan, report: Reporter, options: RunOptions
+) -> Callable[[PeftModel], float] | None:
     """Return what lets a model in training answer cases, each of which can be judged here; None where not asked for."""
     if not plan.run.watch.execution_eval_steps:
         return None
     from expert_cli.evaluation.evaluate import accuracy_of, cases_of, check_gradable
 
     cases = cases_of(plan, None, plan.run.watch.execution_eval_sample)
-    check_gradable(cases, report, decides=plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY)
+    decides = plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY
+    check_gradable(cases, report, decides=decides, allowed=options.permissions)
     return partial(accuracy_of, renderer=renderer, cases=cases, report=report, plan=plan)
 
 

@@ -28,11 +28,14 @@ each = pytest.mark.parametrize("verifier", VERIFIERS)
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the examples name: a shop with three customers, and people of whom one knows Ada."""
+    """What the examples name: a shop with three customers, people of whom one knows Ada, a program."""
     monkeypatch.delenv("NEO4J_URI", raising=False)
     with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection:
         connection.executescript("CREATE TABLE customers (id INTEGER); INSERT INTO customers VALUES (1), (5), (7);")
     people = "CREATE (:Person {name: 'Bob'})-[:KNOWS]->(:Person {name: 'Ada'});"
+    judge = "import json, sys; told = json.load(sys.stdin); "
+    judge += "print(json.dumps({'correct': told['answer'] == told['case']['expected']}))"
+    (tmp_path / "judge.py").write_text(judge, encoding="utf-8")
     (tmp_path / "people.cypher").write_text(people, encoding="utf-8")
 
 
