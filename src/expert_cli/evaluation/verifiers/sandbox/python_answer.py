@@ -28,7 +28,7 @@ class AnswerHost:
 
     trusts = True
 
-    def may(self, thing: Any, name: str) -> bool:  # noqa: ARG002
+    def may(self, thing: Any, name: str, *, change: bool) -> bool:  # noqa: ARG002
         """Everything."""
         return True
 
@@ -56,7 +56,7 @@ def streams() -> tuple[BinaryIO, BinaryIO]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for number in (0, 1):
         os.dup2(nothing, number)
-    sys.stdin, sys.stdout = io.StringIO(), io.StringIO()
+    sys.stdin, sys.stdout, sys.argv = io.StringIO(), io.StringIO(), [""]
     return reader, writer
 
 
@@ -75,7 +75,8 @@ def fault(error: BaseException, skipped: int) -> tuple[str, str]:
         kind = "refused"
     elif isinstance(error, SyntaxError | NameError | ImportError):
         kind = "invalid"
-    return kind, f"{where}{type(error).__name__}: {error}"
+    said = error.msg if isinstance(error, SyntaxError) else error
+    return kind, f"{where}{type(error).__name__}: {said}"
 
 
 def load(prefix: str, answer: str) -> tuple[types.ModuleType | None, list[str]]:

@@ -44,12 +44,14 @@ class TestsHost:
         os.dup2(0, 2)
         sys.stderr = io.StringIO()
 
-    def may(self, thing: Any, name: str) -> bool:
-        """Whether an attribute is one of an object of the tests, and not its inner life."""
+    def may(self, thing: Any, name: str, *, change: bool) -> bool:
+        """Whether an attribute is one of an object of the tests; what they do is not changed."""
         kind = thing if isinstance(thing, type) else type(thing)
-        return not name.startswith("__") and (
-            kind.__module__ in ("__main__", "unittest.mock") or kind in (io.StringIO, io.BytesIO)
-        )
+        if name.startswith("__"):
+            return False
+        if change:
+            return type(thing).__module__ == "__main__" and not callable(getattr(kind, name, None))
+        return kind.__module__ in ("__main__", "unittest.mock") or kind in (io.StringIO, io.BytesIO)
 
     def failed(self, error: BaseException) -> None:
         """End where an assertion failed in what was handed over: the answer could hide it."""
@@ -81,7 +83,7 @@ def verdict(error: BaseException) -> tuple[str, str]:
     named = isinstance(error, NameError | ImportError | MemoryError)
     kind = fault(error, 0)[0] if HANDLE in vars(error) or named else "wrong"
     said = f"{type(error).__name__}: {error}" if str(error) or not isinstance(error, AssertionError) else "does not hold"
-    return kind, f"tests, line {line}: {linecache.getline('tests', line).strip()[:120]}: {said}"
+    return kind, f"tests, line {line}: {linecache.getline('tests', line).strip()[:120]}: {said}" if line else said
 
 
 class AnswerModule(types.ModuleType):
@@ -128,7 +130,6 @@ def run(program: dict[str, str], peer: Peer) -> None:
     except SystemExit as error:
         if error.code:
             raise AssertionError(f"the tests end with {error.code}") from error
-        return
     for name, function in [*space.items()]:
         if name.startswith("test") and isinstance(function, types.FunctionType) and not function.__code__.co_argcount:
             function()
@@ -136,8 +137,8 @@ def run(program: dict[str, str], peer: Peer) -> None:
         from unittest import TextTestRunner, defaultTestLoader
 
         done = TextTestRunner(io.StringIO()).run(defaultTestLoader.loadTestsFromModule(module))
-        for _, text in (*done.failures, *done.errors):
-            raise AssertionError(text.strip().splitlines()[-1])
+        for test, text in (*done.failures, *done.errors):
+            raise AssertionError(f"{test.id()}: {text.strip().splitlines()[-1]}")
 
 
 def main() -> None:

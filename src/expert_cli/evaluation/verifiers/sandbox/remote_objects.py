@@ -52,8 +52,8 @@ class Host(Protocol):
     trusts: bool
     """Whether the other side may name anything of the library, and its classes are asked for every operator."""
 
-    def may(self, thing: Any, name: str) -> bool:
-        """Whether the other side may have an attribute of ours."""
+    def may(self, thing: Any, name: str, *, change: bool) -> bool:
+        """Whether the other side may have an attribute of ours, or change it."""
 
     def failed(self, error: BaseException) -> None:
         """Hear of an error that is about to go to the other side."""
@@ -138,7 +138,7 @@ class Peer:
         if name in OPERATORS or name in USES:
             return thing(*args, **named) if name == "__call__" else getattr(type(thing), name)(thing, *args, **named)
         attribute, *rest = args
-        if not (isinstance(attribute, str) and self._host.may(thing, attribute)):
+        if not (isinstance(attribute, str) and self._host.may(thing, attribute, change=name == "setattr")):
             raise AttributeError(f"{attribute} is not to be had")
         if name == "method":
             return getattr(thing, attribute)(*rest, **named)

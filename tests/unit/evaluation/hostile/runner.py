@@ -1,0 +1,63 @@
+"""Judges the answers of a file of this folder: rows of id, note, answer and the kinds that are right for it, and where they need
+them `case`, keys of the case in place of the usual ones, and `times`, how often the answer stands behind itself.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from expert_cli.evaluation.cases import read_case
+
+TIMEOUT_S = 4.0
+FOLDER, PORT = "@FOLDER@", "@PORT@"
+"""What stands in an answer for the folder and the port that must stay as they are."""
+
+
+def rows(verifier: str) -> list[dict[str, Any]]:
+    """Return the rows for a verifier."""
+    text = Path(__file__).with_name(f"{verifier}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def misjudged(
+    verifier: str, case: dict[str, Any], *, file: Path | None = None, threads: int = 4, timeout_s: float = TIMEOUT_S, **places: object
+) -> list[str]:
+    """Judge the answers to `case`, several at once, and say of each that got another verdict than is right for it."""
+
+    def told(row: dict[str, Any]) -> str:
+        answer = row["answer"] * row.get("times", 1)
+        for name, value in places.items():
+            answer = answer.replace(f"@{name.upper()}@", str(value))
+        grade = read_case(row["id"], {"verifier": verifier, **case, **row.get("case", {})}).grade(answer, file, timeout_s)
+        return "" if grade.kind in row["kinds"] else f"{row['id']}: {grade.kind}, not {row['kinds']}: {grade.detail}"
+
+    with ThreadPoolExecutor(threads) as pool:
+        return [*filter(None, pool.map(told, rows(verifier)))]
+
+
+@contextmanager
+def untouched(folder: Path) -> Iterator[dict[str, object]]:
+    """Give a folder with a file, a server on a port and one on a path of that folder; nobody has come to them afterwards."""
+    (folder / "canary").write_text("alive", encoding="utf-8")
+    servers = [socket.socket(socket.AF_INET)] + ([socket.socket(socket.AF_UNIX)] if hasattr(socket, "AF_UNIX") else [])
+    for server, place in zip(servers, [("127.0.0.1", 0), str(folder / "socket")], strict=False):
+        server.bind(place)
+        server.listen()
+        server.setblocking(False)
+    before = sorted(folder.iterdir())
+    yield {"folder": folder, "port": servers[0].getsockname()[1]}
+    for server in servers:
+        with server:
+            try:
+                server.accept()
+            except BlockingIOError:
+                continue
+            raise AssertionError("an answer reached a server")
+    assert sorted(folder.iterdir()) == before
+    assert (folder / "canary").read_text(encoding="utf-8") == "alive"

@@ -1,0 +1,22 @@
+"""What Python answers try: none is right that is not, nothing is reached, and each gets its verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
+from tests.unit.evaluation.hostile import runner
+
+CASE = {"tests": "assert f(2) == 4\nassert f(3) == 6"}
+
+pytestmark = pytest.mark.skipif(not {"files", "syscalls"} <= {*standing_walls()}, reason="this system lacks walls")
+
+
+def test_no_answer_escapes_and_no_verdict_is_forged(tmp_path: Path) -> None:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with runner.untouched(tmp_path) as places:
+        assert runner.misjudged("python", CASE, threads=4, **places) == []
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
