@@ -20,11 +20,14 @@ from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
 MAX_BYTES = 1_000_000
 LOOK_S = 0.1
 _NUMBER = re.compile(
-    r"(?P<before>[^\d\s+.-]{0,12}?)\s*"
+    r"(?P<before>[A-Z]{0,3}[$€£¥₹]|[A-Z]{3}|)\s*"
     r"(?P<number>[+-]?(?:[0-9]{1,3}(?:[,_' \u00a0\u202f][0-9]{3})+|[0-9]{1,40})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?)"
-    r"\s*(?P<after>[^\d\s][^\d]{0,30}?)?\.?"
+    r"\s*(?P<after>[^\d\s.][^\d]{0,30}?)?\.?"
 )
 """Thousands may be set apart, decimals follow a point; a sign of a currency before it, or a unit behind it."""
+_SIGNS_OF_UNITS = "%‰°$€£¥₹'\"′″"
+_NO_UNITS = {"not", "no", "or", "and", "i", "k", "hundred", "thousand", "million", "billion", "trillion", "dozen"}
+"""Words that make another number of one, or deny it."""
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
 _AROUND = " \t\r\n\"'`*_.:;!()[]"
 
@@ -128,7 +131,7 @@ class NumberCase(_Value):
 
     expected: int | FiniteFloat = Field(description="The number.")
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="How far from it an answer may be.")
-    unit: str = Field(default="", description="The unit, where an answer with another one is wrong; default: any.")
+    unit: str = Field(default="", description="The unit, where an answer with another one is wrong; default: any, of one word.")
 
     @property
     def expected_text(self) -> str:
@@ -143,10 +146,18 @@ class NumberCase(_Value):
         unit = (found["after"] or found["before"]).strip()
         if self.unit and unit and unit.casefold() != self.unit.casefold():
             return Grade("wrong", f"it is in {unit!r}, not in {self.unit!r}")
+        if not self.unit and not _may_be_unit(unit):
+            return Grade("invalid", f"{answer[:80]!r} is not one number and its unit")
         number = Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found["number"]))
         if abs(number - Decimal(repr(self.expected))) <= Decimal(repr(self.tolerance)):
             return Grade("correct")
         return Grade("wrong", f"it is {number}, not {self.expected}")
+
+
+def _may_be_unit(text: str) -> bool:
+    """Whether a text is one word that begins as a unit does: not with what is written small behind a number, a power or a half."""
+    known = not text or text[0].isalpha() or text[0] in _SIGNS_OF_UNITS
+    return known and " " not in text and text.casefold() not in _NO_UNITS
 
 
 class RegexCase(_Value):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,15 @@ import pytest
 import expert_cli
 from expert_cli.commands.evaluate import evaluate
 from expert_cli.data.rows.columnar import Example
-from expert_cli.errors import InputError
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
 from expert_cli.evaluation.grade import grade, verdict_on
+from expert_cli.evaluation.permissions import Permissions
 from expert_cli.evaluation.regrade import read_kept
 from expert_cli.evaluation.result import Evaluated, compare_with
+from expert_cli.evaluation.verifiers import registry
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.utils.reporter import NullReporter
 
@@ -90,7 +94,7 @@ def test_the_error_names_all(name: Any, fault: str, tmp_path: Path) -> None:
     (tmp_path / "cases.jsonl").write_text(json.dumps({"prompt": "p", "verifier": name}), encoding="utf-8")
     with pytest.raises(InputError, match=f"cases.jsonl:1: verifier: {fault}") as raised:
         read_cases(tmp_path / "cases.jsonl")
-    assert raised.value.hint == f"verifiers: {', '.join(VERIFIERS)}"
+    assert raised.value.hint == f"verifiers: {', '.join(registry.known_verifiers())}"
 
 
 @each
@@ -118,7 +122,7 @@ def test_what_was_evaluated_can_be_compared_and_judged_again(verifier: str, tmp_
     kept.write_text(json.dumps(found.as_json()), encoding="utf-8")
     again = read_kept(kept, None)
     assert again is not None
-    assert again.judged(NullReporter(), 10, None)[0] == found.evaluation
+    assert again.judged(NullReporter(), 10, None, Permissions(commands=True))[0] == found.evaluation
     fell = Evaluated(grade([case.answered(wrong)], NullReporter(), 10), {}, None, None)
     assert (compare_with(kept, fell, 0.5).pairs.lost, compare_with(kept, fell, 0.5).held) == (1, False)
 
@@ -135,3 +139,68 @@ def test_a_training_row_that_is_the_case_is_no_example_before_it(verifier: str, 
 def test_the_help_of_evaluate_names_every_verifier() -> None:
     (line,) = [line for line in (evaluate.__doc__ or "").splitlines() if "Verifiers: " in line]
     assert line.strip().startswith(f"Verifiers: {', '.join(VERIFIERS)}.")
+
+
+RHYMES = """
+from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.case import Case
+
+class RhymeCase(Case):
+    fences = frozenset({"rhyme"})
+    ends: str
+    def grade(self, answer, file, timeout_s):
+        return Grade("correct" if answer.endswith(self.ends) else "wrong", "")
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Installs packages with verifiers: a module and the metadata that pip writes."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(package: str, **points: str) -> None:
+        (tmp_path / f"{package}.py").write_text(RHYMES, encoding="utf-8")
+        metadata = tmp_path / f"{package}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
+        lines = "".join(f"{name} = {value}\n" for name, value in points.items())
+        (metadata / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{lines}", encoding="utf-8")
+        registry._of_packages.cache_clear()
+
+    yield install
+    registry._of_packages.cache_clear()
+    for name in [name for name, module in sys.modules.items() if getattr(module, "__file__", None)]:
+        if str(sys.modules[name].__file__).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def judged_by(folder: Path, verifier: str) -> list[str]:
+    text = json.dumps({"verifier": verifier, "ends": "oon", "prompt": "?"})
+    (folder / "cases.jsonl").write_text(text, encoding="utf-8")
+    (case,) = read_cases(folder / "cases.jsonl")
+    return [verdict_on(case.answered(answer), 1).kind for answer in ("moon", "sun", "```rhyme\nnoon\n```")]
+
+
+def test_a_package_brings_a_verifier(tmp_path: Path, installed: Callable[..., None]) -> None:
+    installed("rhymes_a", rhyme="rhymes_a:RhymeCase", broken="rhymes_a.gone:Case", other="rhymes_a:Grade")
+    installed("rhymes_b", limerick="rhymes_b:RhymeCase")
+    assert registry.known_verifiers() == [*VERIFIERS, "broken", "limerick", "other", "rhyme"]
+    assert not {"rhymes_a", "rhymes_b"} & set(sys.modules), "nothing is loaded that no row names"
+    assert judged_by(tmp_path, "rhyme") == judged_by(tmp_path, "limerick") == ["correct", "wrong", "correct"]
+    with pytest.raises(EnvironmentProblem, match="the verifier broken of rhymes_a cannot be loaded: ModuleNotFoundError"):
+        judged_by(tmp_path, "broken")
+    with pytest.raises(EnvironmentProblem, match="the verifier other of rhymes_a cannot be loaded: rhymes_a:Grade is no"):
+        judged_by(tmp_path, "other")
+    with pytest.raises(InputError, match=r"cases\.jsonl:1: verifier: there is no 'sonnet'") as raised:
+        judged_by(tmp_path, "sonnet")
+    assert raised.value.hint.endswith("command, broken, limerick, other, rhyme")
+
+
+def test_a_name_is_taken_once(tmp_path: Path, installed: Callable[..., None]) -> None:
+    installed("rhymes_c", rhyme="rhymes_c:RhymeCase", exact="rhymes_c:RhymeCase")
+    installed("rhymes_d", rhyme="rhymes_d:RhymeCase")
+    with pytest.raises(EnvironmentProblem, match="the verifier exact of rhymes_c replaces one of expert-cli's"):
+        judged_by(tmp_path, "exact")
+    with pytest.raises(EnvironmentProblem, match="the verifier rhyme of rhymes_c and rhymes_d is in each of them"):
+        judged_by(tmp_path, "rhyme")
+    assert asked(tmp_path, "sql").case.verifier == "sql"

@@ -1,0 +1,50 @@
+"""What answers try that are a text, a label, a number, JSON, or go to a program of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.evaluation.hostile import runner
+
+CASES: dict[str, dict[str, Any]] = {
+    "exact": {"expected": "Paris"},
+    "choice": {"labels": ["good", "bad"], "expected": "good"},
+    "number": {"expected": 42},
+    "regex": {"pattern": r"[0-9]{4}-[0-9]{2}-[0-9]{2}"},
+    "contains_all": {"expected": ["red", "blue"], "absent": ["green"]},
+    "json": {"schema": {"type": ["object", "array", "string", "number", "boolean", "null"]}, "rule": "exact"},
+}
+CASES["json"]["expected"] = {"a": 1, "b": ["x", None]}
+
+JUDGE = """
+import json, sys
+lines = sys.stdin.buffer.readlines()
+told = json.loads(lines[0])
+assert len(lines) == 1 and sys.argv[1:] == ["--strict", "a b"] and told["case"]["expected"] == "Paris"
+print(json.dumps({"correct": told["answer"] == "Paris", "detail": told["answer"][:50]}))
+"""
+
+
+@pytest.mark.parametrize("verifier", CASES)
+def test_no_verdict_is_forged(verifier: str) -> None:
+    assert runner.misjudged(verifier, CASES[verifier], threads=1, timeout_s=1.0) == []
+
+
+def test_a_program_of_the_users_gets_answers_as_they_are(tmp_path: Path) -> None:
+    judge = tmp_path / "judge's own.py"
+    judge.write_text(JUDGE, encoding="utf-8")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    case = {"command": judge.name, "arguments": ["--strict", "a b"], "expected": "Paris"}
+    with runner.untouched(outside) as places:
+        assert runner.misjudged("command", case, file=judge, timeout_s=20, **places) == []
+
+
+@pytest.mark.parametrize("verifier", ["python", "command", *CASES])
+def test_there_are_enough_of_them(verifier: str) -> None:
+    rows = runner.rows(verifier)
+    assert len({row["id"] for row in rows}) == len(rows) >= (60 if verifier == "python" else 40)
+    assert {"correct", "wrong"} <= {kind for row in rows for kind in row["kinds"] if len(row["kinds"]) == 1}

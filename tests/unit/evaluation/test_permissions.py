@@ -1,0 +1,97 @@
+"""What judging does only where it is allowed: a command of a case, and programs without walls."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli import api
+from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.evaluation import permissions
+from expert_cli.evaluation import result as found
+from expert_cli.evaluation.cases import read_cases
+from expert_cli.evaluation.evaluate import check_gradable
+from expert_cli.evaluation.permissions import Permissions
+from expert_cli.utils.reporter import NullReporter
+
+COMMAND = {"verifier": "command", "command": "judge.py"}
+PYTHON = {"verifier": "python", "tests": "assert f(2) == 4"}
+TYPESCRIPT = {"verifier": "typescript", "tests": "if (f(2) !== 4) throw new Error();"}
+PLAIN = {"verifier": "exact", "expected": "x"}
+
+
+class Heard(NullReporter):
+    """A reporter that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def info(self, text: str) -> None:
+        self.said.append(text)
+
+    warning = info
+
+
+def rows(folder: Path, *cases: dict[str, Any], **more: Any) -> Path:
+    (folder / "judge.py").write_text("open('ran', 'w')\nprint('{\"correct\": true}')", encoding="utf-8")
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps({**case, **more}) + "\n" for case in cases), encoding="utf-8")
+    return path
+
+
+def test_a_command_is_run_only_where_it_is_allowed(tmp_path: Path) -> None:
+    answers = rows(tmp_path, PLAIN, COMMAND, answer="x")
+    with pytest.raises(InputError, match=r"rows\.jsonl:2: this case is judged by a program of its own, judge\.py") as raised:
+        api.grade_answers(answers)
+    assert raised.value.hint.endswith("--allow-commands")
+    cases = read_cases(rows(tmp_path, PLAIN, COMMAND, prompt="?"))
+    with pytest.raises(InputError, match=r"rows\.jsonl:2"):
+        check_gradable(cases, NullReporter())
+    assert not (tmp_path / "ran").exists()
+    check_gradable(cases, NullReporter(), 20, allowed=Permissions(commands=True))
+    assert (tmp_path / "ran").exists()
+    answers = rows(tmp_path, PLAIN, COMMAND, answer="x")
+    assert api.grade_answers(answers, allow_commands=True, case_timeout_s=20).evaluation.passed == [True, True]
+
+
+def test_answers_that_were_kept_are_judged_by_a_command_only_where_it_is_allowed(tmp_path: Path) -> None:
+    cases, kept = rows(tmp_path, COMMAND, id="a", prompt="?"), tmp_path / "evaluation.json"
+    (case,) = read_cases(cases)
+    kept.write_text(json.dumps({"answers": [{"id": "a", "case": case.digest, "answer": "x"}]}), encoding="utf-8")
+    with pytest.raises(InputError, match="--allow-commands|of its own"):
+        api.grade_answers(kept, cases=cases)
+    assert not (tmp_path / "ran").exists()
+    assert api.grade_answers(kept, cases=cases, allow_commands=True, case_timeout_s=20).evaluation.passed == [True]
+
+
+@pytest.mark.parametrize("case", [PYTHON, TYPESCRIPT])
+def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
+) -> None:
+    for module in (permissions, found):
+        monkeypatch.setattr(module, "standing_walls", lambda: ("limits", "files"))
+    answers = rows(tmp_path, PLAIN, case, answer="x")
+    with pytest.raises(EnvironmentProblem, match=r"rows\.jsonl:2: answers to .* cases are programs, and nothing") as raised:
+        api.grade_answers(answers)
+    assert raised.value.hint.endswith("--without-walls")
+    heard = Heard()
+    judged = api.grade_answers(answers, without_walls=True, case_timeout_s=20, reporter=heard)
+    assert judged.as_json()["walls"] == ["limits", "files"]
+    assert heard.said[:2] == [
+        "answers run as programs that nothing keeps from the network",
+        "walls     limits, files around answers that are programs",
+    ]
+    assert "walls" not in api.grade_answers(rows(tmp_path, PLAIN, answer="x")).as_json()
+
+
+@pytest.mark.parametrize("wall", ["syscalls", "namespaces"])
+def test_either_wall_around_the_network_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: str
+) -> None:
+    monkeypatch.setattr(permissions, "standing_walls", lambda: (wall,))
+    heard = Heard()
+    Permissions().require(read_cases(rows(tmp_path, PYTHON, prompt="?")), heard)
+    assert heard.said == [f"walls     {wall} around answers that are programs"]

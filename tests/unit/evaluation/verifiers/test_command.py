@@ -1,0 +1,92 @@
+"""A program of the user's own judges: what it is given, what it may say, and whose fault it is when it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import read_case
+from expert_cli.evaluation.verdict import Grade
+
+
+def grade(folder: Path, program: str, answer: str = "x", *, timeout_s: float = 10, **row: Any) -> Grade:
+    (folder / "judge.py").write_text(program, encoding="utf-8")
+    case = read_case("here", {"verifier": "command", "command": "judge.py", **row})
+    return case.grade(answer, folder / "judge.py", timeout_s)
+
+
+def says(reply: Any) -> str:
+    return f"print({json.dumps(reply)!r})"
+
+
+def test_it_is_given_the_case_and_the_answer(tmp_path: Path) -> None:
+    program = "import json, os, sys\nprint(json.dumps({'correct': False, 'detail': repr([sys.argv[1:], json.load(sys.stdin)])}))"
+    case = {"verifier": "command", "id": "", "category": "uncategorised", "command": "judge.py", "arguments": ["-v"]}
+    asked = {"case": {**case, "expected": [1]}, "answer": "é"}
+    found = grade(tmp_path, program + "\nopen('here', 'w')", "é", arguments=["-v"], expected=[1])
+    assert found == Grade("wrong", repr([["-v"], asked]))
+    assert (tmp_path / "here").is_file()
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        ({"correct": True}, Grade("correct")),
+        ({"correct": False}, Grade("wrong")),
+        ({"correct": False, "detail": "one\ntwo"}, Grade("wrong", "one two")),
+        ({"correct": False, "detail": "no Rhyme", "kind": "invalid"}, Grade("invalid", "no Rhyme")),
+        ({"correct": True, "kind": "correct"}, Grade("correct")),
+    ],
+)
+def test_what_it_says_is_the_verdict(tmp_path: Path, reply: Any, verdict: Grade) -> None:
+    assert grade(tmp_path, says(reply)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("program", "fault"),
+    [
+        ("", "printed b''"),
+        ("print('yes')", "printed b'yes"),
+        (says({"correct": 1}), "valid boolean"),
+        (says({"detail": "x"}), "Field required"),
+        (says({"correct": True, "score": 1}), "Extra inputs"),
+        (says({"correct": True}) + "\n" + says({"correct": True}), "trailing"),
+        (says({"correct": True, "kind": "wrong"}), "correct True and kind wrong"),
+        (says({"correct": False, "kind": "bad"}), "Input should be 'correct'"),
+        (says({"correct": True}) + "\nraise ValueError('no such rhyme')", "exit code 1: ValueError: no such rhyme"),
+        ("print('x' * 100_000)", "more than 65,536 bytes"),
+    ],
+)
+def test_a_program_that_fails_is_the_cases_fault(tmp_path: Path, program: str, fault: str) -> None:
+    with pytest.raises(InputError, match=f"command: judge.py .*{fault}"):
+        grade(tmp_path, program)
+
+
+def test_a_program_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    program = "import subprocess, sys, time\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    program += "open('pid', 'w').write(str(child.pid))\ntime.sleep(600)"
+    started = time.monotonic()
+    assert grade(tmp_path, program, timeout_s=3) == Grade("timeout", "judge.py took more than 3 s to judge it")
+    assert time.monotonic() - started < 60
+    pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() - started < 60
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="scripts start by their first line")
+def test_what_is_no_python_is_started_as_it_is(tmp_path: Path) -> None:
+    program = tmp_path / "judge.sh"
+    program.write_text("#!/bin/sh\ncat > /dev/null\necho '{\"correct\": true}'\n", encoding="utf-8")
+    case = read_case("here", {"verifier": "command", "command": "judge.sh"})
+    with pytest.raises(InputError, match=r"judge\.sh cannot be started: Permission denied"):
+        case.grade("x", program, 10)
+    program.chmod(0o755)
+    assert case.grade("x", program, 10).passed
