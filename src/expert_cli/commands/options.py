@@ -35,10 +35,15 @@ TrainedBase = Annotated[
 Sample = Annotated[bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
 AllowCommands = Annotated[
-    bool, typer.Option("--allow-commands", help="Run the programs that cases name as their judges; they see all that you see.")
+    bool,
+    typer.Option(
+        "--allow-commands", help="Run the programs that cases name as their judges; they see all that you see."
+    ),
 ]
 WithoutWalls = Annotated[
     bool,
-    typer.Option("--without-walls", help="Run answers that are programs also where nothing keeps them from the network."),
+    typer.Option(
+        "--without-walls", help="Run answers that are programs also where nothing keeps them from the network."
+    ),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]

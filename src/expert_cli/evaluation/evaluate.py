@@ -154,8 +154,8 @@ def check_gradable(
 ) -> None:
     """Judge a dummy answer to every case, so that what cannot be judged is told before any model is loaded or trained.
 
-    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine is missing, or walls are, or, where the share of right answers
-    `decides`, no answer can be right because answers can only be parsed on this machine.
+    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine or a wall is missing, or, where the
+    share of right answers `decides`, no answer can be right because answers can only be parsed on this machine.
     """
     allowed.require(cases, report)
     dummies, seen = list[CaseAnswer](), set[str]()

@@ -38,8 +38,8 @@ class Permissions:
         if not NETWORK_WALLS.intersection(standing):
             if not self.without_walls:
                 raise EnvironmentProblem(
-                    f"{answer.where}: answers to {answer.case.verifier} cases are programs, and nothing here keeps them from the "
-                    "network: neither seccomp nor network namespaces are to be had",
+                    f"{answer.where}: answers to {answer.case.verifier} cases are programs, and nothing here keeps them from "
+                    "the network: neither seccomp nor network namespaces are to be had",
                     "judge them on Linux (expert-cli doctor says which walls stand); if you trust the model: --without-walls",
                 )
             report.warning("answers run as programs that nothing keeps from the network")

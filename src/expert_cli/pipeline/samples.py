@@ -41,7 +41,8 @@ Reply = tuple[str, bool | None]
 def choose(plan: Plan, inputs: DataInputs, report: Reporter, options: RunOptions) -> list[Question]:
     """Return cases of the expert, drawn by the run's seed; without cases, one of the first held-out rows, the shortest.
 
-    Cases that cannot be judged here (a package is missing, a case is at fault or not allowed) are told, and not asked: they end no training.
+    Cases that cannot be judged here (a package is missing, a case is at fault or not allowed) are told, and not asked: they end
+    no training.
     """
     if not plan.own_cases.is_file():
         return _row(plan, inputs)

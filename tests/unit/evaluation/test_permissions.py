@@ -44,7 +44,9 @@ def rows(folder: Path, *cases: dict[str, Any], **more: Any) -> Path:
 
 def test_a_command_is_run_only_where_it_is_allowed(tmp_path: Path) -> None:
     answers = rows(tmp_path, PLAIN, COMMAND, answer="x")
-    with pytest.raises(InputError, match=r"rows\.jsonl:2: this case is judged by a program of its own, judge\.py") as raised:
+    with pytest.raises(
+        InputError, match=r"rows\.jsonl:2: this case is judged by a program of its own, judge\.py"
+    ) as raised:
         api.grade_answers(answers)
     assert raised.value.hint.endswith("--allow-commands")
     cases = read_cases(rows(tmp_path, PLAIN, COMMAND, prompt="?"))
@@ -61,7 +63,7 @@ def test_answers_that_were_kept_are_judged_by_a_command_only_where_it_is_allowed
     cases, kept = rows(tmp_path, COMMAND, id="a", prompt="?"), tmp_path / "evaluation.json"
     (case,) = read_cases(cases)
     kept.write_text(json.dumps({"answers": [{"id": "a", "case": case.digest, "answer": "x"}]}), encoding="utf-8")
-    with pytest.raises(InputError, match="--allow-commands|of its own"):
+    with pytest.raises(InputError, match="judged by a program of its own"):
         api.grade_answers(kept, cases=cases)
     assert not (tmp_path / "ran").exists()
     assert api.grade_answers(kept, cases=cases, allow_commands=True, case_timeout_s=20).evaluation.passed == [True]
@@ -74,7 +76,9 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     for module in (permissions, found):
         monkeypatch.setattr(module, "standing_walls", lambda: ("limits", "files"))
     answers = rows(tmp_path, PLAIN, case, answer="x")
-    with pytest.raises(EnvironmentProblem, match=r"rows\.jsonl:2: answers to .* cases are programs, and nothing") as raised:
+    with pytest.raises(
+        EnvironmentProblem, match=r"rows\.jsonl:2: answers to .* cases are programs, and nothing"
+    ) as raised:
         api.grade_answers(answers)
     assert raised.value.hint.endswith("--without-walls")
     heard = Heard()
@@ -88,9 +92,7 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
 
 
 @pytest.mark.parametrize("wall", ["syscalls", "namespaces"])
-def test_either_wall_around_the_network_is_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: str
-) -> None:
+def test_either_wall_around_the_network_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: str) -> None:
     monkeypatch.setattr(permissions, "standing_walls", lambda: (wall,))
     heard = Heard()
     Permissions().require(read_cases(rows(tmp_path, PYTHON, prompt="?")), heard)

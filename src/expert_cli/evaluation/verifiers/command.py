@@ -45,7 +45,8 @@ class CommandCase(Case):
     )
 
     command: str = Field(
-        min_length=1, description="The program, relative to the file of the row; one that ends in .py is run by this Python."
+        min_length=1,
+        description="The program, relative to the file of the row; one that ends in .py is run by this Python.",
     )
     arguments: list[str] = Field(default=[], description="What stands behind it.")
     expected: Any = Field(default=None, description="What the program needs to know of the right answer.")
@@ -116,7 +117,8 @@ class CommandCase(Case):
 
     def _fault(self, what: str) -> InputError:
         return InputError(
-            f"command: {self.command} {what}", 'it must print {"correct": true or false, "detail": "..."} and end with exit code 0'
+            f"command: {self.command} {what}",
+            'it must print {"correct": true or false, "detail": "..."} and end with exit code 0',
         )
 
 

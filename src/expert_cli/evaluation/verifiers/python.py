@@ -2,8 +2,8 @@
 
 In one process of CPython a program can change or read whatever stands in it. Here the answer has a process of its own, and the
 tests are in another one: a verdict rests on what the answer returns and on nothing that it is or does. It cannot see what is
-expected, leave early, change built-ins, or call its results equal to anything (`sandbox/remote_objects.py`). That the one process
-cannot look into the other rests on the walls: seccomp and Landlock, see `sandbox/walls.py`.
+expected, leave early, change built-ins, or call its results equal to anything (`sandbox/python_pair/peer.py`). That the one
+process cannot look into the other rests on the walls: seccomp and Landlock, see `sandbox/walls.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pydantic import Field
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.sandbox import python_pair
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox.python_pair.run import judged
 
 MAX_BYTES = 1_000_000
 
@@ -40,7 +40,8 @@ class PythonCase(Case):
         "answer's, but for Python's own names: `from answer import sum`."
     )
     prefix: str = Field(
-        default="", description="Code that the answer continues; what it holds before its last statement the tests have as well."
+        default="",
+        description="Code that the answer continues; what stands before its last statement the tests have, too.",
     )
 
     def require_sound(self) -> None:
@@ -67,7 +68,7 @@ class PythonCase(Case):
             readable(answer, MAX_BYTES)
         except Stopped as stopped:
             return stopped.verdict
-        return python_pair.judged(self.prefix, answer, self.tests, timeout_s)
+        return judged(self.prefix, answer, self.tests, timeout_s)
 
 
 def _free_names(tree: ast.Module) -> set[str]:

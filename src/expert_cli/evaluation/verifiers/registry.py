@@ -1,7 +1,7 @@
 """The verifiers, by the name that a case's row gives: those of this package, and those that others bring by an entry point.
 
-    [project.entry-points."expert_cli.verifiers"]
-    rhyme = "rhymes.judge:RhymeCase"              a subclass of Case (`case.py`); loaded when a row names it
+[project.entry-points."expert_cli.verifiers"]
+rhyme = "rhymes.judge:RhymeCase"              a subclass of Case (`case.py`); loaded when a row names it
 """
 
 from __future__ import annotations

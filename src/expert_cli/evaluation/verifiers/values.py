@@ -131,7 +131,9 @@ class NumberCase(_Value):
 
     expected: int | FiniteFloat = Field(description="The number.")
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="How far from it an answer may be.")
-    unit: str = Field(default="", description="The unit, where an answer with another one is wrong; default: any, of one word.")
+    unit: str = Field(
+        default="", description="The unit, where an answer with another one is wrong; default: any, of one word."
+    )
 
     @property
     def expected_text(self) -> str:
@@ -155,7 +157,7 @@ class NumberCase(_Value):
 
 
 def _may_be_unit(text: str) -> bool:
-    """Whether a text is one word that begins as a unit does: not with what is written small behind a number, a power or a half."""
+    """Whether a text is one word that begins as a unit does, and not as a power or a half behind a number."""
     known = not text or text[0].isalpha() or text[0] in _SIGNS_OF_UNITS
     return known and " " not in text and text.casefold() not in _NO_UNITS
 

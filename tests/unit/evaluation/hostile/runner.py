@@ -1,5 +1,5 @@
-"""Judges the answers of a file of this folder: rows of id, note, answer and the kinds that are right for it, and where they need
-them `case`, keys of the case in place of the usual ones, and `times`, how often the answer stands behind itself.
+"""Judges the answers of a file of this folder: rows of id, note, answer and the kinds that are right for it; some have `case`,
+keys of the case in place of the usual ones, and `times`, how often the answer stands behind itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ def rows(verifier: str) -> list[dict[str, Any]]:
 
 
 def misjudged(
-    verifier: str, case: dict[str, Any], *, file: Path | None = None, threads: int = 4, timeout_s: float = TIMEOUT_S, **places: object
+    verifier: str,
+    case: dict[str, Any],
+    *,
+    file: Path | None = None,
+    threads: int = 4,
+    timeout_s: float = TIMEOUT_S,
+    **places: object,
 ) -> list[str]:
     """Judge the answers to `case`, several at once, and say of each that got another verdict than is right for it."""
 
@@ -34,7 +40,9 @@ def misjudged(
         answer = row["answer"] * row.get("times", 1)
         for name, value in places.items():
             answer = answer.replace(f"@{name.upper()}@", str(value))
-        grade = read_case(row["id"], {"verifier": verifier, **case, **row.get("case", {})}).grade(answer, file, timeout_s)
+        grade = read_case(row["id"], {"verifier": verifier, **case, **row.get("case", {})}).grade(
+            answer, file, timeout_s
+        )
         return "" if grade.kind in row["kinds"] else f"{row['id']}: {grade.kind}, not {row['kinds']}: {grade.detail}"
 
     with ThreadPoolExecutor(threads) as pool:

@@ -27,7 +27,8 @@ def says(reply: Any) -> str:
 
 
 def test_it_is_given_the_case_and_the_answer(tmp_path: Path) -> None:
-    program = "import json, os, sys\nprint(json.dumps({'correct': False, 'detail': repr([sys.argv[1:], json.load(sys.stdin)])}))"
+    program = "import json, sys\ntold = [sys.argv[1:], json.load(sys.stdin)]\n"
+    program += "print(json.dumps({'correct': False, 'detail': repr(told)}))"
     case = {"verifier": "command", "id": "", "category": "uncategorised", "command": "judge.py", "arguments": ["-v"]}
     asked = {"case": {**case, "expected": [1]}, "answer": "é"}
     found = grade(tmp_path, program + "\nopen('here', 'w')", "é", arguments=["-v"], expected=[1])

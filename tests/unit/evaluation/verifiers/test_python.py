@@ -225,10 +225,16 @@ def test_tests_do_with_an_answer_what_they_would_in_one_process(monkeypatch: pyt
     assert grade(ALL, TESTS) == Grade("correct")
     both = types.ModuleType("both")
     monkeypatch.setitem(sys.modules, "both", both)
-    exec(compile(ALL + TESTS, "both", "exec"), vars(both))
+    exec(compile(ALL + TESTS, "both", "exec"), vars(both))  # noqa: S102
 
 
-@pytest.mark.parametrize("tests", ["def test_f():\n    assert f(2) == 4", "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        self.assertEqual(f(2), 4)"])
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "def test_f():\n    assert f(2) == 4",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        self.assertEqual(f(2), 4)",
+    ],
+)
 @pytest.mark.parametrize("ending", ["", "\nif __name__ == '__main__':\n    import unittest\n    unittest.main()"])
 def test_tests_that_only_stand_in_functions_are_run(tests: str, ending: str) -> None:
     assert grade("def f(n): return 4", tests + ending).passed
@@ -238,7 +244,8 @@ def test_tests_that_only_stand_in_functions_are_run(tests: str, ending: str) -> 
 def test_a_prefix_is_continued_and_its_own_part_is_the_cases() -> None:
     prefix = "import math\nclass Tree:\n    def __init__(self, left=None): self.left = left\n\ndef depth(tree):\n    "
     answer = "return 1 + depth(tree.left) if isinstance(tree, Tree) else 0\ndef grown(tree): return Tree(tree)"
-    tests = "tree = Tree(Tree())\nassert depth(tree) == math.floor(2.5)\nassert type(grown(tree)) is Tree and depth(grown(tree)) == 3"
+    tests = "tree = Tree(Tree())\nassert depth(tree) == math.floor(2.5)\n"
+    tests += "assert type(grown(tree)) is Tree and depth(grown(tree)) == 3"
     assert grade(answer, tests, prefix) == Grade("correct")
 
 
@@ -257,7 +264,9 @@ def test_many_calls_fit_into_the_time() -> None:
     assert grade("def f(n): return 2 * n", "for n in range(2000):\n    assert f(n) == 2 * n").passed
 
 
-@pytest.mark.parametrize(("tests", "fault"), [("assert (", "tests: '\\(' was never closed"), ("assert len([1]) == 1", "they use nothing")])
+@pytest.mark.parametrize(
+    ("tests", "fault"), [("assert (", "tests: '\\(' was never closed"), ("assert len([1]) == 1", "they use nothing")]
+)
 def test_tests_that_judge_nothing_are_told(tests: str, fault: str) -> None:
     with pytest.raises(InputError, match=f"here: tests: .*{fault}" if "nothing" in fault else fault):
         grade("x = 1", tests)

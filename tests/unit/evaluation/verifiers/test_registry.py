@@ -187,9 +187,13 @@ def test_a_package_brings_a_verifier(tmp_path: Path, installed: Callable[..., No
     assert registry.known_verifiers() == [*VERIFIERS, "broken", "limerick", "other", "rhyme"]
     assert not {"rhymes_a", "rhymes_b"} & set(sys.modules), "nothing is loaded that no row names"
     assert judged_by(tmp_path, "rhyme") == judged_by(tmp_path, "limerick") == ["correct", "wrong", "correct"]
-    with pytest.raises(EnvironmentProblem, match="the verifier broken of rhymes_a cannot be loaded: ModuleNotFoundError"):
+    with pytest.raises(
+        EnvironmentProblem, match="the verifier broken of rhymes_a cannot be loaded: ModuleNotFoundError"
+    ):
         judged_by(tmp_path, "broken")
-    with pytest.raises(EnvironmentProblem, match="the verifier other of rhymes_a cannot be loaded: rhymes_a:Grade is no"):
+    with pytest.raises(
+        EnvironmentProblem, match="the verifier other of rhymes_a cannot be loaded: rhymes_a:Grade is no"
+    ):
         judged_by(tmp_path, "other")
     with pytest.raises(InputError, match=r"cases\.jsonl:1: verifier: there is no 'sonnet'") as raised:
         judged_by(tmp_path, "sonnet")

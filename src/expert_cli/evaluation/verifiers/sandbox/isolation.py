@@ -57,9 +57,7 @@ def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 1
     return [sys.executable, "-I", "-S", walls.__file__, json.dumps(settings), *program]
 
 
-def start(
-    command: Sequence[str], folder: str, max_bytes: int, streams: tuple[int, int] | None = None
-) -> LineProcess:
+def start(command: Sequence[str], folder: str, max_bytes: int, streams: tuple[int, int] | None = None) -> LineProcess:
     """Start a process that gets nothing of our environment but what it needs to start. streams: see `LineProcess`."""
     kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
     env = {name: os.environ[name] for name in kept if name in os.environ}

@@ -1,9 +1,9 @@
 """The process of a Python answer's tests: reads {"prefix", "tests"}, waits until the answer is loaded in a process of its own
-(`python_answer.py`), runs the tests here, and writes {"kind", "why"} on stderr, which the answer has no part of.
+(`of_answer.py`), runs the tests here, and writes {"kind", "why"} on stderr, which the answer has no part of.
 
-Names that the tests use and nobody defines here are the answer's, but for those of Python itself and of what the case's `prefix`
-holds in front of what it leaves unfinished: an answer changes neither the built-ins nor the case's own helpers. What is meant to
-be the answer's `sum` is imported: `from answer import sum`.
+Names that the tests use and nobody defines here are the answer's, but for those of Python itself and of what the case's
+`prefix` holds before what it leaves unfinished: an answer changes neither the built-ins nor the case's own helpers. What is
+meant to be the answer's `sum` is imported: `from answer import sum`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import types
 import warnings
 from typing import Any, NoReturn
 
-from expert_cli.evaluation.verifiers.sandbox.python_answer import (
+from expert_cli.evaluation.verifiers.sandbox.python_pair.of_answer import (
     RECURSION,
     fault,
     own_part,
     shared_classes,
     streams,
 )
-from expert_cli.evaluation.verifiers.sandbox.remote_objects import FORGED, Peer
-from expert_cli.evaluation.verifiers.sandbox.remote_types import HANDLE, RemoteType, judge
+from expert_cli.evaluation.verifiers.sandbox.python_pair.peer import FORGED, Peer
+from expert_cli.evaluation.verifiers.sandbox.python_pair.remote_types import HANDLE, RemoteType, judge
 
 FAULTS = ("wrong", "empty", "invalid", "refused", "too_large")
 """What becomes of an answer that is not loaded."""
@@ -82,7 +82,9 @@ def verdict(error: BaseException) -> tuple[str, str]:
         trace = trace.tb_next
     named = isinstance(error, NameError | ImportError | MemoryError)
     kind = fault(error, 0)[0] if HANDLE in vars(error) or named else "wrong"
-    said = f"{type(error).__name__}: {error}" if str(error) or not isinstance(error, AssertionError) else "does not hold"
+    said = (
+        f"{type(error).__name__}: {error}" if str(error) or not isinstance(error, AssertionError) else "does not hold"
+    )
     return kind, f"tests, line {line}: {linecache.getline('tests', line).strip()[:120]}: {said}" if line else said
 
 

@@ -31,7 +31,7 @@ PLAIN: Mapping[type, tuple[Callable[[Any], list[Any]], Callable[..., Any]]] = {
     type(Ellipsis): (lambda _: [], lambda: Ellipsis),
 }
 """Types of what cannot change: the parts of a value, and the value of such parts."""
-MUTABLE: tuple[type, ...] = (list, dict, set, bytearray, deque, OrderedDict, Counter)
+MUTABLE: tuple[Any, ...] = (list, dict, set, bytearray, deque, OrderedDict, Counter)
 BY_NAME = {kind.__name__: kind for kind in (*PLAIN, *MUTABLE)}
 BUILTIN_TYPES = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
 
@@ -46,6 +46,8 @@ def contents(container: Any) -> list[Any]:
 def fill(container: Any, items: list[Any]) -> None:
     """Put `contents` into a container, or an object, in place of what it holds."""
     if not isinstance(container, MUTABLE):
+        if any(callable(getattr(type(container), name, None)) for name, _ in items):
+            raise ValueError("a method of an object is no value")
         container = vars(container)
     container.clear()
     if isinstance(container, dict):

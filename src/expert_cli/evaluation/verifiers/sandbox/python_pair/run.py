@@ -1,5 +1,5 @@
-"""Runs a Python answer and its tests in two processes of their own, behind walls: what the answer does to its process, the tests
-do not notice. They are joined by two pipes; the verdict comes over a third, which only the tests hold.
+"""Runs a Python answer and its tests in two processes of their own, behind walls: what the answer does to its process, the
+tests do not notice. They are joined by two pipes; the verdict comes over a third, which only the tests hold.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.evaluation.verdict import Grade
-from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.evaluation.verifiers.sandbox.isolation import (
     MEMORY_BYTES,
     namespace_isolation,
@@ -22,7 +21,7 @@ from expert_cli.evaluation.verifiers.sandbox.isolation import (
     shut_in,
     start,
 )
-from expert_cli.evaluation.verifiers.sandbox.remote_objects import ENDED
+from expert_cli.evaluation.verifiers.sandbox.python_pair.peer import ENDED
 from expert_cli.utils.subprocesses import LineProcess
 
 MAX_RESULT_BYTES = 65_536
@@ -41,7 +40,7 @@ __import__(f"{name}.{sys.argv[3]}", fromlist=["main"]).main()
 
 
 def judged(prefix: str, answer: str, tests: str, timeout_s: float) -> Grade:
-    """Run `tests` with what `prefix` + `answer` defines. Raises EnvironmentProblem where Python does not start behind its walls."""
+    """Run `tests` with what `prefix` + `answer` defines. Raises EnvironmentProblem (Python does not start behind walls)."""
     with _pair(int(timeout_s) + 10) as (of_answer, of_tests, to_answer, to_tests):
         # The tests first: what comes after them comes from the answer.
         _write(to_tests, {"prefix": prefix, "tests": tests})
@@ -67,8 +66,8 @@ def _pair(cpu_s: int) -> Iterator[tuple[LineProcess, LineProcess, int, int]]:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True))
         (from_tests, to_answer), (from_answer, to_tests) = os.pipe(), os.pipe()
         children = [
-            _started("python_answer", folder, cpu_s, (from_tests, to_tests)),
-            _started("python_tests", folder, cpu_s, (from_answer, to_answer)),
+            _started("of_answer", folder, cpu_s, (from_tests, to_tests)),
+            _started("of_tests", folder, cpu_s, (from_answer, to_answer)),
         ]
         os.close(from_tests)
         os.close(from_answer)
@@ -80,7 +79,7 @@ def _pair(cpu_s: int) -> Iterator[tuple[LineProcess, LineProcess, int, int]]:
 
 
 def _started(module: str, folder: str, cpu_s: int, streams: tuple[int, int]) -> LineProcess:
-    program = [sys.executable, "-I", "-S", "-c", _START, isolation.__package__, str(_FOLDER), module]
+    program = [sys.executable, "-I", "-S", "-c", _START, __package__, str(_FOLDER), module]
     readable = [sys.prefix, sys.base_prefix, str(_FOLDER)]
     command = [*namespace_isolation(), *shut_in(program, readable, cpu_s)]
     return start(command, folder, MAX_RESULT_BYTES, streams)

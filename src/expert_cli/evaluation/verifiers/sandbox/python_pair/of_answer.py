@@ -1,5 +1,6 @@
-"""The process of a Python answer: reads {"prefix", "answer"}, runs them as the module `answer`, and then does what the process of the tests asks of it (`remote_objects.py`). Nothing here is a secret, or decides
-anything: the program may do with its process what it likes, and what it writes are values to the tests.
+"""The process of a Python answer: reads {"prefix", "answer"}, runs them as the module `answer`, and does what the process of
+the tests asks of it (`peer.py`). Nothing here is a secret, or decides anything: the program may do with its process what it
+likes, and what it writes are values to the tests.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import warnings
 from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
 
-from expert_cli.evaluation.verifiers.sandbox.remote_objects import Peer
+from expert_cli.evaluation.verifiers.sandbox.python_pair.peer import Peer
 
 RECURSION = 5_000
 """Calls within calls: structures are handed over by as many as they are deep."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from expert_cli.evaluation.verifiers.sandbox.plain_values import VALUES
+from expert_cli.evaluation.verifiers.sandbox.python_pair.plain_values import VALUES
 
 HANDLE, OPERATORS_THERE = "\0handle", "\0operators"
 """Keys, which no program can write as names, of what a local object knows: (peer, handle); the operators of its class."""
-_SIDES = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor".split()
-_ALONE = "eq ne lt le gt ge hash contains bool neg pos invert abs round trunc floor ceil int float index complex".split()
-OPERATORS = frozenset(f"__{name}__" for name in (*_ALONE, *(side + name for side in ("", "r", "i") for name in _SIDES)))
-_USES = "call len iter next reversed getitem setitem delitem enter exit str repr".split()
-USES = frozenset(f"__{name}__" for name in _USES)
+_SIDES = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor"
+_ALONE = "eq ne lt le gt ge hash contains bool neg pos invert abs round trunc floor ceil int float index complex"
+_ALL = (*_ALONE.split(), *(side + name for side in ("", "r", "i") for name in _SIDES.split()))
+OPERATORS = frozenset(f"__{name}__" for name in _ALL)
+_USES = "call len iter next reversed getitem setitem delitem enter exit str repr"
+USES = frozenset(f"__{name}__" for name in _USES.split())
 _READABLE = frozenset({"__name__", "__doc__", "__qualname__"})
 
 
@@ -60,6 +61,7 @@ def _asked(thing: Any, name: str, args: Sequence[Any] = (), named: Mapping[str, 
 
 
 def attribute(thing: Any, name: str) -> Any:
+    """Ask for an attribute, of an object or a class."""
     if name.startswith("__") and name not in _READABLE:
         raise AttributeError(name)
     value = _asked(thing, "getattr", (name,))
@@ -69,6 +71,7 @@ def attribute(thing: Any, name: str) -> Any:
 
 
 def set_attribute(thing: Any, name: str, value: Any) -> None:
+    """Change an attribute there."""
     if name.startswith("__"):
         object.__setattr__(thing, name, value)
     else:
@@ -76,6 +79,7 @@ def set_attribute(thing: Any, name: str, value: Any) -> None:
 
 
 def special(name: str) -> Callable[..., Any]:
+    """Return the method that asks for an operator or a use."""
     return lambda self, *args, **named: _asked(self, name, args, named)
 
 
