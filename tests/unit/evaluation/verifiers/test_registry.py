@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from expert_cli.evaluation.verifiers import registry
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.utils.reporter import NullReporter
 
+ROOT = Path(__file__).parents[4]
 each = pytest.mark.parametrize("verifier", VERIFIERS)
 
 
@@ -37,9 +39,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection:
         connection.executescript("CREATE TABLE customers (id INTEGER); INSERT INTO customers VALUES (1), (5), (7);")
     people = "CREATE (:Person {name: 'Bob'})-[:KNOWS]->(:Person {name: 'Ada'});"
-    judge = "import json, sys; told = json.load(sys.stdin); "
-    judge += "print(json.dumps({'correct': told['answer'] == told['case']['expected']}))"
-    (tmp_path / "judge.py").write_text(judge, encoding="utf-8")
+    shutil.copy(ROOT / "examples" / "command" / "judge.py", tmp_path)
     (tmp_path / "people.cypher").write_text(people, encoding="utf-8")
 
 
