@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "train": "Train an expert from its manifest.",
     "pretokenize": "Tokenize an expert's data once; training opens the result.",
-    "evaluate": "Let an expert answer its cases, and judge the answers: SQL, Cypher and TypeScript by running them, "
-    "JSON by comparing it.",
+    "evaluate": "Let an expert answer its cases, and judge the answers: queries and programs by running them, "
+    "all else by comparing it.",
     "audit": "Run the answers of an expert's training rows and cases, and say which rows harm.",
     "export": "Write an expert in the form in which it is used, with its model card.",
     "chat": "Ask an expert.",
