@@ -11,6 +11,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
+
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "evaluate.schema.json"
 Cli = Callable[..., Any]
 
@@ -108,3 +110,23 @@ def test_a_malformed_row_exits_with_2_and_its_line(cli: Cli, answers: Path) -> N
     done = cli("evaluate", "--answers", answers)
     assert (done.code, done.out) == (2, "")
     assert "answers.jsonl:5: expected: Field required" in done.err
+
+
+def test_programs_run_behind_walls_and_commands_only_where_they_are_allowed(cli: Cli, tmp_path: Path) -> None:
+    python = {
+        "verifier": "python",
+        "tests": "assert twice(2) == 4",
+        "answer": "```python\ndef twice(n): return 2 * n\n```",
+    }
+    (tmp_path / "programs.jsonl").write_text(json.dumps(python), encoding="utf-8")
+    done = cli("evaluate", "--answers", "programs.jsonl", "--json", "--without-walls", "--case-timeout", "20")
+    document = json.loads(done.out)
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    assert (done.code, document["accuracy"], document["walls"]) == (0, 1.0, [*standing_walls()])
+    assert f"walls     {', '.join(standing_walls()) or 'none'} around answers that are programs" in done.err
+    (tmp_path / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
+    row = {"verifier": "command", "command": "judge.py", "answer": "x"}
+    (tmp_path / "commands.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    refused = cli("evaluate", "--answers", "commands.jsonl")
+    assert (refused.code, "commands.jsonl:1: this case is judged by a program of its own" in refused.err) == (2, True)
+    assert cli("evaluate", "--answers", "commands.jsonl", "--allow-commands", "--case-timeout", "20").code == 0
