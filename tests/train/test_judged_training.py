@@ -127,6 +127,18 @@ def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: P
     assert RunPaths(done.output).complete.is_file()
 
 
+def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path: Path, model: Path) -> None:
+    manifest = manifest_of(tmp_path, model, {"every_steps": 1, "sample": 2}, max_steps=1)
+    (tmp_path / "tests" / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
+    row = {"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}
+    (tmp_path / "tests" / "cases.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    with pytest.raises(InputError, match=r"cases\.jsonl:1: this case is judged by a program of its own"):
+        train(manifest)
+    result = train(manifest, RunOptions(allow_commands=True))
+    assert logged(result) == {1: 1.0}
+    assert [sample["right_after"] for sample in result.document["samples"]] == [True]
+
+
 def test_a_sample_is_answered_in_batches(tmp_path: Path, model: Path) -> None:
     plan = make_plan(manifest_of(tmp_path, model, {"every_steps": 2}), machine.inspect(), Overrides(device="cpu"))
     inputs = resolve_inputs(plan.run, NullReporter())
