@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
-from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
+from expert_cli.evaluation.verifiers.sandbox.isolation import is_network_shut, standing_walls
 from expert_cli.utils.reporter import Reporter
-
-NETWORK_WALLS = frozenset({"syscalls", "namespaces"})
-"""Either of them keeps a program from the network."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,7 @@ class Permissions:
             raise InputError(told, "read that program; if you trust it: --allow-commands")
         if answer is None:
             return
-        standing = standing_walls()
-        if not NETWORK_WALLS.intersection(standing):
+        if not is_network_shut():
             if not self.without_walls:
                 raise EnvironmentProblem(
                     f"{answer.where}: answers to {answer.case.verifier} cases are programs, and nothing here keeps them from "
@@ -43,7 +39,7 @@ class Permissions:
                     "judge them on Linux (expert-cli doctor says which walls stand); if you trust the model: --without-walls",
                 )
             report.warning("answers run as programs that nothing keeps from the network")
-        report.info(f"walls     {', '.join(standing) or 'none'} around answers that are programs")
+        report.info(f"walls     {', '.join(standing_walls()) or 'none'} around answers that are programs")
 
 
 NOTHING = Permissions()

@@ -15,6 +15,7 @@ from expert_cli.evaluation import result as found
 from expert_cli.evaluation.cases import read_cases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.permissions import Permissions
+from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.utils.reporter import NullReporter
 
 COMMAND = {"verifier": "command", "command": "judge.py"}
@@ -73,7 +74,7 @@ def test_answers_that_were_kept_are_judged_by_a_command_only_where_it_is_allowed
 def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
-    for module in (permissions, found):
+    for module in (isolation, permissions, found):
         monkeypatch.setattr(module, "standing_walls", lambda: ("limits", "files"))
     answers = rows(tmp_path, PLAIN, case, answer="x")
     with pytest.raises(
@@ -93,7 +94,8 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
 
 @pytest.mark.parametrize("wall", ["syscalls", "namespaces"])
 def test_either_wall_around_the_network_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: str) -> None:
-    monkeypatch.setattr(permissions, "standing_walls", lambda: (wall,))
+    for module in (isolation, permissions):
+        monkeypatch.setattr(module, "standing_walls", lambda: (wall,))
     heard = Heard()
     Permissions().require(read_cases(rows(tmp_path, PYTHON, prompt="?")), heard)
     assert heard.said == [f"walls     {wall} around answers that are programs"]

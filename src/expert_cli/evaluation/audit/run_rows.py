@@ -19,6 +19,7 @@ from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.cypher import CypherCase
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
 from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine
+from expert_cli.evaluation.verifiers.sandbox.isolation import is_network_shut
 from expert_cli.evaluation.verifiers.sql import SqlCase
 from expert_cli.evaluation.verifiers.typescript import TypescriptCase, parse_fault
 from expert_cli.evaluation.verifiers.values import ChoiceCase, NumberCase
@@ -173,6 +174,10 @@ def _run_programs(
     report: Reporter,
 ) -> None:
     order = sorted(programs, key=lambda number: (not rows[number].tests, _spread_key(number)))
+    if not is_network_shut():
+        found.parsed += len(order)
+        found.not_run["nothing here keeps programs from the network (expert-cli doctor)"] += len(order)
+        return
     deadline = time.monotonic() + seconds
     done = 0
     with late_progress(report, "running programs", len(order), "programs") as show:

@@ -15,6 +15,7 @@ from expert_cli.evaluation.audit.run_queries import database_file
 from expert_cli.evaluation.audit.run_rows import Running, run_answers
 from expert_cli.evaluation.audit.sql_schema import compile_fault, open_schema, schema_of
 from expert_cli.evaluation.cases import EvalCase, read_case
+from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.evaluation.verifiers.sandbox.node import find_node, find_typescript
 from expert_cli.utils.reporter import NullReporter
 
@@ -155,6 +156,13 @@ def test_programs_are_parsed_and_run_as_long_as_there_is_time() -> None:
     assert (broken(findings), findings.ran) == ({1, 2}, 2)
 
 
+def test_programs_are_only_parsed_where_nothing_keeps_them_from_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "standing_walls", lambda: ("limits", "files"))
+    findings, _ = run("typescript", ["const f = (n: number) => n;"], tests="if (f(1) !== 2) throw new Error('no');")
+    assert (broken(findings), findings.ran, findings.parsed) == (set(), 0, 1)
+    assert list(findings.not_run) == ["nothing here keeps programs from the network (expert-cli doctor)"]
+
+
 def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "s.sqlite")
     connection.executescript(f"{TABLE}; INSERT INTO shops VALUES (1, 'a')")  # noqa: S608
@@ -173,6 +181,7 @@ def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
         {"verifier": "typescript", "tests": "if (f(1) !== 2) throw new Error();"},
         {"verifier": "typescript", "tests": "if (f(1) !== 2) {"},
         {"verifier": "number", "expected": 1.5},
+        {"verifier": "command", "command": "s.sqlite", "expected": "not run"},
     ]
     cases = [
         EvalCase(read_case(f"c:{n}", row), f"c:{n}", str(n), "", tmp_path / "s.sqlite", "?", "")
