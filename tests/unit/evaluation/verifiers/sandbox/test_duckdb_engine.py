@@ -43,7 +43,10 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "SELECT now() > TIMESTAMPTZ '2020-01-01 00:00:00+02'", "SELECT true", "correct", id="time with a zone"
         ),
         pytest.param(
-            "SELECT TIMESTAMPTZ '2020-01-01 00:00:00+00'", "SELECT TIMESTAMPTZ '2020-01-01 02:00:00+02'", "correct", id="zone"
+            "SELECT TIMESTAMPTZ '2020-01-01 00:00:00+00'",
+            "SELECT TIMESTAMPTZ '2020-01-01 02:00:00+02'",
+            "correct",
+            id="zone",
         ),
         pytest.param(
             "SELECT to_date('06 May 2021', 'DD Mon YYYY')", "SELECT DATE '2021-05-06'", "correct", id="to_date"
