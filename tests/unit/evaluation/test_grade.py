@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -113,26 +112,25 @@ def test_the_detail_is_one_printable_line() -> None:
 
 
 class Busy(Case):
-    """An answer is done in time if no other one runs beside it; what is run is counted."""
+    """What is run is counted; `beside`: the first time an answer is late, since another one runs beside it."""
 
     fences = frozenset({"busy"})
     example = Example({}, "", "")
     runs: ClassVar[Counter[str]] = Counter()
-    running: ClassVar[list[str]] = []
-    lock: ClassVar[Any] = threading.Lock()
+    running: ClassVar[set[str]] = set()
+    met: ClassVar[Any] = threading.Barrier(2, timeout=60)
 
     beside: bool = False
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        with self.lock:
-            self.runs[answer] += 1
-            self.running.append(answer)
-        end, alone = time.monotonic() + 0.2, True
-        while self.beside and alone and time.monotonic() < end:
-            alone = len(self.running) == 1
-        time.sleep(0.02)  # the other one sees it, too
-        with self.lock:
-            self.running.remove(answer)
+        self.runs[answer] += 1
+        self.running.add(answer)
+        if self.beside and self.runs[answer] == 1:
+            self.met.wait()
+        alone = self.running == {answer}
+        if self.beside and self.runs[answer] == 1:
+            self.met.wait()  # both have looked
+        self.running.remove(answer)
         return Grade("correct" if alone else "timeout", answer)
 
 
