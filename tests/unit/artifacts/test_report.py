@@ -296,6 +296,7 @@ def test_evaluations_of_another_form(tmp_path: Path, more: dict[str, Any], words
     shown = page(tmp_path / "r.html", evaluated(run_folder(tmp_path / "run"), **more)).text
     assert words in shown
     assert ("Answers that are right" in shown) == (words != "Not logged")
+    assert ("macro F1" in shown) == (words != "Not logged" and "classification" not in more)
 
 
 def test_several_runs_side_by_side(tmp_path: Path) -> None:

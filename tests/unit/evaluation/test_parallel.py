@@ -30,6 +30,7 @@ def test_the_first_fault_in_order_is_raised_whichever_comes_first(threads: int) 
 
     def work(n: int) -> int:
         if n in (20, 40):
+            time.sleep(0.5 if n == 20 else 0)
             raise ValueError(n)
         time.sleep(0.05 if n == 19 else 0)
         done.append(n)

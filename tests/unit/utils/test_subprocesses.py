@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
+from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess, cancel_with
 
 ECHO = """
 import json, os, sys, time
@@ -70,6 +73,36 @@ def test_one_process_answers_many_questions(worker: JsonLinesWorker) -> None:
     assert gone(first["pid"])
     assert worker.ask({}, 60)["pid"] != first["pid"]
     worker.close()
+
+
+def test_threads_that_ask_at_once_have_a_process_each(worker: JsonLinesWorker) -> None:
+    def ask(number: int) -> dict[str, Any]:
+        found = worker.ask({"number": number}, 60)
+        return {**worker.ask({"number": number, "sleep": 0.5}, 60), "before": found["pid"]}
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(ask, range(2)))
+    assert [one["number"] for one in found] == [0, 1]
+    assert found[0]["pid"] != found[1]["pid"]
+    known = {one["pid"] for one in found}
+    assert {worker.ask({}, 60)["pid"] for _ in range(5)} <= known
+    worker.close()
+    assert all(map(gone, known))
+
+
+def test_what_a_thread_waits_for_ends_when_it_is_cancelled(worker: JsonLinesWorker) -> None:
+    cancel = threading.Event()
+
+    def ask() -> None:
+        cancel_with(cancel)
+        worker.ask({"sleep": 600}, 600)
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask)
+        cancel.set()
+        with pytest.raises(CancelledError):
+            asked.result(60)
+    assert worker.ask({}, 60)
 
 
 def test_what_is_late_is_ended_and_answers_nothing_else(worker: JsonLinesWorker) -> None:
