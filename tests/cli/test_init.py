@@ -95,8 +95,6 @@ def test_the_manifest_of_every_kind_is_valid(cli: Callable[..., Any], tmp_path: 
 @pytest.mark.parametrize("kind", STARTERS)
 def test_what_is_taught_is_right_and_nothing_else(tmp_path: Path, kind: StarterKind) -> None:
     starter = STARTERS[kind]
-    if starter.verifier not in VERIFIERS:
-        pytest.skip(f"there is no verifier {starter.verifier}")
     made = write_starter(tmp_path, "new", kind)
     rows = [json.loads(line) for line in made["rows"].read_text(encoding="utf-8").splitlines()]
     answers = {(task.prompt, task.input): task.answer for task in starter.tasks}
