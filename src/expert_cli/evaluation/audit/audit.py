@@ -147,13 +147,13 @@ def _check(audit: Audit, plan: Plan, running: Running, report: Reporter) -> None
     with audit.timed("cases"):
         run_cases(cases, findings, report)
     with audit.timed("texts"):
-        check_texts(rows, findings, labels=audit.verifier == "choice")
+        check_texts(rows, findings, report, labels=audit.verifier == "choice")
     with audit.timed("lengths"):
         check_lengths(rows, plan.run, findings, report)
     with audit.timed("signatures"):
         texts = _texts(rows, report)
     with audit.timed("repeats"):
-        check_repeats(rows, texts, results, findings, audit.verifier)
+        check_repeats(rows, texts, results, findings, audit.verifier, report)
     with audit.timed("leaks"):
         check_leaks(rows, cases, texts, findings, report)
         if audit.verifier in WITH_SCHEMA:

@@ -107,8 +107,13 @@ class Texts:
         return np.asarray(alike[self.index], np.bool_)
 
 
-def near_duplicates(asked: Texts, inputs: Texts, answers: Texts, rows: Sequence[int]) -> dict[int, int]:
-    """Return the rows, of those numbered in `rows`, that are nearly an earlier one, each with that one's number."""
+def near_duplicates(
+    asked: Texts, inputs: Texts, answers: Texts, rows: Sequence[int], progress: Callable[[float], None] = lambda _: None
+) -> dict[int, int]:
+    """Return the rows, of those numbered in `rows`, that are nearly an earlier one, each with that one's number.
+
+    progress: takes the number of the row that is looked at.
+    """
     numbers = np.array(rows, np.int64)
     # The minimum over a union is the least of the minima.
     signed = np.minimum(asked.signatures[asked.index[numbers]], answers.signatures[answers.index[numbers]])
@@ -125,6 +130,7 @@ def near_duplicates(asked: Texts, inputs: Texts, answers: Texts, rows: Sequence[
     for earlier, later in zip(numbers[first[alike]].tolist(), numbers[second[alike]].tolist(), strict=True):
         if later not in near and _is_near(asked, inputs, answers, earlier, later):
             near[later] = earlier
+            progress(later)
     return near
 
 

@@ -11,6 +11,7 @@ from expert_cli.data.templates.text_forms import MARKERS, any_of
 from expert_cli.evaluation.audit.findings import Findings, place_beside
 from expert_cli.evaluation.audit.rows import AuditRow
 from expert_cli.evaluation.audit.similarity import Texts, near_duplicates, normalize
+from expert_cli.utils.reporter import Reporter, late_progress
 
 CONSTANT_ROWS, CONSTANT_SHARE = 10, 0.01
 FEW_ASSERTIONS = 3
@@ -30,19 +31,25 @@ EQUAL_VALUES = ("choice", "exact", "number", "json")
 """Verifiers that compare answers as values: two that differ cannot both be right."""
 
 
-def check_texts(rows: Sequence[AuditRow], findings: Findings, *, labels: bool) -> None:
+def check_texts(rows: Sequence[AuditRow], findings: Findings, report: Reporter, *, labels: bool) -> None:
     """Check each answer by its text, and whether one answer is given to many questions, which `labels` are for."""
-    for number, row in enumerate(rows):
-        fault = prompt_in_answer(row)
-        if fault:
-            findings.add("prompt_in_answer", number, row.where, fault, row.answer[-200:])
-        fence = unclosed_fence(row.answer)
-        if fence:
-            findings.add("unclosed_fence", number, row.where, fence, row.answer)
-        if row.tests and 0 < (count := assertions(row.tests)) <= FEW_ASSERTIONS:
-            findings.add("weak_tests", number, row.where, f"{count} assertions", row.question)
+    with late_progress(report, "reading answers", len(rows), "rows") as show:
+        for number, row in enumerate(rows):
+            _check_text(number, row, findings)
+            show(number + 1)
     if not labels:
         _constants(rows, findings)
+
+
+def _check_text(number: int, row: AuditRow, findings: Findings) -> None:
+    fault = prompt_in_answer(row)
+    if fault:
+        findings.add("prompt_in_answer", number, row.where, fault, row.answer[-200:])
+    fence = unclosed_fence(row.answer)
+    if fence:
+        findings.add("unclosed_fence", number, row.where, fence, row.answer)
+    if row.tests and 0 < (count := assertions(row.tests)) <= FEW_ASSERTIONS:
+        findings.add("weak_tests", number, row.where, f"{count} assertions", row.question)
 
 
 def prompt_in_answer(row: AuditRow) -> str:
@@ -97,6 +104,7 @@ def check_repeats(
     results: dict[int, str],
     findings: Findings,
     verifier: str,
+    report: Reporter,
 ) -> None:
     """Find rows that say what an earlier one says, nearly so, or something else to the same question.
 
@@ -114,7 +122,9 @@ def check_repeats(
         elif row.question:
             groups[asked[number], inputs[number]].append(number)
     _contradictions(rows, [group for group in groups.values() if len(group) > 1], results, findings, verifier)
-    for later, earlier in near_duplicates(*texts, sorted(first.values())).items():
+    with late_progress(report, "comparing rows", len(rows), "rows") as show:
+        near = near_duplicates(*texts, sorted(first.values()), show)
+    for later, earlier in near.items():
         where = rows[later].where
         told = f"nearly {place_beside(rows[earlier].where, where)}"
         findings.add("near_duplicate", later, where, told, rows[later].question)

@@ -13,7 +13,7 @@ import pytest
 from expert_cli import api
 from expert_cli.errors import InputError
 from expert_cli.evaluation.audit.findings import Findings
-from tests import manifests
+from tests import manifests, tiny
 
 SCHEMA = "CREATE TABLE shops (id, name, city)"
 CASE = {"verifier": "json", "schema": None, "rule": "exact"}
@@ -91,6 +91,19 @@ def test_lengths_are_words_where_there_is_no_tokenizer(tmp_path: Path) -> None:
     }
     assert "words were counted, not tokens" in found.findings.not_checked["too_long"]
     assert found.findings.dead() == {0: "too_long"}
+
+
+def test_lengths_are_tokens_where_there_is_one(tmp_path: Path) -> None:
+    tiny.tiny_model_folder(tmp_path / "base")
+    rows = [{"instruction": "As JSON.", "output": f'"{"9" * count}"'} for count in (50, 61, 62)]
+    manifest = manifests.small(max_seq_length=64)
+    manifest["base_models"] = [{"name": "base", "quantization": "none"}]
+    dataset = write(tmp_path / "rows.jsonl", rows)
+    found = api.audit(manifests.write(tmp_path, manifest), dataset=str(dataset), verifier="exact", offline=True)
+    assert found.findings.not_checked == {}
+    told = {name: found.findings.found[name].members for name in ("too_long", "truncated")}
+    assert told == {"too_long": {2}, "truncated": {1}}
+    assert "the answer has 64 tokens" in found.findings.found["too_long"].examples[0]["detail"]
 
 
 def test_fix_keeps_every_column_of_the_rows_that_are_left(tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
         {"verifier": "typescript", "tests": "if (f(1) !== 2) {"},
         {"verifier": "number", "expected": 1.5},
         {"verifier": "command", "command": "s.sqlite", "expected": "not run"},
+        {"verifier": "regex", "pattern": "a+"},
     ]
     cases = [
         EvalCase(read_case(f"c:{n}", row), f"c:{n}", str(n), "", tmp_path / "s.sqlite", "?", "")
@@ -194,3 +195,4 @@ def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
         "case_empty": {"c:3"},
         "weak_case": {"c:5"},
     }
+    assert findings.not_checked["case_fails"].startswith("1 without an answer")

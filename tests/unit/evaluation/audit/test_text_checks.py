@@ -14,6 +14,7 @@ from expert_cli.evaluation.audit.text_checks import (
     prompt_in_answer,
     unclosed_fence,
 )
+from expert_cli.utils.reporter import NullReporter
 
 
 def rows(*pairs: tuple[str, str]) -> list[AuditRow]:
@@ -27,7 +28,7 @@ def found(findings: Findings) -> dict[str, set[int | str]]:
 def repeats(given: list[AuditRow], verifier: str, results: dict[int, str] | None = None) -> dict[str, set[int | str]]:
     findings = Findings()
     texts = tuple(Texts.of([getattr(row, name) for row in given]) for name in ("question", "input", "answer"))
-    check_repeats(given, texts, results or {}, findings, verifier)  # type: ignore[arg-type]
+    check_repeats(given, texts, results or {}, findings, verifier, NullReporter())  # type: ignore[arg-type]
     return found(findings)
 
 
@@ -69,10 +70,10 @@ def test_one_answer_to_many_questions_is_found_unless_answers_are_labels() -> No
     given = rows(*((f"Question {n}?", "SELECT 1" if n < 10 else f"SELECT {n}") for n in range(40)))
     for labels, expected in ((False, {"constant": set(range(10))}), (True, {})):
         findings = Findings()
-        check_texts(given, findings, labels=labels)
+        check_texts(given, findings, NullReporter(), labels=labels)
         assert found(findings) == expected
     findings = Findings()
-    check_texts(given[1:], findings, labels=False)  # nine times
+    check_texts(given[1:], findings, NullReporter(), labels=False)  # nine times
     assert found(findings) == {}
 
 
@@ -107,7 +108,7 @@ def test_assertions_are_counted_by_their_names() -> None:
     assert assertions("assert.deepEqual(f(1), 2); assert(f(2)); expect(f(3)).toBe(4);") == 3
     assert assertions("f(1);") == 0
     findings = Findings()
-    check_texts([AuditRow("f:1", "Write f.", "", "f", tests=tests)], findings, labels=False)
+    check_texts([AuditRow("f:1", "Write f.", "", "f", tests=tests)], findings, NullReporter(), labels=False)
     assert found(findings) == {"weak_tests": {0}}
 
 
