@@ -116,7 +116,7 @@ def test_rows_on_their_database(cli: Cli, expert: Path) -> None:
     assert "answers of rows: 5 run, 1 only parsed, 0 not run" in told
     assert f"  {expert / 'rows.jsonl'}:1: no rows on city.sqlite" in told
     start = told.index("contradiction:")
-    assert told[start + 1].startswith(f"  {expert / 'rows.jsonl'}:4: {expert / 'rows.jsonl'}:5 answers: SELECT name")
+    assert told[start + 1].startswith(f"  {expert / 'rows.jsonl'}:4: line 5 answers: SELECT name")
     assert not any(line.startswith("several_answers") for line in told)  # Oslo: other words, the same rows
 
 
