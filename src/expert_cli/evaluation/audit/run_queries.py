@@ -33,12 +33,8 @@ SUFFIXES: Mapping[Engine, tuple[str, ...]] = {
 }
 DIALECTS: Mapping[Engine, Dialect] = {"sqlite": "sqlite", "duckdb": "postgresql", "graphqlite": "cypher"}
 _QUERIES_AT_ONCE = 500
+_LIBRARY = re.compile(r"\b(?:apoc|gds)\.", re.IGNORECASE)
 _EMPTY_GRAPH = "RETURN 1"  # of an empty script graphqlite makes no tables
-# Cypher that graphqlite does not know: that it refuses such a query says nothing about the query.
-_NOT_IN_ENGINE = re.compile(
-    r"\b(?:count|exists|collect)\s*\{|\bCALL\b|\b(?:apoc|gds|db|duration|point|datetime|date)\b\s*[.(]|\bshortestPath\b",
-    re.IGNORECASE,
-)
 
 
 class Outcome(NamedTuple):
@@ -129,14 +125,21 @@ def _ask(process: EngineProcess, engine: Engine, where: str, query: str) -> Outc
     try:
         result = process.run(statement, timeout_s=TIMEOUT_S)
     except Stopped as stopped:
-        if engine == "graphqlite" and (_NOT_IN_ENGINE.search(query) or "SyntaxError" not in stopped.detail):
-            return Outcome("not_run", "graphqlite does not know all of Cypher, and refuses it")
+        if stopped.kind == "parsed_only":  # the engine lacks something of the language
+            return Outcome("not_run", stopped.detail)
+        if engine == "graphqlite" and stopped.kind == "invalid" and not _is_fault(stopped.detail, query):
+            return Outcome("not_run", "graphqlite cannot run it, which says nothing of the query")
         if stopped.kind in ("timeout", "too_large"):
             return Outcome("not_run", f"over the limits of one answer ({stopped.kind})")
         return Outcome("fault", f"{where}: {stopped.detail}")
     if any(value is not None for values in result for value in values):
         return Outcome("ran", "", _digest(result))
     return Outcome("null" if result else "empty", where, _digest(result))
+
+
+def _is_fault(told: str, query: str) -> bool:
+    """Whether a query of Cypher is at fault for what graphqlite says; its SQL may fail, and it has no libraries."""
+    return "SyntaxError" in told and not _LIBRARY.search(query)
 
 
 def _single(query: str, dialect: Dialect) -> tuple[str, Outcome | None]:
