@@ -120,6 +120,10 @@ class Rows(ABC):
         """Return what one row trains: its response, the last turn of its conversation with its calls, or its whole text."""
         return str(getattr(self, self.answer_role)[row])
 
+    def question(self, row: int) -> tuple[str, str]:  # noqa: ARG002
+        """Return what one row asks, and its input or what stands before the conversation; "" in a whole text."""
+        return "", ""
+
     def lengths(self) -> list[int]:
         """Return the length of every row's text, prompt and answer together."""
         return [sum(lengths) for lengths in zip(*(map(len, column) for column in self.columns()), strict=True)]

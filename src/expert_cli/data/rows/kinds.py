@@ -127,6 +127,9 @@ class PairRows(Rows):
     def shot(self, row: int) -> Example | None:
         return Example(self.instruction[row], self.input[row], self.response[row], self.origins[row])
 
+    def question(self, row: int) -> tuple[str, str]:
+        return self.instruction[row], self.input[row]
+
     def _asked(self, template: Template) -> list[str]:
         return [template.user_turn(a, b) for a, b in zip(self.instruction, self.input, strict=True)]
 

@@ -103,6 +103,13 @@ class MessageRows(Rows):
     def answer(self, row: int) -> str:
         return self.messages[row][-1].content + self.messages[row][-1].fields
 
+    def question(self, row: int) -> tuple[str, str]:
+        turns = self.messages[row][:-1]
+        before = "\n".join(turn.content for turn in turns if turn.role in ("system", "tools"))
+        asked = (turn for turn in turns if turn.role not in ("system", "tools"))
+        said = (turn.content if turn.role == "user" else f"{turn.role}: {turn.content}{turn.fields}" for turn in asked)
+        return "\n".join(said), before
+
     def lengths(self) -> list[int]:
         return [sum(len(turn.content) + len(turn.fields) for turn in turns) for turns in self.messages]
 

@@ -15,8 +15,6 @@ from expert_cli.data.formats.raw_row import Block, ColumnFilter
 from expert_cli.data.located import LocatedData
 from expert_cli.data.rows.block_check import check_block
 from expert_cli.data.rows.columnar import Rows
-from expert_cli.data.rows.kinds import PairRows
-from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.rows.scan import source_blocks
 from expert_cli.data.rows.selection import SelectedSource, select_rows
 from expert_cli.data.templates.text_forms import FORMS, TURN_ENDS
@@ -109,15 +107,8 @@ def _row(rows: Rows, at: int, beside: dict[str, str]) -> AuditRow:
 
 def _parts(rows: Rows, at: int) -> tuple[str, str, str]:
     """Question, input and answer of a row: of a conversation all before its last turn, and that turn."""
-    if isinstance(rows, PairRows):
-        return rows.instruction[at], rows.input[at], rows.response[at]
-    if isinstance(rows, MessageRows):
-        *before, last = rows.messages[at]
-        system = "\n".join(turn.content for turn in before if turn.role in ("system", "tools"))
-        asked = [turn for turn in before if turn.role not in ("system", "tools")]
-        said = (turn.content if turn.role == "user" else f"{turn.role}: {turn.content}{turn.fields}" for turn in asked)
-        return "\n".join(said), system, last.content + last.fields
-    return split_text(rows.answer(at))
+    answer = rows.answer(at)
+    return split_text(answer) if rows.is_whole_text else (*rows.question(at), answer)
 
 
 def split_text(text: str) -> tuple[str, str, str]:

@@ -79,6 +79,19 @@ def test_rows_of_every_form(tmp_path: Path, form: Callable[[str, str], dict[str,
     assert (found.findings.ran, found.errors) == (19, 2)
 
 
+def test_a_conversation_asks_with_all_its_turns_before_the_last(tmp_path: Path) -> None:
+    said = [
+        ("system", "Be brief."),
+        ("user", "As JSON: 1."),
+        ("assistant", "1"),
+        ("user", "And two?"),
+        ("assistant", "2"),
+    ]
+    rows = [{"messages": [{"role": role, "content": content} for role, content in said]}]
+    (row,) = audited(tmp_path, rows, [], verifier="json")[0].rows
+    assert (row.question, row.input, row.answer) == ("As JSON: 1.\nassistant: 1\nAnd two?", "Be brief.", "2")
+
+
 def test_lengths_are_words_where_there_is_no_tokenizer(tmp_path: Path) -> None:
     rows = [
         {"instruction": f"{'word ' * asked}{answered}?", "output": json.dumps("word " * answered)}
