@@ -172,7 +172,7 @@ def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "s.sqlite")
     connection.executescript(f"{TABLE}; INSERT INTO shops VALUES (1, 'a')")  # noqa: S608
     connection.close()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"database": "s.sqlite", "verifier": "sql", "expected": query}
         for query in (
             "SELECT id FROM shops",
