@@ -15,7 +15,6 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_cases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.grade import verdict_on
-from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.manifest.starter import write_starter
 from expert_cli.manifest.starter_tasks import CASES, STARTERS, StarterKind
 from expert_cli.utils.reporter import NullReporter
