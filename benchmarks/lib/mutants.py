@@ -158,6 +158,11 @@ def _joins(node: Any, columns: Columns) -> Iterator[exp.Expression]:  # noqa: AR
 
 
 def _distinct(node: Any, columns: Columns) -> Iterator[exp.Expression]:  # noqa: ARG001
+    """Yield nothing where rows are a set in any case: inside IN and the like, in set operations, one row of aggregates."""
+    within = node.parent.parent if isinstance(node.parent, exp.Subquery) else node.parent
+    alone = not node.args.get("group") and all(one.find(*AGGREGATES) for one in node.expressions)
+    if alone or isinstance(within, exp.In | exp.Exists | exp.SetOperation):
+        return
     copy = node.copy()
     copy.set("distinct", None if node.args.get("distinct") else exp.Distinct())
     yield copy

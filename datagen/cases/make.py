@@ -50,6 +50,7 @@ SQLITE_VERSION = slice(92, 100)  # of the header: which version of the library w
 
 QUERIES = 36  # of each category
 UNSEEN_SQL, UNSEEN_CYPHER = 18, 16  # of each domain
+CONTENTS = 8  # beside the database or graph itself: a wrong query that is right on one is seldom right on all
 QUERY_POOL = 150  # rows of each domain that the cases are chosen from
 SIDES = ("cases", "valid", "train")
 
@@ -109,7 +110,9 @@ def _sql_cases(made: dict[str, list[Row]], domains: list[Domain]) -> Cases:
             query = row["answer"]
             head = {"id": f"{name}-{number}", "category": sql_category(query), "verifier": "sql"}
             prompt = {"prompt": row["question"], "input": row["context"]}
-            cases.add({**head, **prompt, "database": f"data/{name}.sqlite", "expected": query}, query)
+            cases.add(
+                {**head, **prompt, "database": f"data/{name}.sqlite", "perturb": CONTENTS, "expected": query}, query
+            )
     return cases
 
 
@@ -135,7 +138,7 @@ def _cypher_cases(made: dict[str, list[Row]], domains: list[GraphDomain]) -> Cas
             query = row["cypher"]
             head = {"id": f"{domain.name}-{number}", "category": cypher_category(query), "verifier": "cypher"}
             prompt = {"prompt": row["question"], "input": row["schema"]}
-            cases.add({**head, **prompt, "script": path, "expected": query}, query)
+            cases.add({**head, **prompt, "script": path, "perturb": CONTENTS, "expected": query}, query)
     return cases
 
 

@@ -35,8 +35,8 @@ every_file = pytest.mark.parametrize(
 )
 ANSWERS = {"expert-sql": "answer", "expert-neo4j": "cypher"}
 KEYS = {
-    "expert-sql": {"id", "category", "verifier", "prompt", "input", "database", "expected"},
-    "expert-neo4j": {"id", "category", "verifier", "prompt", "input", "script", "expected"},
+    "expert-sql": {"id", "category", "verifier", "prompt", "input", "database", "perturb", "expected"},
+    "expert-neo4j": {"id", "category", "verifier", "prompt", "input", "script", "perturb", "expected"},
     "expert-json": {"id", "category", "verifier", "prompt", "input", "schema", "expected", "rule"},
     "expert-typescript": {"id", "category", "verifier", "prompt", "tests"},
 }

@@ -42,7 +42,7 @@ class _CaseRow:
     id: str
     digest: str
     file: Path | None
-    """What the case names, found: a database, a script."""
+    """The first of the files that the case names, found: a database, a script."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ def _rows(
             raise InputError(f"{where}: id {identity!r} is that of {seen[identity]}", "give every case its own id")
         seen[identity] = where
         asked = {key: text for key, text in texts.items() if key != "answer"}
-        yield (case, where, identity, _digest(row | asked), _file(where, path, case)), texts
+        files = _files(where, path, case)
+        case = case.located(path.resolve().parent)
+        yield (case, where, identity, _digest(row | asked), files[0] if files else None), texts
     if not seen:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")
 
@@ -169,16 +171,13 @@ def read_case(where: str, row: Mapping[str, Any]) -> Case:
     return case
 
 
-def _file(where: str, path: Path, case: Case) -> Path | None:
-    """Return the absolute path of the file that a case names. Raises InputError where it is missing."""
-    if not case.file_name:
-        return None
-    found = (path.resolve().parent / case.file_name).resolve()
-    if not found.is_file():
-        raise InputError(
-            f"{where}: {case.file_name}: no such file ({found})", "paths are relative to the file of the row"
-        )
-    return found
+def _files(where: str, path: Path, case: Case) -> list[Path]:
+    """Return the absolute paths of the files that a case names. Raises InputError where one is missing."""
+    files = [(path.resolve().parent / name).resolve() for name in case.file_names]
+    for name, file in zip(case.file_names, files, strict=True):
+        if not file.is_file():
+            raise InputError(f"{where}: {name}: no such file ({file})", "paths are relative to the file of the row")
+    return files
 
 
 def _named(value: Any) -> str:

@@ -27,7 +27,7 @@ class Permissions:
         first = {row.case.starts: row for row in reversed(cases)}
         command, answer = first.get("command"), first.get("answer")
         if command and not self.commands:
-            told = f"{command.where}: this case is judged by a program of its own, {command.case.file_name}"
+            told = f"{command.where}: this case is judged by a program of its own, {command.case.file_names[0]}"
             raise InputError(told, "read that program; if you trust it: --allow-commands")
         if answer is None:
             return

@@ -38,7 +38,7 @@ class Case(BaseModel, ABC):
     """What people and models write behind a fence, in lower case."""
     example: ClassVar[Example]
     file_key: ClassVar[str] = ""
-    """The key that names a file."""
+    """The key that names a file, or several."""
     starts: ClassVar[Literal["", "answer", "command"]] = ""
     """What is run as a program: nothing, the answer, or a command that the case names."""
 
@@ -63,15 +63,20 @@ class Case(BaseModel, ABC):
 
     @abstractmethod
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Judge an answer that is taken out of its text. file: what `file_name` names, found.
+        """Judge an answer that is taken out of its text. file: the first of `file_names`, found.
 
         Raises InputError (the case is at fault), EnvironmentProblem (an engine is missing).
         """
 
     @property
-    def file_name(self) -> str:
-        """The file that the case names, relative to that of its row; "" for none."""
-        return str(getattr(self, self.file_key, ""))
+    def file_names(self) -> tuple[str, ...]:
+        """The files that the case names, relative to that of its row."""
+        named: str | list[str] = getattr(self, self.file_key, "")
+        return tuple(named) if isinstance(named, list) else (named,) if named else ()
+
+    def located(self, folder: Path) -> Case:  # noqa: ARG002  for those that name files
+        """Return the case with paths that do not depend on the folder of its row."""
+        return self
 
     def require_sound(self) -> None:
         """Raise InputError where no answer could be right, as far as the case alone tells."""

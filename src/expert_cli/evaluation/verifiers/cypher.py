@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 
 from pydantic import Field
 
 from expert_cli.evaluation.verifiers.case import Example
-from expert_cli.evaluation.verifiers.query import QueryCase, Source
+from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_CYPHER_BYTES, Stopped
@@ -34,16 +34,19 @@ class CypherCase(QueryCase):
 
     file_key = "script"
 
-    script: str = Field(min_length=1, description="A Cypher script, relative to the file of the row.")
+    script: str | list[str] = Field(
+        min_length=1,
+        description="A Cypher script, relative to the file of the row, or a list: right means right on all.",
+    )
 
-    def source(self, file: Path, size: int, mtime_ns: int) -> Source:
-        """Return the graph that the script makes, in graphqlite; lists are compared in order unless a query collects them
+    def source(self, files: Sequence[FileState]) -> Source:
+        """Return the graphs that the scripts make, in graphqlite; lists are compared in order unless a query collects them
         unordered.
 
-        With NEO4J_URI set it is the one on that server, asked in a transaction that can only read: the script must have
-        been loaded there.
+        With NEO4J_URI set it is the one on that server, asked in a transaction that can only read, and no other: the first
+        script must have been loaded there.
         """
-        return _source(file, size, mtime_ns, os.environ.get("NEO4J_URI", ""))
+        return _source(tuple(files), os.environ.get("NEO4J_URI", ""))
 
 
 def _refuse(statement: str) -> None:
@@ -59,9 +62,10 @@ def _refuse(statement: str) -> None:
 
 
 @lru_cache(maxsize=4)
-def _source(script: Path, size: int, mtime_ns: int, uri: str) -> Source:  # noqa: ARG001  the file's state
+def _source(files: tuple[FileState, ...], uri: str) -> Source:
     if uri:
         from expert_cli.evaluation.verifiers.sandbox.neo4j_engine import Neo4jEngine
 
         return Source(uri, Neo4jEngine(uri), "cypher", MAX_CYPHER_BYTES, _refuse)
-    return Source(str(script), EngineProcess("graphqlite", script), "cypher", MAX_CYPHER_BYTES, _refuse)
+    scripts = [file.path for file in files]
+    return Source(str(scripts[0]), EngineProcess("graphqlite", *scripts), "cypher", MAX_CYPHER_BYTES, _refuse)

@@ -1,12 +1,13 @@
-"""What SQL and Cypher have in common: an answer's rows against those of the expected queries, on one source."""
+"""What SQL and Cypher have in common: an answer's rows against those of the expected queries, on one content or several."""
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -15,6 +16,7 @@ from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.compare_rows import Result, judge_rows
 from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, orders_rows, split
+from expert_cli.evaluation.verifiers.sandbox.engine_client import Contents, EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, Stopped, readable
 
 
@@ -26,6 +28,17 @@ class QueryEngine(Protocol):
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Find out whether a statement is allowed, without its rows. Raises `Stopped`."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What the expected queries return. results: of each content asked, the source first, the result of each query.
+
+    contents: those made for the case; None for none.
+    """
+
+    results: Sequence[tuple[Result, ...]]
+    contents: Contents | None = None
 
 
 @dataclass
@@ -40,18 +53,37 @@ class Source:
     dialect: Dialect
     max_bytes: int
     refuse: Callable[[str], None] = lambda _: None
-    known: dict[str, tuple[Result, ...]] = field(default_factory=dict)
+    known: dict[tuple[str, int], Accepted] = field(default_factory=dict)
 
-    def check(self, answer: str, expected: str, *, timeout_s: float) -> Grade:
-        """Judge one answer. Raises InputError where an expected query fails."""
-        accepted = self._accepted(expected)
+    def check(self, answer: str, expected: str, perturb: int = 0, *, timeout_s: float) -> Grade:
+        """Judge one answer. perturb: so many contents made of the source are asked, too, unless a server holds it.
+
+        The time is that of all contents together. Raises InputError where an expected query fails.
+        """
+        accepted = self._accepted(expected, perturb)
+        end = time.monotonic() + timeout_s
         try:
             readable(answer, self.max_bytes)
-            return judge_rows(self._answer(answer, timeout_s), accepted)
+            statement = self._statement(answer, timeout_s)
+            rows = self._run(statement, timeout_s)
+            first, others = accepted.results[0], accepted.results[1:]
+            grade = judge_rows(rows, first)
+            if not grade.passed or not others:
+                return grade
+            places = range(1, len(accepted.results))
+            left_s = max(LEAST_S, end - time.monotonic())
+            found = self._process.run_in(statement, places, accepted.contents, timeout_s=left_s)
         except Stopped as stopped:
             return stopped.verdict
+        return _judge_others([rows, *found], accepted.results)
 
-    def _answer(self, answer: str, timeout_s: float) -> list[tuple[Any, ...]]:
+    @property
+    def _process(self) -> EngineProcess:
+        assert isinstance(self.engine, EngineProcess)  # noqa: S101  a server has one content
+        return self.engine
+
+    def _statement(self, answer: str, timeout_s: float) -> str:
+        """Return the one statement of an answer. Raises `Stopped`."""
         if "\0" in answer:
             raise Stopped("invalid", "the answer holds characters that are not text")
         statements = split(answer, self.dialect)
@@ -62,62 +94,122 @@ class Source:
                 self.refuse(statement)
                 self.engine.prepare(statement, timeout_s=timeout_s)
             raise Stopped("invalid", f"{len(statements)} statements, one query expected")
-        return self._run(statements[0], timeout_s)
+        return statements[0]
 
     def _run(self, statement: str, timeout_s: float) -> list[tuple[Any, ...]]:
         self.refuse(statement)
         return self.engine.run(statement, timeout_s=timeout_s)
 
-    def _accepted(self, expected: str) -> tuple[Result, ...]:
-        if expected not in self.known:
-            dialect = self.dialect
-            queries = split(expected, dialect)
+    def _accepted(self, expected: str, perturb: int) -> Accepted:
+        if (expected, perturb) not in self.known:
+            queries = split(expected, self.dialect)
             if not queries:
                 raise InputError("no expected query", "write the query whose rows are right")
-            self.known[expected] = tuple(
-                Result(self._gold(query), orders_rows(query, dialect), dialect != "cypher" or orders_lists(query))
-                for query in queries
-            )
-        return self.known[expected]
+            self.known[expected, perturb] = self._expect(queries, perturb)
+        return self.known[expected, perturb]
 
-    def _gold(self, query: str) -> list[tuple[Any, ...]]:
+    def _expect(self, queries: Sequence[str], perturb: int) -> Accepted:
+        """Run the expected queries. Raises InputError where one fails on a source."""
+        own = len(self.engine.sources) if isinstance(self.engine, EngineProcess) else 1
+        results = [[self._result(query, self._gold(query, place)) for query in queries] for place in range(own)]
+        if not perturb or not isinstance(self.engine, EngineProcess):
+            return Accepted([tuple(one) for one in results])
+        contents = Contents(tuple(queries), self.dialect, perturb)
         try:
-            return self._run(query, GOLD_TIMEOUT_S)
+            places = range(own, own + self.engine.make(contents))
+            columns = [self.engine.run_in(query, places, contents, timeout_s=GOLD_TIMEOUT_S) for query in queries]
         except Stopped as stopped:
-            message = f"the expected query fails on {self.where}: {stopped.verdict.detail}"
+            message = f"{self.where}: no other contents can be made of it: {stopped.verdict.detail}"
+            raise InputError(message, "leave perturb out, or name a list of files") from stopped
+        made = [tuple(map(self._result, queries, rows)) for rows in zip(*columns, strict=True)]
+        return Accepted([*(tuple(one) for one in results), *made], contents)
+
+    def _result(self, query: str, rows: list[tuple[Any, ...]]) -> Result:
+        dialect = self.dialect
+        return Result(rows, orders_rows(query, dialect), dialect != "cypher" or orders_lists(query))
+
+    def _gold(self, query: str, place: int) -> list[tuple[Any, ...]]:
+        try:
+            if place == 0:
+                return self._run(query, GOLD_TIMEOUT_S)
+            return self._process.run_in(query, (place,), None, timeout_s=GOLD_TIMEOUT_S)[0]
+        except Stopped as stopped:
+            where = self._process.sources[place] if place else self.where
+            message = f"the expected query fails on {where}: {stopped.verdict.detail}"
             raise InputError(message, f"correct the case's query: {query[:200]}") from stopped
 
 
+def _judge_others(rows: Sequence[Sequence[tuple[Any, ...]]], accepted: Sequence[tuple[Result, ...]]) -> Grade:
+    """Judge the rows of every content: correct if they are everywhere those of one expected query, the same one."""
+    left = list(range(len(accepted[0])))
+    for place, (found, results) in enumerate(zip(rows, accepted, strict=True)):
+        still = [query for query in left if judge_rows(found, (results[query],)).passed]
+        if not still:
+            grade = judge_rows(found, [results[query] for query in left])
+            return Grade(grade.kind, f"right on the first content, not on content {place + 1}: {grade.detail}")
+        left = still
+    return Grade("correct")
+
+
+LEAST_S = 0.05
 MAX_LOOKS = 10
+MAX_CONTENTS = 100
 
 
 class QueryCase(Case):
     """A query whose rows must be those of the expected one."""
 
     expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
+    perturb: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_CONTENTS,
+        description="So many other contents are made of the one that is named: an answer must be right on all.",
+    )
 
     @property
     def expected_text(self) -> str:
         """The accepted queries."""
         return self.expected
 
+    def located(self, folder: Path) -> Case:
+        """Return the case with paths that do not depend on the folder of its row."""
+        return self.model_copy(update={self.file_key: [str((folder / name).resolve()) for name in self.file_names]})
+
+    def require_sound(self) -> None:
+        """Raise InputError for several files that others are to be made of."""
+        if self.perturb and len(self.file_names) > 1:
+            raise InputError(f"perturb: {len(self.file_names)} files are named", "perturb goes with one file")
+
     @abstractmethod
-    def source(self, file: Path, size: int, mtime_ns: int) -> Source:
-        """Return what is asked: the one of before, where the file, its size and its time are the same."""
+    def source(self, files: Sequence[FileState]) -> Source:
+        """Return what is asked: the one of before, where the files, their sizes and times are the same."""
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Compare the rows of the answer with those of the accepted queries.
+        """Compare the rows of the answer with those of the accepted queries, on every content.
 
         Where the expected query orders them, rows are compared in order, also where several orders would satisfy it. The
-        engine has a process of its own, kept for the next answer; the file is read once, and never written.
+        engine has a process of its own, kept for the next answer; files are read once, and never written.
 
-        Raises InputError where the file cannot be read or an expected query fails, EnvironmentProblem without the engine.
+        Raises InputError where a file cannot be read or an expected query fails, EnvironmentProblem without the engine.
         """
         if file is None:
             raise ExpertError("a case without its file")
-        try:
-            facts = file.stat()
-        except OSError as error:
-            raise InputError(f"{file}: {error.strerror}", "give the path of a file that is there") from error
-        source = self.source(file, facts.st_size, facts.st_mtime_ns)
-        return source.check(answer, self.expected, timeout_s=timeout_s)
+        states = tuple(map(_state, (file, *map(Path, self.file_names[1:]))))
+        return self.source(states).check(answer, self.expected, self.perturb or 0, timeout_s=timeout_s)
+
+
+class FileState(NamedTuple):
+    """A file, and what tells that it was changed."""
+
+    path: Path
+    size: int
+    mtime_ns: int
+
+
+def _state(file: Path) -> FileState:
+    try:
+        facts = file.stat()
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}", "give the path of a file that is there") from error
+    return FileState(file, facts.st_size, facts.st_mtime_ns)

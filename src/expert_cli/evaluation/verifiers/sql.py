@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from expert_cli.evaluation.verifiers.case import Example
-from expert_cli.evaluation.verifiers.query import QueryCase, Source
+from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
 from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES
 
@@ -45,15 +45,19 @@ class SqlCase(QueryCase):
 
     file_key = "database"
 
-    database: str = Field(min_length=1, description="An SQLite database, relative to the file of the row.")
+    database: str | list[str] = Field(
+        min_length=1,
+        description="An SQLite database, relative to the file of the row, or a list: right means right on all.",
+    )
     dialect: SqlDialect = "sqlite"
 
-    def source(self, file: Path, size: int, mtime_ns: int) -> Source:
-        """Return a copy of the database: in SQLite, or with dialect "postgresql" the same tables in DuckDB."""
-        return _source(file, size, mtime_ns, self.dialect)
+    def source(self, files: Sequence[FileState]) -> Source:
+        """Return copies of the databases: in SQLite, or with dialect "postgresql" the same tables in DuckDB."""
+        return _source(tuple(files), self.dialect)
 
 
 @lru_cache(maxsize=16)
-def _source(database: Path, size: int, mtime_ns: int, dialect: SqlDialect) -> Source:  # noqa: ARG001  the file's state
-    engine = EngineProcess("duckdb" if dialect == "postgresql" else "sqlite", database)
-    return Source(str(database), engine, dialect, MAX_SQL_BYTES)
+def _source(files: tuple[FileState, ...], dialect: SqlDialect) -> Source:
+    paths = [file.path for file in files]
+    engine = EngineProcess("duckdb" if dialect == "postgresql" else "sqlite", *paths)
+    return Source(str(paths[0]), engine, dialect, MAX_SQL_BYTES)

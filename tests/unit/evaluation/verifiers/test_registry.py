@@ -54,7 +54,7 @@ def asked(folder: Path, verifier: str, **more: Any) -> EvalCase:
 def test_the_example_is_graded(verifier: str, tmp_path: Path) -> None:
     case, (_, right, wrong) = asked(tmp_path, verifier), VERIFIERS[verifier].example
     assert type(case.case) is VERIFIERS[verifier]
-    assert (case.file is not None) == bool(case.case.file_name)
+    assert (case.file is not None) == bool(case.case.file_names)
     assert verdict_on(case.answered(right), 10).passed
     assert verdict_on(case.answered(wrong), 10).kind == "wrong"
     assert verdict_on(case.answered(" "), 10).kind == "empty"

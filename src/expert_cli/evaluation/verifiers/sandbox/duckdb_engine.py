@@ -6,11 +6,13 @@ import importlib
 import re
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from decimal import Decimal
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from expert_cli.evaluation.verifiers.query_text import code_words, rewrite_code
 from expert_cli.evaluation.verifiers.sandbox.limits import MEMORY_BYTES, Stopped, bounded
 from expert_cli.evaluation.verifiers.sandbox.postgresql_functions import FUNCTIONS, POSTGRESQL_ONLY
 from expert_cli.evaluation.verifiers.sandbox.sqlite_engine import open_copy
+from expert_cli.evaluation.verifiers.worlds.sqlite_tables import SqliteContents, opened
 
 _TYPES = (
     (r"BOOL", "BOOLEAN"),
@@ -56,9 +59,10 @@ class DuckDBEngine:
         ):  # wanted for times with a zone and to_date, when no file can be opened any more
             importlib.import_module(module)
         self._connection = duckdb.connect(":memory:")
+        self._names, self._schema = count(), "main"
         source = open_copy(database)
-        for name in [row[0] for row in source.execute(_TABLES)]:
-            self._copy(source, name)
+        self._contents = SqliteContents(bytes(source.serialize("main")))
+        self._fill(source)
         for name, (function, parameters, returned) in FUNCTIONS.items():
             self._connection.create_function(
                 name, function, ["VARCHAR"] * parameters, returned, null_handling="special"
@@ -68,6 +72,19 @@ class DuckDBEngine:
         self._dividing_intervals = self._connection.cursor()
         for key, value in _SETTINGS.items():
             self._connection.execute(f"SET {key} = {value!r}")
+
+    def perturbed(self, queries: Sequence[str], number: int) -> tuple[DuckDBEngine, DuckDBEngine]:
+        """Return another content of the same tables, in a schema of its own, and it once more, rows the other way round."""
+        source = opened(self._contents.content(queries, number))
+        return self._over(source, reverse=False), self._over(source, reverse=True)
+
+    def _over(self, source: Any, *, reverse: bool) -> DuckDBEngine:
+        other = copy(self)
+        other._schema = f"contents_{next(self._names)}"
+        self._connection.execute(f"CREATE SCHEMA {other._schema}")
+        weakref.finalize(other, self._connection.cursor().execute, f"DROP SCHEMA {other._schema} CASCADE")
+        other._fill(source, reverse=reverse)
+        return other
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows. Raises `Stopped`."""
@@ -80,6 +97,7 @@ class DuckDBEngine:
             raise
 
     def _rows(self, connection: Any, query: str, timeout_s: float) -> list[tuple[Any, ...]]:
+        connection.execute(f"SET search_path = '{self._schema},main'")
         connection.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT can hold a DELETE, in WITH
         try:
             with _held(connection, timeout_s, query):
@@ -104,14 +122,18 @@ class DuckDBEngine:
             raise Stopped("refused", statements[0].type.name)
         return query
 
-    def _copy(self, source: Any, table: str) -> None:
+    def _fill(self, source: Any, *, reverse: bool = False) -> None:
+        for name in [row[0] for row in source.execute(_TABLES)]:
+            self._copy(source, name, reverse=reverse)
+
+    def _copy(self, source: Any, table: str, *, reverse: bool) -> None:
         columns = source.execute("SELECT name, type FROM pragma_table_info(?)", (table,)).fetchall()
         shape = ", ".join(f"{_quoted(name)} {_type(declared)}" for name, declared in columns)
-        self._connection.execute(f"CREATE TABLE {_quoted(table)} ({shape})")
-        rows = source.execute(f"SELECT * FROM {_quoted(table)}").fetchall()  # noqa: S608  the name is quoted
+        self._connection.execute(f"CREATE TABLE {self._schema}.{_quoted(table)} ({shape})")
+        rows = source.execute(f"SELECT * FROM {_quoted(table)}").fetchall()[:: -1 if reverse else 1]  # noqa: S608  quoted
         if rows:
             slots = ", ".join(f"TRY_CAST(? AS {_type(declared)})" for _, declared in columns)
-            self._connection.executemany(f"INSERT INTO {_quoted(table)} VALUES ({slots})", rows)  # noqa: S608
+            self._connection.executemany(f"INSERT INTO {self._schema}.{_quoted(table)} VALUES ({slots})", rows)  # noqa: S608
 
 
 _NAMES = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from expert_cli.evaluation.verifiers.query_text import split
 from expert_cli.evaluation.verifiers.sandbox.cypher_forms import DISTINCT, for_graphqlite, lacking
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_RESULT_BYTES, TOO_DEEP, Stopped, bounded
 from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
+from expert_cli.evaluation.verifiers.worlds.graph_tables import GraphContents
 
 _CALL = "SELECT cypher(?)"
 _NOT_HERE = "graphqlite, asked in place of Neo4j, has no {}: NEO4J_URI names a server that has"
@@ -36,11 +39,27 @@ class GraphQLiteEngine:
             except apsw.Error as error:
                 raise InputError(f"statement {number}: {_message(str(error))}", statement[:200]) from error
         _mean_what_neo4j_means(connection)
+        self._content = bytes(connection.serialize("main"))
+        self._contents = GraphContents(self._content)
         self._guard = ReadOnlySqlite(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=MAX_RESULT_BYTES)
+        self._shown = [(self._content, False)]
+        self._reverse = False
+
+    def perturbed(self, queries: Sequence[str], number: int) -> tuple[GraphQLiteEngine, GraphQLiteEngine]:
+        """Return another content of the same graph, and it once more: there, unordered rows come the other way round."""
+        one, other = copy(self), copy(self)
+        one._content = other._content = self._contents.content(queries, number)
+        other._reverse = True
+        return one, other
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows in the order of the columns. Raises `Stopped`."""
         wrong = lacking(query, refused=False)
+        if self._shown != [
+            (self._content, self._reverse)
+        ]:  # graphqlite crashes a process that has had many connections
+            self._guard.show(self._content, reverse=self._reverse)
+            self._shown[:] = [(self._content, self._reverse)]
         try:
             ((document,),) = self._guard.run(_CALL, (for_graphqlite(query),), timeout_s=timeout_s)
         except Stopped as stopped:

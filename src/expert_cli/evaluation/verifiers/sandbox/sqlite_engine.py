@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
 from expert_cli.evaluation.verifiers.sandbox.sqlite_guard import ReadOnlySqlite
+from expert_cli.evaluation.verifiers.worlds.sqlite_tables import SqliteContents, opened
 
 MAX_DATABASE_BYTES = 512 << 20
 _QUERIES = ("SELECT", "WITH", "VALUES")
@@ -22,7 +25,21 @@ class SqliteEngine:
 
     def __init__(self, database: Path) -> None:
         """Read the file. Raises InputError."""
-        self._guard = ReadOnlySqlite(open_copy(database))
+        connection = open_copy(database)
+        self._contents = SqliteContents(bytes(connection.serialize("main")))
+        self._guard = ReadOnlySqlite(connection)
+
+    def perturbed(self, queries: Sequence[str], number: int) -> tuple[SqliteEngine, SqliteEngine]:
+        """Return another content of the same tables, and it once more: there, unordered rows come the other way round."""
+        content = self._contents.content(queries, number)
+        return self._over(content, reverse=False), self._over(content, reverse=True)
+
+    def _over(self, content: bytes, *, reverse: bool) -> SqliteEngine:
+        connection = opened(content)
+        connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}").fetchall()
+        other = copy(self)
+        other._guard = ReadOnlySqlite(connection)
+        return other
 
     def run(self, query: str, *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""

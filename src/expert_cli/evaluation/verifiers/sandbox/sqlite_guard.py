@@ -48,6 +48,17 @@ class ReadOnlySqlite:
             connection.limit(name, value)
         connection.authorizer = self._authorize
 
+    def show(self, content: bytes, *, reverse: bool) -> None:
+        """Put another database in the place of this one. reverse: rows that no query orders come the other way round."""
+        self._connection.authorizer = None
+        try:
+            self._connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 1)
+            self._connection.deserialize("main", content)
+            self._connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}").fetchall()
+        finally:
+            self._connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
+            self._connection.authorizer = self._authorize
+
     def run(self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float) -> list[tuple[Any, ...]]:
         """Return the rows. Raises `Stopped`."""
         return self._held(lambda: bounded(self._connection.execute(statement, bindings)), timeout_s)
