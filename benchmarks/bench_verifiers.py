@@ -1,4 +1,6 @@
-"""Measure how many answers a second are judged, engines already started.
+"""Measure how many answers a second are judged, engines already started: on one content, and on eight made of it besides.
+
+"all right" is the worst case: a wrong answer ends with the first content.
 
 python -m benchmarks.bench_verifiers [--seconds 3]
 """
@@ -73,13 +75,18 @@ def main() -> None:
         value = {"verifier": "json", "schema": None, "expected": {"tags": [1, 2], "name": "Ada"}, "rule": "exact"}
         asked: dict[str, tuple[dict[str, Any], Path | None, tuple[str, ...]]] = {
             "sql": (sql, database, QUERIES),
-            "sql, postgresql": ({**sql, "dialect": "postgresql"}, database, QUERIES),
+            "sql, 8 more": ({**sql, "perturb": 8}, database, QUERIES),
+            "sql, 8, all right": ({**sql, "perturb": 8}, database, QUERIES[:1]),
+            "postgresql": ({**sql, "dialect": "postgresql"}, database, QUERIES),
+            "postgresql, 8": ({**sql, "dialect": "postgresql", "perturb": 8}, database, QUERIES),
             "cypher": (graph, script, CYPHER_QUERIES),
+            "cypher, 8 more": ({**graph, "perturb": 8}, script, CYPHER_QUERIES),
+            "cypher, 8, right": ({**graph, "perturb": 8}, script, CYPHER_QUERIES[:1]),
             "json": (value, None, ('{"name": "Ada", "tags": [1, 2.0]}',)),
         }
         for name, (row, file, answers) in asked.items():
             per_second, done = rate(read_case(name, row), file, answers, seconds)
-            print(f"{name:16} {per_second:10,.0f} checks/s  ({done:,} checks)")
+            print(f"{name:18} {per_second:10,.0f} checks/s  ({done:,} checks)")
 
 
 if __name__ == "__main__":
