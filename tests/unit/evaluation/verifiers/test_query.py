@@ -80,9 +80,10 @@ def test_every_accepted_query_is_right_but_not_a_mixture(folder: Path) -> None:
     accepted = "SELECT min(weight) FROM pets; SELECT 4"
     assert graded(folder, "SELECT min(weight) FROM pets", accepted, perturb=8).passed
     assert graded(folder, "SELECT 4", accepted, perturb=8).passed
-    mixture = "SELECT iif((SELECT count(*) FROM pets) = 3, 4, 5)"
-    assert graded(folder, mixture, "SELECT 4; SELECT iif((SELECT count(*) FROM pets) = 3, 4, 6)").passed
-    assert not graded(folder, mixture, "SELECT 4; SELECT iif((SELECT count(*) FROM pets) = 3, 4, 6)", perturb=8).passed
+    count = "(SELECT count(*) FROM pets)"
+    mixture, accepted = f"SELECT iif({count} = 3, 4, 6)", f"SELECT 4; SELECT iif({count} = 3, 5, 6)"
+    assert graded(folder, mixture, accepted).passed
+    assert not graded(folder, mixture, accepted, perturb=8).passed
 
 
 def test_a_graph_has_other_contents_too(folder: Path) -> None:
