@@ -1,15 +1,15 @@
 """Whether two results are the same.
 
-Rows are compared as a multiset, or in order where the expected query orders them. Columns count in their order, their
-names do not. NULL equals NULL. Two whole numbers are equal if they are the same, other numbers if they are within 1e-6
-of each other, relatively. true is not 1.
+Rows are compared as a multiset, or in order where the expected query orders them; rows that it leaves tied may change
+places. Columns count in their order, their names do not. NULL equals NULL. Two whole numbers are equal if they are the
+same, other numbers if they are within 1e-6 of each other, relatively. true is not 1.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,17 +23,33 @@ _ORDERED = "the same rows in another order"
 
 Row = tuple[Any, ...]
 Number = int | float
-_Flat = tuple[tuple[Any, ...], tuple[Number, ...]]
+Flat = tuple[tuple[Any, ...], tuple[Number, ...]]
 """A row taken apart: everything but the numbers, to compare exactly, and the numbers."""
 
 
 @dataclass(frozen=True)
+class Ties:
+    """All rows of an ordered query without its LIMIT, those of equal sort keys together; `skipped` of them come before
+    those asked for.
+    """
+
+    groups: Sequence[Sequence[Row]]
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
 class Result:
-    """What an accepted query returned. `ordered`: its rows; `ordered_lists`: the items of the lists in it."""
+    """What an accepted query returned. `ordered`: its rows; `ordered_lists`: the items of the lists in it.
+
+    ties: asked only where the rows come in another order; None: only their own order is right. orders_within: whether
+    ORDER BY stands anywhere in it.
+    """
 
     rows: Sequence[Row]
     ordered: bool = False
     ordered_lists: bool = True
+    ties: Callable[[], Ties | None] = lambda: None
+    orders_within: bool = False
 
 
 def judge_rows(rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
@@ -49,18 +65,55 @@ def same(rows: Sequence[Row], expected: Result) -> bool:
     """Whether `rows` are the expected ones."""
     if len(rows) != len(expected.rows):
         return False
-    one = [_flatten(row, expected.ordered_lists) for row in rows]
-    other = [_flatten(row, expected.ordered_lists) for row in expected.rows]
-    if expected.ordered:
-        return all(map(_alike, one, other))
-    return _same_groups(one, other)
+    one = [flatten(row, expected.ordered_lists) for row in rows]
+    other = [flatten(row, expected.ordered_lists) for row in expected.rows]
+    if not expected.ordered:
+        return _same_groups(one, other)
+    if all(map(_alike, one, other)):
+        return True
+    ties = expected.ties() if len(rows[0]) == len(expected.rows[0]) else None
+    return ties is not None and within(one, ties, expected.ordered_lists)
 
 
-def _alike(one: _Flat, other: _Flat) -> bool:
+def within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
+    """Whether the rows are those asked for in an order that the ties leave open, any of those tied where a LIMIT cuts."""
+    start = -ties.skipped
+    for group in ties.groups:
+        part = rows[max(start, 0) : max(start + len(group), 0)]
+        start += len(group)
+        if part and not _are_among(part, [flatten(row, ordered_lists) for row in group]):
+            return False
+        if start >= len(rows):
+            return True
+    return False
+
+
+def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
+    """Whether the rows are some of the group's, each as often at most."""
+    left, rest = Counter(group), []
+    for row in part:
+        if left[row]:
+            left[row] -= 1
+        else:
+            rest.append(row)
+    others = list(left.elements())
+    if len(part) == len(group):
+        return _same_groups(rest, others)
+    if len(rest) * len(others) > MAX_LOOKS:
+        return False
+    for row in rest:
+        match = next((index for index, other in enumerate(others) if _alike(row, other)), None)
+        if match is None:
+            return False
+        others.pop(match)
+    return True
+
+
+def _alike(one: Flat, other: Flat) -> bool:
     return one[0] == other[0] and _close(one[1], other[1])
 
 
-def _same_groups(one: list[_Flat], other: list[_Flat]) -> bool:
+def _same_groups(one: list[Flat], other: list[Flat]) -> bool:
     """Compare as multisets: the shapes exactly, then the numbers of the rows of one shape."""
     groups: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for side, rows in enumerate((one, other)):
@@ -110,7 +163,8 @@ def _is_nan(value: Number) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _flatten(row: Row, ordered_lists: bool) -> _Flat:
+def flatten(row: Row, ordered_lists: bool) -> Flat:
+    """Take a row apart; `ordered_lists`: the order of a list's items counts."""
     numbers: list[Number] = []
     shape = tuple([_take(value, numbers, ordered_lists) for value in row])
     return shape, tuple(numbers)
@@ -149,11 +203,11 @@ def _difference(rows: Sequence[Row], accepted: Sequence[Result]) -> str:
         return f"{len(rows[0])} column(s), {len(expected.rows[0])} expected"
     if any(result.ordered and same(rows, Result(result.rows, False, result.ordered_lists)) for result in accepted):
         return _ORDERED
-    wanted = [_flatten(row, expected.ordered_lists) for row in expected.rows]
+    wanted = [flatten(row, expected.ordered_lists) for row in expected.rows]
     known = frozenset() if expected.ordered else frozenset(wanted)
     looked = 0
     for index, row in enumerate(rows):
-        flat = _flatten(row, expected.ordered_lists)
+        flat = flatten(row, expected.ordered_lists)
         if flat in known:
             continue
         candidates = wanted[index : index + 1] if expected.ordered or len(rows) == 1 else wanted

@@ -6,6 +6,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -14,8 +15,17 @@ from pydantic import Field
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case
-from expert_cli.evaluation.verifiers.compare_rows import Result, judge_rows
-from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, orders_rows, split
+from expert_cli.evaluation.verifiers.compare_rows import Result, Row, judge_rows
+from expert_cli.evaluation.verifiers.order_ties import find_ties
+from expert_cli.evaluation.verifiers.query_text import (
+    Dialect,
+    orders_lists,
+    orders_rows,
+    orders_within,
+    split,
+    without_distinct,
+)
+from expert_cli.evaluation.verifiers.rules import Rule, judge_by
 from expert_cli.evaluation.verifiers.sandbox.engine_client import Contents, EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, Stopped, readable
 
@@ -28,6 +38,9 @@ class QueryEngine(Protocol):
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Find out whether a statement is allowed, without its rows. Raises `Stopped`."""
+
+
+Judge = Callable[[Sequence[Row], Sequence[Result]], Grade]
 
 
 @dataclass(frozen=True)
@@ -55,10 +68,13 @@ class Source:
     refuse: Callable[[str], None] = lambda _: None
     known: dict[tuple[str, int], Accepted] = field(default_factory=dict)
 
-    def check(self, answer: str, expected: str, perturb: int = 0, *, timeout_s: float) -> Grade:
+    def check(
+        self, answer: str, expected: str, perturb: int = 0, *, timeout_s: float, judge: Judge = judge_rows
+    ) -> Grade:
         """Judge one answer. perturb: so many contents made of the source are asked, too, unless a server holds it.
 
-        The time is that of all contents together. Raises InputError where an expected query fails.
+        judge: tells by an answer's rows and the accepted results. The time is that of all contents together. Raises
+        InputError where an expected query fails.
         """
         accepted = self._accepted(expected, perturb)
         end = time.monotonic() + timeout_s
@@ -67,7 +83,7 @@ class Source:
             statement = self._statement(answer, timeout_s)
             rows = self._run(statement, timeout_s)
             first, others = accepted.results[0], accepted.results[1:]
-            grade = judge_rows(rows, first)
+            grade = judge(rows, first)
             if not grade.passed or not others:
                 return grade
             places = range(1, len(accepted.results))
@@ -75,7 +91,7 @@ class Source:
             found = self._process.run_in(statement, places, accepted.contents, timeout_s=left_s)
         except Stopped as stopped:
             return stopped.verdict
-        return _judge_others([rows, *found], accepted.results)
+        return _judge_others([rows, *found], accepted.results, judge)
 
     @property
     def _process(self) -> EngineProcess:
@@ -111,7 +127,7 @@ class Source:
     def _expect(self, queries: Sequence[str], perturb: int) -> Accepted:
         """Run the expected queries. Raises InputError where one fails on a source."""
         own = len(self.engine.sources) if isinstance(self.engine, EngineProcess) else 1
-        results = [[self._result(query, self._gold(query, place)) for query in queries] for place in range(own)]
+        results = [[self._result(query, self._gold(query, place), place) for query in queries] for place in range(own)]
         if not perturb or not isinstance(self.engine, EngineProcess):
             return Accepted([tuple(one) for one in results])
         contents = Contents(tuple(queries), self.dialect, perturb)
@@ -121,12 +137,23 @@ class Source:
         except Stopped as stopped:
             message = f"{self.where}: no other contents can be made of it: {stopped.verdict.detail}"
             raise InputError(message, "leave perturb out, or name a list of files") from stopped
-        made = [tuple(map(self._result, queries, rows)) for rows in zip(*columns, strict=True)]
+        made = [
+            tuple(self._result(query, found, place, contents) for query, found in zip(queries, rows, strict=True))
+            for place, rows in zip(places, zip(*columns, strict=True), strict=True)
+        ]
         return Accepted([*(tuple(one) for one in results), *made], contents)
 
-    def _result(self, query: str, rows: list[tuple[Any, ...]]) -> Result:
+    def _result(self, query: str, rows: list[tuple[Any, ...]], place: int, contents: Contents | None = None) -> Result:
         dialect = self.dialect
-        return Result(rows, orders_rows(query, dialect), dialect != "cypher" or orders_lists(query))
+        lists = dialect != "cypher" or orders_lists(query)
+
+        def run(other: str) -> list[tuple[Any, ...]]:
+            if place == 0:
+                return self._run(other, GOLD_TIMEOUT_S)
+            return self._process.run_in(other, (place,), contents, timeout_s=GOLD_TIMEOUT_S)[0]
+
+        ties = cache(partial(find_ties, query, dialect, rows, run, ordered_lists=lists))
+        return Result(rows, orders_rows(query, dialect), lists, ties, orders_within(query, dialect))
 
     def _gold(self, query: str, place: int) -> list[tuple[Any, ...]]:
         try:
@@ -139,21 +166,21 @@ class Source:
             raise InputError(message, f"correct the case's query: {query[:200]}") from stopped
 
 
-def _judge_others(rows: Sequence[Sequence[tuple[Any, ...]]], accepted: Sequence[tuple[Result, ...]]) -> Grade:
+def _judge_others(rows: Sequence[Sequence[Row]], accepted: Sequence[tuple[Result, ...]], judge: Judge) -> Grade:
     """Judge the rows of every content: correct if they are everywhere those of one expected query, the same one."""
     left = list(range(len(accepted[0])))
     for place, (found, results) in enumerate(zip(rows, accepted, strict=True)):
-        still = [query for query in left if _is_right(found, results[query])]
+        still = [query for query in left if _is_right(found, results[query], judge)]
         if not still:
-            grade = judge_rows(found, [results[query] for query in left])
+            grade = judge(found, [results[query] for query in left])
             return Grade(grade.kind, f"right on the first content, not on content {place + 1}: {grade.detail}")
         left = still
     return Grade("correct")
 
 
-def _is_right(found: Sequence[tuple[Any, ...]], result: Result) -> bool:
+def _is_right(found: Sequence[Row], result: Result, judge: Judge) -> bool:
     same = repr(found) == repr(result.rows)  # told at once, and true of most right answers
-    return same or judge_rows(found, (result,)).passed
+    return same or judge(found, (result,)).passed
 
 
 LEAST_S = 0.05
@@ -165,6 +192,10 @@ class QueryCase(Case):
     """A query whose rows must be those of the expected one."""
 
     expected: str = Field(min_length=1, description="One or more accepted queries, each ended by a semicolon.")
+    rule: Rule = Field(
+        default="strict",
+        description="How rows are compared: docs/JUDGING.md says what each of the three takes for equal.",
+    )
     perturb: int | None = Field(
         default=None,
         ge=1,
@@ -193,7 +224,7 @@ class QueryCase(Case):
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         """Compare the rows of the answer with those of the accepted queries, on every content.
 
-        Where the expected query orders them, rows are compared in order, also where several orders would satisfy it. The
+        Where the expected query orders them, rows are compared in order; those that it leaves tied may change places. The
         engine has a process of its own, kept for the next answer; files are read once, and never written.
 
         Raises InputError where a file cannot be read or an expected query fails, EnvironmentProblem without the engine.
@@ -201,7 +232,11 @@ class QueryCase(Case):
         if file is None:
             raise ExpertError("a case without its file")
         states = tuple(map(_state, (file, *map(Path, self.file_names[1:]))))
-        return self.source(states).check(answer, self.expected, self.perturb or 0, timeout_s=timeout_s)
+        source, expected = self.source(states), self.expected
+        if self.rule == "spider":
+            answer, expected = (without_distinct(text, source.dialect) for text in (answer, expected))
+        judge = partial(judge_by, self.rule, order_asked=self.category == "order_by")
+        return source.check(answer, expected, self.perturb or 0, timeout_s=timeout_s, judge=judge)
 
 
 class FileState(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Dialect = Literal["sqlite", "postgresql", "cypher"]
 
@@ -43,17 +43,42 @@ def split(text: str, dialect: Dialect) -> list[str]:
     return [*found, text[start:].strip()] if filled else found
 
 
-def code_words(statement: str, dialect: Dialect) -> Iterator[tuple[str, int]]:
-    """Yield the words and marks of the code, in upper case, with how many brackets they stand in."""
+class Token(NamedTuple):
+    """A word, mark, number or quoted text of the code, in how many brackets it stands, and where in the statement."""
+
+    text: str
+    depth: int
+    start: int
+    end: int
+    quoted: bool
+
+
+def tokens(statement: str, dialect: Dialect) -> Iterator[Token]:
+    """Yield all but blanks and comments; a closing bracket stands where its opening one does."""
     depth = 0
     for match in _TOKENS[dialect].finditer(statement):
+        if match.lastgroup in ("block", "line"):
+            continue
         mark = match["mark"]
         if mark is not None and mark in ")]}":
             depth -= 1
-        if match["word"] is not None or mark is not None:
-            yield (match["word"] or mark).upper(), depth
+        yield Token(match[0], depth, match.start(), match.end(), mark is None and match["word"] is None)
         if mark is not None and mark in "([{":
             depth += 1
+
+
+def code_words(statement: str, dialect: Dialect) -> Iterator[tuple[str, int]]:
+    """Yield the words and marks of the code, in upper case, with how many brackets they stand in."""
+    for token in tokens(statement, dialect):
+        if not token.quoted:
+            yield token.text.upper(), token.depth
+
+
+def without_distinct(text: str, dialect: Dialect) -> str:
+    """Return the text with a blank in place of every DISTINCT."""
+    words = [token for token in tokens(text, dialect) if token.text.upper() == "DISTINCT"]
+    starts, ends = [0, *(word.end for word in words)], [*(word.start for word in words), len(text)]
+    return " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def rewrite_code(statement: str, dialect: Dialect, rewrite: Callable[[str], str]) -> str:
@@ -76,6 +101,11 @@ def orders_rows(statement: str, dialect: Dialect) -> bool:
     if dialect == "cypher" and "RETURN" in outer:
         outer = outer[len(outer) - 1 - outer[::-1].index("RETURN") :]
     return _has_order(outer)
+
+
+def orders_within(statement: str, dialect: Dialect) -> bool:
+    """Whether ORDER BY stands anywhere in a statement: in a subquery, in a window too."""
+    return _has_order([word for word, _ in code_words(statement, dialect)])
 
 
 def orders_lists(statement: str) -> bool:
