@@ -88,7 +88,7 @@ class _Permutation:
             names: dict[tuple[int, Any], int] = {}
             ours = [names.setdefault(pair, len(names)) for pair in zip(one, self._given[number][1], strict=True)]
             theirs = [names.setdefault(pair, len(names)) for pair in zip(other, wanted, strict=True)]
-            if Counter(ours) == Counter(theirs) and self._rest(place + 1, left - {number}, ours, theirs):
+            if sorted(ours) == sorted(theirs) and self._rest(place + 1, left - {number}, ours, theirs):
                 return True
         return False
 
@@ -150,9 +150,9 @@ def _places(rows: Sequence[Row], expected: Result) -> list[int]:
     return places
 
 
-def _values(column: Column) -> Counter[Any]:
-    """Return what a column holds, whatever the order of the rows."""
-    return Counter(flatten((cell,), ordered_lists=True) for cell in column)
+def _values(column: Column) -> frozenset[tuple[Any, int]]:
+    """Return what a column holds and how often, whatever the order of the rows."""
+    return frozenset(Counter(flatten((cell,), ordered_lists=True) for cell in column).items())
 
 
 _SAME: dict[Rule, Callable[[Sequence[Row], Result], bool]] = {"spider": same_by_spider, "defog": same_by_defog}

@@ -1,0 +1,185 @@
+"""What each rule takes for equal: a row of the table in docs/JUDGING.md is a line here."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.compare_rows import Result, Ties
+from expert_cli.evaluation.verifiers.query import QueryCase
+from expert_cli.evaluation.verifiers.registry import VERIFIERS
+from expert_cli.evaluation.verifiers.rules import MAX_LOOKS, Rule, judge_by
+
+NAN = float("nan")
+RULES: tuple[Rule, ...] = ("strict", "spider", "defog")
+ORDERED = {"ordered": True, "orders_within": True}
+
+
+def passed(rule: Rule, rows: list[tuple[Any, ...]], expected: Result, *, order_asked: bool = False) -> bool:
+    return judge_by(rule, rows, [expected], order_asked=order_asked).passed
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected", "right_by"),
+    [
+        pytest.param([(1, "a")], Result([(1, "a")]), "strict spider defog", id="the same"),
+        pytest.param([("a", 1), ("b", 2)], Result([(1, "a"), (2, "b")]), "spider defog", id="columns in another order"),
+        pytest.param(
+            [(1, 2), (2, 1)], Result([(1, 1), (2, 2)]), "", id="columns that fit one by one, rows that do not"
+        ),
+        pytest.param([(1, "a", 7), (2, "b", 7)], Result([(1, "a"), (2, "b")]), "defog", id="a column more"),
+        pytest.param([("x", "a", 1)], Result([(1, "a")]), "defog", id="a column more, in another order"),
+        pytest.param([(1,)], Result([(1, "a")]), "", id="a column less"),
+        pytest.param([(1, 1)], Result([(1,), (1,)]), "", id="a row as columns"),
+        pytest.param([(2,), (1,)], Result([(1,), (2,)]), "strict spider defog", id="rows in another order"),
+        pytest.param([(2,), (1,)], Result([(1,), (2,)], **ORDERED), "defog", id="rows in another order, ORDER BY"),
+        pytest.param([(2,), (1,)], Result([(1,), (2,)], orders_within=True), "strict defog", id="an inner ORDER BY"),
+        pytest.param(
+            [("b", 1), ("a", 1)], Result([("b", 1), ("a", 1)], **ORDERED), "strict spider defog", id="in order"
+        ),
+        pytest.param(
+            [("a", 1), ("b", 1)],
+            Result([("b", 1), ("a", 1)], **ORDERED, ties=lambda: Ties([[("a", 1), ("b", 1)]])),
+            "strict defog",
+            id="tied rows in another order",
+        ),
+        pytest.param(
+            [(1, "a"), (2, "b")], Result([("a", 1), ("b", 2)], **ORDERED), "spider defog", id="columns, ORDER BY"
+        ),
+        pytest.param([(1,), (1,)], Result([(1,)]), "defog", id="a row twice"),
+        pytest.param([(1,), (1,), (2,)], Result([(1,), (2,), (2,)]), "defog", id="another row twice"),
+        pytest.param([(1, 7), (1, 7)], Result([(1,)]), "", id="a row twice and a column more"),
+        pytest.param([(None,)], Result([(None,)]), "strict spider defog", id="NULL"),
+        pytest.param([(None, 1)], Result([(1, None)]), "spider defog", id="NULL in another column"),
+        pytest.param([(0,)], Result([(None,)]), "", id="NULL is not 0"),
+        pytest.param([("",)], Result([(None,)]), "", id="NULL is no text"),
+        pytest.param([(1.0,)], Result([(1,)]), "strict spider defog", id="a whole float"),
+        pytest.param([(0.1 + 0.2,)], Result([(0.3,)]), "strict defog", id="noise in a float"),
+        pytest.param([(1.000005,)], Result([(1.0,)]), "defog", id="five millionths"),
+        pytest.param([(1.00002,)], Result([(1.0,)]), "", id="twenty millionths"),
+        pytest.param([(1e-9,)], Result([(0.0,)]), "defog", id="nearly 0"),
+        pytest.param([(1e-7,)], Result([(0,)]), "", id="not so nearly 0"),
+        pytest.param([(-0.0,)], Result([(0.0,)]), "strict spider defog", id="-0.0"),
+        pytest.param([(10_000_000,)], Result([(10_000_001,)]), "", id="whole numbers"),
+        pytest.param([(2**53 + 1,)], Result([(2**53 + 1,)]), "strict spider defog", id="beyond floats"),
+        pytest.param([(float(2**53),)], Result([(2**53 + 1,)]), "strict", id="a float near a number beyond floats"),
+        pytest.param([(float("inf"), 1.5)], Result([(float("inf"), 1.5)]), "strict spider defog", id="infinite"),
+        pytest.param([(True,)], Result([(1,)]), "spider", id="true and 1"),
+        pytest.param([("1",)], Result([(1,)]), "", id="a text and a number"),
+        pytest.param([("ada",)], Result([("Ada",)]), "", id="case of a text"),
+        pytest.param([("Ada ",)], Result([("Ada",)]), "", id="a blank behind a text"),
+        pytest.param([("2020-01-02",)], Result([("2020-01-02",)]), "strict spider defog", id="a date"),
+        pytest.param([("2020-01-02 00:00:00",)], Result([("2020-01-02",)]), "", id="a date and its midnight"),
+        pytest.param([], Result([]), "strict spider defog", id="nothing"),
+        pytest.param([], Result([(1,)]), "", id="nothing, something expected"),
+        pytest.param([(1,)], Result([]), "", id="something, nothing expected"),
+        pytest.param([([2, 1],)], Result([([1, 2],)]), "", id="lists"),
+        pytest.param([([2, 1], 5)], Result([(5, [1, 2])], ordered_lists=False), "spider", id="lists as multisets"),
+    ],
+)
+def test_what_is_right_by_each_rule(rows: list[tuple[Any, ...]], expected: Result, right_by: str) -> None:
+    assert " ".join(rule for rule in RULES if passed(rule, rows, expected)) == right_by
+
+
+def test_defog_goes_by_the_question_whether_rows_are_in_order() -> None:
+    expected = Result([(1, "a"), (2, "b"), (2, "c")], True, ties=lambda: Ties([[(1, "a")], [(2, "b"), (2, "c")]]))
+    orders = {"abc": True, "acb": True, "bac": False}
+    number = {"a": 1, "b": 2, "c": 2}
+    for order, right in orders.items():
+        rows = [(number[name], name) for name in order]
+        assert passed("defog", rows, expected, order_asked=True) is right
+        assert passed("defog", rows, expected)
+    assert passed("defog", [("x", "a", 1), ("y", "b", 2), ("z", "c", 2)], expected, order_asked=True)
+    assert not passed("defog", [("x", "b", 2), ("y", "a", 1), ("z", "c", 2)], expected, order_asked=True)
+
+
+def test_defog_takes_the_first_column_that_fits() -> None:
+    """So it finds no match where only the second fits row by row; the official one neither."""
+    expected = Result([("a", 1), ("b", 2)])
+    assert passed("defog", [("a", 1, 2), ("b", 2, 1)], expected)
+    assert not passed("defog", [("a", 2, 1), ("b", 1, 2)], expected)
+
+
+def test_why_an_answer_is_wrong_is_said() -> None:
+    assert judge_by("spider", [(0.1 + 0.2,)], [Result([(0.3,)])], order_asked=False) == Grade(
+        "wrong", 'not the expected rows by the rule "spider"'
+    )
+    assert judge_by("defog", [], [Result([(1,)])], order_asked=False) == Grade("empty", "no rows, 1 row expected")
+
+
+def test_any_order_of_columns_is_found() -> None:
+    chosen = random.Random(0)
+    for _ in range(50):
+        width, values = chosen.randint(1, 8), chosen.randint(1, 3)
+        rows = [tuple(chosen.randint(0, values) for _ in range(width)) for _ in range(chosen.randint(1, 12))]
+        order = chosen.sample(range(width), width)
+        moved = [tuple(row[place] for place in order) for row in chosen.sample(rows, len(rows))]
+        assert passed("spider", moved, Result(rows))
+        changed = [(*moved[0][:-1], 9), *moved[1:]]
+        assert not passed("spider", changed, Result(rows))
+
+
+@pytest.mark.parametrize("rule", ["spider", "defog"])
+def test_wide_and_long_results_take_little_time(rule: Rule) -> None:
+    """Twelve equal columns have 479,001,600 orders; so have twelve that hold the same values in other rows."""
+    start = time.perf_counter()
+    equal = [(number % 50,) * 12 for number in range(20_000)]
+    assert passed(rule, equal[::-1], Result(equal))
+    assert not passed(rule, [(51,) * 12, *equal[1:2_000]], Result(equal[:2_000]))
+    columns = [random.Random(seed).sample(range(1_000), 1_000) for seed in range(12)]
+    moved = [column[1:] + column[:1] if place == 5 else column for place, column in enumerate(columns)]
+    assert not passed(rule, list(zip(*moved, strict=True)), Result(list(zip(*columns, strict=True))))
+    bits = [tuple((number >> place) % 2 for place in range(12)) for number in range(4_096)]
+    less = [(0, 1) * 6 if row == (0,) * 5 + (1,) * 7 else row for row in bits]
+    more = [(1, 0) * 6 if row == (0,) * 4 + (1,) * 8 else row for row in bits]
+    passed(rule, less, Result(more))
+    assert time.perf_counter() - start < 20  # alone 1 s
+
+
+def test_a_search_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(1, 2), (2, 1), (3, 3)]
+    assert passed("spider", [(b, a) for a, b in rows], Result(rows))
+    assert MAX_LOOKS >= 20_000 * 12
+    monkeypatch.setattr("expert_cli.evaluation.verifiers.rules.MAX_LOOKS", 2)
+    assert not passed("spider", [(b, a) for a, b in rows], Result(rows))
+
+
+ANSWERS = [
+    ("SELECT city, name FROM people", "SELECT name, city FROM people", "spider defog"),
+    ("SELECT city FROM people", "SELECT DISTINCT city FROM people", "spider defog"),
+    ("SELECT count(DISTINCT city) FROM people", "SELECT count(city) FROM people", "spider"),
+    ("SELECT DISTINCT city FROM people", "SELECT 'DISTINCT' FROM people", ""),
+    ("SELECT name FROM people ORDER BY name", "SELECT name FROM people ORDER BY name DESC", "defog"),
+    ("SELECT name FROM people ORDER BY age, name DESC", "SELECT name FROM people ORDER BY age, name", "defog"),
+    ("SELECT name FROM people ORDER BY age, name DESC", "SELECT name FROM people ORDER BY age", "strict defog"),
+    ("SELECT name FROM people WHERE age = 2", "SELECT name FROM people ORDER BY age LIMIT 1", ""),
+    ("SELECT 'Cid'", "SELECT name FROM people ORDER BY age DESC LIMIT 1", "strict"),
+]
+
+
+def test_a_case_names_its_rule(tmp_path: Path) -> None:
+    """Ada and Bob are tied; of Cid and Dee, tied too, any may be the first."""
+    database = tmp_path / "people.sqlite"
+    connection = sqlite3.connect(database)
+    connection.executescript("CREATE TABLE people (name TEXT, city TEXT, age INTEGER);")
+    rows = [("Ada", "Rome", 1), ("Bob", "Rome", 1), ("Dee", "Oslo", 2), ("Cid", "Oslo", 2)]
+    connection.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    for answer, expected, right_by in ANSWERS:
+        row = {"verifier": "sql", "database": database.name, "expected": expected}
+        cases = {rule: VERIFIERS["sql"].model_validate(row | {"rule": rule}) for rule in RULES}
+        assert " ".join(rule for rule, case in cases.items() if case.grade(answer, database, 5).passed) == right_by, (
+            answer
+        )
+        default = VERIFIERS["sql"].model_validate(row)
+        assert isinstance(default, QueryCase)
+        assert default.rule == "strict"
+    asked = {"verifier": "sql", "database": "x", "expected": ANSWERS[4][1], "rule": "defog", "category": "order_by"}
+    assert not VERIFIERS["sql"].model_validate(asked).grade(ANSWERS[4][0], database, 5).passed
