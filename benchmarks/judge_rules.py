@@ -3,8 +3,8 @@
 python -m benchmarks.judge_rules DATA [--pairs 1000] [--paraphrases 500] [--seed 0] [--examples 1]
 
 DATA holds spider/train.jsonl with spider/databases/*.sqlite, and sql/defog_eval.jsonl with sql/defog_db/*.sqlite. The official
-judges are stated anew in `lib/official_judges.py`. Prints who takes what for right, every disagreement by its cause, and the
-paraphrases that our default takes for wrong.
+judges are stated anew in `benchmarks/lib/official_judges.py`. Prints who takes what for right, every disagreement by its
+cause, and the paraphrases that our default takes for wrong.
 """
 
 from __future__ import annotations

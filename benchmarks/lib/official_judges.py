@@ -1,6 +1,6 @@
 """What the official judges of Spider, BIRD and defog do with two results, stated anew from their sources.
 
-Each function says where its facts come from; no code of theirs is in it. `judge_rules.py` runs them beside our rules.
+Each function says where its facts come from; no code of theirs is in it. benchmarks/judge_rules.py runs them beside our rules.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def run(database: Path, query: str, timeout_s: float = 20.0) -> Table:
 def without_distinct(query: str) -> str:
     """Return a query without the word DISTINCT, which Spider's judge drops unless --keep_distinct is given.
 
-    taoyds/test-suite-sql-eval, parse.py, remove_distinct: by sqlparse's tokens, so texts in quotes keep theirs.
+    `remove_distinct` of taoyds/test-suite-sql-eval: by sqlparse's tokens, so texts in quotes keep theirs.
     """
     parts = re.split(r"('(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`)", query)
     return "".join(part if place % 2 else re.sub(r"(?i)\bdistinct\b", "", part) for place, part in enumerate(parts))
 
 
 def spider(gold: Table, answer: Table, gold_query: str) -> bool:
-    """Spider's execution match: taoyds/test-suite-sql-eval, exec_eval.py, eval_exec_match and result_eq.
+    """Spider's execution match: `eval_exec_match` and `result_eq` of taoyds/test-suite-sql-eval at 14784c35.
 
     Equal as multisets of rows under one order of the columns; row by row where the letters "order by" stand anywhere in
     the expected query. Cells are equal as Python takes them. Two empty results are equal whatever their columns. Before,
@@ -105,14 +105,14 @@ def _column_orders(gold: Sequence[Row], answer: Sequence[Row]) -> Iterator[tuple
 
 
 def bird(gold: Table, answer: Table) -> bool:
-    """BIRD's execution accuracy: bird-bench/mini_dev, evaluation/evaluation_ex.py, calculate_ex: equal sets of rows."""
+    """BIRD's execution accuracy, `calculate_ex` of bird-bench/mini_dev at 47f116d8: equal sets of rows."""
     return set(gold.rows) == set(answer.rows)
 
 
 def defog(
     gold_text: str, golds: Iterable[Table], answer_query: str, answer: Table, *, question: str, category: str = ""
 ) -> bool:
-    """Whether an answer is "correct" by defog-ai/sql-eval, eval/eval.py at 96c36dec, compare_query_results.
+    """Whether an answer is "correct" by `compare_query_results` of defog-ai/sql-eval at 96c36dec.
 
     golds: the results of the accepted queries in `gold_text`. Raises `Failed` for what stops the official judge, which
     counts it as wrong: two columns of one name, cells that cannot be sorted.

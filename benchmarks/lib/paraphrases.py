@@ -143,12 +143,13 @@ def _tables(select: Tree) -> list[Tree]:
 
 def _has_star(tree: Tree) -> bool:
     columns = [one for select in tree.find_all(exp.Select) for one in select.expressions]
-    return any(isinstance(one, exp.Star) or isinstance(one.this, exp.Star) for one in columns)
+    return any(one.is_star for one in columns)
 
 
 def _table_aliases(tree: Tree, schema: Schema) -> Iterator[Tree]:  # noqa: ARG001  as the others
     named = {table.alias.lower() for table in tree.find_all(exp.Table, exp.Subquery) if table.alias}
-    if not named:
+    plain = {table.name.lower() for table in tree.find_all(exp.Table) if not table.alias}
+    if not named or named & plain:
         return
     for table in tree.find_all(exp.Table, exp.Subquery):
         if table.alias:
