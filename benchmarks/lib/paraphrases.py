@@ -263,7 +263,9 @@ _MIRRORED = {exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.GT: exp.LT, exp.LT: exp.GT, e
 
 
 def _negated(tree: Tree, schema: Schema) -> Iterator[Tree]:  # noqa: ARG001
-    def change(node: Tree) -> Tree:
+    def change(node: Tree) -> Tree | None:
+        if isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Column):
+            return None  # a join that no index serves
         return exp.Not(this=exp.paren(_OPPOSITE[type(node)](this=node.this.copy(), expression=node.expression.copy())))
 
     yield from _each(tree, tuple(_OPPOSITE), change)
