@@ -100,4 +100,4 @@ def asynchronous(domain: Domain, rng: Random) -> Case:
     setup = [*LOADER, *(FLAKY if "attempts" in parameters else [])]
     checks: Checks = [(code.replace("@", name), value) for code, value in task.checks]
     output = f"async function {head} {{\n{body}\n}}"
-    return Case("async", name, text, output, assertions(checks, setup, asynchronous=True))
+    return Case("async", name, text, output, assertions(checks, setup))

@@ -85,13 +85,11 @@ def _check(expression: str, value: Value, number: int) -> str:
     return f"deepStrictEqual({expression}, {literal(value)});"
 
 
-def assertions(checks: Checks, setup: Sequence[str] = (), asynchronous: bool = False) -> str:
-    """The assertions that stand after an answer; an expression without a call is never narrowed by its check."""
+def assertions(checks: Checks, setup: Sequence[str] = ()) -> str:
+    """The module that judges an answer; an expression without a call is never narrowed by its check."""
     lines = [*setup, *(_check(expression, value, i) for i, (expression, value) in enumerate(checks, 1))]
     used = [name for name in ("deepStrictEqual", "throws", "rejects") if any(f"{name}(" in line for line in lines)]
     head = [f'import {{ {", ".join(used)} }} from "node:assert";'] if used else []
-    if asynchronous:
-        lines = ["(async () => {", *(f"  {line}" for line in lines), "})();"]
     return "\n".join([*head, *lines])
 
 

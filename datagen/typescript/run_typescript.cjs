@@ -18,7 +18,7 @@ declare const console: { log(...items: unknown[]): void };
 `;
 const OPTIONS = {
   target: ts.ScriptTarget.ES2022,
-  module: ts.ModuleKind.CommonJS,
+  module: ts.ModuleKind.ES2022,
   lib: ["lib.es2022.d.ts"],
   strict: true,
   types: [],
@@ -39,16 +39,18 @@ function complaint(checked, name) {
   return found.length === 0 ? null : `type check: ${ts.flattenDiagnosticMessageText(found[0].messageText, " ")}`;
 }
 
+// What a row leaves behind and nobody waits for is the fault of the row that runs.
+let unhandled = () => undefined;
+process.on("unhandledRejection", (error) => unhandled(error));
+
 async function run(source) {
-  const code = ts.transpileModule(source, { compilerOptions: OPTIONS }).outputText;
-  // The tests of an async answer end in one async call; its promise is what the wrapper returns.
-  const asynchronous = code.lastIndexOf("\n(async () => {");
-  const body = asynchronous < 0 ? code : `${code.slice(0, asynchronous)}\nreturn ${code.slice(asynchronous + 1)}`;
-  const wrapped = vm.runInThisContext(`(function (require, exports) {${body}\n})`, { timeout: LIMIT_MS });
+  const code = ts.transpileModule(source, { compilerOptions: { ...OPTIONS, module: ts.ModuleKind.CommonJS } }).outputText;
+  const wrapped = vm.runInThisContext(`(async function (require, exports) {${code}\n})`, { timeout: LIMIT_MS });
   globalThis.__row = () => wrapped(require, {});
   let timer;
   const late = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new Error("time limit")), LIMIT_MS);
+    unhandled = reject;
   });
   try {
     await Promise.race([vm.runInThisContext("__row()", { timeout: LIMIT_MS }), late]);
@@ -70,7 +72,7 @@ async function main() {
       try {
         await run(sources.get(name));
       } catch (error) {
-        reason = `test: ${error.message.split("\n")[0]}`;
+        reason = `test: ${String(error?.message ?? error).split("\n")[0]}`;
       }
     }
     reasons.push(reason);

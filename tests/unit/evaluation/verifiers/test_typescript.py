@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.evaluation.verifiers import typescript
 from expert_cli.evaluation.verifiers.sandbox.node import Node, find_node
-from expert_cli.evaluation.verifiers.typescript import MAX_DEPTH, parse_fault
+from expert_cli.evaluation.verifiers.typescript_text import MAX_DEPTH, parse_fault
 from expert_cli.hardware.machine import has_package
 from tests.graders import typescript as check
 

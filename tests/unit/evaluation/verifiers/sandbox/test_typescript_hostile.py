@@ -264,10 +264,10 @@ def test_even_a_program_that_gets_at_the_files_is_kept_from_them(
     canary = tmp_path / "canary"
     canary.write_text("alive", encoding="utf-8")
     for act in (f"require('fs').readFileSync('{canary.as_posix()}')", "require('child_process').execSync('true')"):
-        request = {"code": act, "typescript": False, "allowed": ["fs", "child_process"]}
         found = find_node()
         assert found is not None
-        assert typescript._run(found, request, 5).kind == "refused"
+        verdict = typescript._run(found, (act, ""), 5, typescript=False, allowed=["fs", "child_process"])
+        assert verdict.kind == "refused"
 
 
 @compiled
@@ -277,7 +277,7 @@ def test_even_a_program_that_gets_at_the_network_reaches_nobody(connections: tup
     act = f"await new Promise((_, no) => require('net').connect({port}, '127.0.0.1', () => no('open')).on('error', no))"
     found = find_node()
     assert found is not None
-    verdict = typescript._run(found, {"code": act, "typescript": False, "allowed": ["net"]}, 5)
+    verdict = typescript._run(found, (act, ""), 5, typescript=False, allowed=["net"])
     assert verdict.kind == "wrong"
     assert "EPERM" in verdict.detail
     assert heard == []
