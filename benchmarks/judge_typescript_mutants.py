@@ -3,7 +3,8 @@
 python -m benchmarks.judge_typescript_mutants [--count 600] [--cases OLD_CASES.jsonl OLD_UNSEEN.jsonl]
 
 A variant has one fault: another comparison or operator, a constant that is one off, another key or text, a step that is
-missing (sort, reverse, filter, slice, await, a default, a negation). --cases judges the same variants by the tests of other
+missing (sort, reverse, filter, slice, a copy, await, a default, a negation, a statement), a condition that is always the same.
+--cases judges the same variants by the tests of other
 files, paired by prompt. Those that pass are printed, each as the line it changed: some mean the same as the right answer.
 """
 
@@ -25,11 +26,14 @@ from expert_cli.evaluation.cases import read_case
 SEED = 25
 TIMEOUT_S = 5.0
 OTHERS = {
-    **{">": (">=", "<"), ">=": (">", "<"), "<": ("<=", ">"), "<=": ("<", ">"), "===": ("!==",), "!==": ("===",)},
-    **{"+": ("-",), "-": ("+",), "*": ("+",), "/": ("*",), "%": ("/",), "&&": ("||",), "||": ("&&",), "+=": ("-=",)},
-    **{"-=": ("+=",), "some": ("every",), "every": ("some",), "max": ("min",), "min": ("max",), "push": ("unshift",)},
-    **{"pop": ("shift",), "shift": ("pop",), "toUpperCase": ("toLowerCase",), "toLowerCase": ("toUpperCase",)},
-    **{"true": ("false",), "false": ("true",), "startsWith": ("includes",), "floor": ("ceil",)},
+    old: new.split()
+    for old, new in (
+        *((">", ">= <"), (">=", "> <"), ("<", "<= >"), ("<=", "< >"), ("===", "!=="), ("!==", "===")),
+        *(("+", "-"), ("-", "+"), ("*", "+"), ("/", "*"), ("%", "/"), ("&&", "||"), ("||", "&&"), ("+=", "-=")),
+        *(("-=", "+="), ("some", "every"), ("every", "some"), ("max", "min"), ("min", "max"), ("push", "unshift")),
+        *(("pop", "shift"), ("shift", "pop"), ("toUpperCase", "toLowerCase"), ("toLowerCase", "toUpperCase")),
+        *(("true", "false"), ("false", "true"), ("startsWith", "includes"), ("floor", "ceil")),
+    )
 }
 STEPS = ("sort", "reverse", "filter", "slice")
 
@@ -81,12 +85,15 @@ def _edits(root: Any, keys: dict[str, list[str]]) -> Iterator[_Edit]:
         parent = node.parent.type if node.parent else ""
         if parent in ("binary_expression", "augmented_assignment_expression") and text in OTHERS:
             yield from (_Edit(text, *place, other) for other in OTHERS[text])
-        if node.type in ("property_identifier", "true", "false") and parent in ("member_expression", "return_statement"):
+        if node.type in ("property_identifier", "true", "false") and parent in (
+            "member_expression",
+            "return_statement",
+        ):
             yield from (_Edit(text, *place, other) for other in OTHERS.get(text, ()))
             yield from (_Edit("key", *place, other) for other in keys.get(text, ()))
         if node.type == "number" and parent not in ("literal_type",):
             yield from (_Edit("constant", *place, str(int(text) + step)) for step in (1, -1) if text.isdigit())
-        if node.type == "string" and parent not in ("literal_type", "import_statement"):
+        if node.type == "string" and parent not in ("literal_type", "import_statement") and not _of_an_error(node):
             yield _Edit("text", *place, f"{text[:-1]}x{text[-1]}" if len(text) > 2 else '"x"')
         if node.type == "unary_expression" and text.startswith("!"):
             yield _Edit("negation", *place, text[1:])
@@ -94,7 +101,21 @@ def _edits(root: Any, keys: dict[str, list[str]]) -> Iterator[_Edit]:
             yield _Edit("await", *place, text.removeprefix("await").lstrip())
         if node.type == "binary_expression" and node.children[1].type in ("??", "||"):
             yield _Edit("default", *place, node.children[0].text.decode())
+        if node.type in ("if_statement", "ternary_expression"):
+            condition = node.child_by_field_name("condition")
+            yield from (
+                _Edit("condition", condition.start_byte, condition.end_byte, f"({word})") for word in ("true", "false")
+            )
+        if node.type == "expression_statement" and parent == "statement_block":
+            yield _Edit("statement", *place, "")
+        if node.type == "array" and text.startswith("[...") and len(node.named_children) == 1:
+            yield _Edit("no copy", *place, node.named_children[0].named_children[0].text.decode())
         yield from _missing_step(node, place)
+
+
+def _of_an_error(node: Any) -> bool:
+    """Whether a text is an error's message: no prompt says its words."""
+    return node.parent.parent is not None and node.parent.parent.type == "new_expression"
 
 
 def _missing_step(node: Any, place: tuple[int, int]) -> Iterator[_Edit]:

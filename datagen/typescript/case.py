@@ -40,7 +40,9 @@ class Raw:
 
 @dataclass(frozen=True)
 class Throws:
-    """The outcome of a call that throws."""
+    """The outcome of a call that throws an error of a class."""
+
+    error: str = "Error"
 
 
 UNDEFINED = Raw("undefined")
@@ -77,7 +79,7 @@ def _check(expression: str, value: Value, number: int) -> str:
     if value is DONE:
         return f"{expression};"
     if isinstance(value, Throws):
-        return f"throws(() => {expression});"
+        return f"throws(() => {expression}, {value.error});"
     if (isinstance(value, Raw) and not value.text.startswith("new ")) or (
         isinstance(value, (bool, int, float, str)) and "(" in expression
     ):

@@ -7,7 +7,7 @@ from random import Random
 from string import Template
 
 from datagen.json.domains import Domain, key_of
-from datagen.typescript.case import DONE, UNDEFINED, Case, Checks, Throws, assertions, literal, pascal, plural
+from datagen.typescript.case import DONE, UNDEFINED, Case, Checks, Raw, Throws, assertions, literal, pascal, plural
 
 
 def fill(template: str, **names: object) -> str:
@@ -67,6 +67,14 @@ def store(domain: Domain, rng: Random) -> Case:
     text = f"Declare an interface `{name}` with `id: {kind}` and `label: string`, and a class `{cls}` "
     text += f"that keeps {plural(domain.noun)} in a private Map: {', '.join(told)}."
     setup = [f"const store = new {cls}();", f'store.{add}({{ id: {literal(first)}, label: "x" }});']
+    for kept in ({"id": second, "label": "y"}, {"id": first, "label": "z"}, {"id": second, "label": "v"}):
+        checks.append((f"store.{add}({literal(kept)})", DONE))
+        checks.append((f"store.{find}({literal(kept['id'])})", kept))
+    if "getter `size`" in " ".join(told):
+        checks += [("store.size", 2), (f"new {cls}().size", 0)]
+    if "`remove(id)`" in " ".join(told):
+        gone = [(f"store.remove({literal(second)})", answer) for answer in (True, False)]
+        checks += [*gone, (f"store.{find}({literal(second)})", UNDEFINED)]
     return Case("classes", " | ".join([cls, kind, *told]), text, output, assertions(checks, setup))
 
 
@@ -103,12 +111,18 @@ def counter(domain: Domain, rng: Random) -> Case:
     grow, shrink = (fill(line, key=key, top=top) for line in (STRICT if strict else BOUND))
     output = fill(COUNTER, cls=cls, key=key, start=start, up=up, down=down, grow=grow, shrink=shrink)
     rule = f"the value stays within 0 and {top}"
-    checks: Checks = [("it.value", start + 23), (f"it.{up}(500)", DONE), ("it.value", top)]
-    checks += [(f"it.{down}(500)", DONE), ("it.value", 0)]
+    value = start + 23
+    checks: Checks = [("it.value", value), (f"it.{up}(500)", DONE), ("it.value", top)]
+    checks += [(f"it.{down}(500)", DONE), ("it.value", 0), (f"it.{up}({top - 1})", DONE), ("it.value", top - 1)]
+    checks += [(f"it.{up}(2)", DONE), ("it.value", top), (f"it.{down}({top - 1})", DONE), ("it.value", 1)]
     if strict:
         rule = f"both throw a RangeError where the value would leave 0 to {top}"
-        checks = [("it.value", start + 23), (f"it.{up}(500)", Throws()), (f"it.{down}(500)", Throws())]
-        checks.append(("it.value", start + 23))
+        refused = Throws("RangeError")
+        checks = [("it.value", value), (f"it.{up}(500)", refused), (f"it.{down}(500)", refused), ("it.value", value)]
+        checks += [(f"it.{up}({top - value + 1})", refused), (f"it.{down}({value + 1})", refused), ("it.value", value)]
+        checks += [(f"it.{up}({top - value})", DONE), ("it.value", top), (f"it.{up}(1)", refused), ("it.value", top)]
+        checks += [(f"it.{down}({top})", DONE), ("it.value", 0), (f"it.{down}(1)", refused), ("it.value", 0)]
+    checks.append((f"new {cls}().value", start))
     text = f"Write a TypeScript class `{cls}` with a private `{key}` that starts at {start}. "
     text += f"`{up}(amount)` and `{down}(amount)` change it, the getter `value` returns it; {rule}."
     setup = [f"const it = new {cls}();", f"it.{up}(30);", f"it.{down}(7);"]
@@ -159,10 +173,13 @@ def sequence(domain: Domain, rng: Random) -> Case:
     setup = [f"const it = new {made}();", *(f"it.{put}({literal(value)});" for value in values)]
     out = values[::-1] if stack else values
     checks: Checks = [("it.size", 2), ("it.peek()", out[0]), (f"it.{take}()", out[0]), ("it.size", 1)]
-    checks += [(f"it.{take}()", out[1]), (f"it.{take}()", UNDEFINED)]
+    checks += [("it.peek()", out[1]), (f"it.{take}()", out[1]), (f"it.{take}()", UNDEFINED), ("it.peek()", UNDEFINED)]
+    again = [literal(values[number % 2]) for number in range(limit or 5)]
+    checks += [("it.size", 0), *((f"it.{put}({item})", DONE) for item in again), ("it.size", len(again))]
     if limit:
-        again = f"it.{put}({literal(values[0])})"
-        checks += [*((again, DONE) for _ in range(limit)), (again, Throws()), ("it.size", limit)]
+        checks += [(f"it.{put}({literal(values[0])})", Throws("Error")), ("it.size", limit)]
+    left = again[::-1] if stack else again
+    checks += [check for item in left for check in (("it.peek()", Raw(item)), (f"it.{take}()", Raw(item)))]
     return Case("classes", " | ".join([cls, item, str(limit)]), text, output, assertions(checks, setup))
 
 

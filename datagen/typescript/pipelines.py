@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -64,6 +65,44 @@ def inputs(kind: str, rng: Random) -> list[Any]:
     return [rng.choices([*POOL, ""], k=5) for _ in range(2)] + [[]]
 
 
+LARGEST = 2**53  # beyond it the two languages part: a number of TypeScript holds no larger integer exactly
+
+
+def sharp_inputs(kind: str, steps: Sequence[Operation]) -> tuple[list[Any], list[Any]]:
+    """Arguments that show a step that is slightly wrong: lists of one item, and a long one with twins, out of order.
+
+    The items lie around the constants of the steps and where the outcome of an item turns from nothing to something.
+    """
+    code = " ".join(step.code for step in steps)
+    numbers = sorted({int(text) for text in re.findall(r"\d+", code)})
+    if kind == "number[]":
+        span = [x for x in range(-40, 130) if _something(steps, x) != _something(steps, x + 1)]
+        turns = dict.fromkeys([*span[:4], *span[-4:]])
+        near = {x + step for x in numbers for step in (-1, 0, 1)} | {x + step for x in turns for step in (0, 1)}
+        items: list[Any] = sorted(near | {-3, -2, 0, 1, 10, 101})
+    else:
+        letters = re.findall(r'"([a-z])"', code)
+        near_words = {"abcdefgh"[: max(0, size + step)] for size in numbers for step in (-1, 0, 1)}
+        with_letter = {
+            form.format(c, c.upper()) for c in letters for form in ("{0}xy", "xy{0}", "{1}xy", "x{0}y{0}", "xyz")
+        }
+        items = sorted({"", "a", "Level", "Zoo", "noon"} | near_words | with_letter)
+    rng = Random(zlib.crc32(f"{kind}{code}".encode()))
+    long = rng.sample(items, len(items)) + rng.choices(items, k=3)
+    while long and not _exact(steps, long):
+        long.pop()
+    return [[item] for item in items if _exact(steps, [item])], long
+
+
+def _something(steps: Sequence[Operation], item: int) -> bool:
+    return literal(apply(steps, [item])) != literal(apply(steps, []))
+
+
+def _exact(steps: Sequence[Operation], value: Any) -> bool:
+    outcome = apply(steps, value)
+    return not isinstance(outcome, int) or abs(outcome) <= LARGEST
+
+
 def apply(steps: Sequence[Operation], value: Any) -> Any:
     """What the steps mean, in Python."""
     for step in steps:
@@ -92,7 +131,7 @@ def matters(steps: Sequence[Operation], arguments: Sequence[Any]) -> bool:
     Outcomes beyond the integers that a number holds exactly count as not mattering: the two languages part there.
     """
     outcomes = [apply(steps, value) for value in arguments]
-    if any(isinstance(outcome, int) and abs(outcome) > 2**53 for outcome in outcomes):
+    if not all(_exact(steps, value) for value in arguments):
         return False
     for i, step in enumerate(steps):
         others = [*steps[:i], *steps[i + 1 :]]
@@ -138,7 +177,9 @@ def pipeline(rng: Random) -> Case | None:
     told = words[0] if len(words) == 1 else f"{', '.join(words[:-1])}, then {words[-1]}"
     head = f"({parameter}: {takes})"
     instruction = rng.choice(OPENINGS).format(s=f"{name}{head}: {gives}", p=parameter, w=told)
-    checks: Checks = [(f"{name}({literal(value)})", apply(steps, value)) for value in arguments]
+    single, long = sharp_inputs(takes, steps)
+    checks: Checks = [(f"{name}({literal(value)})", apply(steps, value)) for value in [*arguments, long, long[::-1]]]
+    checks.append((f"{literal(single)}.map((one) => {name}(one))", [apply(steps, value) for value in single]))
     group = re.sub(r"\d+|\"[^\"]*\"", "_", "+".join(sorted(step.words for step in steps)))
     output = declare(name, head, gives, as_chain(steps, parameter))
     return Case("pipeline", group, instruction, output, assertions(checks))

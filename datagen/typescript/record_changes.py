@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from datagen.typescript.case import Checks, literal, plural
 from datagen.typescript.world import Tool, World, cap
@@ -11,15 +12,19 @@ from datagen.typescript.world import Tool, World, cap
 
 def change(w: World, rng: Random) -> Tool:
     """A copy of one record with one thing changed."""
-    n, f, step, row = w.number, w.flag, rng.randint(2, 9), w.records[0]
-    name, words, key, code, value = rng.choice([
-        (f"toggle{cap(f)}", f"returns a copy of the {w.noun} with `{f}` negated", f, f"!item.{f}", not row.get(f)),
-        (f"raise{cap(n)}", f"returns a copy with `{n}` raised by {step}", n, f"item.{n} + {step}", row.get(n, 0) + step),
+    n, f, step = w.number, w.flag, rng.randint(2, 9)
+    forms: list[tuple[str, str, str, str, Callable[[Any], Any]]] = [
+        (f"toggle{cap(f)}", f"returns a copy of the {w.noun} with `{f}` negated", f, f"!item.{f}", lambda old: not old),
+        (f"raise{cap(n)}", f"returns a copy with `{n}` raised by {step}", n, f"item.{n} + {step}", lambda old: old + step),
         (f"double{cap(n)}", f"returns a new {w.noun} with twice the `{n}`; the argument stays as it is", n,
-         f"item.{n} * 2", row.get(n, 0) * 2),
-        (f"clear{cap(n)}", f"returns a copy whose `{n}` is 0", n, "0", 0),
-    ])  # fmt: skip
-    checks: Checks = [(f"{name}(rows[0])", {**row, key: value}), ("rows[0]", row)]
+         f"item.{n} * 2", lambda old: old * 2),
+        (f"clear{cap(n)}", f"returns a copy whose `{n}` is 0", n, "0", lambda _: 0),
+    ]  # fmt: skip
+    name, words, key, code, changed = rng.choice(forms)
+    checks: Checks = []
+    for i, row in enumerate(w.records[:3]):
+        checks.append((f"{name}(rows[{i}])", {**row, key: changed(row[key]) if key in row else None}))
+        checks.append((f"rows[{i}]", row))
     return Tool(name, f"(item: {w.type})", w.type, words, f"({{ ...item, {key}: {code} }})", checks)
 
 
@@ -28,6 +33,7 @@ def patch(w: World, rng: Random) -> Tool:
     n, name, value, (first, second) = w.number, f"update{w.type}", rng.randint(100, 999), w.records[:2]
     head = f"(item: {w.type}, changes: Partial<{w.type}>)"
     checks = [(f"{name}(rows[0], {{ {n}: {value} }})", {**first, n: value}), (f"{name}(rows[1], {{}})", second)]
+    checks += [("rows[0]", first), (f"{name}(rows[1], rows[0])", first)]
     return Tool(
         name, head, w.type, "returns a copy of `item` with `changes` applied", "({ ...item, ...changes })", checks
     )
@@ -38,6 +44,7 @@ def remove(w: World, rng: Random) -> Tool:
     k, name, gone = w.label, f"remove{w.type}", w.records[rng.randrange(4)]
     words = f"returns the {plural(w.noun)} without the one with that `{k}`"
     checks: Checks = [(f"{name}(rows, {literal(gone[k])})", [r for r in w.records if r != gone])]
+    checks += [(f'{name}(rows, "none")', w.records), ("rows", w.records)]
     head = f"({w.many}: {w.type}[], {k}: string)"
     return Tool(name, head, f"{w.type}[]", words, f"{w.many}.filter((item) => item.{k} !== {k})", checks)
 
@@ -47,6 +54,7 @@ def narrow(w: World, _: Random) -> Tool:
     k, n, name, row = w.label, w.number, f"summarize{w.type}", w.records[0]
     result, words = f'Pick<{w.type}, "{k}" | "{n}">', f"returns only `{k}` and `{n}` of the {w.noun}"
     checks: Checks = [(f"{name}(rows[0])", {k: row[k], n: row[n]})]
+    checks.append((f"rows.map((row) => {name}(row))", [{k: r[k], n: r[n]} for r in w.records]))
     return Tool(name, f"(item: {w.type})", result, words, f"({{ {k}: item.{k}, {n}: item.{n} }})", checks)
 
 
@@ -54,7 +62,10 @@ def without(w: World, _: Random) -> Tool:
     """An Omit of the record."""
     n, name = w.number, f"without{cap(w.number)}"
     body = f"const {{ {n}, ...rest }} = item;\nreturn rest;"
-    checks: Checks = [(f"{name}(rows[0])", {key: value for key, value in w.records[0].items() if key != n})]
+    checks: Checks = [
+        (f"{name}(rows[0])", {key: value for key, value in w.records[0].items() if key != n}),
+        ("rows[0]", w.records[0]),
+    ]
     return Tool(name, f"(item: {w.type})", f'Omit<{w.type}, "{n}">', f"returns a copy without `{n}`", body, checks)
 
 
@@ -85,14 +96,14 @@ def validate(w: World, rng: Random) -> Tool:
 
 def value_of(w: World, rng: Random) -> Tool:
     """The value under a key, of one record or of all, with its exact type."""
-    one, row, k, n = rng.random() < 0.5, w.records[0], w.label, w.number
+    one, k, n = rng.random() < 0.5, w.label, w.number
     name = f"get{w.type}Value" if one else f"pluck{w.type}"
     head = f"<K extends keyof {w.type}>({'item' if one else 'items'}: {w.type}{'' if one else '[]'}, key: K)"
     result, code = f"{w.type}[K]{'' if one else '[]'}", "item[key]" if one else "items.map((item) => item[key])"
     words = (
         "returns the value under `key` with its exact type" if one else "returns the values under `key` of all items"
     )
-    checks: Checks = [(f'{name}(rows[0], "{key}")', row[key]) for key in (k, n)]
+    checks: Checks = [(f'{name}(rows[{i}], "{key}")', r[key]) for i, r in enumerate(w.records[:2]) for key in (k, n)]
     if not one:
         checks = [(f'{name}(rows, "{key}")', [r[key] for r in w.records]) for key in (k, n)]
     return Tool(name, head, result, words, code, checks)
@@ -100,9 +111,10 @@ def value_of(w: World, rng: Random) -> Tool:
 
 def set_value(w: World, _: Random) -> Tool:
     """A copy with a value under a key."""
-    row, k, n, name = w.records[0], w.label, w.number, f"set{w.type}Value"
+    (row, other), k, n, name = w.records[:2], w.label, w.number, f"set{w.type}Value"
     head = f"<K extends keyof {w.type}>(item: {w.type}, key: K, value: {w.type}[K])"
     checks = [(f'{name}(rows[0], "{n}", 77)', {**row, n: 77}), (f'{name}(rows[0], "{k}", "x")', {**row, k: "x"})]
+    checks += [(f'{name}(rows[1], "{n}", 0)', {**other, n: 0}), ("rows[0]", row)]
     return Tool(name, head, w.type, "returns a copy with `value` under `key`", "({ ...item, [key]: value })", checks)
 
 

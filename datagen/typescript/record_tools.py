@@ -70,6 +70,7 @@ def find(w: World, rng: Random) -> Tool:
         f"returns the {w.noun} with the given `{k}` or undefined",
     )
     checks = [(f"{name}(rows, {literal(hit[k])})", hit), (f'{name}(rows, "none")', UNDEFINED)]
+    checks += [(f"{name}(rows, {literal(row[k])})", row) for row in w.records if row != hit]
     return Tool(name, f"({w.many}: {w.type}[], {k}: string)", f"{w.type} | undefined", words, code, checks)
 
 
@@ -80,6 +81,7 @@ def top(w: World, _: Random) -> Tool:
     words = f"returns the `count` {plural(w.noun)} with the largest `{n}`, largest first"
     code = f"[...{w.many}].sort((a, b) => b.{n} - a.{n}).slice(0, count)"
     checks = [(f"{name}(rows, 2)", best[:2]), (f"{name}([...rows].reverse(), 1)", best[:1]), (f"{name}(rows, 0)", [])]
+    checks += [(f"{name}(rows, 9)", best), (f"{name}([...rows].reverse(), 3)", best[:3]), ("rows", w.records)]
     return Tool(name, f"({w.many}: {w.type}[], count: number)", f"{w.type}[]", words, code, checks)
 
 
@@ -103,17 +105,20 @@ def compare(w: World, rng: Random) -> Tool:
 def question(w: World, rng: Random) -> Tool:
     """A yes or no over all records, the limit a parameter."""
     n, f = w.number, w.flag
-    forms: list[tuple[str, str, str, Callable[[float], bool]]] = [
+    forms: list[tuple[str, str, str, Callable[[list[Record], float], bool]]] = [
         (f"anyOver{cap(n)}", f"some((item) => item.{n} > limit)", f"whether any {w.noun} has a `{n}` above `limit`",
-         lambda x: any(r[n] > x for r in w.records)),
+         lambda rows, x: any(r[n] > x for r in rows)),
         (f"allWithin{cap(n)}", f"every((item) => item.{n} <= limit)", f"whether every `{n}` is at most `limit`",
-         lambda x: all(r[n] <= x for r in w.records)),
+         lambda rows, x: all(r[n] <= x for r in rows)),
         (f"every{cap(f)}Over", f"every((item) => !item.{f} || item.{n} > limit)",
          f"whether every {w.noun} with `{f}` true has a `{n}` above `limit`",
-         lambda x: all(not r[f] or r[n] > x for r in w.records)),
+         lambda rows, x: all(not r[f] or r[n] > x for r in rows)),
     ]  # fmt: skip
     name, code, words, yes = rng.choice(forms)
-    checks = [(f"{name}(rows, {literal(x)})", yes(x)) for x in (w.limit, -1, 999999)]
+    numbers = sorted(r[n] for r in w.records)
+    limits = dict.fromkeys([w.limit, -1, 999999, numbers[0], numbers[-1]])
+    checks = [(f"{name}(rows, {literal(x)})", yes(w.records, x)) for x in limits]
+    checks += [(f"{name}([rows[{i}]], {literal(r[n])})", yes([r], r[n])) for i, r in enumerate(w.records)]
     head = f"({w.many}: {w.type}[], limit: number)"
     return Tool(name, head, "boolean", f"tells {words}", f"{w.many}.{code}", checks)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from datagen.json.domains import Domain
 from datagen.typescript.case import UNDEFINED, Case, Checks, a_set, literal, plural
-from datagen.typescript.world import Meaning, Record, Tool, World, cap, case_of, reduced, world
+from datagen.typescript.world import Meaning, Record, Tool, World, cap, case_of, near_limit, reduced, world
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,10 @@ def selected(domain: Domain, rng: Random) -> Case | None:
     words += f", {ordered.words} without changing the argument" if ordered else ""
     checks: Checks = [(f"{name}(rows)", meaning(rows)), (f"{name}(rows.slice(1, 3))", meaning(rows[1:3]))]
     checks.append((f"{name}([])", meaning([])))
+    more = near_limit(w).records
+    checks += [(f"{name}(more)", meaning(more)), (f"{name}([...more].reverse())", meaning(more[::-1]))]
+    checks.append((f"more.map((item) => {name}([item]))", [meaning([row]) for row in more]))
+    checks += [("more", more)] if ordered else []
     head = f"({w.many}: {w.type}[])"
     tool = Tool(name, head, last.gives, f"{words} and {last.words}", body, checks)
     return case_of(w, "records", "+".join(step.name for step in steps), tool, rng)

@@ -10,8 +10,8 @@ const LIMIT_MS = 2000;
 const AMBIENT = `
 declare module "node:assert" {
   export function deepStrictEqual(actual: unknown, expected: unknown): void;
-  export function throws(run: () => unknown): void;
-  export function rejects(run: Promise<unknown>): Promise<void>;
+  export function throws(run: () => unknown, error: new () => Error): void;
+  export function rejects(run: Promise<unknown>, error: object): Promise<void>;
 }
 declare function setTimeout(run: () => void, ms?: number): unknown;
 declare const console: { log(...items: unknown[]): void };

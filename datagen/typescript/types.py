@@ -38,8 +38,24 @@ def _test_of_field(field: Field) -> str:
 
 
 def _bad(record: dict[str, Json]) -> list[Json]:
+    """Values that a guard refuses: a key is missing, null, of another type, or holds an item of another type."""
     keys = list(record)
-    return [{key: record[key] for key in keys[1:]}, {**record, keys[-1]: None}, None, "text", 7]
+    bad: list[Json] = [{key: record[key] for key in keys[1:]}, {**record, keys[-1]: None}, None, "text", 7, []]
+    for key, value in record.items():
+        others: list[Json] = [True, 7, "text", [], ["text"], [7], None]
+        bad += [{**record, key: other} for other in others if _typed(other) != _typed(value)]
+        bad.append({other: record[other] for other in keys if other != key})
+        if isinstance(value, list) and value:
+            bad += [{**record, key: [*value, not_one]} for not_one in (True, None)]
+            bad.append({**record, key: value[0]})
+    return bad
+
+
+def _typed(value: Json) -> str:
+    """The type of a value as a guard tells it; that of an empty list fits any."""
+    if isinstance(value, list):
+        return f"{_typed(value[0])}[]" if value else "[]"
+    return {bool: "boolean", int: "number", float: "number", str: "string"}.get(type(value), "null")
 
 
 def guard(domain: Domain, rng: Random) -> Case:
@@ -52,7 +68,12 @@ def guard(domain: Domain, rng: Random) -> Case:
     output = f"{interface(name, fields)}\n\n"
     output += declare(f"is{name}", "(value: unknown)", f"value is {name}", f"{NARROWED}return (\n  {tests}\n);")
     checks: Checks = [(f"is{name}({literal(record)})", True)]
-    checks += [(f"is{name}({literal(value)})", False) for value in _bad(record)]
+    lists = [key for key, value in record.items() if isinstance(value, list)]
+    checks += [(f"is{name}({literal({**record, key: []})})", True) for key in lists]
+    bad = [
+        value for value in _bad(record) if not (isinstance(value, dict) and any(value.get(key) == [] for key in lists))
+    ]
+    checks += [(f"is{name}({code})", False) for code in dict.fromkeys(literal(value) for value in bad)]
     group = " | ".join(["guard", domain.noun, *sorted(field.words for field in fields)])
     return Case("types", group, text, output, assertions(checks))
 
@@ -124,7 +145,8 @@ def enumeration(domain: Domain, rng: Random) -> Case:
     output = f"enum {o.name} {{\n" + "\n".join(f"  {line}," for line in lines) + "\n}\n\n"
     output += declare(part.name, part.head, part.result, part.body)
     group = " | ".join([part.name, "enum", *lines])
-    return Case("types", group, text, output, assertions(part.checks))
+    told = (f"[{', '.join(f'{o.name}.{member}' for member in o.members)}]", values)
+    return Case("types", group, text, output, assertions([*part.checks, told]))
 
 
 def _weight(o: Options, rng: Random) -> Part:
@@ -139,7 +161,8 @@ def _weight(o: Options, rng: Random) -> Part:
 def _member(o: Options, _: Random) -> Part:
     before = f"const options: readonly {o.name}[] = {literal(o.options)};\n\n"
     checks: Checks = [(f"is{o.name}({literal(option)})", True) for option in o.options]
-    checks += [(f'is{o.name}("?")', False), (f'is{o.name}("")', False)]
+    wrong = ["?", "", o.options[0].upper(), o.options[-1] + " "]
+    checks += [(f"is{o.name}({literal(text)})", False) for text in wrong]
     body = "(options as readonly string[]).includes(value)"
     words = "is a type guard over an array of all the options"
     return Part(f"is{o.name}", "(value: string)", f"value is {o.name}", words, body, checks, before)
@@ -152,7 +175,8 @@ def _count(o: Options, _: Random) -> Part:
     name, words = f"count{o.name}", "counts how often each option occurs, 0 included"
     checks: Checks = [(f"{name}({literal([first, second, first])})", {**zeros, first: 2, second: 1})]
     head, result = f"(values: {o.name}[])", f"Record<{o.name}, number>"
-    return Part(name, head, result, words, body, [*checks, (f"{name}([])", zeros)])
+    checks += [(f"{name}([])", zeros), (f"{name}({literal(o.options)})", dict.fromkeys(o.options, 1))]
+    return Part(name, head, result, words, body, checks)
 
 
 def _others(o: Options, _: Random) -> Part:

@@ -43,7 +43,7 @@ def events(domain: Domain, rng: Random) -> Case:
     text = f"Define a discriminated union `{noun}Event` by `{tag}`: {', '.join(f'`{shape}`' for shape in shapes)}. "
     text += f"Write `{head}`: {told}."
     checks: Checks = []
-    for state, amount in ((10, 4), (3, 9)):
+    for state, amount in ((10, 4), (3, 9), (0, 5), (-2, 1)):
         for n in names:
             event = {tag: n, key: amount} if EVENTS[n][0] else {tag: n}
             checks.append((f"{name}({state}, {literal(event)})", EVENTS[n][3](state, amount)))
@@ -64,9 +64,9 @@ def shapes(domain: Domain, rng: Random) -> Case:
     text += f"Write `{name}({it}: {typed}): number`, which returns the area."
     checks: Checks = []
     for n in names:
-        sizes = [rng.randint(2, 9) for _ in SHAPES[n][0]]
-        value = {tag: n, **dict(zip(SHAPES[n][0], sizes, strict=True))}
-        checks.append((f"{name}({literal(value)})", SHAPES[n][2](*sizes)))
+        for sizes in ([rng.randint(2, 9) for _ in SHAPES[n][0]], [7, 4, 11][: len(SHAPES[n][0])]):
+            value = {tag: n, **dict(zip(SHAPES[n][0], sizes, strict=True))}
+            checks.append((f"{name}({literal(value)})", SHAPES[n][2](*sizes)))
     return Case("unions", f"shapes {'+'.join(sorted(names))}", text, output, assertions(checks))
 
 

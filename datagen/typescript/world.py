@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -92,6 +93,38 @@ def world(domain: Domain, rng: Random) -> World:
     return World(domain.noun, pascal(domain), roles, keys[0], keys[1], keys[2], keys[3], rows, limit, option)
 
 
+# Of each record of `near_limit`: how far its number is from the limit, its flag, and whether its option is the world's.
+NEAR = [
+    (2, False, True),
+    (-1, True, False),
+    (0, True, True),
+    (1, True, False),
+    (-2, False, True),
+    (9, True, True),
+    (30, False, False),
+]
+
+
+def near_limit(w: World) -> World:
+    """The world with other records, whose numbers lie on both sides of the limit; no label and no number comes twice.
+
+    What they hold beside that is drawn from the first records, so that they change nothing but the tests.
+    """
+    rng, rows = Random(zlib.crc32(literal(w.records).encode())), list[Record]()
+    choices = next((field.kind.schema["enum"] for field in w.fields if key_of(field.words, STYLE) == w.choice), [])
+    others = [choice for choice in choices if choice != w.option]
+    for offset, flag, is_option in NEAR:
+        for _ in range(100):
+            record = draw_record(w.fields, rng)
+            record |= {key: value for key, value in ((w.number, w.limit + offset), (w.flag, flag)) if key in record}
+            if w.choice in record:
+                record[w.choice] = w.option if is_option or not others else rng.choice(others)
+            if all(w.label not in record or record[w.label] != row[w.label] for row in rows):
+                rows.append(record)
+                break
+    return replace(w, records=rows)
+
+
 def reduced(w: World, code: str) -> World:
     """The world with the fields that the code names, two at least, so that rows stay short."""
     used = [field for field in w.fields if re.search(rf"\b{key_of(field.words, STYLE)}\b", code)]
@@ -105,8 +138,9 @@ def case_of(w: World, family: str, form: str, tool: Tool, rng: Random) -> Case:
     """The row: the type is told in the instruction and stands before the function in the answer."""
     intro = f"Declare an interface `{w.type}` with {fields_in_words(w.fields)}."
     asked = ask(f"{tool.name}{tool.head}: {tool.result}", tool.words, rng)
+    given = {"rows": w.records, "more": near_limit(w).records}
     output = f"{interface(w.type, w.fields)}\n\n{declare(tool.name, tool.head, tool.result, tool.body)}"
-    test = assertions(tool.checks, [f"const rows: {w.type}[] = {literal(w.records)};"])
+    test = assertions(tool.checks, [f"const {name}: {w.type}[] = {literal(rows)};" for name, rows in given.items()])
     group = " | ".join([form, w.noun, *(field.words for field in w.fields)])
     return Case(family, group, f"{intro} {asked}", output, test)
 
@@ -117,4 +151,6 @@ def tool_row(makers: Sequence[Callable[[World, Random], Tool]], domain: Domain, 
     first = maker(w, Random(seed))
     named = [first.body, first.head, first.words, *(expression for expression, _ in first.checks)]
     w = reduced(w, " ".join(named))
-    return case_of(w, "record tools", maker.__name__, maker(w, Random(seed)), rng)
+    tool, wide = maker(w, Random(seed)), maker(near_limit(w), Random(seed))
+    checks = [(re.sub(r"\brows\b", "more", expression), value) for expression, value in wide.checks]
+    return case_of(w, "record tools", maker.__name__, replace(tool, checks=[*tool.checks, *checks]), rng)

@@ -31,7 +31,15 @@ from expert_cli.evaluation.verifiers.sandbox.node import (
     start_checker,
     start_runner,
 )
-from expert_cli.evaluation.verifiers.typescript_text import KINDS, as_modules, parse_fault, unawaited
+from expert_cli.evaluation.verifiers.typescript_text import (
+    KEPT,
+    KINDS,
+    LANGUAGE,
+    NODE,
+    as_modules,
+    parse_fault,
+    unawaited,
+)
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 MAX_BYTES = 1_000_000
@@ -135,7 +143,7 @@ def _start_checker(node: Node) -> LineProcess:
     package = find_typescript()
     hint = f"{node.typescript_command}, or take the folder away: answers are then not type-checked"
     with as_file(files(__package__) / "typescript_check.cjs") as script:
-        child = start_checker(node, script, [str(package), ",".join(MODULES)], tempfile.gettempdir())
+        child = start_checker(node, script, [str(package), ",".join(MODULES), ",".join(KEPT)], tempfile.gettempdir())
         return require_ready(child, "ready", f"the TypeScript compiler in {package} does not start", hint)
 
 
@@ -162,13 +170,8 @@ def _run(
 ) -> Grade:
     """Run an answer and its tests in a process and an empty folder of their own."""
     secret = secrets.token_hex(16)
-    request = {
-        "answer": modules[0],
-        "tests": modules[1],
-        "typescript": typescript,
-        "allowed": allowed,
-        "secret": secret,
-    }
+    names = {"allowed": allowed, "language": LANGUAGE, "node": NODE}
+    request = {"answer": modules[0], "tests": modules[1], "typescript": typescript, "secret": secret, **names}
     with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
         child = start_runner(node, _runner_text(), folder, cpu_s=int(timeout_s) + 10)
         line, status = b"", 0

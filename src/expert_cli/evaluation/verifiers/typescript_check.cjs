@@ -1,4 +1,5 @@
-// Type-checks TypeScript and turns it into JavaScript: node typescript_check.cjs <folder of the typescript package> <modules>
+// Type-checks TypeScript and turns it into JavaScript:
+//   node typescript_check.cjs <folder of the typescript package> <modules that may be used> <names tests take from no answer>
 // Reads lines of {prefix, answer, tests}, writes "ready" and a line each: {kind: "ok", answer, tests}, the two modules as
 // JavaScript, or {kind: "invalid" | "refused", why}. It only reads programs and never runs one. Programs see the compiler's
 // own libraries and no other file.
@@ -11,7 +12,7 @@ const path = require("node:path");
 const { builtinModules } = require("node:module");
 const readline = require("node:readline");
 const ts = require(process.argv[2]);
-const allowed = new Set(process.argv[3].split(","));
+const [allowed, apart] = process.argv.slice(3).map((names) => new Set(names.split(",")));
 
 const LIBRARIES = path.join(process.argv[2], "lib").replaceAll("\\", "/");
 const ANSWER = "/answer.ts";
@@ -132,7 +133,9 @@ function withoutAssignment(text, file) {
 function modules({ prefix, answer, tests }) {
   const [first, second] = [parsed(ANSWER, prefix + answer), parsed(TESTS, tests)];
   const own = declared(second);
-  const shared = [...declared(first)].filter(([name]) => second.identifiers.has(name) && !own.has(name));
+  const shared = [...declared(first)].filter(
+    ([name]) => second.identifiers.has(name) && !own.has(name) && !apart.has(name),
+  );
   const exported = shared.map(([name, value]) => `${value ? "" : "type "}${name} as __answer_${name}`);
   const imported = shared.map(([name]) => `__answer_${name} as ${name}`);
   const file = parsed(ANSWER, `${withoutAssignment(prefix + answer, first)}\nexport { ${exported.join(", ")} };`);

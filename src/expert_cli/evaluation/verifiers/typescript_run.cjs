@@ -1,4 +1,5 @@
-// Runs an answer and its tests: node -e <this text>, one line {answer, tests, typescript, secret, allowed} on stdin: two modules.
+// Runs an answer and its tests: node -e <this text>, one line {answer, tests: two modules, typescript, secret, and
+// names: allowed (modules), language and node (globals)} on stdin.
 // Writes "ready", then {secret, kind: "correct" | "wrong" | "invalid" | "refused", why}. It ends well only if the tests were
 // evaluated to their end and nothing that was started failed. The program does not see `process`, the secret or this scope,
 // so that leaving early or printing something is no success. The system's limits around this process are the real walls.
@@ -14,7 +15,7 @@
   const { String, Error } = globalThis;
   const { parse, stringify } = JSON;
   const { defineProperty, freeze, fromEntries, getOwnPropertyNames, keys } = Object;
-  const { getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
+  const { getOwnPropertyDescriptor, getPrototypeOf, ownKeys, preventExtensions } = Reflect;
   const slice = Function.prototype.call.bind(String.prototype.slice);
 
   const exit = process.reallyExit.bind(process);
@@ -22,7 +23,7 @@
   const { platform, version, versions, hrtime, memoryUsage, uptime } = process;
 
   writeSync(1, "ready\n");
-  const { answer, tests, typescript, secret, allowed } = parse(readFileSync(0, "utf8"));
+  const { answer, tests, typescript, secret, allowed, language, node } = parse(readFileSync(0, "utf8"));
   let finished = false;
 
   // Both are texts: of an object, stringify would ask for its toJSON.
@@ -87,24 +88,6 @@
     return made.namespace;
   }
 
-  // What a program sees of Node: nothing that opens a connection or reads a file. All else goes, whatever a version brings.
-  const language = [
-    ...["Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp"],
-    ...["Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SuppressedError", "SyntaxError"],
-    ...["TypeError", "URIError", "Math", "JSON", "Intl", "Reflect", "Proxy", "Atomics", "Iterator", "globalThis"],
-    ...["Map", "Set", "WeakMap", "WeakSet", "WeakRef", "FinalizationRegistry", "DisposableStack", "AsyncDisposableStack"],
-    ...["ArrayBuffer", "SharedArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array"],
-    ...["Uint16Array", "Int32Array", "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array"],
-    ...["Float64Array", "parseFloat", "parseInt", "isNaN", "isFinite", "decodeURI", "decodeURIComponent", "encodeURI"],
-    ...["encodeURIComponent", "escape", "unescape", "eval", "Infinity", "NaN", "undefined"],
-  ];
-  const node = [
-    ...["global", "Buffer", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "AbortController", "AbortSignal"],
-    ...["Event", "EventTarget", "DOMException", "atob", "btoa", "crypto", "performance", "structuredClone"],
-    ...["queueMicrotask", "setTimeout", "setInterval", "setImmediate"],
-    ...["clearTimeout", "clearInterval", "clearImmediate"],
-  ];
-
   // What no global names, but syntax gives: iterators, generators and their like.
   function unnamed() {
     const made = [[][Symbol.iterator](), new Map().keys(), new Set().keys(), ""[Symbol.iterator](), "".matchAll(/a/g)];
@@ -148,6 +131,7 @@
       known.add(one);
       waiting.push(getPrototypeOf(one));
       const isPrototype = getOwnPropertyDescriptor(one, "constructor")?.value?.prototype === one;
+      const isClass = getOwnPropertyDescriptor(one, "prototype")?.value?.constructor === one;
       const closed = ownKeys(one).filter((key) => {
         const { value, get, set, configurable, enumerable, writable } = getOwnPropertyDescriptor(one, key);
         waiting.push(value, get, set);
@@ -160,6 +144,7 @@
       // At once where it can be: changed one by one, V8 no longer takes arrays for the language's own, and walks them slowly.
       if (ofLanguage) freeze(one);
       else for (const key of closed) close(one, key);
+      if (isPrototype || isClass) preventExtensions(one);
     }
   }
 

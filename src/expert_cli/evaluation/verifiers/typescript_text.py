@@ -16,6 +16,28 @@ ONLY_COMMENTS = "nothing but comments"
 TOO_DEEP = f"nested more than {MAX_DEPTH} deep"
 KINDS: dict[str, Kind] = {ONLY_COMMENTS: "empty", TOO_DEEP: "too_large"}
 
+LANGUAGE = (
+    *("Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp"),
+    *("Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SuppressedError", "SyntaxError"),
+    *("TypeError", "URIError", "Math", "JSON", "Intl", "Reflect", "Proxy", "Atomics", "Iterator", "globalThis"),
+    *("Map", "Set", "WeakMap", "WeakSet", "WeakRef", "FinalizationRegistry", "DisposableStack", "AsyncDisposableStack"),
+    *("ArrayBuffer", "SharedArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array"),
+    *("Uint16Array", "Int32Array", "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array"),
+    *("Float64Array", "parseFloat", "parseInt", "isNaN", "isFinite", "decodeURI", "decodeURIComponent", "encodeURI"),
+    *("encodeURIComponent", "escape", "unescape", "eval", "Infinity", "NaN", "undefined"),
+)
+"""The globals of the language that a program sees."""
+NODE = (
+    *("global", "Buffer", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "AbortController", "AbortSignal"),
+    *("Event", "EventTarget", "DOMException", "atob", "btoa", "crypto", "performance", "structuredClone"),
+    *("queueMicrotask", "setTimeout", "setInterval", "setImmediate", "clearTimeout", "clearInterval", "clearImmediate"),
+)
+"""What a program sees of Node's globals: nothing that opens a connection or reads a file. All else goes, whatever a version
+brings."""
+KEPT = frozenset({*LANGUAGE, *NODE, "console", "process", "require", "module", "exports"} - {"Event", "Iterator"})
+"""Names that always mean the same in tests, whatever an answer declares by them: its `class Map` would judge itself. The two
+that are left out are made rather than used."""
+
 _FUNCTIONS = (
     "arrow_function",
     "function_expression",
@@ -59,7 +81,7 @@ def unawaited(tests: str) -> int | None:
 def as_modules(program: str, tests: str) -> tuple[str, str]:
     """Return a program that exports what the tests use of it, and tests that import it; types aside. Both parse."""
     own = _values(_parsed(tests))
-    used = set(re.findall(r"[\w$]+", tests)).difference(own)
+    used = set(re.findall(r"[\w$]+", tests)).difference(own, KEPT)
     shared = [name for name in _values(_parsed(program)) if name in used]
     exported = ", ".join(f"{name} as __answer_{name}" for name in shared)
     imported = ", ".join(f"__answer_{name} as {name}" for name in shared)

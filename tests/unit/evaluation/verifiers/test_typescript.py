@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import read_case
+from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers import typescript
 from expert_cli.evaluation.verifiers.sandbox.node import Node, find_node
 from expert_cli.evaluation.verifiers.typescript_text import MAX_DEPTH, parse_fault
@@ -37,6 +40,30 @@ JUDGED: dict[str, tuple[str, str]] = {
         "correct",
     ),
     "waits at the top": ("const two = await Promise.resolve(2);\nconst f = (n: number) => two * n;", "correct"),
+    "a module of the other kind": (f"{GOOD}\nmodule.exports = {{ f }};\nexports.f = f;", "correct"),
+    "an export assignment": (f"{GOOD}\nexport = f;", "correct"),
+    "a default export": ("export default function f(n: number) { return 2 * n; }", "correct"),
+    "inside a block": ("if (true) { var f = (n: number) => 2 * n; }", "correct"),
+    "imports that nothing uses": (f"import fs, {{ Stats }} from 'fs';\nimport _ from 'lodash';\n{GOOD}", "correct"),
+    "a byte order mark": (f"\ufeff{GOOD}", "correct"),
+    "the same imports as the tests": (
+        f"import {{ deepStrictEqual }} from 'node:assert';\nvoid deepStrictEqual;\n{GOOD}",
+        "correct",
+    ),
+    "its own name for something of the language": (
+        "class Map { n = 2; }\nconst f = (n: number) => new Map().n * n;",
+        "correct",
+    ),
+    "sets what objects inherit": (
+        "class Odd extends Error { constructor() { super('odd'); this.name = 'Odd'; this.toString = () => '4'; } }\n"
+        "const parts: any = {};\nparts.toString = () => '2'; parts.hasOwnProperty = 1;\n"
+        "const f = (n: number) => Number(String(parts)) * n + (new Odd().name === 'Odd' ? 0 : 1);",
+        "correct",
+    ),
+    "no semicolon at the end": ("const f = (n: number): number => 2 * n\nconst g = f", "correct"),
+    "its check switched off": ("// @ts-nocheck\nconst f = (n: number): string => 2 * n;", "invalid"),
+    "a line's check switched off": ("// @ts-ignore\nconst f = (n: number): string => 2 * n;", "invalid"),
+    "only said to be there": ("declare const f: (n: number) => number;", "invalid"),
     "other result": ("const f = (n: number): number => n * n;", "wrong"),
     "throws": ("const f = (n: number): number => { throw new Error('no'); };", "wrong"),
     "type error": ("const f = (n: number): string => 2 * n;", "invalid"),
@@ -106,6 +133,67 @@ def test_an_answer_may_continue_what_the_case_begins() -> None:
 
 
 @compiled
+def test_the_tests_see_all_that_the_answer_declares() -> None:
+    answer = (
+        "interface Row { a: number }\ntype Side = 'left';\nenum Kind { A = 2 }\nconst enum Fixed { B = 3 }\n"
+        "namespace Deep { export const c = 4; export type T = number }\nclass Box<T> { constructor(public value: T) {} }\n"
+        "const { x, more: [y, ...rest] } = { x: 1, more: [2, 3] };\nlet count = 0;\nconst step = () => { count += 1; };\n"
+        "import { format as written } from 'util';\nconst helper = 1;"
+    )
+    tests = (
+        "import { deepStrictEqual } from 'assert';\n(() => undefined)();\nconst row: Row = { a: 1 }, side: Side = 'left';\n"
+        "const typed: Deep.T = 4, helper = 5;\nstep();\n"
+        "deepStrictEqual([row.a, side, Kind.A, Fixed.B, Deep.c, new Box<Deep.T>(typed).value, x, y, rest, count, helper],"
+        " [1, 'left', 2, 3, 4, 4, 1, 2, [3], 1, 5]);\ndeepStrictEqual(written('%d', 1), '1');"
+    )
+    assert check(answer, tests, timeout_s=5) == Grade("correct")
+    assert check(answer, "const row: Row = { b: 1 };", timeout_s=5).detail.startswith("in the tests, line 1: TS2353")
+    assert check(answer, "count = 1;", timeout_s=5).kind == "invalid"
+
+
+UNAWAITED = [
+    "(async () => { if ((await f(2)) !== 4) throw new Error(); })();",
+    "const g = 1;\nvoid (async function () { await f(2); })()",
+    "!async function () { await f(2); }();",
+    "async function main() { await f(2); }\nif (true) { main(); }",
+    "const main = async () => { await f(2); };\nmain();",
+    "(async () => { await f(2); })().catch((error) => { throw error; });",
+    "f(2).then((got) => { if (got !== 4) throw new Error(); });",
+]
+AWAITED = [
+    "await (async () => { await f(2); })();",
+    "async function main() { await f(2); }\nawait main();\nfunction sync() { return 1; }\nsync();",
+    "await f(2).then((got) => got);\nconst late = f(2);\nlate.catch(() => undefined);",
+    "const later = () => f(2).then((n) => n + 1);\nif ((await later()) !== 5) throw new Error();",
+]
+
+
+def test_tests_that_do_not_wait_are_refused_when_they_are_read() -> None:
+    for tests in AWAITED:
+        read_case("rows.jsonl:1", {"verifier": "typescript", "tests": tests})
+    for tests in UNAWAITED:
+        with pytest.raises(
+            InputError, match=r"^rows.jsonl:1: tests: line [12]: what it starts is not awaited"
+        ) as raised:
+            read_case("rows.jsonl:1", {"verifier": "typescript", "tests": tests})
+        assert "await (async () => { ... })();" in raised.value.hint
+
+
+@compiled
+def test_the_limit_of_the_type_check_follows_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = " | ".join(f"['{number}', D]" for number in range(40))
+    slow = f"type D = {pairs};\n" + "".join(f"declare const a{n}: [D, D, D, {n}];\n" for n in range(60))
+    slow += "".join(f"const b{n}: [D, D, D, {n}] | [D, D, D, -1] = a{n};\n" for n in range(60)) + GOOD
+    monkeypatch.setattr(typescript, "TYPE_CHECK_S", 0.001)
+    start = time.monotonic()
+    verdict = check(slow, TESTS, timeout_s=0.01)
+    assert verdict == Grade("timeout", "the type check took more than 0.01 s")
+    assert time.monotonic() - start < 5
+    monkeypatch.undo()
+    assert check(GOOD, TESTS, timeout_s=5).passed
+
+
+@compiled
 def test_without_tests_an_answer_must_compile_and_end() -> None:
     assert check("type A = { a: number };", None, timeout_s=5).passed
     assert check("const a: A = 1;", None, timeout_s=5).kind == "invalid"
@@ -146,6 +234,19 @@ def test_without_a_compiler_a_new_node_runs_and_says_so(monkeypatch: pytest.Monk
     assert verdict.detail.startswith("not type-checked")
     assert check("const f = (n: number): number => n;", TESTS, timeout_s=5).kind == "wrong"
     assert check("enum E { A = 2 }\nconst f = (n: number): number => E.A * n;", TESTS, timeout_s=5).passed
+    answer = (
+        "interface Row { a: number }\nexport enum Kind { A = 2 }\nnamespace Deep { export const c = 4 }\n"
+        "abstract class Box {}\n"
+        "const { x, more: [y = 1, ...rest], z: w } = { x: 1, more: [2, 3], z: 6 };\nexport default function f() { return 9; }\n"
+        "import { format as written } from 'util';\nconst helper = 1;\ndeclare const gone: number;"
+    )
+    tests = (
+        "import { deepStrictEqual } from 'assert';\nconst row: Row = { a: 1 }, helper = 5;\nclass Small extends Box {}\n"
+        "deepStrictEqual([row.a, Kind.A, Deep.c, x, y, rest, w, f(), helper], [1, 2, 4, 1, 2, [3], 6, 9, 5]);\n"
+        "deepStrictEqual(written('%s', new Small() instanceof Box), 'true');"
+    )
+    assert check(answer, tests, timeout_s=5).passed
+    assert check("class Map {}\nconst f = () => new Map();", "new Map([[f(), 1]]).get(1);", timeout_s=5).passed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,21 @@
+"""What TypeScript answers try: none is right that is not, nothing is reached, and each gets its verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.unit.evaluation.hostile import runner
+
+CASE = {"tests": 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqual(f(2), 4);\ndeepStrictEqual(f(3), 6);'}
+
+
+@pytest.mark.usefixtures("typescript_package")
+def test_no_answer_escapes_and_no_verdict_is_forged(tmp_path: Path) -> None:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with runner.untouched(tmp_path) as places:
+        assert runner.misjudged("typescript", CASE, timeout_s=2, **places) == []
+    # The compiler's process stays, or is a new one; no program's does.
+    assert len({child.pid for child in psutil.Process().children(recursive=True)} - before) <= 1
