@@ -14,7 +14,7 @@ import argparse
 import difflib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -131,7 +131,7 @@ def _missing_step(node: Any, place: tuple[int, int]) -> Iterator[_Edit]:
         yield _Edit("sort by default", arguments.start_byte, arguments.end_byte, "()")
 
 
-def sample(count: int) -> list[tuple[dict[str, Any], str, Mutant]]:
+def sample(count: int) -> list[tuple[Mapping[str, Any], str, Mutant]]:
     """A seeded choice of variants, each with its case's row and the right answer."""
     made = [
         (row, answer, mutant)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from datagen.json.domains import Domain, Field, Kind, key_of
+from datagen.json.domains import Domain, Field, Json, Kind, key_of
 from datagen.typescript.case import (
     Case,
     Checks,
@@ -111,7 +111,9 @@ def near_limit(w: World) -> World:
     What they hold beside that is drawn from the first records, so that they change nothing but the tests.
     """
     rng, rows = Random(zlib.crc32(literal(w.records).encode())), list[Record]()
-    choices = next((field.kind.schema["enum"] for field in w.fields if key_of(field.words, STYLE) == w.choice), [])
+    choices: list[Json] = next(
+        (field.kind.schema["enum"] for field in w.fields if key_of(field.words, STYLE) == w.choice), []
+    )
     others = [choice for choice in choices if choice != w.option]
     for offset, flag, is_option in NEAR:
         for _ in range(100):

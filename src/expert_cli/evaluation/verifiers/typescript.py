@@ -114,7 +114,7 @@ class TypescriptCase(Case):
         Raises EnvironmentProblem (tree-sitter is missing).
         """
         node, package, tests = find_node(), find_typescript(), self.tests or ""
-        program = self.prefix + answer.removeprefix("\ufeff")
+        program = self.prefix + answer
         try:
             readable(answer, MAX_BYTES)
             fault = parse_fault(program)
@@ -125,7 +125,7 @@ class TypescriptCase(Case):
             if package is None:
                 modules = as_modules(program, tests)
             else:
-                request = {"prefix": self.prefix, "answer": program[len(self.prefix) :], "tests": tests}
+                request = {"prefix": self.prefix, "answer": answer, "tests": tests}
                 modules = _compiled(node, request, max(timeout_s, TYPE_CHECK_S))
         except Stopped as stopped:
             return stopped.verdict

@@ -143,7 +143,6 @@ function modules({ prefix, answer, tests }) {
   const given = (start) => start < prefix.length;
   file.commentDirectives = file.commentDirectives?.filter((one) => given(one.range.pos));
   if (!given(file.checkJsDirective?.pos ?? 0)) file.checkJsDirective = undefined;
-  file.hasNoDefaultLib = false;
   const head = imported.length === 0 ? "" : `import { ${imported.join(", ")} } from "./answer"; `;
   return new Map([[ANSWER, file], [TESTS, parsed(TESTS, head + tests)]]);
 }

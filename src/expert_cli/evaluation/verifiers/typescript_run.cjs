@@ -92,7 +92,10 @@
   function unnamed() {
     const made = [[][Symbol.iterator](), new Map().keys(), new Set().keys(), ""[Symbol.iterator](), "".matchAll(/a/g)];
     made.push(function* () {}, async function* () {}, async () => undefined);
-    made.push(new Intl.Segmenter().segment(""), new Intl.Segmenter().segment("")[Symbol.iterator]());
+    if (globalThis.Intl?.Segmenter !== undefined) {
+      const parts = new Intl.Segmenter().segment("");
+      made.push(parts, parts[Symbol.iterator]());
+    }
     if (globalThis.Iterator?.from !== undefined) {
       const wrapped = Iterator.from({ next: () => ({ done: true }) });
       made.push(wrapped, wrapped.map(() => undefined));
@@ -131,7 +134,7 @@
       known.add(one);
       waiting.push(getPrototypeOf(one));
       const isPrototype = getOwnPropertyDescriptor(one, "constructor")?.value?.prototype === one;
-      const isClass = getOwnPropertyDescriptor(one, "prototype")?.value?.constructor === one;
+      const isClass = getOwnPropertyDescriptor(one, "prototype")?.writable === false;
       const closed = ownKeys(one).filter((key) => {
         const { value, get, set, configurable, enumerable, writable } = getOwnPropertyDescriptor(one, key);
         waiting.push(value, get, set);
@@ -144,7 +147,7 @@
       // At once where it can be: changed one by one, V8 no longer takes arrays for the language's own, and walks them slowly.
       if (ofLanguage) freeze(one);
       else for (const key of closed) close(one, key);
-      if (isPrototype || isClass) preventExtensions(one);
+      if (isClass || typeof one === "object") preventExtensions(one);
     }
   }
 

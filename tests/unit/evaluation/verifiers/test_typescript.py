@@ -233,6 +233,7 @@ def test_without_a_compiler_a_new_node_runs_and_says_so(monkeypatch: pytest.Monk
     assert verdict.passed
     assert verdict.detail.startswith("not type-checked")
     assert check("const f = (n: number): number => n;", TESTS, timeout_s=5).kind == "wrong"
+    assert check(f"\ufeff{GOOD}", TESTS, timeout_s=5).passed
     assert check("enum E { A = 2 }\nconst f = (n: number): number => E.A * n;", TESTS, timeout_s=5).passed
     answer = (
         "interface Row { a: number }\nexport enum Kind { A = 2 }\nnamespace Deep { export const c = 4 }\n"
