@@ -12,7 +12,8 @@ from expert_cli.evaluation.verifiers.json_schema import JsonCase
 from expert_cli.evaluation.verifiers.query import QueryCase
 from expert_cli.evaluation.verifiers.query_text import split
 from expert_cli.evaluation.verifiers.sql import SqlCase
-from expert_cli.evaluation.verifiers.typescript import TypescriptCase, parse_fault
+from expert_cli.evaluation.verifiers.typescript import TypescriptCase
+from expert_cli.evaluation.verifiers.typescript_text import parse_fault
 from expert_cli.utils.reporter import Reporter, late_progress
 
 TIMEOUT_S = 10.0

@@ -21,7 +21,8 @@ from expert_cli.evaluation.verifiers.json_schema import JsonCase
 from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine
 from expert_cli.evaluation.verifiers.sandbox.isolation import is_network_shut
 from expert_cli.evaluation.verifiers.sql import SqlCase
-from expert_cli.evaluation.verifiers.typescript import TypescriptCase, parse_fault
+from expert_cli.evaluation.verifiers.typescript import TypescriptCase
+from expert_cli.evaluation.verifiers.typescript_text import parse_fault
 from expert_cli.evaluation.verifiers.values import ChoiceCase, NumberCase
 from expert_cli.utils.reporter import Reporter, late_progress
 
