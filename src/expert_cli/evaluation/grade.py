@@ -183,9 +183,8 @@ def _taken_out(row: CaseAnswer) -> str | None:
 def _key(row: CaseAnswer, answer: str, timeout_s: float) -> str:
     """Return a hash of what a verdict depends on, as far as it can be another one within this process."""
     case = row.case.model_dump()
-    text = json.dumps(
-        [type(row.case).__qualname__, case, _state(row.file), answer, timeout_s], sort_keys=True, default=str
-    )
+    states = [_state(file) for file in (row.file, *map(Path, row.case.file_names[1:]))]
+    text = json.dumps([type(row.case).__qualname__, case, states, answer, timeout_s], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

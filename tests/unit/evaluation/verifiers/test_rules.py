@@ -185,3 +185,22 @@ def test_a_case_names_its_rule(tmp_path: Path) -> None:
         assert default.rule == "strict"
     asked = {"verifier": "sql", "database": "x", "expected": ANSWERS[4][1], "rule": "defog", "category": "order_by"}
     assert not VERIFIERS["sql"].model_validate(asked).grade(ANSWERS[4][0], database, 5).passed
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_ties_are_those_of_each_content(tmp_path: Path, rule: Rule) -> None:
+    """On the first content nothing is tied; on the second two rows are, and on those made of one."""
+    for name, ages in (("first", (1, 2, 3)), ("second", (1, 1, 3))):
+        connection = sqlite3.connect(tmp_path / f"{name}.sqlite")
+        connection.execute("CREATE TABLE people (name TEXT, age INTEGER)")
+        connection.executemany("INSERT INTO people VALUES (?, ?)", zip("abc", ages, strict=True))
+        connection.commit()
+        connection.close()
+    row = {"verifier": "sql", "expected": "SELECT name FROM people ORDER BY age", "rule": rule, "category": "order_by"}
+    files = [str(tmp_path / "first.sqlite"), str(tmp_path / "second.sqlite")]
+    for named in ({"database": files}, {"database": files[0], "perturb": 6}):
+        case = VERIFIERS["sql"].model_validate(row | named)
+        tied = case.grade("SELECT name FROM people ORDER BY age, name DESC", tmp_path / "first.sqlite", 10)
+        assert tied.passed is (rule != "spider")
+        across = case.grade("SELECT name FROM people ORDER BY age DESC", tmp_path / "first.sqlite", 10)
+        assert not across.passed
