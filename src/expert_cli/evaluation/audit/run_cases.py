@@ -8,22 +8,14 @@ from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.audit.findings import Findings
 from expert_cli.evaluation.audit.text_checks import FEW_ASSERTIONS, assertions
 from expert_cli.evaluation.cases import EvalCase
-from expert_cli.evaluation.verifiers.json_schema import JsonCase
-from expert_cli.evaluation.verifiers.query import QueryCase
-from expert_cli.evaluation.verifiers.query_text import split
-from expert_cli.evaluation.verifiers.sql import SqlCase
-from expert_cli.evaluation.verifiers.typescript import TypescriptCase
-from expert_cli.evaluation.verifiers.typescript_text import parse_fault
 from expert_cli.utils.reporter import Reporter, late_progress
 
 TIMEOUT_S = 10.0
-NO_ROWS = {"sql": "SELECT 1 WHERE 1 = 0", "cypher": "MATCH (n) WHERE false RETURN n"}
-"""Queries that return no rows anywhere."""
 
 
 def run_cases(cases: Sequence[EvalCase], findings: Findings, report: Reporter) -> None:
     """Judge the expected answer of every case by the case itself, and look at the tests of those that have no answer."""
-    unknown = sum(not isinstance(row.case, TypescriptCase) and not _right_answers(row) for row in cases)
+    unknown = sum(row.case.starts != "answer" and not _right_answers(row) for row in cases)
     if unknown:
         findings.not_checked["case_fails"] = (
             f"{unknown:,} without an answer that is right: patterns, commands, calls in several forms"
@@ -41,37 +33,26 @@ def run_cases(cases: Sequence[EvalCase], findings: Findings, report: Reporter) -
 
 def _run_case(row: EvalCase, findings: Findings) -> None:
     case = row.case
-    if isinstance(case, TypescriptCase):
-        _check_tests(row, case.tests or "", findings)
+    if case.starts == "answer":
+        _check_tests(row, findings)
         return
     for answer in _right_answers(row):
         grade = case.grade(answer, row.file, TIMEOUT_S)
         if not grade.passed:
             findings.add("case_fails", row.where, row.where, f"{grade.kind}: {grade.detail}", answer)
-    nothing = NO_ROWS.get(case.verifier)
-    if nothing and case.grade(nothing, row.file, TIMEOUT_S).passed:
+    if case.finds_nothing and case.grade(case.finds_nothing, row.file, TIMEOUT_S).passed:
         told = "the expected query returns no rows: any query that finds nothing is right"
         findings.add("case_empty", row.where, row.where, told, case.expected_text)
 
 
 def _right_answers(row: EvalCase) -> list[str]:
-    """The answers that a case calls right, as far as it names them: patterns, calls in several forms and tests do not.
-
-    A case that is judged by a command is left out: an audit starts no program that a case names.
-    """
-    case = row.case
-    if case.starts == "command":
-        return []
-    if isinstance(case, QueryCase):
-        dialect = case.dialect if isinstance(case, SqlCase) else "cypher"
-        return split(case.expected_text, dialect)
-    if isinstance(case, JsonCase) and case.rule == "accepted":
-        return []
-    return [case.expected_text] if case.expected_text else []
+    """The answers that are judged: none where that takes a command, since an audit starts no program that a case names."""
+    return [] if row.case.starts == "command" else row.case.right_answers()
 
 
-def _check_tests(row: EvalCase, tests: str, findings: Findings) -> None:
-    fault = parse_fault(tests) if tests else ""
+def _check_tests(row: EvalCase, findings: Findings) -> None:
+    tests = row.case.criterion
+    fault = row.case.parse_fault(tests) if tests else ""
     if fault:
         findings.add("case_fails", row.where, row.where, f"the tests: {fault}", tests)
     elif 0 < (count := assertions(tests)) <= FEW_ASSERTIONS:

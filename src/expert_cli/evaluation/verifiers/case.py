@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from expert_cli.evaluation.verdict import Grade
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine
 
 UNCATEGORIZED = "uncategorised"
 
@@ -41,6 +45,8 @@ class Case(BaseModel, ABC):
     """The key that names a file, or several."""
     starts: ClassVar[Literal["", "answer", "command"]] = ""
     """What is run as a program: nothing, the answer, or a command that the case names."""
+    finds_nothing: ClassVar[str] = ""
+    """An answer that runs and returns nothing on any content; "" where none is known."""
 
     verifier: str
     id: str = Field(default="", description="Pairs this case with itself in another evaluation; default: its line.")
@@ -56,6 +62,10 @@ class Case(BaseModel, ABC):
         """What an answer is held against, for people: the right answer, else the tests of a program or a pattern."""
         held = (getattr(self, key, None) for key in ("tests", "pattern"))
         return self.expected_text or next((str(text) for text in held if text), "")
+
+    def right_answers(self) -> list[str]:
+        """Return each answer that the case calls right; none where it names none, as tests and patterns do."""
+        return [self.expected_text] if self.expected_text else []
 
     def labeled(self, answer: str) -> Labeled | None:  # noqa: ARG002  for subclasses
         """Return an answer, taken out of its text, as a label; None where answers are none."""
@@ -91,6 +101,28 @@ class Case(BaseModel, ABC):
         first: no case of this verifier came before.
         """
         return self
+
+    @classmethod
+    def row_engine(cls, cases: Sequence[Case]) -> Engine | None:  # noqa: ARG003  for subclasses
+        """Return what runs the queries of training rows; None where answers are none. cases: those of the expert."""
+        return None
+
+    @classmethod
+    def row_case(cls, cases: Sequence[Case]) -> Case | None:  # noqa: ARG003
+        """Return a case by which an answer of a training row is right or wrong, or else of no form that could be right; None
+        where only the row's own case would tell.
+        """
+        return None
+
+    @classmethod
+    def row_program(cls, tests: str, prefix: str) -> Case | None:  # noqa: ARG003
+        """Return a case of the tests that stand in a training row; None where nothing is run for them."""
+        return None
+
+    @classmethod
+    def parse_fault(cls, program: str) -> str:  # noqa: ARG003
+        """Return why a text is no program of the language that answers are in; "" for one that is, or no language."""
+        return ""
 
 
 def plain(text: str) -> str:

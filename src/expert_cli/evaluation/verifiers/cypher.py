@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from pydantic import Field
 
-from expert_cli.evaluation.verifiers.case import Example
+from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
-from expert_cli.evaluation.verifiers.query_text import code_words
-from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
+from expert_cli.evaluation.verifiers.query_text import code_words, split
+from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_CYPHER_BYTES, Stopped
 
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
@@ -33,6 +33,7 @@ class CypherCase(QueryCase):
     )
 
     file_key = "script"
+    finds_nothing = "MATCH (n) WHERE false RETURN n"
 
     script: str | list[str] = Field(
         min_length=1,
@@ -47,6 +48,15 @@ class CypherCase(QueryCase):
         script must have been loaded there.
         """
         return _source(tuple(files), os.environ.get("NEO4J_URI", ""))
+
+    def right_answers(self) -> list[str]:
+        """Return each accepted query."""
+        return split(self.expected, "cypher")
+
+    @classmethod
+    def row_engine(cls, cases: Sequence[Case]) -> Engine:  # noqa: ARG003  one runs them all
+        """Return the engine that needs no server."""
+        return "graphqlite"
 
 
 def _refuse(statement: str) -> None:

@@ -46,18 +46,29 @@ class PythonCase(Case):
 
     def require_sound(self) -> None:
         """Raise InputError for tests that are no Python, or use nothing of the answer's."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(self.tests)
-        except (SyntaxError, ValueError, RecursionError) as error:
-            raise InputError(f"tests: {error}", "correct the case's tests") from error
-        if not _free_names(tree):
+        fault = self.parse_fault(self.tests)
+        if fault:
+            raise InputError(f"tests: {fault}", "correct the case's tests")
+        if not _free_names(_parsed(self.tests)):
             raise InputError("tests: they use nothing that an answer defines", "call the answer in the tests")
 
     def for_dummy(self, *, first: bool) -> PythonCase | None:
         """Return the first case: one tells whether programs can be run here."""
         return self if first else None
+
+    @classmethod
+    def row_program(cls, tests: str, prefix: str) -> PythonCase | None:
+        """Return a case of a row's tests, where it has some."""
+        return cls(verifier="python", tests=tests, prefix=prefix) if tests else None
+
+    @classmethod
+    def parse_fault(cls, program: str) -> str:
+        """Return why a text is no Python program, or ""."""
+        try:
+            _parsed(program)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return str(error) or "it is nested too deep"
+        return ""
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge the program `prefix` + `answer` by the tests, which have `timeout_s` once both processes stand.
@@ -69,6 +80,12 @@ class PythonCase(Case):
         except Stopped as stopped:
             return stopped.verdict
         return judged(self.prefix, answer, self.tests, timeout_s)
+
+
+def _parsed(program: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(program)
 
 
 def _free_names(tree: ast.Module) -> set[str]:

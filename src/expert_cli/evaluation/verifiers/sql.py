@@ -8,9 +8,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from expert_cli.evaluation.verifiers.case import Example
+from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
-from expert_cli.evaluation.verifiers.sandbox.engine_client import EngineProcess
+from expert_cli.evaluation.verifiers.query_text import split
+from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import MAX_SQL_BYTES
 
 SqlDialect = Literal["sqlite", "postgresql"]
@@ -44,6 +45,7 @@ class SqlCase(QueryCase):
     )
 
     file_key = "database"
+    finds_nothing = "SELECT 1 WHERE 1 = 0"
 
     database: str | list[str] = Field(
         min_length=1,
@@ -54,6 +56,15 @@ class SqlCase(QueryCase):
     def source(self, files: Sequence[FileState]) -> Source:
         """Return copies of the databases: in SQLite, or with dialect "postgresql" the same tables in DuckDB."""
         return _source(tuple(files), self.dialect)
+
+    def right_answers(self) -> list[str]:
+        """Return each accepted query."""
+        return split(self.expected, self.dialect)
+
+    @classmethod
+    def row_engine(cls, cases: Sequence[Case]) -> Engine:
+        """Return the engine of the cases, SQLite where they have both."""
+        return "duckdb" if {case.dialect for case in cases if isinstance(case, cls)} == {"postgresql"} else "sqlite"
 
 
 @lru_cache(maxsize=16)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -103,6 +104,12 @@ class ChoiceCase(_Value):
         if self.expected not in self.labels:
             raise InputError(f"expected: {self.expected!r} is none of the labels", f"labels: {', '.join(self.labels)}")
 
+    @classmethod
+    def row_case(cls, cases: Sequence[Case]) -> ChoiceCase | None:
+        """Return a case of the labels of all cases."""
+        labels = list(dict.fromkeys(label for case in cases if isinstance(case, cls) for label in case.labels))
+        return cls(verifier="choice", labels=labels, expected=labels[0]) if labels else None
+
     def labeled(self, answer: str) -> Labeled:
         """Return the label that an answer is."""
         form = _label(answer)
@@ -139,6 +146,11 @@ class NumberCase(_Value):
     def expected_text(self) -> str:
         """The number, with its unit."""
         return f"{self.expected} {self.unit}".strip()
+
+    @classmethod
+    def row_case(cls, cases: Sequence[Case]) -> NumberCase:  # noqa: ARG003  any number could be right
+        """Return a case that takes any unit."""
+        return cls(verifier="number", expected=0)
 
     def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
         """Compare numbers as they are written, without rounding."""
