@@ -66,15 +66,15 @@ def audit(
     from expert_cli.config.resolve import Overrides
     from expert_cli.evaluation.audit import audit as auditing
     from expert_cli.evaluation.audit.run_rows import Running
-    from expert_cli.evaluation.verifiers.registry import VERIFIERS
+    from expert_cli.evaluation.verifiers.registry import known_verifiers
     from expert_cli.hardware import machine
     from expert_cli.utils.process_setup import prepare_process
 
     folder = optional_path(databases)
     if folder is not None and not folder.is_dir():
         raise InputError(f"{folder}: no such folder", "--databases takes a folder of NAME.sqlite or NAME.cypher")
-    if verifier and verifier not in VERIFIERS:
-        raise InputError(f"--verifier {verifier}: there is none", f"verifiers: {', '.join(VERIFIERS)}")
+    if verifier and verifier not in known_verifiers():
+        raise InputError(f"--verifier {verifier}: there is none", f"verifiers: {', '.join(known_verifiers())}")
     plan = make_plan(
         Path(manifest), machine.inspect(), Overrides(dataset=dataset, base_model=base_model, offline=offline)
     )

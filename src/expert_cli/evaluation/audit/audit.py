@@ -22,10 +22,8 @@ from expert_cli.evaluation.audit.run_rows import Running, run_answers
 from expert_cli.evaluation.audit.similarity import NEAR, Texts
 from expert_cli.evaluation.audit.text_checks import check_repeats, check_texts
 from expert_cli.evaluation.cases import EvalCase, read_cases
+from expert_cli.evaluation.verifiers.registry import verifier as registered
 from expert_cli.utils.reporter import Reporter, late_progress
-
-WITH_SCHEMA = ("sql", "cypher")
-"""Verifiers whose inputs describe a schema."""
 
 
 @dataclass
@@ -156,7 +154,8 @@ def _check(audit: Audit, plan: Plan, running: Running, report: Reporter) -> None
         check_repeats(rows, texts, results, findings, audit.verifier, report)
     with audit.timed("leaks"):
         check_leaks(rows, cases, texts, findings, report)
-        if audit.verifier in WITH_SCHEMA:
+        kind = registered(audit.verifier)
+        if kind is not None and kind.row_engine([]):  # inputs of queries describe a schema
             check_schemas(rows, cases, findings)
 
 

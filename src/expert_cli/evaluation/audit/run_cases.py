@@ -15,7 +15,7 @@ TIMEOUT_S = 10.0
 
 def run_cases(cases: Sequence[EvalCase], findings: Findings, report: Reporter) -> None:
     """Judge the expected answer of every case by the case itself, and look at the tests of those that have no answer."""
-    unknown = sum(row.case.starts != "answer" and not _right_answers(row) for row in cases)
+    unknown = sum(row.case.starts != "answer" and not row.case.right_answers() for row in cases)
     if unknown:
         findings.not_checked["case_fails"] = (
             f"{unknown:,} without an answer that is right: patterns, commands, calls in several forms"
@@ -36,18 +36,13 @@ def _run_case(row: EvalCase, findings: Findings) -> None:
     if case.starts == "answer":
         _check_tests(row, findings)
         return
-    for answer in _right_answers(row):
+    for answer in case.right_answers():
         grade = case.grade(answer, row.file, TIMEOUT_S)
         if not grade.passed:
             findings.add("case_fails", row.where, row.where, f"{grade.kind}: {grade.detail}", answer)
     if case.finds_nothing and case.grade(case.finds_nothing, row.file, TIMEOUT_S).passed:
         told = "the expected query returns no rows: any query that finds nothing is right"
         findings.add("case_empty", row.where, row.where, told, case.expected_text)
-
-
-def _right_answers(row: EvalCase) -> list[str]:
-    """The answers that are judged: none where that takes a command, since an audit starts no program that a case names."""
-    return [] if row.case.starts == "command" else row.case.right_answers()
 
 
 def _check_tests(row: EvalCase, findings: Findings) -> None:

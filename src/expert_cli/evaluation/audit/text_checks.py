@@ -26,6 +26,8 @@ _NEXT_TURN = re.compile(
 )
 _ASSERTION = re.compile(
     r"\b(?:assert(?:\.\w+)?|deepStrictEqual|strictEqual|deepEqual|equal|ok|throws|rejects|expect)\s*\(|\bthrow\b"
+    r"|^[ \t]*assert[ \t]+[^\s(]",
+    re.MULTILINE,
 )
 EQUAL_VALUES = ("choice", "exact", "number", "json")
 """Verifiers that compare answers as values: two that differ cannot both be right."""

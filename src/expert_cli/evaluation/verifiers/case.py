@@ -64,8 +64,8 @@ class Case(BaseModel, ABC):
         return self.expected_text or next((str(text) for text in held if text), "")
 
     def right_answers(self) -> list[str]:
-        """Return each answer that the case calls right; none where it names none, as tests and patterns do."""
-        return [self.expected_text] if self.expected_text else []
+        """Return each answer that the case calls right, as far as it names them and no program must be started to judge one."""
+        return [self.expected_text] if self.expected_text and not self.starts else []
 
     def labeled(self, answer: str) -> Labeled | None:  # noqa: ARG002  for subclasses
         """Return an answer, taken out of its text, as a label; None where answers are none."""

@@ -162,6 +162,16 @@ def test_programs_are_parsed_and_run_as_long_as_there_is_time() -> None:
     assert (broken(findings), findings.ran) == ({1, 2}, 2)
 
 
+def test_python_rows_are_run_where_they_have_tests() -> None:
+    answers = ["def f(n):\n    return n + 1", "def f(n):", "def f(n):\n    return n"]
+    findings, _ = run("python", answers)
+    assert (broken(findings), findings.ran, findings.parsed) == ({1}, 0, 2)
+    if not isolation.is_network_shut():
+        pytest.skip("nothing here keeps programs from the network")
+    findings, _ = run("python", answers, tests="assert f(1) == 2")
+    assert (broken(findings), findings.ran) == ({1, 2}, 2)
+
+
 def test_programs_are_only_parsed_where_nothing_keeps_them_from_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "standing_walls", lambda: ("limits", "files"))
     findings, _ = run("typescript", ["const f = (n: number) => n;"], tests="if (f(1) !== 2) throw new Error('no');")

@@ -106,6 +106,7 @@ def test_assertions_are_counted_by_their_names() -> None:
     tests = 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqual(f(1), 2);\nif (f(2) !== 3) throw new Error("x");'
     assert assertions(tests) == 2
     assert assertions("assert.deepEqual(f(1), 2); assert(f(2)); expect(f(3)).toBe(4);") == 3
+    assert assertions("assert f(1) == 2\nassert (f(2)) == 3\n  assert not f(3)") == 3
     assert assertions("f(1);") == 0
     findings = Findings()
     check_texts([AuditRow("f:1", "Write f.", "", "f", tests=tests)], findings, NullReporter(), labels=False)
