@@ -199,6 +199,7 @@ def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
         {"verifier": "number", "expected": 1.5},
         {"verifier": "command", "command": "s.sqlite", "expected": "not run"},
         {"verifier": "regex", "pattern": "a+"},
+        {"verifier": "json", "schema": None, "expected": [{"f": {"a": [1, 2]}}], "rule": "accepted"},
     ]
     cases = [
         EvalCase(read_case(f"c:{n}", row), f"c:{n}", str(n), "", tmp_path / "s.sqlite", "?", "")
@@ -211,4 +212,4 @@ def test_cases_are_held_against_their_own_judges(tmp_path: Path) -> None:
         "case_empty": {"c:3"},
         "weak_case": {"c:5"},
     }
-    assert findings.not_checked["case_fails"].startswith("2 without an answer")
+    assert findings.not_checked["case_fails"].startswith("3 without an answer")
