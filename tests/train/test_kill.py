@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 from collections.abc import Callable
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from benchmarks import kill_test
 from benchmarks.kill_test import WORKERS, Case, Moment, Process
-from tests import forked_cli, tiny
+from tests import tiny
+from tests.forked_cli import Forked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
 
@@ -38,28 +37,9 @@ CASES = {
 }
 
 
-class Forked:
-    """A process that runs the command line; the libraries are imported already in the one it is forked from."""
-
-    def __init__(self, process: BaseProcess) -> None:
-        self.process = process
-        self.pid = process.pid or 0
-
-    def poll(self) -> int | None:
-        return self.process.exitcode
-
-
-@pytest.fixture(scope="module")
-def start() -> Callable[[list[str]], Process]:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["expert_cli.pipeline.train", "expert_cli.cli"])
-
-    def forked(words: list[str]) -> Process:
-        process = context.Process(target=forked_cli.main, args=(words,))
-        process.start()
-        return Forked(process)
-
-    return forked
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[[list[str]], Process]:
+    return lambda words: Forked(words, tmp_path)
 
 
 @pytest.mark.parametrize(("case", "moments"), CASES.values(), ids=CASES.keys())

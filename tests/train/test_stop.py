@@ -16,9 +16,11 @@ import pytest
 
 from expert_cli.training.signals import STOP_FILE
 from tests import tiny
+from tests.forked_cli import Forked
 from tests.train.projects import project
 
 STEPS = 2000
+Run = subprocess.Popen[str] | Forked
 
 
 @pytest.fixture(scope="module")
@@ -26,24 +28,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
-def started(manifest: Path, output: Path) -> subprocess.Popen[str]:
-    words = [
-        sys.executable,
-        "-m",
-        "expert_cli",
-        "train",
-        "--manifest",
-        str(manifest),
-        "--output",
-        str(output),
-        "--offline",
-    ]
-    return subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}
-    )
+def started(manifest: Path, output: Path, *options: str) -> Run:
+    words = ["train", "--manifest", str(manifest), "--output", str(output), "--offline", *options]
+    env = {**os.environ, "NO_COLOR": "1"}
+    if sys.platform == "linux":
+        return Forked(words, output.parent, env=env)
+    command = [sys.executable, "-m", "expert_cli", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
-def wait_for_steps(process: subprocess.Popen[str], output: Path, lines: int) -> None:
+def wait_for_steps(process: Run, output: Path, lines: int) -> None:
     metrics = output / "metrics.jsonl"
     for _ in range(12_000):
         if metrics.is_file() and len(metrics.read_text(encoding="utf-8").splitlines()) >= lines:
@@ -91,24 +85,9 @@ def test_another_run_in_the_same_folder_is_refused_while_one_trains(tmp_path: Pa
     output = tmp_path / "run"
     first = started(manifest, output)
     wait_for_steps(first, output, 2)
-    second = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "expert_cli",
-            "train",
-            "--manifest",
-            str(manifest),
-            "--output",
-            str(output),
-            "--resume",
-            "auto",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    second = started(manifest, output, "--resume", "auto")
+    _, told = second.communicate(timeout=600)
     first.kill()
-    first.communicate()
+    first.communicate(timeout=600)
     assert second.returncode == 6
-    assert f"process id {first.pid}" in second.stderr
+    assert f"process id {first.pid}" in told
