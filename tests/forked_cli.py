@@ -28,13 +28,22 @@ def _context() -> Any:
 
 
 class Forked:
-    """A process that is asked as a subprocess.Popen is. words: of the command line. program: run with `words` instead."""
+    """A process that is asked as a subprocess.Popen is.
+
+    words: of the command line. told: the folder for its stdout and stderr. program: what is run with `words` instead.
+    """
 
     def __init__(
-        self, words: list[str], folder: Path, *, program: Path | None = None, env: Mapping[str, str] = os.environ
+        self,
+        words: list[str],
+        told: Path,
+        *,
+        program: Path | None = None,
+        cwd: Path | None = None,
+        env: Mapping[str, str] = os.environ,
     ) -> None:
-        self._told = [folder / f"{os.urandom(4).hex()}.{name}" for name in ("out", "err")]
-        run = (words, program, dict(env), str(Path.cwd()), [str(path) for path in self._told])
+        self._told = [told / f"{os.urandom(4).hex()}.{name}" for name in ("out", "err")]
+        run = (words, program, dict(env), str(cwd or Path.cwd()), [str(path) for path in self._told])
         self._process = _context().Process(target=_begin, args=run)
         self._process.start()
         self.pid: int = self._process.pid

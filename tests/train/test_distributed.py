@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,12 @@ from typing import Any
 import pytest
 
 from tests import tiny
-from tests.train.projects import project
+from tests.forked_cli import Forked
+from tests.train.projects import project, train
 
 TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TORCHRUN = [*TOGETHER, "-m", "expert_cli"]
 ROOT = Path(__file__).parents[2]
-ALONE = [sys.executable, "-m", "expert_cli"]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_two_processes_train_what_one_does_and_resume(tmp_path: Path, model: Pat
     }
     one = project(tmp_path / "one", model, gradient_accumulation_steps=2, **config)
     two = project(tmp_path / "two", model, gradient_accumulation_steps=1, **config)
-    alone = run(ALONE, one, "--output", str(tmp_path / "a"))
+    alone = train(one, output=tmp_path / "a").document
     trained = run(TORCHRUN, two, "--output", str(tmp_path / "b"))
     assert trained["steps"] == alone["steps"]
     for kind in ("real", "trained"):
@@ -85,19 +86,30 @@ def test_two_processes_train_what_one_does_and_resume(tmp_path: Path, model: Pat
     assert not (tmp_path / "elsewhere").exists()
 
 
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
 def together(folder: Path, program: str) -> list[Any]:
-    """Run a program in two processes, each of which writes what it finds as JSON to argv[1]/RANK; return both."""
+    """Run a program in two processes, each of which writes what it finds as JSON to argv[1]/RANK; return both.
+
+    Where processes can be forked they are, with the variables that torchrun sets: torchrun's own import the libraries anew.
+    """
     script = folder / "program.py"
     script.write_text(program, encoding="utf-8")
-    done = subprocess.run(
-        [*TOGETHER, str(script), str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    if sys.platform == "linux":
+        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        ranks = ({"RANK": rank, "LOCAL_RANK": rank} for rank in "01")
+        processes = [Forked([str(folder)], folder, program=script, env=env | rank) for rank in ranks]
+        told = [process.communicate(timeout=240)[1] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], "".join(told)[-3000:]
+    else:
+        command = [*TOGETHER, str(script), str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, env=env)
+        assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads((folder / rank).read_text(encoding="utf-8")) for rank in "01"]
 
 
@@ -238,7 +250,7 @@ class Slow(NullReporter):
     def progress(self, title, total, unit=""):
         if title == "tokenizing train":
             waited.append(title)
-            time.sleep(3 * SHORT_S)
+            time.sleep(1.5 * SHORT_S)
         return super().progress(title, total, unit)
 
 (folder / f"{rank} is here").touch()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.training.heap import HeapKeeper, give_back_free_pages, resident_mb
+from tests.forked_cli import Forked
 
 BLOCK = 100_000  # bytes: below 128 kB, from which glibc maps blocks by themselves and unmaps them when they are freed
 
@@ -18,11 +18,13 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="on
 
 
 @pytest.mark.parametrize("name", ["holes_between_live_blocks", "a_run_that_grows"])
-def test_in_a_process_of_its_own(name: str) -> None:
+def test_in_a_process_of_its_own(tmp_path: Path, name: str) -> None:
     """The heap of this one has the holes that other tests left."""
-    command = [sys.executable, "-c", f"from tests.unit.training.test_heap import {name}; {name}()"]
-    ran = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
+    program = tmp_path / "program.py"
+    program.write_text(f"from tests.unit.training.test_heap import {name}; {name}()", encoding="utf-8")
+    ran = Forked([], tmp_path, program=program)
+    told = ran.communicate()[1]
+    assert ran.returncode == 0, told
 
 
 def holes_between_live_blocks() -> None:
