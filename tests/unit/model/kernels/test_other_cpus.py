@@ -14,8 +14,8 @@ PRODUCTS = ("test_cpu_attention.py", "test_fused_lora.py")
 def test_products_and_gradients_hold_without_avx512_and_bf16_instructions() -> None:
     """The oldest of them: no vector code of torch's own beyond SSE, no oneDNN beyond AVX2, so no bf16 product of oneDNN's."""
     without = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    asked = "import pytest, sys, torch\n"
-    asked += "print(torch.backends.cpu.get_cpu_capability(), torch.ops.mkldnn._is_mkldnn_bf16_supported(), flush=True)\n"
+    asked = "import pytest, sys, torch; from torch.backends import cpu\n"
+    asked += "print(cpu.get_cpu_capability(), torch.ops.mkldnn._is_mkldnn_bf16_supported(), flush=True)\n"
     asked += "sys.exit(pytest.main(sys.argv[1:]))"
     command = [sys.executable, "-c", asked, "-q", "-p", "no:cacheprovider", *(str(HERE / name) for name in PRODUCTS)]
     ran = subprocess.run(command, env={**os.environ, **without}, capture_output=True, text=True, check=False)
