@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -20,10 +18,10 @@ from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.requirements import require_packages
 from expert_cli.evaluation.verifiers.sandbox import schema_server
-from expert_cli.evaluation.verifiers.sandbox.isolation import require_ready, shut_in, start
+from expert_cli.evaluation.verifiers.sandbox.isolation import start_server
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
 from expert_cli.utils.files import KeyTwice, unique_keys
-from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
+from expert_cli.utils.subprocesses import JsonLinesWorker
 
 Rule = Literal["exact", "subset", "accepted"]
 
@@ -32,8 +30,6 @@ MAX_DEPTH = 100
 MAX_DIGITS = 1_000
 PLACE_S = 1.0
 """How long the place is looked for that does not fit; that it does not is known before."""
-ANY_TIME = 10**6
-MAX_REPLY_BYTES = 16_000_000
 # A string, closed or not, or a bracket: one pass, however the text ends.
 _BRACKET = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
 _TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
@@ -187,17 +183,8 @@ def _fault(schema: dict[str, Any], answer: str, timeout_s: float) -> str:
 def _server() -> JsonLinesWorker:
     """The one process that holds values against schemas."""
     require_packages("jsonschema_rs")
-    return JsonLinesWorker(_start_server)
-
-
-def _start_server() -> LineProcess:
-    import jsonschema_rs
-
-    script, packages = schema_server.__file__, str(Path(jsonschema_rs.__file__).parents[1])
-    readable = [sys.prefix, sys.base_prefix, packages, script]
-    command = shut_in([sys.executable, "-I", script, packages], readable, cpu_s=ANY_TIME)
-    child = start(command, tempfile.gettempdir(), MAX_REPLY_BYTES)
-    return require_ready(child, "{}", "the process that judges JSON does not start", "expert-cli doctor")
+    problem = "the process that judges JSON does not start"
+    return JsonLinesWorker(partial(start_server, schema_server.__file__, ["jsonschema_rs"], problem))
 
 
 def _differences(value: Any, expected: Any, place: str = "", *, subset: bool = False) -> Iterator[str]:

@@ -33,7 +33,6 @@ from expert_cli.evaluation.verifiers.sandbox.node import (
 )
 from expert_cli.evaluation.verifiers.typescript_text import (
     KEPT,
-    KINDS,
     LANGUAGE,
     NODE,
     as_modules,
@@ -44,7 +43,7 @@ from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 MAX_BYTES = 1_000_000
 TYPE_CHECK_S = 2.0
-"""The least time that a type check may take."""
+"""The least time that parsing and a type check may take each."""
 
 _NAMES = (
     "assert",
@@ -111,32 +110,34 @@ class TypescriptCase(Case):
     @classmethod
     def parse_fault(cls, program: str) -> str:
         """Return why a text is no TypeScript program, or ""."""
-        return parse_fault(program)
+        fault = parse_fault(program, TYPE_CHECK_S)
+        return fault.detail if fault else ""
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge the module `prefix` + `answer` by the module `tests`, which may use every name at the top of the first.
 
-        Without tests it must compile and run to its end. The type check has `timeout_s`, or `TYPE_CHECK_S` where that is
-        longer, and what runs then `timeout_s`; that the processes start counts for neither. Without the compiler a program
-        that passes its tests is correct and `detail` says that its types were not checked; without Node.js no answer is better
-        than parsed_only.
+        Without tests it must compile and run to its end. To parse it and to check its types have `timeout_s` each, or
+        `TYPE_CHECK_S` where that is longer, and what runs then `timeout_s`; that the processes start counts for none. Without
+        the compiler a program that passes its tests is correct and `detail` says that its types were not checked; without
+        Node.js no answer is better than parsed_only.
 
         Raises EnvironmentProblem (tree-sitter is missing).
         """
         node, package, tests = find_node(), find_typescript(), self.tests or ""
-        program = self.prefix + answer
+        program, check_s = self.prefix + answer, max(timeout_s, TYPE_CHECK_S)
         try:
             readable(answer, MAX_BYTES)
-            fault = parse_fault(program)
-            if fault in KINDS or (fault and (node is None or package is None)):  # else the compiler says it
-                return Grade(KINDS.get(fault, "invalid"), fault)
+            fault = parse_fault(program, check_s)
+            compiled = node is not None and package is not None
+            if fault is not None and (fault.kind != "invalid" or not compiled):  # else the compiler says it
+                return fault
             if node is None or (package is None and not node.runs_typescript):
                 return Grade("parsed_only", NO_NODE if node is None else TOO_OLD)
             if package is None:
-                modules = as_modules(program, tests)
+                modules = as_modules(program, tests, check_s)
             else:
                 request = {"prefix": self.prefix, "answer": answer, "tests": tests}
-                modules = _compiled(node, request, max(timeout_s, TYPE_CHECK_S))
+                modules = _compiled(node, request, check_s)
         except Stopped as stopped:
             return stopped.verdict
         verdict = _run(node, modules, timeout_s, typescript=package is None)

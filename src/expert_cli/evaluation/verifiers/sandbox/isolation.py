@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verifiers.sandbox import walls
@@ -16,6 +19,8 @@ from expert_cli.utils.subprocesses import LineProcess
 
 MEMORY_BYTES = 1_000_000_000
 START_S = 60.0
+ANY_TIME = 10**6
+MAX_REPLY_BYTES = 16_000_000
 SYSTEM_FILES = (
     *("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"),
     *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew/.linuxbrew"),
@@ -80,3 +85,15 @@ def require_ready(child: LineProcess, ready: str, problem: str, hint: str) -> Li
         child.kill()
         raise EnvironmentProblem(problem, hint)
     return child
+
+
+def start_server(script: str, packages: Sequence[str], problem: str) -> LineProcess:
+    """Start a Python file of ours behind walls; of packages it can load those named, and says "{}" when it has.
+
+    Raises EnvironmentProblem with `problem` where it does not start.
+    """
+    origins = [str((spec := importlib.util.find_spec(name)) and spec.origin) for name in packages]
+    folders = list(dict.fromkeys(str(Path(origin).parents[1]) for origin in origins))
+    readable = [sys.prefix, sys.base_prefix, *folders, script]
+    command = shut_in([sys.executable, "-I", script, *folders], readable, cpu_s=ANY_TIME)
+    return require_ready(start(command, tempfile.gettempdir(), MAX_REPLY_BYTES), "{}", problem, "expert-cli doctor")

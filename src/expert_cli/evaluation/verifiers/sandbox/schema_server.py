@@ -51,5 +51,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.append(sys.argv[1])
+    sys.path += sys.argv[1:]
     main()
