@@ -24,7 +24,8 @@ _TOKENS = {
     dialect: re.compile("|".join((_BLOCK_COMMENT, *quotes, _CODE)), re.DOTALL) for dialect, quotes in _QUOTES.items()
 }
 
-_HIDDEN = 0xF0000  # where Unicode's private characters begin, more than the longest query has quotes
+_HIDDEN = 0xF0000  # where Unicode's private characters begin
+_MOST_HIDDEN = 0x10FFFF - _HIDDEN
 
 _UNORDERED = frozenset(("COLLECT", "LABELS", "KEYS"))
 
@@ -82,16 +83,22 @@ def without_distinct(text: str, dialect: Dialect) -> str:
 
 
 def rewrite_code(statement: str, dialect: Dialect, rewrite: Callable[[str], str]) -> str:
-    """Return the statement with its code rewritten: `rewrite` sees every quote and comment as one private character."""
+    """Return the statement with its code rewritten: `rewrite` sees every quote and comment as one private character.
+
+    A statement with more of them than there are such characters is returned as it is.
+    """
     hidden: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
         if match["word"] or match["mark"] or re.fullmatch(r"\w+", match[0]):
             return match[0]
         hidden.append(match[0])
-        return chr(_HIDDEN + len(hidden) - 1)
+        return chr(_HIDDEN + len(hidden) - 1) if len(hidden) <= _MOST_HIDDEN else ""
 
-    code = rewrite(_TOKENS[dialect].sub(hide, statement))
+    shown = _TOKENS[dialect].sub(hide, statement)
+    if len(hidden) > _MOST_HIDDEN:
+        return statement
+    code = rewrite(shown)
     return "".join(hidden[ord(mark) - _HIDDEN] if 0 <= ord(mark) - _HIDDEN < len(hidden) else mark for mark in code)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, orders_rows, split
+from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, orders_rows, rewrite_code, split
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,9 @@ def test_orders_rows(dialect: Dialect, query: str, ordered: bool) -> None:
 )
 def test_orders_lists(query: str, ordered: bool) -> None:
     assert orders_lists(query) is ordered
+
+
+def test_code_is_rewritten_unless_it_holds_more_quotes_than_there_are_private_characters() -> None:
+    most = 0x10FFFF - 0xF0000
+    assert rewrite_code("a 'a' " * most, "sqlite", str.upper) == "A 'a' " * most
+    assert rewrite_code("a 'a' " * (most + 1), "sqlite", str.upper) == "a 'a' " * (most + 1)
