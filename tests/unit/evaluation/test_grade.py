@@ -121,6 +121,8 @@ class Busy(Case):
     met: ClassVar[Any] = threading.Barrier(2, timeout=60)
 
     beside: bool = False
+    database: tuple[str, ...] | list[str] = ()
+    file_key = "database"
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         self.runs[answer] += 1
@@ -165,6 +167,12 @@ def test_what_was_judged_before_is_not_run_again(tmp_path: Path) -> None:
     assert runs(busy("x")) == 1
     os.utime(file, (1, 1))
     assert runs(busy("x", file=file)) == 1
+    second = tmp_path / "second"
+    second.write_text("one", encoding="utf-8")
+    several: dict[str, Any] = {"file": file, "database": [str(file), str(second)]}
+    assert [runs(busy("x", **several)) for _ in range(2)] == [1, 0]
+    os.utime(second, (1, 1))
+    assert [runs(busy("x", **several)) for _ in range(2)] == [1, 0]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
