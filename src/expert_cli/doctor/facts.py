@@ -148,6 +148,8 @@ def walls(standing: Sequence[str]) -> CheckResult:
     ]
     found = f"{', '.join(standing)} stand" if standing else "none stand"
     fix = f"only Node.js itself keeps them from {' and '.join(lacking)}: evaluate on Linux 5.13 or later, or in a container"
+    if "the network" in lacking:
+        fix += "; where you trust the model: evaluate --without-walls"
     return judged(WALLS, found, (lacking, "warn", fix))
 
 

@@ -131,4 +131,5 @@ def test_which_walls_are_lacking_is_told(standing: tuple[str, ...], state: str, 
     line = facts.walls(standing)
     assert (line.state, bool(line.fix)) == (state, bool(lacking))
     assert lacking in line.fix
+    assert ("--without-walls" in line.fix) == ("network" in lacking)
     assert all(name in line.found for name in standing)
