@@ -21,7 +21,7 @@ _END = re.compile(
 # Only at the start of a line: a program may hold the word in a string.
 _THOUGHT = re.compile(r"^[ \t]*<think>(?:.*?</think>|.*)", re.MULTILINE | re.DOTALL)
 _THOUGHT_END = re.compile(r"^[ \t]*</think>|</think>[ \t\r]*$", re.MULTILINE)
-# Some models begin with a byte order mark or a zero-width space, which are no blanks to Python.
+# A byte order mark and a zero-width space are no blanks to Python.
 _FENCE = re.compile(r"[\ufeff\u200b]*(`{3,}|~{3,}(?!~))([^`]*)")
 _UNMARKED = ("", "text", "txt", "plain", "plaintext")
 _ONE_LINE = re.compile(r"[\ufeff\u200b]*```([^`\n]+)```")
