@@ -57,7 +57,7 @@ def evaluate(
         batch_size: Answers written at once; default 16, on a GPU 64.
         max_new_tokens: Longest answer, in tokens.
         limit: Only so many cases, spread over the categories.
-        case_timeout_s: Seconds that one answer may run.
+        case_timeout_s: Seconds that one answer may run; to parse a program and to check its types have as long each.
         threshold: The accuracy, 0 to 1, below which `missed` of the result says so.
         against: An earlier evaluation, compared case by case.
         max_drop: With `against`: the accuracy, 0 to 1, may fall by so much; default 0.05.

@@ -61,7 +61,13 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Only N rows, spread over the categories; kept only by --output."),
     ] = None,
-    case_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that one answer may run.")] = 2.0,
+    case_timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            help="Seconds that one answer may run; to parse a program and to check its types have as long each, at least 2.",
+        ),
+    ] = 2.0,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Exit 5 if the accuracy is below this.")] = None,
     against: Annotated[Path | None, typer.Option(help="An earlier evaluation, compared case by case.")] = None,
     max_drop: Annotated[
