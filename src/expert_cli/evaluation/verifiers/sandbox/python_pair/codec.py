@@ -161,7 +161,8 @@ class Codec:
         found = BUILTIN_TYPES[name] if module == "builtins" else getattr(sys.modules.get(module), name, Exception)
         if not isinstance(found, type) or (module != "builtins" and not issubclass(found, Exception)):
             raise ValueError(f"{module}.{name}")
-        return found
+        # Errors of unittest skip a test or end it early, others of the tests' modules are theirs to raise.
+        return Exception if found.__module__.partition(".")[0] in ("unittest", "__main__") else found
 
     def _local_class(self, handle: int, name: str, bases: list[Any], specials: list[str], value: str) -> RemoteType:
         known = [base for base in map(self._type, bases) if type(base) is RemoteType or issubclass(base, BaseException)]

@@ -1,6 +1,7 @@
 """Classes of another process, as local ones whose objects ask there for everything.
 
-Operators, with which an object could call itself equal to anything, are asked of `judge`d classes alone.
+Operators, with which an object could call itself equal to anything, are asked of `judge`d classes alone, and how
+one compares only with another object of the answer's: a method that returns its object would equal what is expected.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ HANDLE, OPERATORS_THERE = "\0handle", "\0operators"
 """Keys, which no program can write as names, of what a local object knows: (peer, handle); the operators of its class."""
 _SIDES = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor"
 _ALONE = "eq ne lt le gt ge hash contains bool neg pos invert abs round trunc floor ceil int float index complex"
+COMPARISONS = frozenset(f"__{name}__" for name in _ALONE.split()[:6])
 _ALL = (*_ALONE.split(), *(side + name for side in ("", "r", "i") for name in _SIDES.split()))
 OPERATORS = frozenset(f"__{name}__" for name in _ALL)
 _USES = "call len iter next reversed getitem setitem delitem enter exit str repr"
@@ -83,6 +85,11 @@ def special(name: str) -> Callable[..., Any]:
     return lambda self, *args, **named: _asked(self, name, args, named)
 
 
+def comparison(name: str) -> Callable[[Any, Any], Any]:
+    """Return the method that asks how two of the answer's objects compare; with anything else it is none of its matter."""
+    return lambda self, other: _asked(self, name, (other,)) if type(type(other)) is RemoteType else NotImplemented
+
+
 class Method(str):
     """The name of a method, for the method."""
 
@@ -93,7 +100,7 @@ def judge(kind: RemoteType) -> None:
     """Let the operators of a class be asked there from now on."""
     there = vars(kind)[OPERATORS_THERE]
     for name in there:
-        setattr(kind, name, special(name))
+        setattr(kind, name, comparison(name) if name in COMPARISONS else special(name))
     if "__eq__" in there and "__hash__" not in there:
         kind.__hash__ = None  # type: ignore[assignment]
 
