@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
@@ -71,7 +72,8 @@ class Codec:
             if id(value) in kept.places:
                 return ["same", kept.places[id(value)]]
             kept.keep(value)
-            return [kind.__name__, *(self._encoded(item, kept) for item in contents(value))]
+            parts = [*([value.default_factory] if kind is defaultdict else []), *contents(value)]
+            return [kind.__name__, *(self._encoded(item, kept) for item in parts)]
         if self.shared.get(kind.__name__) is kind:
             return self._record(value, kept)
         if kind in PLAIN:
@@ -145,6 +147,8 @@ class Codec:
         if kind in PLAIN:
             return PLAIN[kind][1](*(self._decoded(item, kept) for item in rest))
         kept.keep(container := kind.__new__(kind))
+        if kind is defaultdict:
+            container.default_factory = self._decoded(rest.pop(0), kept)
         fill(container, [self._decoded(item, kept) for item in rest])
         return container
 

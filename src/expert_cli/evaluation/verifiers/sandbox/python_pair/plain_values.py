@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -31,7 +31,7 @@ PLAIN: Mapping[type, tuple[Callable[[Any], list[Any]], Callable[..., Any]]] = {
     type(Ellipsis): (lambda _: [], lambda: Ellipsis),
 }
 """Types of what cannot change: the parts of a value, and the value of such parts."""
-MUTABLE: tuple[Any, ...] = (list, dict, set, bytearray, deque, OrderedDict, Counter)
+MUTABLE: tuple[Any, ...] = (list, dict, set, bytearray, deque, OrderedDict, Counter, defaultdict)
 BY_NAME = {kind.__name__: kind for kind in (*PLAIN, *MUTABLE)}
 BUILTIN_TYPES = {name: value for name, value in vars(builtins).items() if isinstance(value, type)}
 
