@@ -27,7 +27,10 @@ _NUMBER = re.compile(
 )
 """Thousands may be set apart, decimals follow a point; a sign of a currency before it, or a unit behind it."""
 _SIGNS_OF_UNITS = "%‰°$€£¥₹'\"′″"
-_NO_UNITS = {"not", "no", "or", "and", "i", "k", "hundred", "thousand", "million", "billion", "trillion", "dozen"}
+_NO_UNIT = re.compile(
+    "not|no|or|and|minus|negative|wrong|false|i|k|bn|mn|lakh|crore|tenths?"
+    "|(?:dozen|(?:hundred|thousand|million|billion|trillion)(?:th)?)s?"
+)
 """Words that make another number of one, or deny it."""
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
 _AROUND = " \t\r\n\"'`*_.:;!()[]"
@@ -125,7 +128,7 @@ class ChoiceCase(_Value):
 
 
 def _label(text: str) -> str:
-    return plain(text.strip(_AROUND).casefold())
+    return plain(text.lstrip(_AROUND.replace("!", "")).rstrip(_AROUND).casefold())
 
 
 class NumberCase(_Value):
@@ -171,7 +174,7 @@ class NumberCase(_Value):
 def _may_be_unit(text: str) -> bool:
     """Whether a text is one word that begins as a unit does, and not as a power or a half behind a number."""
     known = not text or text[0].isalpha() or text[0] in _SIGNS_OF_UNITS
-    return known and " " not in text and text.casefold() not in _NO_UNITS
+    return known and " " not in text and not _NO_UNIT.fullmatch(text.casefold())
 
 
 class RegexCase(_Value):
