@@ -1,4 +1,5 @@
-"""Measure how many answers a second are judged, engines already started: on one content, and on eight made of it besides.
+"""Measure how many answers a second are judged, engines already started: on one content, and on eight made of it besides;
+others by the answers of their example, the right one and the wrong one in turn.
 
 "all right" is the worst case: a wrong answer ends with the first content.
 
@@ -17,6 +18,7 @@ from typing import Any
 
 from expert_cli.evaluation.cases import read_case
 from expert_cli.evaluation.verifiers.case import Case
+from expert_cli.evaluation.verifiers.registry import VERIFIERS
 
 ROWS = 200
 TIMEOUT_S = 2.0
@@ -32,6 +34,12 @@ CYPHER_QUERIES = (
     "MATCH (p:Person) WHERE p.age > 30 RETURN count(p)",
     "MATCH (p:Person RETURN p",
 )
+
+JUDGE = """
+import json, sys
+told = json.loads(sys.stdin.readline())
+print(json.dumps({"correct": told["answer"] == told["case"]["expected"]}))
+"""
 
 
 def make_database(path: Path) -> None:
@@ -84,6 +92,12 @@ def main() -> None:
             "cypher, 8, right": ({**graph, "perturb": 8}, script, CYPHER_QUERIES[:1]),
             "json": (value, None, ('{"name": "Ada", "tags": [1, 2.0]}',)),
         }
+        judge = Path(folder, "judge.py")
+        judge.write_text(JUDGE, encoding="utf-8")
+        for name, kind in VERIFIERS.items():
+            row = {"verifier": name} | {key: value for key, value in kind.example.row.items() if key != "prompt"}
+            file = judge if name == "command" else None
+            asked.setdefault(name, (row, file, (kind.example.right, kind.example.wrong)))
         for name, (row, file, answers) in asked.items():
             per_second, done = rate(read_case(name, row), file, answers, seconds)
             print(f"{name:18} {per_second:10,.0f} checks/s  ({done:,} checks)")
