@@ -6,7 +6,6 @@ is PORT of this machine.
 
 from __future__ import annotations
 
-import json
 import socket
 import sqlite3
 import tempfile
@@ -19,6 +18,7 @@ import pytest
 import expert_cli
 from expert_cli.evaluation.verdict import Grade
 from tests import graders
+from tests.unit.evaluation.hostile import runner
 
 PORT = 48173
 SHORT_S, LONG_S = 0.2, 5.0
@@ -78,9 +78,7 @@ def test_hostile_answers_are_contained(
     monkeypatch.chdir(elsewhere)
     grade, file = judge(name, source)
     before = file.read_bytes()
-    rows = [
-        json.loads(line) for line in Path(__file__).with_name(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    rows = runner.rows(name)
     found = []
     for row in rows:
         started = time.monotonic()
