@@ -39,6 +39,7 @@ SLOW_FIRST = (
     "unit/model",
     "unit/evaluation/verifiers",
     "unit/evaluation/verifiers/sandbox",
+    "unit/evaluation/hostile",
     "scripts",
 )
 """Folders of tests that take long; a file that is handed out last should be a short one."""
