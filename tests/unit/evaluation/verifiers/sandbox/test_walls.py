@@ -164,7 +164,7 @@ def test_the_namespaces_are_not_needed(
     for act in ("connects to a port", "connects to a socket"):
         code = ACTS_OF_NODE[act].format(**around).replace("connected(", "open(")
         code = f"const open = (to) => new Promise((y, n) => require('net').connect(to, y).on('error', n)); {code}"
-        verdict = typescript._run(found, {"code": code, "typescript": False, "allowed": ["net"]}, 5)
+        verdict = typescript._run(found, (code, ""), 5, typescript=False, allowed=["net"])
         assert (verdict.kind, "EPERM" in verdict.detail) == ("wrong", True)
 
 
