@@ -26,12 +26,18 @@ _NUMBER = re.compile(
     r"\s*(?P<after>[^\d\s.][^\d]{0,30}?)?\.?"
 )
 """Thousands may be set apart, decimals follow a point; a sign of a currency before it, or a unit behind it."""
-_SIGNS_OF_UNITS = "%‰°$€£¥₹'\"′″"
-_NO_UNIT = re.compile(
-    "not|no|or|and|minus|negative|wrong|false|i|k|bn|mn|lakh|crore|tenths?"
-    "|(?:dozen|(?:hundred|thousand|million|billion|trillion)(?:th)?)s?"
+_DOLLAR = r"(?:US|CA|AU|NZ|HK|[ACRS])?\$"
+_CURRENCY = rf"{_DOLLAR}|[€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|CAD|AUD|NZD|HKD|SGD|SEK|NOK|DKK|PLN|CZK|BRL|MXN|KRW"
+_UNIT = re.compile(
+    rf"(?:{_CURRENCY})?|{_DOLLAR} (?:(?:US|CA|AU|NZ|HK|SG)D|(?i:dollars?))|(?:"
+    r" (?:[nµμumcdk]?m[²³]?|[µμumk]?g|[nµμum]?s|min|h|[mcd]?[lL]|(?:km|m|mi)/[hs]|m/s²|°[CF]?|Ω|dB"
+    r"|[mkMG]?(?:W|Wh|V|A|N|J|Pa|Hz|eV|mol|cal)|[kKMGT]i?[bB]|mi|ft|yd|lbs?|oz"
+    r"|(?i:(?:kilo|centi|milli|micro|nano|mega|giga|tera)?(?:met(?:er|re)s?|lit(?:er|re)s?|grams?|seconds?|bits?|bytes?"
+    r"|watts?|volts?|amperes?|newtons?|joules?|pascals?|hertz|calories?)"
+    r"|minutes?|hours?|days?|weeks?|months?|years?|degrees?|mph|miles?|foot|feet|inch(?:es)?|yards?|ounces?|pounds?"
+    rf"|ton(?:ne)?s?|gallons?|dollars?|euros?|yen|rupees?)|{_CURRENCY}))"
 )
-"""Words that make another number of one, or deny it."""
+"""A currency before a number, a blank and the unit behind it: none that some write for a power of ten (k, M, B), and no %."""
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
 _AROUND = " \t\r\n\"'`*_.:;!()[]"
 
@@ -132,7 +138,11 @@ def _label(text: str) -> str:
 
 
 class NumberCase(_Value):
-    """`expected`, a number; the answer is one, with or without a unit, at most `tolerance` away."""
+    """`expected`, a number; the answer is one, with or without a unit, at most `tolerance` away.
+
+    Without `unit` in the case, a unit is one of a closed list: currencies, and the common ones of length, area, speed, mass,
+    time, volume, temperature, electricity, energy and data. %, words that count (42 apples) and all others need `unit`.
+    """
 
     fences = frozenset({"number"})
     example = Example(
@@ -142,7 +152,8 @@ class NumberCase(_Value):
     expected: int | FiniteFloat = Field(description="The number.")
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="How far from it an answer may be.")
     unit: str = Field(
-        default="", description="The unit, where an answer with another one is wrong; default: any, of one word."
+        default="",
+        description="The unit: an answer with another one is wrong; default: a currency or a common unit of measurement.",
     )
 
     @property
@@ -151,30 +162,29 @@ class NumberCase(_Value):
         return f"{self.expected} {self.unit}".strip()
 
     @classmethod
-    def row_case(cls, cases: Sequence[Case]) -> NumberCase:  # noqa: ARG003  any number could be right
-        """Return a case that takes any unit."""
-        return cls(verifier="number", expected=0)
+    def row_case(cls, cases: Sequence[Case]) -> NumberCase:
+        """Return a case with a unit of the cases: to it, a number with another unit is one, too."""
+        units = (case.unit for case in cases if isinstance(case, cls) and case.unit)
+        return cls(verifier="number", expected=0, unit=next(units, ""))
 
     def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
         """Compare numbers as they are written, without rounding."""
         found = _NUMBER.fullmatch(answer.strip("*` ").translate(_MINUS))
         if found is None:
             return Grade("invalid", f"{answer[:80]!r} is not one number")
-        unit = (found["after"] or found["before"]).strip()
-        if self.unit and unit and unit.casefold() != self.unit.casefold():
-            return Grade("wrong", f"it is in {unit!r}, not in {self.unit!r}")
-        if not self.unit and not _may_be_unit(unit):
-            return Grade("invalid", f"{answer[:80]!r} is not one number and its unit")
+        before, after = found["before"], (found["after"] or "").strip()
+        known = _UNIT.fullmatch(f"{before} {after}".rstrip()) is not None
+        if (before and after and not known) or not (self.unit or known):
+            return Grade(
+                "invalid", f"{answer[:80]!r} is no number with a unit of the list; `unit` in a case names another"
+            )
+        given = {text.casefold() for text in (before, after) if text}
+        if self.unit and given and self.unit.casefold() not in given:
+            return Grade("wrong", f"it is in {after or before!r}, not in {self.unit!r}")
         number = Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found["number"]))
         if abs(number - Decimal(repr(self.expected))) <= Decimal(repr(self.tolerance)):
             return Grade("correct")
         return Grade("wrong", f"it is {number}, not {self.expected}")
-
-
-def _may_be_unit(text: str) -> bool:
-    """Whether a text is one word that begins as a unit does, and not as a power or a half behind a number."""
-    known = not text or text[0].isalpha() or text[0] in _SIGNS_OF_UNITS
-    return known and " " not in text and not _NO_UNIT.fullmatch(text.casefold())
 
 
 class RegexCase(_Value):

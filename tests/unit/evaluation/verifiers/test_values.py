@@ -58,7 +58,7 @@ NUMBER: dict[str, tuple[str, Any, str]] = {
     "no unit": ("3.2", {"expected": 3.2, "unit": "km"}, "correct"),
     "another unit": ("3.2 miles", {"expected": 3.2, "unit": "km"}, "wrong"),
     "another currency": ("$ 3", {"expected": 3, "unit": "EUR"}, "wrong"),
-    "percent": ("50 %", {"expected": 50}, "correct"),
+    "percent": ("50 %", {"expected": 50, "unit": "%"}, "correct"),
     "within the tolerance": ("3.15", {"expected": 3.14, "tolerance": 0.01}, "correct"),
     "just beyond the tolerance": ("3.1501", {"expected": 3.14, "tolerance": 0.01}, "wrong"),
     "as written, not as doubles": ("0.3", {"expected": 0.3}, "correct"),
