@@ -67,6 +67,22 @@ def test_what_is_right_by_luck_is_caught(folder: Path, dialect: str, expected: s
     assert "right on the first content, not on content" in verdict.detail
 
 
+def test_values_beyond_all_that_are_there_tell_a_second_limit(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as connection:
+        rows = ", ".join(f"({number}, '202{number}-01-0{number + 1}')" for number in range(5))
+        connection.executescript(f"CREATE TABLE t (a int, b text); INSERT INTO t VALUES {rows};")
+    for expected, answer in (
+        ("SELECT b FROM t WHERE a > 1", "SELECT b FROM t WHERE a BETWEEN 2 AND 9"),
+        ("SELECT a FROM t WHERE a > 1", "SELECT a FROM t WHERE a BETWEEN 2 AND 1000"),
+        ("SELECT count(*) FROM t WHERE a < 3", "SELECT count(*) FROM t WHERE a BETWEEN -1 AND 2"),
+        ("SELECT a FROM t WHERE b >= '2021-01-01'", "SELECT a FROM t WHERE b BETWEEN '2021-01-01' AND '2030-12-31'"),
+    ):
+        asked = {"expected": expected, "database": "t.sqlite", "perturb": 8}
+        assert graded(tmp_path, answer, **asked).kind == "wrong", answer
+        assert graded(tmp_path, expected, **asked).passed, expected
+    sql._source.cache_clear()
+
+
 @pytest.mark.parametrize("expected", [expected for expected, _ in LUCKY.values()])
 def test_the_expected_query_and_its_like_are_right_on_all(folder: Path, expected: str) -> None:
     alike = f"SELECT * FROM ({expected}) AS alike" if "ORDER" not in expected else expected.lower()

@@ -46,6 +46,11 @@ _CHANGES: Sequence[tuple[re.Pattern[str], Sequence[str]]] = tuple(
         (r"\b(?:AND|OR)\b(?:(?!\bAND\b|\bOR\b).)*?(?=\bGROUP\b|\bORDER\b|\bLIMIT\b|\bRETURN\b|\bWITH\b|$)", ("",)),
     )
 )
+_LIMIT = re.compile(
+    r"(?<![\w.)])(?P<column>[A-Za-z_][\w.]*)\s*(?P<sign>[<>])=?\s*(?P<limit>-?\d+(?:\.\d+)?(?![\w.])|'(?:[^'\\]|'')*')"
+)
+BEYOND = 999
+"""How far from a condition's one limit another is set. `values.py` draws some values that lie farther."""
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 
 
@@ -61,9 +66,22 @@ def _changed(query: str) -> Iterator[str]:
         for match in pattern.finditer(code):
             for other in others:
                 yield f"{query[: match.start()]}{match.expand(other)}{query[match.end() :]}"
+    for match in _LIMIT.finditer(query):
+        if code[match.start()] == query[match.start()]:
+            other = f"{match['column']} {_other_limit(match['limit'], above=match['sign'] == '>')}"
+            yield f"{query[: match.start()]}({match[0]} AND {other}){query[match.end() :]}"
     for match in _NUMBER.finditer(code):
         for step in (-1, 1):
             number = float(match[0]) + step
             yield f"{query[: match.start()]}{number:.15g}{query[match.end() :]}"
     for match in _QUOTED.finditer(query):
         yield f"{query[: match.end() - 2]}{query[match.end() - 1 :]}"
+
+
+def _other_limit(limit: str, *, above: bool) -> str:
+    """Return a condition that few values break which are on the right side of a limit."""
+    if not limit.startswith("'"):
+        number = float(limit)
+        return f"< {10 * abs(number) + BEYOND:.15g}" if above else f"> {number - BEYOND:.15g}"
+    lowest, highest = ("1900", "2100") if limit[1].isdigit() else ("!", "~")
+    return f"< '{highest}'" if above else f"> '{lowest}'"

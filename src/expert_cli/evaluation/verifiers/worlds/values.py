@@ -1,4 +1,4 @@
-"""The values that a column of another content is filled from: its own, those that the expected queries name, near misses."""
+"""The values that a column of another content is filled from: its own, those that expected queries name, near and far ones."""
 
 from __future__ import annotations
 
@@ -47,11 +47,15 @@ def _constant(match: re.Match[str]) -> Value | None:
 
 @dataclass(frozen=True)
 class Pool:
-    """The values of a column. own: those it has. wanted: constants of its kind. near: what differs from these by little."""
+    """The values of a column. own: those it has. wanted: constants of its kind. near: what differs from these by little.
+
+    far: what lies below and above all of them.
+    """
 
     own: Sequence[Any]
     wanted: Sequence[Any] = ()
     near: Sequence[Any] = ()
+    far: Sequence[Any] = ()
     filled: Sequence[Any] = field(default=("a", "b", 0, 1, 2))
     """What a column is filled from that has no value."""
 
@@ -77,7 +81,23 @@ def pool(values: Iterable[Any], named: Sequence[Value]) -> Pool:
         else:
             wanted += _texts(str(value), [one for one in own if isinstance(one, str)])
             near += _near_texts(str(value).strip("%"))
-    return Pool(own, list(dict.fromkeys(wanted)), [one for one in dict.fromkeys(near) if one not in wanted])
+    return Pool(
+        own, list(dict.fromkeys(wanted)), [one for one in dict.fromkeys(near) if one not in wanted], _far(own, wanted)
+    )
+
+
+def _far(own: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
+    """Return values far from all: numbers, days of other centuries, texts that sort first and last, and a long one."""
+    if not own or all(isinstance(one, bool | bytes) for one in own):
+        return []
+    if all(map(_is_number, own)):
+        known = [*own, *wanted]
+        least, most = int(min(known)), int(max(known))
+        return [10 * most + 1000, least - 10 * (most - least) - 1000]
+    texts = [one for one in own if isinstance(one, str)]
+    if texts and all(_DATE.match(one) for one in texts):
+        return [f"{year}{one[4:]}" for one in texts[:2] for year in ("1802", "2190")]
+    return [" ", "~", f"{max(texts, key=len)} " * 4] if texts else []
 
 
 def _is_number(value: Any) -> bool:
@@ -115,19 +135,29 @@ def _near_texts(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Draw:
-    """How a column is drawn in one content: from `usual`, a few of its own values; now and then one that queries name."""
+    """How a column is drawn in one content: from `usual`, a few of its own values; now and then one that queries name.
+
+    far_share: of the others, in place of one of the column's own.
+    """
 
     pool: Pool
     usual: Sequence[Any]
     wanted_share: float
     null_share: float
+    far_share: float
 
     @classmethod
     def of(cls, known: Pool, rng: random.Random, null_share: float) -> Draw:
         """Choose the few."""
         own = known.own or known.filled
         count = rng.choice((1, 2, 3, 5, 12, len(own)))
-        return cls(known, rng.sample(own, min(count, len(own))), rng.choice((0.15, 0.4, 0.7)), null_share)
+        return cls(
+            known,
+            rng.sample(own, min(count, len(own))),
+            rng.choice((0.15, 0.4, 0.7)),
+            null_share,
+            rng.choice((0.0, 0.1, 0.3)),
+        )
 
     def value(self, rng: random.Random) -> Any:
         """Draw one."""
@@ -135,6 +165,8 @@ class Draw:
             return None
         if self.pool.wanted and rng.random() < self.wanted_share:
             return rng.choice(self.pool.near if self.pool.near and rng.random() < 0.4 else self.pool.wanted)
+        if self.pool.far and rng.random() < self.far_share:
+            return rng.choice(self.pool.far)
         if rng.random() < 0.1:
             value = rng.choice(self.pool.own or self.pool.filled)
             return value + rng.choice((-1, 1)) if self.pool.numeric else value
