@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
@@ -80,7 +81,8 @@ class JsonCase(Case):
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Compare values, by the rule.
 
-        exact: the same value; the order of an object's members is free, 1 equals 1.0, true is not 1.
+        exact: the same value; the order of an object's members is free, 1 equals 1.0, true is not 1. What is held
+        against a whole number must be it to the last digit, against a fraction it must be the same double.
         subset: an object may have further members, at every depth; a list must have the same length, and its elements are
         held to the expected ones in order, because a list with one element more is another list.
         accepted: calls as in the Berkeley function-calling leaderboard, see `_accepted`.
@@ -115,7 +117,7 @@ def _parse(answer: str) -> Any:
     try:
         value = _DECODER.decode(answer)
         if "\\u" in answer or not answer.isascii():
-            json.dumps(value, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False, default=str).encode()
     except json.JSONDecodeError as error:
         raise Stopped("invalid", f"line {error.lineno}, column {error.colno}: {error.msg}") from error
     except KeyTwice as error:
@@ -130,11 +132,11 @@ def _deeper(text: str, limit: int) -> bool:
     return any(depth > limit for depth in accumulate((mark in "[{") - (mark in "]}") for mark in marks))
 
 
-def _fraction(digits: str) -> float:
+def _fraction(digits: str) -> float | Decimal:
     number = float(_bounded(digits))
     if math.isinf(number):
         raise Stopped("too_large", f"the number {digits[:40]} is beyond every double")
-    return number
+    return Decimal(digits) if abs(number) >= 1 else number
 
 
 def _bounded(digits: str) -> str:
@@ -202,8 +204,17 @@ def _differences(value: Any, expected: Any, place: str = "", *, subset: bool = F
             yield f"{place or '/'} has {len(value)} elements, not {len(expected)}"
         for index, pair in enumerate(zip(value, expected, strict=False)):
             yield from _differences(*pair, f"{place}/{index}", subset=subset)
-    elif isinstance(value, bool) != isinstance(expected, bool) or value != expected:  # True == 1, but not in JSON
+    elif not _equal(value, expected):
         yield f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
+
+
+def _equal(value: Any, expected: Any) -> bool:
+    """Whether two values that hold no others are the same."""
+    if isinstance(value, Decimal) and isinstance(expected, float):
+        value = float(value)
+    return isinstance(value, bool) == isinstance(expected, bool) and bool(
+        value == expected
+    )  # True == 1, but not in JSON
 
 
 def _exact(value: Any, expected: Any, *, subset: bool = False) -> str:
@@ -213,7 +224,7 @@ def _exact(value: Any, expected: Any, *, subset: bool = False) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return _TYPE_NAMES[type(value)]
-    return json.dumps(value, ensure_ascii=False)[:60]
+    return (str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False))[:60]
 
 
 def _accepted(value: Any, expected: Any) -> str:
