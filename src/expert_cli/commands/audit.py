@@ -123,4 +123,5 @@ def _show(console: Console, found: Audit) -> None:
                 console.text(f"      {shortened(example['text'], _EXAMPLE_CHARACTERS)}")
     if found.fixed:
         went = ", ".join(f"{count:,} {check}" for check, count in found.fixed.removed.items()) or "none"
-        console.text(f"wrote {found.fixed.path}: {plural(found.fixed.rows, 'row')}; left out: {went}")
+        wrote = "wrote anew" if found.fixed.again else "wrote"
+        console.text(f"{wrote} {found.fixed.path}: {plural(found.fixed.rows, 'row')}; left out: {went}")

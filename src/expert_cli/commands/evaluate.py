@@ -91,8 +91,8 @@ def evaluate(
     docs/EXPERT_FORMAT.md.
 
     A case: {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT ...", "prompt": "...", "input": "..."}; a row
-    of --answers has "answer" instead of prompt and input. Paths are relative to the file. Answers can change nothing: they
-    run on copies, within limits of time and memory.
+    of --answers has "answer", with or without prompt and input. Paths are relative to the file. Answers can change nothing:
+    they run on copies, within limits of time and memory.
 
     What --output writes keeps every answer; --answers judges them again, by the cases that they were given to or by other
     ones of the same ids and prompts (--cases).

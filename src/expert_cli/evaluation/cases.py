@@ -88,26 +88,27 @@ def stratified_sample(rows: Sequence[_Row], count: int | None) -> list[_Row]:
 
 
 def read_answers(path: Path) -> list[CaseAnswer]:
-    """Read rows of cases with answers. Raises InputError with file and line of the first fault."""
-    return [CaseAnswer(*row, texts["answer"]) for row, texts in _rows(path, ("answer",))]
+    """Read rows of cases with answers, and with what was asked where they hold it. Raises InputError with file and line of the
+    first fault.
+    """
+    return [
+        CaseAnswer(*row, texts["answer"], Question(texts["prompt"], texts["input"]) if "prompt" in texts else None)
+        for row, texts in _rows(path, "answer")
+    ]
 
 
 def read_cases(path: Path) -> list[EvalCase]:
     """Read rows of cases with prompts. Raises InputError with file and line of the first fault."""
-    rows = _rows(path, ("prompt", "input"), optional="input")
-    return [EvalCase(*row, texts["prompt"], texts["input"]) for row, texts in rows]
+    return [EvalCase(*row, texts["prompt"], texts["input"]) for row, texts in _rows(path, "prompt")]
 
 
 def _rows(
-    path: Path, keys: Sequence[str], optional: str = ""
+    path: Path, needed: Literal["answer", "prompt"]
 ) -> Iterator[tuple[tuple[Case, str, str, str, Path | None], dict[str, str]]]:
-    """Yield what a `_CaseRow` holds, and the texts under `keys`, of every row; there is at least one."""
+    """Yield what a `_CaseRow` holds, and the texts beside the case, of every row; there is at least one."""
     seen: dict[str, str] = {}
     for where, line, row in _objects(path):
-        texts = {key: row.pop(key, "" if key == optional else None) for key in keys}
-        for key, text in texts.items():
-            if not isinstance(text, str):
-                raise InputError(f"{where}: {key}: a text is needed, not {_named(text)}", f"one {key} a row")
+        texts = _texts(where, row, needed)
         case = read_case(where, row)
         identity = case.id or str(line)
         if identity in seen:
@@ -119,6 +120,16 @@ def _rows(
         yield (case, where, identity, _digest(row | asked), files[0] if files else None), texts
     if not seen:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")
+
+
+def _texts(where: str, row: dict[str, Any], needed: str) -> dict[str, str]:
+    """Take the text that is needed out of a row, and a prompt with its input, "" by default, where there is one."""
+    asked = ("prompt", "input") if needed == "prompt" or "prompt" in row else ()
+    texts = {key: row.pop(key, "" if key == "input" else None) for key in dict.fromkeys((needed, *asked))}
+    for key, text in texts.items():
+        if not isinstance(text, str):
+            raise InputError(f"{where}: {key}: a text is needed, not {_named(text)}", f"one {key} a row")
+    return texts
 
 
 def _digest(row: dict[str, Any]) -> str:
@@ -166,6 +177,8 @@ def read_case(where: str, row: Mapping[str, Any]) -> Case:
         raise InputError(f"{where}: {error.message}", error.hint) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        if first["type"] == "too_short" and first["loc"][0] == kind.file_key:
+            raise InputError(f"{where}: {kind.file_key}: the list is empty", "name at least one file") from error
         key = ".".join(str(part) for part in first["loc"])
         raise InputError(f"{where}: {key}: {first['msg']}", "see expert-cli evaluate --help") from error
     return case

@@ -28,11 +28,15 @@ from expert_cli.utils.reporter import Reporter, late_progress
 
 @dataclass
 class Fixed:
-    """What `--fix` wrote: the rows that are left, and how many went, by the check that found them first."""
+    """What `--fix` wrote: the rows that are left, and how many went, by the check that found them first.
+
+    again: in place of a file that was there.
+    """
 
     path: Path
     rows: int
     removed: dict[str, int]
+    again: bool = False
 
 
 @dataclass
@@ -186,6 +190,7 @@ def fix(audit: Audit, output: Path | None) -> Fixed:
     dead = audit.findings.dead()
     unreadable = {where for where, _ in audit.training.unreadable}
     places = {audit.rows[number].where for number in dead if number >= 0}
+    again = output.exists()
     rows = write_without(audit.training, places | unreadable, output)
-    audit.fixed = Fixed(output, rows, dict(Counter(dead.values()).most_common()))
+    audit.fixed = Fixed(output, rows, dict(Counter(dead.values()).most_common()), again)
     return audit.fixed

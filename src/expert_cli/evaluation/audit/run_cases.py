@@ -18,7 +18,7 @@ def run_cases(cases: Sequence[EvalCase], findings: Findings, report: Reporter) -
     unknown = sum(row.case.starts != "answer" and not row.case.right_answers() for row in cases)
     if unknown:
         findings.not_checked["case_fails"] = (
-            f"{unknown:,} without an answer that is right: patterns, commands, calls in several forms"
+            f"{unknown:,} without an answer that is right: patterns, programs, commands, calls in several forms"
         )
     with late_progress(report, "running cases", len(cases), "cases") as show:
         for done, row in enumerate(cases, start=1):

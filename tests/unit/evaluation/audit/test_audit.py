@@ -134,6 +134,7 @@ def test_fix_keeps_every_column_of_the_rows_that_are_left(tmp_path: Path) -> Non
     assert (found.errors, found.fixed.rows) == (0, 6)
     again, counts = audited(tmp_path, left, case, fix=True, output=tmp_path / "clean.jsonl")
     assert (again.fixed.rows, again.fixed.removed) == (6, {})
+    assert (found.fixed.again, again.fixed.again) == (False, True)
     assert "does_not_run" not in counts
     with pytest.raises(InputError, match="holds the rows themselves"):
         audited(tmp_path, left, case, fix=True, output=tmp_path / "rows.jsonl")
