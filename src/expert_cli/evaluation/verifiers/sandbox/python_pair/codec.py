@@ -7,9 +7,11 @@ import sys
 import types
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
+from expert_cli.evaluation.verifiers.sandbox.python_pair.operators import GIVEN, HANDLE, MADE, NUMBER, ORIGIN
 from expert_cli.evaluation.verifiers.sandbox.python_pair.plain_values import (
     BARE,
     BUILTIN_TYPES,
@@ -21,17 +23,15 @@ from expert_cli.evaluation.verifiers.sandbox.python_pair.plain_values import (
     fill,
 )
 from expert_cli.evaluation.verifiers.sandbox.python_pair.remote_types import (
-    HANDLE,
     OPERATORS,
     OPERATORS_THERE,
-    USES,
     Method,
     RemoteType,
     attribute,
     judge,
     set_attribute,
-    special,
     specials,
+    uses,
 )
 
 
@@ -57,10 +57,11 @@ class Codec:
 
     def __init__(self, first: Any, *, trusts: bool) -> None:
         """Start with one object that the other side may ask, under handle 0."""
-        self._trusts = trusts
+        self.trusts = trusts
         self._exported: list[Any] = [first]
         self._handles: dict[int, int] = {}
-        self._local: dict[int, Any] = {}
+        self.objects: dict[int, Any] = {}
+        self._classes: dict[int, RemoteType] = {}
         self.shared: dict[str, Any] = {}
 
     def _encoded(self, value: Any, kept: Kept) -> Any:
@@ -120,7 +121,7 @@ class Codec:
         shared = module != "__main__" and module.partition(".")[0] in sys.stdlib_module_names
         if not shared or getattr(sys.modules.get(module), name, None) is not value:
             return []
-        return ["named", module, name] if raised or not self._trusts or BUILTIN_TYPES.get(name) is value else []
+        return ["named", module, name] if raised or not self.trusts or BUILTIN_TYPES.get(name) is value else []
 
     def _class(self, kind: type) -> list[Any]:
         bases = [self._name(base) or self._class(base) for base in kind.__bases__]
@@ -156,11 +157,11 @@ class Codec:
         """Return what a name or a description of a class stands for."""
         tag, *rest = data
         if tag == "class":
-            return self._local.get(rest[0]) or self._local_class(*rest)
+            return self._classes.get(rest[0]) or self._local_class(*rest)
         if tag == "shared":
             return self.shared[rest[0]]
         _, module, name = data
-        if self._trusts:
+        if self.trusts:
             return getattr(importlib.import_module(module), name)
         found = BUILTIN_TYPES[name] if module == "builtins" else getattr(sys.modules.get(module), name, Exception)
         if not isinstance(found, type) or (module != "builtins" and not issubclass(found, Exception)):
@@ -172,29 +173,34 @@ class Codec:
         known = [base for base in map(self._type, bases) if type(base) is RemoteType or issubclass(base, BaseException)]
         if value and not any(issubclass(base, BUILTIN_TYPES[value]) for base in known):
             known.append(BUILTIN_TYPES[value])
-        space: dict[str, Any] = {name: special(name) for name in USES.intersection(specials)}
+        space: dict[str, Any] = {**uses({*specials}, trusts=self.trusts)}
         space |= {HANDLE: (self, handle), OPERATORS_THERE: OPERATORS.intersection(specials), "__module__": "answer"}
         space |= {"__getattr__": attribute, "__setattr__": set_attribute}
         try:
             made = RemoteType(name, tuple(known), space)
         except TypeError:  # bases whose order or layout only fits there
             made = RemoteType(name, tuple(known[:1]), space)
-        if self._trusts:
+        if self.trusts:
             judge(made)
-        self._local[handle] = made
+        self._classes[handle] = made
         return made
 
     def _object(self, handle: int, kind: list[Any], *value: Any) -> Any:
-        if handle not in self._local:
+        if handle not in self.objects:
             local = self._type(kind)
             made = local.__new__(local, *value)
-            vars(made)[HANDLE] = (self, handle)
-            self._local[handle] = made
-        return self._local[handle]
+            vars(made).update({HANDLE: (self, handle), ORIGIN: GIVEN, NUMBER: len(self.objects)})
+            self.objects[handle] = made
+        elif vars(self.objects[handle])[ORIGIN] == MADE:
+            vars(self.objects[handle])[ORIGIN] = GIVEN
+        return self.objects[handle]
 
     def _raised(self, kind: list[Any], handle: int | None, args: list[Any]) -> BaseException:
         local = self._type(kind)
         made: BaseException = local.__new__(local, *args)
+        with suppress(TypeError):  # a StopIteration without its `value` would crash `yield from`
+            plain: Any = next(base for base in type(made).__mro__ if base.__module__ == "builtins")
+            plain.__init__(made, *args)
         vars(made)[HANDLE] = (self, handle)
         return made
 

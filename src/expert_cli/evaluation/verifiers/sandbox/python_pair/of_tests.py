@@ -26,8 +26,9 @@ from expert_cli.evaluation.verifiers.sandbox.python_pair.of_answer import (
     shared_classes,
     streams,
 )
+from expert_cli.evaluation.verifiers.sandbox.python_pair.operators import HANDLE
 from expert_cli.evaluation.verifiers.sandbox.python_pair.peer import FORGED, Peer
-from expert_cli.evaluation.verifiers.sandbox.python_pair.remote_types import HANDLE, RemoteType, judge
+from expert_cli.evaluation.verifiers.sandbox.python_pair.remote_types import RemoteType, judge
 
 FAULTS = ("wrong", "empty", "invalid", "refused", "too_large")
 """What becomes of an answer that is not loaded."""
@@ -84,9 +85,11 @@ def verdict(error: BaseException) -> tuple[str, str]:
         trace = trace.tb_next
     named = isinstance(error, NameError | ImportError | MemoryError)
     kind = fault(error, 0)[0] if HANDLE in vars(error) or named else "wrong"
-    said = (
-        f"{type(error).__name__}: {error}" if str(error) or not isinstance(error, AssertionError) else "does not hold"
-    )
+    try:
+        text = str(error)
+    except Exception as unsaid:  # noqa: BLE001  an object of the answer that is to be shown raises
+        text = f"an object of the answer cannot be shown: {type(unsaid).__name__}"
+    said = f"{type(error).__name__}: {text}" if text or not isinstance(error, AssertionError) else "does not hold"
     return kind, f"tests, line {line}: {linecache.getline('tests', line).strip()[:120]}: {said}" if line else said
 
 

@@ -17,12 +17,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, NoReturn, Protocol
 
 from expert_cli.evaluation.verifiers.sandbox.python_pair.codec import Codec, Kept
+from expert_cli.evaluation.verifiers.sandbox.python_pair.operators import CONTENTS
 from expert_cli.evaluation.verifiers.sandbox.python_pair.plain_values import contents, fill
-from expert_cli.evaluation.verifiers.sandbox.python_pair.remote_types import OPERATORS, USES, Method
+from expert_cli.evaluation.verifiers.sandbox.python_pair.remote_types import COMPARISONS, OPERATORS, USES, Method
 
 MAX_LINE_BYTES = 64 << 20
 FORGED = "it wrote where only the judge writes"
 ENDED = "it ended before its tests did"
+_READING = (COMPARISONS | CONTENTS | {"getattr", "__hash__", "__contains__", "__str__", "__repr__"}) - {"__next__"}
+"""What changes no object."""
 
 
 class Host(Protocol):
@@ -51,11 +54,16 @@ class Peer(Codec):
         """Take the streams. first: what the other side finds under handle 0."""
         super().__init__(first, trusts=host.trusts)
         self._reader, self._writer, self._host = reader, writer, host
+        self.changes = 0
 
     def ask(self, handle: int, name: str, args: Sequence[Any] = (), named: Mapping[str, Any] | None = None) -> Any:
         """Return what an object there answers, or raise what it raised; what it asks meanwhile is answered."""
         kept = Kept()
-        self._send([0, handle, name, self._encoded([*args], kept), self._encoded(dict(named or {}), kept)])
+        self.changes += name not in _READING
+        positions = [self._encoded(one, kept) for one in args]
+        self._send(
+            [0, handle, name, positions, [[key, self._encoded(one, kept)] for key, one in (named or {}).items()]]
+        )
         while (message := self.receive())[0] == 0:
             self._answer(message)
         try:
@@ -83,7 +91,8 @@ class Peer(Codec):
         kept, state = Kept(), 1
         try:
             _, handle, name, args, named = message
-            args, named = self._decoded(args, kept), self._decoded(named, kept)
+            args = [self._decoded(one, kept) for one in args]
+            named = {str(key): self._decoded(one, kept) for key, one in named}
             thing = self._exported[handle]
         except Exception as error:  # noqa: BLE001  whatever is wrong with it
             self._host.stop(f"{FORGED}: {error}")

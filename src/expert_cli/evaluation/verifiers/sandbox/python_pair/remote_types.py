@@ -6,20 +6,29 @@ one compares only with another object of the answer's: a method that returns its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from expert_cli.evaluation.verifiers.sandbox.python_pair.operators import (
+    ARITHMETIC,
+    CONTENTS,
+    CONVERSIONS,
+    HANDLE,
+    MADE,
+    NUMBER,
+    ORIGIN,
+    SIGNS,
+    asked,
+    counted,
+    guarded,
+)
 from expert_cli.evaluation.verifiers.sandbox.python_pair.plain_values import VALUES
 
-HANDLE, OPERATORS_THERE = "\0handle", "\0operators"
-"""Keys, which no program can write as names, of what a local object knows: (peer, handle); the operators of its class."""
-_SIDES = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor"
-_ALONE = "eq ne lt le gt ge hash contains bool neg pos invert abs round trunc floor ceil int float index complex"
-COMPARISONS = frozenset(f"__{name}__" for name in _ALONE.split()[:6])
-_ALL = (*_ALONE.split(), *(side + name for side in ("", "r", "i") for name in _SIDES.split()))
-OPERATORS = frozenset(f"__{name}__" for name in _ALL)
-_USES = "call len iter next reversed getitem setitem delitem enter exit str repr"
-USES = frozenset(f"__{name}__" for name in _USES.split())
+OPERATORS_THERE = "\0operators"
+"""Key of the operators of a local class."""
+COMPARISONS = frozenset(f"__{name}__" for name in ["eq", "ne", "lt", "le", "gt", "ge"])
+OPERATORS = COMPARISONS | ARITHMETIC | SIGNS | CONVERSIONS | {"__hash__", "__contains__"}
+USES = CONTENTS | {f"__{name}__" for name in ["call", "setitem", "delitem", "enter", "exit", "str", "repr"]}
 _READABLE = frozenset({"__name__", "__doc__", "__qualname__"})
 
 
@@ -34,42 +43,41 @@ class RemoteType(type):
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         """Make an object, there."""
-        return _asked(cls, "__call__", args, named)
+        before = len(vars(cls)[HANDLE][0].objects)
+        made = asked(cls, "__call__", *args, **named)
+        if type(type(made)) is RemoteType and vars(made).get(NUMBER, -1) >= before:
+            vars(made)[ORIGIN] = MADE
+        return made
 
     def __getattr__(cls, name: str) -> Any:
         """Return what the class holds."""
         return attribute(cls, name)
 
-    def __iter__(cls) -> Any:
+    def __iter__(cls) -> Iterator[Any]:
         """Go through an enumeration."""
-        return _asked(cls, "__iter__")
+        return counted(len(cls), asked(cls, "__iter__"))
 
     def __len__(cls) -> int:
         """Count an enumeration."""
-        return int(_asked(cls, "__len__"))
+        return int(asked(cls, "__len__"))
 
     def __getitem__(cls, key: Any) -> Any:
         """Return a member of an enumeration."""
-        return _asked(cls, "__getitem__", (key,))
+        return asked(cls, "__getitem__", key)
 
     def __bool__(cls) -> bool:
         """Every class is true."""
         return True
 
 
-def _asked(thing: Any, name: str, args: Sequence[Any] = (), named: Mapping[str, Any] | None = None) -> Any:
-    peer, handle = vars(thing)[HANDLE]
-    return peer.ask(handle, name, args, named or {})
-
-
 def attribute(thing: Any, name: str) -> Any:
     """Ask for an attribute, of an object or a class."""
     if name.startswith("__") and name not in _READABLE:
         raise AttributeError(name)
-    value = _asked(thing, "getattr", (name,))
+    value = asked(thing, "getattr", name)
     if type(value) is not Method:
         return value
-    return lambda *args, **named: _asked(thing, "method", (name, *args), named)
+    return lambda *args, **named: asked(thing, "method", name, *args, **named)
 
 
 def set_attribute(thing: Any, name: str, value: Any) -> None:
@@ -77,17 +85,26 @@ def set_attribute(thing: Any, name: str, value: Any) -> None:
     if name.startswith("__"):
         object.__setattr__(thing, name, value)
     else:
-        _asked(thing, "setattr", (name, value))
+        asked(thing, "setattr", name, value)
+
+
+def uses(there: set[str], *, trusts: bool) -> dict[str, Callable[..., Any]]:
+    """Return the methods of a local class. there: what its class has. trusts: nothing is guarded."""
+    if not trusts and "__len__" in there and "__getitem__" in there:
+        names = (there & USES) | {"__iter__", "__reversed__"}
+    else:
+        names = there & USES
+    return {name: special(name) if trusts else guarded(name, there) for name in names}
 
 
 def special(name: str) -> Callable[..., Any]:
     """Return the method that asks for an operator or a use."""
-    return lambda self, *args, **named: _asked(self, name, args, named)
+    return lambda self, *args, **named: asked(self, name, *args, **named)
 
 
 def comparison(name: str) -> Callable[[Any, Any], Any]:
     """Return the method that asks how two of the answer's objects compare; with anything else it is none of its matter."""
-    return lambda self, other: _asked(self, name, (other,)) if type(type(other)) is RemoteType else NotImplemented
+    return lambda self, other: asked(self, name, other) if type(type(other)) is RemoteType else NotImplemented
 
 
 class Method(str):
@@ -98,9 +115,10 @@ class Method(str):
 
 def judge(kind: RemoteType) -> None:
     """Let the operators of a class be asked there from now on."""
-    there = vars(kind)[OPERATORS_THERE]
+    there, trusts = vars(kind)[OPERATORS_THERE], vars(kind)[HANDLE][0].trusts
     for name in there:
-        setattr(kind, name, comparison(name) if name in COMPARISONS else special(name))
+        other = special(name) if trusts else guarded(name, there)
+        setattr(kind, name, comparison(name) if name in COMPARISONS else other)
     if "__eq__" in there and "__hash__" not in there:
         kind.__hash__ = None  # type: ignore[assignment]
 
