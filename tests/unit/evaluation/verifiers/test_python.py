@@ -260,6 +260,14 @@ def test_a_failure_names_the_line_of_the_tests() -> None:
     assert grade("    y = (", "assert f(1)", "def f():\n").detail == "line 1: SyntaxError: '(' was never closed"
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups of errors are of Python 3.11")
+def test_a_group_of_errors_comes_with_what_is_in_it() -> None:
+    answer = "def f(n): raise ExceptionGroup('all', [ValueError(n), TypeError('x')])"
+    tests = "try:\n    f(2)\nexcept* ValueError as some:\n    assert some.exceptions[0].args == (2,)\n"
+    assert grade(answer, tests + "except* TypeError:\n    pass\nelse:\n    raise AssertionError").passed
+    assert grade(answer, tests).detail.endswith("ExceptionGroup: all (1 sub-exception)")
+
+
 def test_many_calls_fit_into_the_time() -> None:
     assert grade("def f(n): return 2 * n", "for n in range(2000):\n    assert f(n) == 2 * n").passed
 

@@ -75,7 +75,7 @@ class Codec:
             kept.keep(value)
             parts = [*([value.default_factory] if kind is defaultdict else []), *contents(value)]
             return [kind.__name__, *(self._encoded(item, kept) for item in parts)]
-        if self.shared.get(kind.__name__) is kind:
+        if self.shared.get(kind.__name__) is kind and not isinstance(value, BaseException):
             return self._record(value, kept)
         if kind in PLAIN:
             return [kind.__name__, *(self._encoded(item, kept) for item in PLAIN[kind][0](value))]
@@ -93,8 +93,7 @@ class Codec:
         if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) and (name := self._name(value)):
             return name
         if isinstance(value, type):
-            shared = self.shared.get(value.__name__) is value
-            return ["shared", value.__name__] if shared else self._class(value)
+            return ["shared", value.__name__] if self._is_shared(value) else self._class(value)
         plain = (base.__str__(value) if base is str else base(value) for base in VALUES if isinstance(value, base))
         return ["object", self._handle(value), self._class(kind), *(self._encoded(one, kept) for one in [*plain][:1])]
 
@@ -124,7 +123,12 @@ class Codec:
         return ["named", module, name] if raised or not self.trusts or BUILTIN_TYPES.get(name) is value else []
 
     def _class(self, kind: type) -> list[Any]:
-        bases = [self._name(base) or self._class(base) for base in kind.__bases__]
+        bases = [
+            ["shared", base.__name__]
+            if self._is_shared(base) and issubclass(base, BaseException)
+            else self._name(base) or self._class(base)
+            for base in kind.__bases__
+        ]
         value = next((base.__name__ for base in VALUES if issubclass(kind, base)), "")
         return ["class", self._handle(kind), kind.__name__, bases, sorted(specials(kind)), value]
 
@@ -132,9 +136,25 @@ class Codec:
         kind = type(error)
         if type(kind) is RemoteType and HANDLE in vars(error):
             return ["yours", vars(error)[HANDLE][1]]
-        args = [one if one is None or type(one) in BARE else repr(one) for one in error.args]
+        args = [self._argument(one, kept) for one in error.args]
+        if self._is_shared(kind):
+            return [
+                "raised",
+                kind.__name__,
+                args,
+                *([name, self._argument(one, kept)] for name, one in contents(error)),
+            ]
         own = self._name(kind)
-        return ["error", own or self._class(kind), None if own else self._handle(error), self._encoded(args, kept)]
+        return ["error", own or self._class(kind), None if own else self._handle(error), args]
+
+    def _is_shared(self, kind: type) -> bool:
+        return self.shared.get(kind.__name__) is kind
+
+    def _argument(self, value: Any, kept: Kept) -> Any:
+        """Encode what an error was raised with: of a group, the errors in it."""
+        if isinstance(value, list | tuple) and value and all(isinstance(one, Exception) for one in value):
+            return ["tuple", *(self._error(one, kept) for one in value)]
+        return self._encoded(value if value is None or type(value) in BARE else repr(value), kept)
 
     def _decoded(self, data: Any, kept: Kept) -> Any:
         if not isinstance(data, list):
@@ -197,12 +217,26 @@ class Codec:
 
     def _raised(self, kind: list[Any], handle: int | None, args: list[Any]) -> BaseException:
         local = self._type(kind)
-        made: BaseException = local.__new__(local, *args)
+        made = _new_error(local, args)
         with suppress(TypeError):  # a StopIteration without its `value` would crash `yield from`
             plain: Any = next(base for base in type(made).__mro__ if base.__module__ == "builtins")
             plain.__init__(made, *args)
         vars(made)[HANDLE] = (self, handle)
         return made
+
+    def _raised_shared(self, name: str, args: list[Any], attributes: list[Any]) -> BaseException:
+        made = _new_error(self.shared[name], args)
+        fill(made, attributes)
+        return made
+
+
+def _new_error(kind: Any, args: list[Any]) -> BaseException:
+    """Make an error, or, where it cannot be made of these arguments, one that says so."""
+    try:
+        made: BaseException = kind.__new__(kind, *args)
+    except (TypeError, ValueError):
+        return Exception(f"{kind.__name__}: {args}"[:400])
+    return made
 
 
 _ASIDE: Mapping[str, Callable[[Codec, list[Any], Kept], Any]] = {
@@ -212,7 +246,12 @@ _ASIDE: Mapping[str, Callable[[Codec, list[Any], Kept], Any]] = {
     "method": lambda _, rest, __: Method(rest[0]),
     "member": lambda side, rest, _: side.shared[rest[0]][rest[1]],
     "object": lambda side, rest, kept: side._object(*rest[:2], *(side._decoded(item, kept) for item in rest[2:])),
-    "error": lambda side, rest, kept: side._raised(rest[0], rest[1], side._decoded(rest[2], kept)),
+    "error": lambda side, rest, kept: side._raised(rest[0], rest[1], [side._decoded(one, kept) for one in rest[2]]),
+    "raised": lambda side, rest, kept: side._raised_shared(
+        rest[0],
+        [side._decoded(one, kept) for one in rest[1]],
+        [(name, side._decoded(one, kept)) for name, one in rest[2:]],
+    ),
     "class": lambda side, rest, _: side._type(["class", *rest]),
     "shared": lambda side, rest, _: side._type(["shared", *rest]),
     "named": lambda side, rest, _: side._type(["named", *rest]),

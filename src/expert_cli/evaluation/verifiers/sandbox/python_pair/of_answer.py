@@ -114,10 +114,9 @@ def own_part(prefix: str) -> list[ast.stmt]:
 
 
 def shared_classes(prefix: str, space: dict[str, Any]) -> dict[str, type]:
-    """Return the classes of the prefix's own part by their names; exceptions go by handles, as others do."""
+    """Return the classes of the prefix's own part by their names."""
     names = [one.name for one in own_part(prefix) if isinstance(one, ast.ClassDef)]
-    found = {name: space.get(name) for name in names}
-    return {n: one for n, one in found.items() if isinstance(one, type) and not issubclass(one, BaseException)}
+    return {name: one for name in names if isinstance(one := space.get(name), type)}
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ HANDLE, ORIGIN, LENGTH, NUMBER = "\0handle", "\0origin", "\0length", "\0number"
 length), as last told; how many came before it."""
 MADE, GIVEN, COMPUTED = "made", "given", "computed"
 _SIDES = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor"
+_BUILDERS = ("add", "mul", "matmul", "pow", "lshift", "or")
 _BUILDING = frozenset(
     f"__{side}{name}__" for side in ("", "r", "i") for name in ["add", "mul", "matmul", "pow", "lshift", "or"]
 )

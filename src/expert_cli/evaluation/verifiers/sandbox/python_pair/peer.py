@@ -55,6 +55,7 @@ class Peer(Codec):
         super().__init__(first, trusts=host.trusts)
         self._reader, self._writer, self._host = reader, writer, host
         self.changes = 0
+        self.exits = False
 
     def ask(self, handle: int, name: str, args: Sequence[Any] = (), named: Mapping[str, Any] | None = None) -> Any:
         """Return what an object there answers, or raise what it raised; what it asks meanwhile is answered."""
@@ -76,7 +77,8 @@ class Peer(Codec):
             self._host.stop(f"{FORGED}: {error}")
         if state == 1:
             return result
-        if not isinstance(result, Exception) or isinstance(result, MemoryError):
+        held = isinstance(result, Exception) or (self.exits and isinstance(result, SystemExit))
+        if not held or isinstance(result, MemoryError):
             self._host.stop(ENDED, result)
         if isinstance(result, StopIteration) and name != "__next__":  # it would end a loop of the tests
             raise RuntimeError("it raised StopIteration")
