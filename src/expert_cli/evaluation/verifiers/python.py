@@ -12,6 +12,7 @@ import ast
 import builtins
 import warnings
 from pathlib import Path
+from typing import TypeGuard
 
 from pydantic import Field
 
@@ -19,6 +20,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verdict import Grade
 from expert_cli.evaluation.verifiers.case import Case, Example
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox.python_pair.of_answer import own_part
 from expert_cli.evaluation.verifiers.sandbox.python_pair.run import judged
 
 MAX_BYTES = 1_000_000
@@ -45,12 +47,27 @@ class PythonCase(Case):
     )
 
     def require_sound(self) -> None:
-        """Raise InputError for tests that are no Python, or use nothing of the answer's."""
+        """Raise InputError for tests that are no Python, use nothing of the answer's, await it, or derive from its classes."""
         fault = self.parse_fault(self.tests)
         if fault:
             raise InputError(f"tests: {fault}", "correct the case's tests")
         if not _free_names(_parsed(self.tests)):
             raise InputError("tests: they use nothing that an answer defines", "call the answer in the tests")
+        self._require_usable(_parsed(self.tests))
+
+    def _require_usable(self, tests: ast.Module) -> None:
+        """Raise InputError for tests that use the answer in a way that does not reach into another process."""
+        own = {one.name for one in own_part(self.prefix) if isinstance(one, ast.ClassDef)}
+        missing = _free_names(tests) - own
+        for node in ast.walk(tests):
+            if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) or _imports_asyncio(node):
+                why = "an answer runs in another process, where no event loop can wait for it"
+                raise InputError(f"tests, line {node.lineno}: {why}", "ask for a function that is called without await")
+            if not isinstance(node, ast.ClassDef):
+                continue
+            if found := [one.id for one in node.bases if isinstance(one, ast.Name) and one.id in missing]:
+                why = f"the class {node.name} derives from {found[0]}, which is the answer's and in another process"
+                raise InputError(f"tests, line {node.lineno}: {why}", "use objects of the answer's class itself")
 
     def for_dummy(self, *, first: bool) -> PythonCase | None:
         """Return the first case: one tells whether programs can be run here."""
@@ -86,6 +103,11 @@ def _parsed(program: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(program)
+
+
+def _imports_asyncio(node: ast.AST) -> TypeGuard[ast.Import | ast.ImportFrom]:
+    names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+    return "asyncio" in names or (isinstance(node, ast.ImportFrom) and node.module == "asyncio")
 
 
 def _free_names(tree: ast.Module) -> set[str]:

@@ -273,7 +273,14 @@ def test_many_calls_fit_into_the_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tests", "fault"), [("assert (", "tests: '\\(' was never closed"), ("assert len([1]) == 1", "they use nothing")]
+    ("tests", "fault"),
+    [
+        ("assert (", "tests: '\\(' was never closed"),
+        ("assert len([1]) == 1", "they use nothing"),
+        ("import asyncio\nassert asyncio.run(f(2)) == 4", "line 1: .* no event loop"),
+        ("async def test():\n    assert await f(2) == 4", "line 2: .* no event loop"),
+        ("class B(A): pass\nassert B().f() == 4", "line 1: the class B derives from A, which is the answer's"),
+    ],
 )
 def test_tests_that_judge_nothing_are_told(tests: str, fault: str) -> None:
     with pytest.raises(InputError, match=f"here: tests: .*{fault}" if "nothing" in fault else fault):
