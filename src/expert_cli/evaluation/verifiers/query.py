@@ -146,20 +146,18 @@ class Source:
     def _result(self, query: str, rows: list[tuple[Any, ...]], place: int, contents: Contents | None = None) -> Result:
         dialect = self.dialect
         lists = dialect != "cypher" or orders_lists(query)
-
-        def run(other: str) -> list[tuple[Any, ...]]:
-            if place == 0:
-                return self._run(other, GOLD_TIMEOUT_S)
-            return self._process.run_in(other, (place,), contents, timeout_s=GOLD_TIMEOUT_S)[0]
-
+        run = partial(self._expected_rows, place=place, contents=contents)
         ties = cache(partial(find_ties, query, dialect, rows, run, ordered_lists=lists))
         return Result(rows, orders_rows(query, dialect), lists, ties, orders_within(query, dialect))
 
+    def _expected_rows(self, query: str, place: int, contents: Contents | None = None) -> list[tuple[Any, ...]]:
+        if place == 0:
+            return self._run(query, GOLD_TIMEOUT_S)
+        return self._process.run_in(query, (place,), contents, timeout_s=GOLD_TIMEOUT_S)[0]
+
     def _gold(self, query: str, place: int) -> list[tuple[Any, ...]]:
         try:
-            if place == 0:
-                return self._run(query, GOLD_TIMEOUT_S)
-            return self._process.run_in(query, (place,), None, timeout_s=GOLD_TIMEOUT_S)[0]
+            return self._expected_rows(query, place)
         except Stopped as stopped:
             where = self._process.sources[place] if place else self.where
             message = f"the expected query fails on {where}: {stopped.verdict.detail}"

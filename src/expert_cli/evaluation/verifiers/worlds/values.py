@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,7 +194,3 @@ class Draw:
                 found.append(made)
         rng.shuffle(found)
         return found
-
-
-Pools = Mapping[tuple[str, str], Pool]
-"""By table and column."""

@@ -16,9 +16,7 @@ length), as last told; how many came before it."""
 MADE, GIVEN, COMPUTED = "made", "given", "computed"
 _SIDES = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor"
 _BUILDERS = ("add", "mul", "matmul", "pow", "lshift", "or")
-_BUILDING = frozenset(
-    f"__{side}{name}__" for side in ("", "r", "i") for name in ["add", "mul", "matmul", "pow", "lshift", "or"]
-)
+_BUILDING = frozenset(f"__{side}{name}__" for side in ("", "r", "i") for name in _BUILDERS)
 """What makes of one object and a plain value another object, and is nobody's way to compare the two."""
 ARITHMETIC = frozenset(f"__{side}{name}__" for side in ("", "r", "i") for name in _SIDES.split())
 SIGNS = frozenset({"__neg__", "__pos__", "__invert__"})
