@@ -60,7 +60,10 @@ VARYING = (
     *("train.document.loss.*", "*.eval_loss", "*.adapter_sha256", "*.base_sha256", "*.model.sha256"),
     *("*.identity.base model", "*base_model.json.sha256", "*.samples.*.before", "*.samples.*.after", "*.right_*"),
     *("export.document.files.*.bytes", "export.document.files.*.sha256", "chat.document.expert"),
-    *(f"evaluate.*.{name}" for name in ("correct", "accuracy", "ci95", "failures", "difference", "tokens", "cut_off")),
+    *(
+        f"evaluate.*.{name}"
+        for name in ("correct", "accuracy", "ci95", "failures", "difference", "tokens", "cut_off", "looping")
+    ),
     *(f"evaluate.*.{name}" for name in ("kind", "detail", "answer", "stop")),
 )
 """Which values are not compared, by where they stand; only that there is one."""

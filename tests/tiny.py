@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -54,6 +55,16 @@ def tiny_backend(vocab_size: int = 384) -> Tokenizer:
     )
     backend.train_from_iterator(_CORPUS, trainer)
     return backend
+
+
+class IdsAsText(NamedTuple):
+    """What tells where answers end, without a tokenizer: an answer's text is its ids, a space behind each."""
+
+    stop_token_ids: frozenset[int]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the ids, written down."""
+        return "".join(f"{token} " for token in ids)
 
 
 def template_for(tokenizer: Tokenizer, name: str, **options: Any) -> Template:

@@ -108,12 +108,12 @@ _MODELS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 HYBRIDS = tuple(_MODELS)
 
 
-def hybrid(name: str) -> Any:
-    """Return a fresh model of a kind in `HYBRIDS`."""
+def hybrid(name: str, **overrides: Any) -> Any:
+    """Return a fresh model of a kind in `HYBRIDS`; `overrides` go to its config."""
     model, config = _MODELS[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return model(config())
+        return model(config(**overrides))
 
 
 def hybrid_folder(path: Path, name: str) -> Path:

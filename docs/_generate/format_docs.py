@@ -62,8 +62,10 @@ BLOCKS = (
     (
         "Decoding",
         "`training.decoding`",
-        "How answers are generated. `evaluate`, `chat` and `evaluation.every_steps` end an answer at its stop sequences; the "
-        "rest counts with `--sample`, and in the Modelfile of an export.",
+        "How answers are generated, and training changes nothing by it. `evaluate`, `chat`, the samples at a run's end and "
+        "`evaluation.every_steps` end answers at the stop sequences and hold them to the grammar; the rest counts where "
+        "answers are drawn (`--samples`), and in what `export` writes. The adapter carries it along, in "
+        "[`expert.json`](#how-another-program-asks-an-expert).",
     ),
     ("EvaluationBlock", "`evaluation`", "Answers that are run during training; other keys are information."),
     (

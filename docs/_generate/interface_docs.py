@@ -31,7 +31,8 @@ FILES = """\
 | `evaluation.json` | [what `evaluate --json` prints](#evaluate), of all of the expert's own cases |
 | `metrics.jsonl` | an object a line for every logged step, with `step`; further keys depend on the step |
 | `run.json` | what was decided, and hashes of data, base model, tokenizer and code; `train --locked` takes it |
-| `adapter/` | an adapter as PEFT writes it, with its tokenizer; `base_model.json`: on which base model, and how that was held |
+| `adapter/` | an adapter as PEFT writes it, with its tokenizer; `base_model.json`: on which base model, and how \
+that was held; `expert.json`: [how it is asked](#expertjson) |
 | `COMPLETE` | written last: the SHA-256 of the adapter's weights, and the file that it is of |
 
 A file named `STOP` that is put into the folder lets the step end, saves, and ends the run.
@@ -43,7 +44,7 @@ FAILURE = "failure"
 
 def interface(folder: Path, exit_codes: str, commands: Sequence[str]) -> str:
     """Return the text. folder: of the schemas; exit_codes: their section; commands: in the order of the sections."""
-    names = [FAILURE, *(name for command in commands for name in (command, f"{command}-plan")), "status"]
+    names = [FAILURE, *(name for command in commands for name in (command, f"{command}-plan")), "status", "expert"]
     parts = [INTRODUCTION, exit_codes, FILES]
     for name in names:
         path = folder / f"{name}.schema.json"
@@ -56,6 +57,7 @@ def _section(name: str, schema: Schema) -> str:
     heading = {
         FAILURE: "A failure",
         "status": "`status.json`",
+        "expert": "`expert.json`",
         "train-plan": "`train`, with `--plan`",
     }.get(name, f"`{name}`")
     words = schema.get("description", "")

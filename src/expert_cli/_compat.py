@@ -2,7 +2,8 @@
 
 Overridden private methods stand in their classes: `Trainer._inner_training_loop` (training/training_loop.py, transformers
 5.17 to 5.23; remove when the Trainer's step can be replaced alone) and jinja2's `Environment._parse`
-(utils/jinja_sandbox.py, 3.1; remove when a parsed template can be handed to `compile`). tests/unit/test_compat.py holds
+(utils/jinja_sandbox.py, 3.1; remove when a parsed template can be handed to `compile`); torch's operators on packed weights
+in model/kernels/packed_weight.py. tests/unit/test_compat.py holds
 their signatures, and the behavior of all that stands here.
 """
 

@@ -93,12 +93,27 @@ def expert_of_seven(
     return train(manifest).output
 
 
+class Told(NullReporter):
+    """Keeps the warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+
 def with_stops(expert: Path, *stops: str) -> Path:
     """Write an expert's manifest once more beside it, with these stop sequences; return its path."""
+    return manifest_with(expert, stop_sequences=list(stops))
+
+
+def manifest_with(expert: Path, **decoding: Any) -> Path:
+    """Write an expert's manifest once more beside it, with another decoding; return its path."""
     manifest = trained_adapter(expert, None, None, offline=True).plan.run.manifest
     written = json.loads(manifest.read_text(encoding="utf-8"))
-    written["training"]["decoding"]["stop_sequences"] = list(stops)
-    path = manifest.with_name("stops.json")
+    written["training"]["decoding"] |= decoding
+    path = manifest.with_name("other-decoding.json")
     path.write_text(json.dumps(written), encoding="utf-8")
     return path
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -14,7 +16,7 @@ from expert_cli.config.plan import trained_adapter
 from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.chat import Chat, open_chat
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import expert_of_seven, with_stops
+from tests.train.projects import Told, expert_of_seven, manifest_with, with_stops
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "chat.schema.json"
 PROMPT = "Which number is 3?"
@@ -57,19 +59,78 @@ def test_a_stop_sequence_is_never_shown(expert: Path, sample: bool) -> None:
 
 def test_one_prompt(expert: Path) -> None:
     args = ["chat", "--adapter", str(expert), "--prompt", PROMPT, "--compare", "--max-new-tokens", "4"]
-    done = CliRunner().invoke(app, [*args, "--json"])
-    document = json.loads(done.stdout)
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    document = answered([*args, "--json"])
     assert (document["expert"], document["base_model"]) == ("7", "".join(talk(expert, 4).base(PROMPT)))
+    assert document["samples"] is document["votes"] is None
     words = CliRunner().invoke(app, args).stdout
     assert words.startswith("base model\n")
     assert words.endswith("\nexpert\n7\n")
+
+
+def answered(args: list[str]) -> dict[str, Any]:
+    """Return what the command prints, which its schema holds."""
+    document: dict[str, Any] = json.loads(CliRunner().invoke(app, args).stdout)
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    return document
+
+
+def test_many_answers_are_put_to_the_vote(expert: Path) -> None:
+    """Each is drawn by its own seed, the first by that of --sample, whatever the number of samples and their batches."""
+    two = manifest_with(expert, top_k=2, top_p=1.0)
+    chat = talk(expert, 1, manifest=two)
+    vote = chat.vote(PROMPT, samples=20)
+    assert len(vote.answers) == 20
+    assert vote.counts == tuple(Counter(vote.answers).most_common())
+    assert [answer == "7" for answer, _ in vote.counts] == [True, False]
+    assert chat._said == [Message("user", PROMPT), Message("assistant", "7")]
+    assert talk(expert, 1, manifest=two).vote(PROMPT, samples=3).answers == vote.answers[:3]
+    assert talk(expert, 1, manifest=two, sample=True).ask(PROMPT) == vote.answers[0]
+
+
+def test_the_command_shows_the_vote(expert: Path) -> None:
+    two = manifest_with(expert, top_k=2, top_p=1.0)
+    args = ["chat", "--adapter", str(expert), "--manifest", str(two), "--prompt", PROMPT, "--max-new-tokens", "1"]
+    vote = talk(expert, 1, manifest=two).vote(PROMPT, samples=5)
+    document = answered([*args, "--samples", "5", "--json"])
+    assert document == {**document, "expert": vote.majority, "base_model": None, **vote.as_json()}
+    shown = CliRunner().invoke(app, [*args, "--samples", "5"]).stdout
+    (first, agreeing), *others = vote.counts
+    head = f"{first}\n{agreeing} of 5 answers agree\n"
+    assert shown == head + "".join(f"{count} x {answer}\n" for answer, count in others)
+    one = answered([*args, "--sample", "--json"])
+    assert one == answered([*args, "--samples", "1", "--json"])
+    assert one["votes"] == [{"answer": vote.answers[0], "count": 1}]
+    assert CliRunner().invoke(app, [*args, "--samples", "2", "--sample"]).exit_code == 2
+
+
+def test_an_answer_is_held_to_the_experts_grammar(expert: Path) -> None:
+    """The model would end after 7."""
+    decoding = {"use_grammar": True, "grammar_type": "json-schema", "json_schema": {"const": 77}, "top_k": 1}
+    chat = talk(expert, manifest=manifest_with(expert, **decoding))
+    assert "".join(chat.answer(PROMPT)) == "77"
+    assert chat.ask(PROMPT) == "77"
+    assert chat.vote(PROMPT, samples=2).counts == (("77", 2),)
+
+
+def test_where_no_schema_can_be_read_answers_are_free_text_which_is_told_once(expert: Path) -> None:
+    report = Told()
+    sql = manifest_with(expert, use_grammar=True, grammar_type="sql", top_k=1)
+    by = trained_adapter(expert, sql, None, offline=True)
+    chat = open_chat(by, report, max_new_tokens=8, sample=False)
+    report.warnings.clear()
+    assert "".join(chat.base(PROMPT))
+    assert report.warnings == [], "nothing holds the base model"
+    assert [chat.ask(PROMPT), "".join(chat.answer(PROMPT)), chat.vote(PROMPT, samples=1).majority] == ["7"] * 3
+    assert report.warnings == ["no schema can be read from what was asked: nothing holds the answers to it"]
 
 
 def test_a_conversation_reads_until_an_empty_line(expert: Path) -> None:
     lines = f"{PROMPT}\nWhich number is 5?\n/new\n{PROMPT}\n\nnever read\n"
     done = CliRunner().invoke(app, ["chat", "--adapter", str(expert), "--max-new-tokens", "1"], input=lines)
     assert (done.exit_code, done.stdout) == (0, "7\n7\n7\n")
+    manifest = str(manifest_with(expert, top_k=1))
+    args = ["chat", "--adapter", str(expert), "--manifest", manifest, "--max-new-tokens", "8", "--samples", "2"]
+    assert CliRunner().invoke(app, args, input=lines).stdout == "7\n2 of 2 answers agree\n" * 3
 
 
 def test_json_needs_a_prompt(expert: Path) -> None:

@@ -12,12 +12,14 @@ import jsonschema_rs
 import pytest
 from typer.testing import CliRunner
 
+from expert_cli import api
 from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.errors import ExpertError, InputError, ThresholdNotMet
 from expert_cli.evaluation.evaluate import cases_of, evaluate_adapter
 from expert_cli.evaluation.result import Evaluated
 from expert_cli.inference.expert import Expert, open_expert
+from expert_cli.inference.expert_config import DecodingConfig, decoding_of
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.pipeline.publish import is_whole
 from expert_cli.utils.files import sha256_of
@@ -144,17 +146,78 @@ def test_gates(expert: Path, tmp_path: Path) -> None:
     assert "accuracy fell by 0.2500" in error.message
 
 
-def test_the_manifests_decoding_is_used_with_sample_alone(expert: Path) -> None:
+def test_samples_are_drawn_by_the_manifests_decoding_where_that_lets_them_differ(expert: Path) -> None:
     manifest = trained_adapter(expert, None, None, offline=True).plan.loaded.manifest
-    assert generation_config(manifest, 8, 4) == replace(SETTINGS, stops=("###",))
-    settings = generation_config(manifest, 8, 4, sample=True)
-    assert (settings.temperature, settings.top_p, settings.stops) == (0.7, 0.9, ("###",))
-    drawn = [one.row.answer for one in found(expert, settings).evaluation.answers]
-    assert drawn == [one.row.answer for one in found(expert, settings).evaluation.answers]
-    without = manifest.model_copy(update={"training": manifest.training.model_copy(update={"decoding": None})})
-    with pytest.raises(InputError, match="has no temperature"):
-        generation_config(without, 8, 4, sample=True)
-    assert generation_config(without, 8, 4) == SETTINGS
+    decoding = decoding_of(manifest)
+    assert generation_config(decoding, 8, 4) == replace(SETTINGS, stops=("###",))
+    settings = generation_config(decoding, 8, 4, samples=3)
+    assert (settings.temperature, settings.top_p, settings.stops, settings.samples) == (0.7, 0.9, ("###",), 3)
+    assert generation_config(DecodingConfig(), 8, 4) == generation_config(DecodingConfig(0.1), 8, 4) == SETTINGS
+    for written, drawn_at in ((None, 0.8), (0, 0.8), (0.29, 0.8), (0.3, 0.3), (1.5, 1.5)):
+        assert generation_config(DecodingConfig(written), 8, 4, samples=1) == replace(
+            SETTINGS, temperature=drawn_at, samples=1
+        )
+
+
+def test_a_batchs_size_does_not_change_a_sampled_answer_in_fp32(expert: Path) -> None:
+    assert trained_adapter(expert, None, None, offline=True).plan.run.compute.dtype == "fp32"
+    settings = replace(SETTINGS, temperature=3.0, samples=4)
+    drawn = [
+        [[one.row.answer for one in case.samples] for case in found(expert, by).evaluation.answers]
+        for by in (replace(settings, batch_size=size) for size in (1, 3, 16))
+    ]
+    assert drawn[0] == drawn[1] == drawn[2]
+    assert all(len({*texts}) > 1 for texts in drawn[0]), "the tries of a case differ"
+    assert len({texts[0] for texts in drawn[0]}) > 1, "and so do those of several cases"
+    fewer = found(expert, replace(settings, samples=2), baseline=True)
+    assert [[one.row.answer for one in case.samples] for case in fewer.evaluation.answers] == [t[:2] for t in drawn[0]]
+    (base,) = fewer.bases.values()
+    assert not any(case.samples for case in base.evaluation.answers)
+
+
+def test_samples_are_counted_told_and_judged_again(expert: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(expert, run)
+    manifest = with_decoding(expert, tmp_path, temperature=0.1)
+    args = ("evaluate", "--adapter", run, "--manifest", manifest, "--cases", own(expert), "--max-new-tokens", "8")
+    done = CliRunner().invoke(app, [str(arg) for arg in (*args, "--samples", "3", "--output", tmp_path / "e.json")])
+    assert done.exit_code == 0
+    assert "3 answers a case, drawn at temperature 0.8: training.decoding names 0.1" in done.stderr
+    document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    assert (document["generation"]["temperature"], document["generation"]["samples"]) == (0.8, 3)
+    assert list(document["pass_at"]) == ["1", "2", "3"]
+    assert [len(row["samples"]) for row in document["answers"]] == [3] * 8
+    kinds = [[one["kind"] == "correct" for one in row["samples"]] for row in document["answers"]]
+    assert document["pass_at"]["1"] == pytest.approx(sum(map(sum, kinds)) / 24)
+    assert document["pass_at"]["3"] == sum(map(any, kinds)) / 8
+    assert f"{document['pass_at']['3']:.1%}" in done.stdout
+    assert "majority by result" in done.stdout
+    assert "drawn in" not in done.stdout + done.stderr, "in fp32 a batch's size changes nothing"
+    again = ("evaluate", "--answers", tmp_path / "e.json", "--json", "--against", tmp_path / "e.json")
+    judged = json.loads(cli(*again)[1])
+    assert {key: judged[key] for key in ("pass_at", "majority", "answers")} == {
+        key: document[key] for key in ("pass_at", "majority", "answers")
+    }
+    assert (judged["against"]["answers"], judged["against"]["answers_differ"]) == (24, 0)
+    card = (run / "adapter" / "README.md").read_text(encoding="utf-8")
+    assert "; drawn at temperature 0.8, at most 8 tokens; " in card
+    assert "3 answers drawn to each case; those above are the first." in card
+    low, high = document["pass_at_ci95"]["2"]
+    assert f"| pass@2 | {document['pass_at']['2']:.1%} | {low:.1%} to {high:.1%} |" in card
+    assert "<h4>3 answers drawn to each case" in (run / "report.html").read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="--sample is --samples 1"):
+        api.evaluate(expert, sample=True, samples=2)
+
+
+def with_decoding(expert: Path, folder: Path, **decoding: Any) -> Path:
+    """Write an expert's manifest once more beside it, with this decoding; return its path."""
+    manifest = trained_adapter(expert, None, None, offline=True).plan.run.manifest
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["training"]["decoding"] = decoding
+    path = manifest.with_name(f"{folder.name}.json")
+    path.write_text(json.dumps(written), encoding="utf-8")
+    return path
 
 
 @pytest.mark.parametrize("more", [(), ("--sample",)], ids=["greedy", "sampled"])

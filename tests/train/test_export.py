@@ -77,7 +77,7 @@ def test_a_checkpoint_goes_out_as_its_adapter_and_the_tokenizer(expert: Path, tm
     assert (checkpoint / "optimizer.safetensors").is_file()
     done = exported(checkpoint, tmp_path / "out")
     assert set(done.files) == {
-        *("adapter_config.json", "adapter_model.safetensors", "base_model.json", "README.md"),
+        *("adapter_config.json", "adapter_model.safetensors", "base_model.json", "expert.json", "README.md"),
         *("chat_template.jinja", "tokenizer.json", "tokenizer_config.json"),
     }
     base = AutoModelForCausalLM.from_pretrained(by(expert).plan.run.model.name)

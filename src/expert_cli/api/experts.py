@@ -29,6 +29,7 @@ def evaluate(
     shots: int = 0,
     base_model: str | None = None,
     sample: bool = False,
+    samples: int = 0,
     batch_size: int | None = None,
     max_new_tokens: int = 256,
     limit: int | None = None,
@@ -53,8 +54,10 @@ def evaluate(
         baseline: Let the base model answer as well, asked in its own chat template.
         shots: With `baseline`: ask the base model once more, after so many training rows as examples.
         base_model: Default the one that the adapter was trained on.
-        sample: Draw by the manifest's training.decoding, not greedily.
-        batch_size: Answers written at once; default 16, on a GPU 64.
+        sample: The same as samples=1.
+        samples: Draw so many answers to each case by the manifest's training.decoding, at a temperature of 0.8 where that names
+            none or less than 0.3: pass@k and majority are told. 0: one answer, greedily.
+        batch_size: Answers written at once; default 32, on a GPU 64.
         max_new_tokens: Longest answer, in tokens.
         limit: Only so many cases, spread over the categories.
         case_timeout_s: Seconds that one answer may run; to parse a program and to check its types have as long each.
@@ -78,16 +81,23 @@ def evaluate(
     if shots and not baseline:
         raise InputError("--shots goes with --baseline: the base model is shown the examples")
     _require_at_least(1, batch_size=batch_size, max_new_tokens=max_new_tokens, limit=limit)
-    _require_at_least(0, shots=shots)
+    _require_at_least(0, shots=shots, samples=samples)
+    if sample and samples:
+        raise InputError("--sample is --samples 1", "give one of the two")
     _require_company(against, max_drop)
     from expert_cli.config.plan import trained_adapter
     from expert_cli.evaluation.evaluate import answer_settings, cases_of, evaluate_adapter
     from expert_cli.evaluation.permissions import Permissions
+    from expert_cli.inference.expert_config import decoding_for
+    from expert_cli.inference.generation_config import drawn
     from expert_cli.pipeline.publish import leave
     from expert_cli.utils.process_setup import prepare_process
 
     trained = trained_adapter(Path(adapter), optional_path(manifest), base_model, offline=offline)
-    settings = answer_settings(trained.plan, max_new_tokens, batch_size, sample=sample)
+    decoding = decoding_for(trained, reporter)
+    settings = answer_settings(trained.plan, decoding, max_new_tokens, batch_size, samples=samples or int(sample))
+    if settings.samples:
+        reporter.info(drawn(settings, decoding))
     asked = cases_of(trained.plan, optional_path(cases), limit)
     reporter.info("loading the model")
     prepare_process()

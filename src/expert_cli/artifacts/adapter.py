@@ -1,17 +1,19 @@
-"""The folder `adapter/` of a run: weights, the tokenizer with the run's own chat template, how to load it, the model card."""
+"""The folder `adapter/` of a run: weights, the tokenizer with the run's chat template, how it is loaded and asked, the card."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from expert_cli.artifacts.loading_code import SECTION, adapter_lines, write_base
-from expert_cli.artifacts.model_card import model_card, put_section
+from expert_cli.artifacts.model_card import HOW_ASKED, asked_lines, model_card, put_section
+from expert_cli.config.adapter_origin import EXPERT_CONFIG
 from expert_cli.config.plan import Plan
 from expert_cli.inference.expert import PromptRenderer
+from expert_cli.inference.expert_config import decoding_of, expert_config
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.result import FitResult
-from expert_cli.utils.files import remove, sha256_of, sync_folder, write_text
+from expert_cli.utils.files import remove, sha256_of, sync_folder, write_json, write_text
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -28,10 +30,13 @@ def save_adapter(
     remove(beside)  # of a run that was killed here
     model.save_pretrained(str(beside), safe_serialization=True)
     write_base(beside, plan.run, source, renderer.template.fingerprint)
+    asked = expert_config(decoding_of(plan.loaded.manifest), renderer)
+    write_json(beside / EXPERT_CONFIG, asked.as_json())
     renderer.tokenizer.hf.chat_template = renderer.template.chat_template
     renderer.tokenizer.hf.save_pretrained(beside)
     write_text(beside / "README.md", model_card(plan, done))
-    put_section(beside / "README.md", SECTION, adapter_lines(plan.run, source, renderer))
+    put_section(beside / "README.md", HOW_ASKED, asked_lines(asked))
+    put_section(beside / "README.md", SECTION, adapter_lines(plan.run, source, asked))
     sync_folder(beside)
     remove(paths.adapter)
     beside.rename(paths.adapter)

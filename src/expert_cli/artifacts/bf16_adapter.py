@@ -56,7 +56,8 @@ def fit_to_bf16(trained: TrainedAdapter, folder: Path, report: Reporter) -> Trai
     model.save_pretrained(str(folder), safe_serialization=True)
     if (trained.origin.adapter / "README.md").is_file():
         shutil.copyfile(trained.origin.adapter / "README.md", folder / "README.md")
-    return TrainedAdapter(replace(trained.plan, run=held), replace(trained.origin, adapter=folder))
+    plan, origin = replace(trained.plan, run=held), replace(trained.origin, adapter=folder)
+    return replace(trained, plan=plan, origin=origin)
 
 
 def _train(model: PeftModel, rows: Sequence[Turn], rate: float, on_step: Callable[[float, str], None]) -> None:

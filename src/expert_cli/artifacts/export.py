@@ -3,7 +3,8 @@
     output/  adapter_model.safetensors  adapter_config.json  base_model.json      (neither --merge nor --gguf)
              model.safetensors  config.json  generation_config.json    (--merge)
              expert-sql-q8_0.gguf  Modelfile                           (--gguf q8_0)
-             tokenizer.json ...  README.md
+             expert.json  tokenizer.json ...  README.md
+             grammar.gbnf  schema.json                      (what answers are held to, and its JSON Schema, where there is one)
 
 What is written is loaded again and answers; how far it is from base model and adapter is told.
 """
@@ -18,16 +19,18 @@ from typing import Any
 
 from transformers import AutoConfig
 
+from expert_cli.artifacts.gbnf import write_grammar
 from expert_cli.artifacts.gguf_writer import GgufType, require_writable
 from expert_cli.artifacts.loading_code import PROMPT, SECTION, adapter_lines, whole_lines, write_base
 from expert_cli.artifacts.merged_model import Agreement, Prompts, in_words, write_whole
-from expert_cli.artifacts.model_card import model_card, put_section, with_library
-from expert_cli.config.adapter_origin import CONFIG, WEIGHTS
+from expert_cli.artifacts.model_card import HOW_ASKED, asked_lines, model_card, put_section, with_library
+from expert_cli.config.adapter_origin import CONFIG, EXPERT_CONFIG, WEIGHTS
 from expert_cli.config.plan import TrainedAdapter, require_new
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import PromptRenderer, trained_template
+from expert_cli.inference.expert_config import decoding_for, expert_config
 from expert_cli.model.tokenizer import load_tokenizer
-from expert_cli.utils.files import sha256_of, write_text
+from expert_cli.utils.files import sha256_of, write_json, write_text
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.verified_folder import VerifiedFolder, folder_beside
 
@@ -69,6 +72,7 @@ def export_expert(
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
     renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, trained.origin))
+    asked = expert_config(decoding_for(trained, report), renderer)
     tokenizer.hf.chat_template = renderer.template.chat_template
     forms = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     facts = {
@@ -86,20 +90,24 @@ def export_expert(
     agreement: dict[str, Agreement] = {}
     with folder_beside(output) as beside:
         if forms:
-            agreement = write_whole(trained, tokenizer, beside, prompts, report, merge=merge, gguf=gguf)
+            agreement = write_whole(trained, tokenizer, asked, beside, prompts, report, merge=merge, gguf=gguf)
             form = f"the model with its adapter merged ({', '.join(forms)})"
             file = next((path.name for path in beside.glob("*.gguf")), "")
-            loading = whole_lines(_shown(renderer, prompts), merged=merge, gguf=file)
+            loading = whole_lines(asked, _shown(renderer, prompts), merged=merge, gguf=file)
         else:
             form = "the adapter"
             for name in (WEIGHTS, CONFIG):  # not the state of training beside a checkpoint's
                 shutil.copyfile(adapter / name, beside / name)
             write_base(beside, run, source, renderer.template.fingerprint)
             tokenizer.hf.save_pretrained(beside)
-            loading = adapter_lines(run, source, renderer, _shown(renderer, prompts), remarks)
+            loading = adapter_lines(run, source, asked, _shown(renderer, prompts), remarks)
         library = "transformers" if merge else "gguf" if gguf else "peft"
         _card(trained, beside, [f"{line}." for line in in_words(agreement)], library=library, form=form)
+        write_json(beside / EXPERT_CONFIG, asked.as_json())
+        put_section(beside / "README.md", HOW_ASKED, asked_lines(asked))
         put_section(beside / "README.md", SECTION, loading)
+        if asked.decoding.grammar is not None:
+            put_section(beside / "README.md", "Grammar", write_grammar(beside, asked.decoding.grammar, report))
         files = _put_in_place(beside, output)
     return Exported(output, files, facts, agreement)
 

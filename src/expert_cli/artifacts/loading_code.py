@@ -19,7 +19,7 @@ from transformers import BitsAndBytesConfig
 
 from expert_cli.config.adapter_origin import BASE, CONFIG
 from expert_cli.config.run_config import RunConfig
-from expert_cli.inference.expert import PromptRenderer
+from expert_cli.inference.expert_config import ExpertConfig
 from expert_cli.model.loading.quantize import DTYPES, quantization_arguments, weights_dtype
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.utils.files import write_json
@@ -54,7 +54,7 @@ def write_base(folder: Path, run: RunConfig, source: LocalModel, template: str) 
 
 
 def adapter_lines(
-    run: RunConfig, source: LocalModel, renderer: PromptRenderer, prompt: str = PROMPT, remarks: Sequence[str] = ()
+    run: RunConfig, source: LocalModel, asked: ExpertConfig, prompt: str = PROMPT, remarks: Sequence[str] = ()
 ) -> list[str]:
     """Return how transformers and PEFT load an adapter. prompt: a user's turn; remarks: what was measured."""
     compute, name = DTYPES[run.compute.dtype], run.model.name
@@ -71,14 +71,16 @@ def adapter_lines(
         quantized=quantization_arguments(run.model.quantization, compute),
         rope=rope,
         prompt=prompt,
-        stops=sorted(renderer.stop_token_ids),
+        ends=sorted(asked.end_tokens.values()),
+        stops=list(asked.decoding.stop_sequences),
         package=name.removeprefix("pypi:").partition("#")[0] if name.startswith("pypi:") else "",
     )
 
 
-def whole_lines(prompt: str, *, merged: bool, gguf: str) -> list[str]:
+def whole_lines(asked: ExpertConfig, prompt: str, *, merged: bool, gguf: str) -> list[str]:
     """Return how a merged model, and a GGUF file of this name ("": there is none), are loaded."""
-    return _filled("load_whole", prompt=prompt, merged=merged, gguf=gguf)
+    stops = list(asked.decoding.stop_sequences)
+    return _filled("load_whole", prompt=prompt, merged=merged, gguf=gguf, stops=stops)
 
 
 def _filled(template: str, **values: Any) -> list[str]:

@@ -24,8 +24,10 @@ from expert_cli.errors import IntegrityError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.inference.expert import PromptRenderer, load_adapted, open_expert
-from expert_cli.inference.generate import answers
+from expert_cli.inference.expert_config import SAMPLING, ExpertConfig
+from expert_cli.inference.generate import generate
 from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.inference.request import Request
 from expert_cli.manifest.types import Dtype, Quantization
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.loading.sources import LocalModel
@@ -68,6 +70,7 @@ def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
 def write_whole(
     trained: TrainedAdapter,
     tokenizer: TokenizerInfo,
+    config: ExpertConfig,
     folder: Path,
     prompts: Prompts,
     report: Reporter,
@@ -75,7 +78,7 @@ def write_whole(
     merge: bool,
     gguf: GgufType | None,
 ) -> dict[str, Agreement]:
-    """Write the model with its adapter in it, as asked; return the agreements.
+    """Write the model with its adapter in it, as asked; return the agreements. config: how the expert is asked.
 
     Raises IntegrityError where what was written is not that model.
     """
@@ -90,14 +93,13 @@ def write_whole(
     gc.collect()
     model, meant = _merged(trained, source, asked.probes, report)
     if merge:
-        _save_merged(model, source, renderer, run, folder, report)
+        _save_merged(model, source, config, run, folder, report)
         tokenizer.hf.save_pretrained(folder)
     if gguf is not None:
         file = folder / f"{slug(run.expert)}-{gguf}.gguf"
         report.info(f"writing {file.name}")
         write_gguf(file, model, tokenizer, name=run.expert, kind=gguf, end_token=renderer.template.end_token)
-        decoding = trained.plan.loaded.manifest.training.decoding
-        write_text(folder / "Modelfile", modelfile(file.name, renderer.template, decoding))
+        write_text(folder / "Modelfile", modelfile(file.name, renderer.template, config))
     del model
     gc.collect()
     agreement: dict[str, Agreement] = {}
@@ -131,9 +133,9 @@ class _Asked:
             return []
         with self.report.progress(title, len(self.ids), "answers") as bar:
             settings = GenerationConfig(CHECK_TOKENS, batch_size=len(self.ids))
-            ends = self.renderer.stop_token_ids
-            written = answers(model, self.ids, settings, ends, lambda done, _: bar.update(done))
-        return [self.renderer.decode(one) for one in written]
+            requests = [Request(ids) for ids in self.ids]
+            written = generate(model, requests, settings, self.renderer, lambda done, _: bar.update(done))
+        return [self.renderer.decode(one.ids) for (one,) in written]
 
     def agreement(
         self, written: Any, before: Sequence[str], meant: torch.Tensor, title: str, kind: StoredType
@@ -170,18 +172,24 @@ def _merged(
 
 
 def _save_merged(
-    model: Any, source: LocalModel, renderer: PromptRenderer, run: RunConfig, folder: Path, report: Reporter
+    model: Any, source: LocalModel, config: ExpertConfig, run: RunConfig, folder: Path, report: Reporter
 ) -> None:
     """Save the merged weights in bf16, in a model that never was quantized: nothing of that is left in its config.
 
-    It stops where the expert does; the end token of training comes first, which the base model may not have ended with.
+    It stops where the expert does, and is drawn from as its decoding says, greedily where that says nothing, whatever the base
+    model's own generation_config.json says. Stop sequences are not written there: transformers' generate() then asks every
+    caller for a tokenizer.
     """
     report.info("writing the merged model in bf16")
     plain = _dense(source.folder, run, "bf16")
     plain.load_state_dict({name: value.bfloat16() for name, value in model.state_dict().items()})
     plain.config.use_cache = True
-    end = renderer.tokenizer.backend.token_to_id(renderer.template.end_token)
-    plain.generation_config.eos_token_id = sorted(renderer.stop_token_ids, key=lambda number: number != end)
+    drawn = config.decoding.sampling()
+    plain.generation_config.update(
+        eos_token_id=list(config.end_tokens.values()),
+        do_sample=bool(drawn.get("temperature")),
+        **{name: drawn.get(name) if drawn.get("temperature") else None for name in SAMPLING},
+    )
     with quiet():
         plain.save_pretrained(folder)
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config.plan import Plan
+from expert_cli.inference.expert_config import ExpertConfig
 from expert_cli.manifest.key import CARD
 from expert_cli.training.result import FitResult
 from expert_cli.utils.files import write_text
 from expert_cli.utils.redaction import redacted
 
+HOW_ASKED = "How it is asked"
 HUB_LICENSES = (
     "apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0 bigcode-openrail-m "
     "afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda cc cc0-1.0 cc-by-2.0 cc-by-2.5 "
@@ -60,6 +62,37 @@ def model_card(plan: Plan, done: FitResult | None) -> str:
     if carried:
         lines += ["## From the manifest", "", "```json", json.dumps(carried, indent=2, ensure_ascii=False), "```", ""]
     return "\n".join(lines)
+
+
+def asked_lines(asked: ExpertConfig) -> list[str]:
+    """Return the section that says how the expert is asked; expert.json beside the card says the same."""
+    decoding = asked.decoding
+    sampling = ", ".join(f"{name} {value:g}" for name, value in decoding.sampling().items())
+    held = decoding.grammar
+    facts = {
+        "template": f"{asked.template}; `chat_template` of the tokenizer",
+        "system prompt": _code(asked.system_prompt) if asked.system_prompt is not None else "not written",
+        "prompt and input": f"one user turn, {_code(asked.input_separator)} between them",
+        "ends at": ", ".join(map(_code, [*asked.end_tokens, *decoding.stop_sequences])),
+        "held to": (held.type + (" by its own schema" if held.json_schema else "")) if held else "nothing: free text",
+        "drawn, where it is drawn": sampling or "nothing is written; greedily",
+    }
+    return [
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in facts.items()),
+        "",
+        "Such a prompt, whole, as JSON writes it; `expert.json` has its token ids, too:",
+        "",
+        "```json",
+        json.dumps(asked.example.text, ensure_ascii=False),
+        "```",
+    ]
+
+
+def _code(text: str) -> str:
+    """Return a text as it is written in JSON, in a cell of a table."""
+    return f"`{json.dumps(text, ensure_ascii=False)}`".replace("|", "\\|")
 
 
 def with_library(text: str, library: str) -> str:

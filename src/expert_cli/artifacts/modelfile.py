@@ -6,23 +6,22 @@ import re
 
 from expert_cli.data.templates.template import Template
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.manifest.schema import Decoding
+from expert_cli.inference.expert_config import ExpertConfig
 
 _PLACE = "\ue000"
 _GO_BRACES = re.compile(r"\{\{|\}\}")
 
 
-def modelfile(gguf_name: str, template: Template, decoding: Decoding | None) -> str:
-    """Return the Modelfile; without the manifest's decoding, answers are greedy.
+def modelfile(gguf_name: str, template: Template, asked: ExpertConfig) -> str:
+    """Return the Modelfile; where no temperature is written, answers are greedy.
 
     Raises InputError for a stop sequence that no quoting carries.
     """
     text = "".join(segment.text for segment in template.prompt(_PLACE)).removeprefix(template.compiler.bos_token)
     if text.count(_PLACE) != 1 or '"""' in text:
         raise ExpertError(f"the template {template.name} cannot be written into a Modelfile")
-    written = {name: getattr(decoding or Decoding(), name) for name in ("temperature", "top_p", "top_k", "min_p")}
-    values = {name: value for name, value in written.items() if value is not None} or {"temperature": 0}
-    stops = [template.end_token, *((decoding.stop_sequences or []) if decoding else [])]
+    values = {"temperature": 0, **asked.decoding.sampling()}
+    stops = [*asked.end_tokens, *asked.decoding.stop_sequences]
     for stop in stops:
         if re.search('"""[\\r\\n]', stop):
             raise InputError(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli.artifacts.report_data import RunData, accuracies, figures, matrices, read_run
 from expert_cli.errors import InputError
-from expert_cli.runs.metrics import base_title, number, padding_share
+from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, number, padding_share, sample_shares
 from expert_cli.runs.status import Ending
 from expert_cli.utils.files import write_text
 from expert_cli.utils.paths import shown
@@ -61,7 +61,9 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
     charts, absent = _charts(runs)
     parts = {name: _part(name.replace("_", ".")) for name in ("uplot_css", "report_css", "uplot_js", "report_js")}
     template = _environment().from_string(_part("report.html.j2"))
-    write_text(to, template.render(runs=runs, accuracies=accuracies(runs), charts=charts, absent=absent, **parts))
+    write_text(
+        to, template.render(runs=runs, accuracies=accuracies(runs), charts=charts, absent=absent, bases=BASES, **parts)
+    )
     return [run.ending for run in runs]
 
 
@@ -83,12 +85,14 @@ def _environment() -> jinja2.Environment:
         "duration": lambda seconds: "" if number(seconds) is None else duration(seconds),
         "figure": _figure,
         "figures": figures,
+        "grammar_in_words": grammar_in_words,
         "matrices": matrices,
         "json": lambda value: json.dumps(value, ensure_ascii=False, default=lambda _: None),
         "moment": lambda time: moment(str(time)),
         "number": number,
         "padding_share": padding_share,
         "pairs": _pairs,
+        "sample_shares": lambda document: sample_shares(document) if isinstance(document, Mapping) else [],
         "shown": lambda file: shown(file) if isinstance(file, str) else "",
         "those": lambda value: value if isinstance(value, list) else [],
         "zip": zip,

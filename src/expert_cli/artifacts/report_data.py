@@ -132,9 +132,9 @@ def accuracies(runs: Sequence[RunData]) -> list[tuple[str, list[tuple[str, str, 
     for category in (None, *dict.fromkeys(name for of_run in by_category if len(of_run) > 1 for name in of_run)):
         bars = []
         for run in judged:
-            bases = [base for key in BASES if (base := part(run.judged, key))]
+            bases = [(key, base) for key in BASES if (base := part(run.judged, key))]
             who = run.name if len(judged) > 1 else "expert" if bases else ""
-            asked = [(who, run.color, run.judged), *((base_title(base), "--base", base) for base in bases)]
+            asked = [(who, run.color, run.judged), *((base_title(*one), "--base", one[1]) for one in bases)]
             for who, color, found in asked:
                 share = share_of(found if category is None else part(found, "by_category", category))
                 bars += [(who, color, share)] if share else []

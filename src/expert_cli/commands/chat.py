@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expert_cli import api
-from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, Sample, TrainedBase, TrainedManifest
+from expert_cli.commands.options import AdapterFolder, MaxNewTokens, Offline, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
 
 if TYPE_CHECKING:
     from expert_cli.inference.chat import Chat
+    from expert_cli.inference.vote import Vote
 
 
 def chat(
@@ -27,7 +28,16 @@ def chat(
     compare: Annotated[
         bool, typer.Option("--compare", help="Let the base model answer as well, asked in its own chat template.")
     ] = False,
-    sample: Sample = False,
+    samples: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="K",
+            help="Draw K answers by the expert's decoding, and put them to the vote. Default: one, greedily.",
+            show_default=False,
+        ),
+    ] = 0,
+    sample: Annotated[bool, typer.Option("--sample", help="The same as --samples 1.")] = False,
     max_new_tokens: MaxNewTokens = 256,
     base_model: TrainedBase = None,
     offline: Offline = False,
@@ -35,7 +45,11 @@ def chat(
     """Ask an expert.
 
     Answers appear as they are written. In a conversation the expert sees what was said before; an empty line or Ctrl-D ends
-    it, /new starts another. Its prompts are written down as in training.
+    it, /new starts another. Its prompts are written down as in training. Where training.decoding says use_grammar, answers are
+    held to that, by the schema that stands in what was asked.
+
+    With --samples the answer that most agree with comes first, and is the one that is remembered. JSON is the same by its
+    value, SQL as sqlglot writes it (where that is installed), anything else by its text without spacing.
 
     Examples:
 
@@ -43,39 +57,58 @@ def chat(
 
         expert-cli chat --adapter runs/sql --compare
 
+        expert-cli chat --adapter runs/sql --prompt "List the boats" --samples 8
+
         expert-cli chat --adapter runs/sql --prompt "List the boats" --json
     """
+    if sample and samples:
+        raise typer.BadParameter("--sample is --samples 1: give one of the two")
+    samples = samples or int(sample)
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
     talk = api.load_expert(
         adapter,
         manifest=manifest,
         base_model=base_model,
-        sample=sample,
+        sample=bool(samples),
         max_new_tokens=max_new_tokens,
         offline=offline,
         reporter=console,
     )
     if not prompt:
-        _converse(talk, console, input_, compare=compare)
+        _converse(talk, console, input_, compare=compare, samples=samples)
     elif console.as_json:
         base = "".join(talk.base(prompt, input_)) if compare else None
-        expert = talk.ask(prompt, input_)
-        console.document({"prompt": prompt, "input": input_, "expert": expert, "base_model": base})
+        vote = talk.vote(prompt, input_, samples=samples) if samples else None
+        voted = vote.as_json() if vote else {"samples": None, "votes": None}
+        expert = vote.majority if vote else talk.ask(prompt, input_)
+        console.document({"prompt": prompt, "input": input_, "expert": expert, "base_model": base, **voted})
     else:
-        _show(talk, console, prompt, input_, compare=compare)
+        _show(talk, console, prompt, input_, compare=compare, samples=samples)
 
 
-def _show(talk: Chat, console: Console, prompt: str, input_: str = "", *, compare: bool) -> None:
-    """Write the answers as they come, that of the base model first."""
+def _show(talk: Chat, console: Console, prompt: str, input_: str, *, compare: bool, samples: int) -> None:
+    """Write the answers as they come, that of the base model first; of several samples the vote."""
     if compare:
         console.heading("base model")
         console.stream(talk.base(prompt, input_))
         console.heading("expert")
-    console.stream(talk.answer(prompt, input_))
+    if samples > 1:
+        _show_vote(talk.vote(prompt, input_, samples=samples), console)
+    else:
+        console.stream(talk.answer(prompt, input_))
 
 
-def _converse(talk: Chat, console: Console, input_: str, *, compare: bool) -> None:
+def _show_vote(vote: Vote, console: Console) -> None:
+    """Write the majority's answer, then the others with their votes."""
+    (first, agreeing), *others = vote.counts
+    console.text(first)
+    console.heading(f"{agreeing} of {len(vote.answers)} answers agree")
+    for answer, count in others:
+        console.text(f"{count} x {answer}")
+
+
+def _converse(talk: Chat, console: Console, input_: str, *, compare: bool, samples: int) -> None:
     """Read prompts until an empty line or the end of the input; the first of a conversation gets `input_`."""
     given = input_
     while True:
@@ -88,5 +121,5 @@ def _converse(talk: Chat, console: Console, input_: str, *, compare: bool) -> No
             talk.forget()
             given = input_
         else:
-            _show(talk, console, line, given, compare=compare)
+            _show(talk, console, line, given, compare=compare, samples=samples)
             given = ""

@@ -14,12 +14,11 @@ from expert_cli.commands.options import (
     AllowCommands,
     MaxNewTokens,
     Offline,
-    Sample,
     TrainedBase,
     TrainedManifest,
     WithoutWalls,
 )
-from expert_cli.commands.tables import show_drop, show_evaluation, show_generation
+from expert_cli.commands.tables import show_drop, show_evaluation, show_generation, show_samples
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ThresholdNotMet
 
@@ -52,9 +51,19 @@ def evaluate(
         ),
     ] = 0,
     base_model: TrainedBase = None,
-    sample: Sample = False,
+    samples: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="K",
+            help="Draw K answers to each case by training.decoding: pass@1 to pass@K, and the majority. "
+            "Default: one, greedily.",
+            show_default=False,
+        ),
+    ] = 0,
+    sample: Annotated[bool, typer.Option("--sample", help="The same as --samples 1.")] = False,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Answers written at once. Default: 16; on a GPU 64.")
+        int | None, typer.Option(min=1, help="Answers written at once. Default: 32; on a GPU 64.")
     ] = None,
     max_new_tokens: MaxNewTokens = 256,
     limit: Annotated[
@@ -94,6 +103,12 @@ def evaluate(
     of --answers has "answer", with or without prompt and input. Paths are relative to the file. Answers can change nothing:
     they run on copies, within limits of time and memory.
 
+    With --samples each case is answered K times, by seeds that depend on the case and the number of the try alone. pass@k is
+    the unbiased estimate of how likely one of k is right. For the majority, answers that give the same (rows, value, label)
+    are one, programs those of one text but for comments and spacing; what gives nothing has no vote, of equals the first wins.
+    Accuracy, categories and --against are those of the first tries. The base model has one try, and so has the expert without
+    its grammar.
+
     What --output writes keeps every answer; --answers judges them again, by the cases that they were given to or by other
     ones of the same ids and prompts (--cases).
 
@@ -103,14 +118,16 @@ def evaluate(
 
         expert-cli evaluate --adapter runs/sql --threshold 0.95 --against old.json --max-drop 0.02 --json
 
+        expert-cli evaluate --adapter runs/sql --samples 8 --output samples.json
+
         expert-cli evaluate --answers answers.jsonl --output evaluation.json
 
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
     """
     if (answers is None) == (adapter is None):
         raise typer.BadParameter("give --adapter DIR, or --answers FILE")
-    if answers is not None and (baseline or shots or sample):
-        raise typer.BadParameter("--baseline, --shots and --sample go with --adapter: --answers are written already")
+    if answers is not None and (baseline or shots or sample or samples):
+        raise typer.BadParameter("--baseline, --shots and --samples go with --adapter: --answers are written already")
     common: dict[str, Any] = {
         "cases": cases,
         "limit": limit,
@@ -134,6 +151,7 @@ def evaluate(
             shots=shots,
             base_model=base_model,
             sample=sample,
+            samples=samples,
             batch_size=batch_size,
             max_new_tokens=max_new_tokens,
             offline=offline,
@@ -142,6 +160,7 @@ def evaluate(
         console.document(found.as_json())
     else:
         show_evaluation(console, found.evaluation)
+        show_samples(console, found)
         show_generation(console, found)
         if found.drop:
             show_drop(console, found.drop)

@@ -32,7 +32,6 @@ TrainedBase = Annotated[
     str | None,
     typer.Option("--base-model", help="The base model. Default: the one that the adapter was trained on."),
 ]
-Sample = Annotated[bool, typer.Option("--sample", help="Draw by the manifest's training.decoding, not greedily.")]
 MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
 AllowCommands = Annotated[
     bool,

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.console.terminal import Console
-from expert_cli.runs.metrics import base_title
+from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title, grammar_in_words, sample_shares
 from expert_cli.utils.text import duration
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.baseline import BaselineComparison
+    from expert_cli.evaluation.baseline import Comparison
     from expert_cli.evaluation.classification import Classification
     from expert_cli.evaluation.grade import Evaluation
     from expert_cli.evaluation.result import Drop, Evaluated
@@ -64,8 +64,29 @@ def show_classification(console: Console, found: Classification) -> None:
     )
 
 
+def show_samples(console: Console, found: Evaluated) -> None:
+    """Print pass@k and what the majority is worth, where there are several answers to a case."""
+    sampled = found.evaluation.sampled
+    if sampled is None:
+        return
+    tries = sum(len(one.samples) for one in found.evaluation.answers)
+    free = found.bases.get(WITHOUT_GRAMMAR)
+    told = {**sampled.as_json(), WITHOUT_GRAMMAR: free.as_json() if free else None}
+    console.text("")
+    console.table(
+        f"all {tries:,} answers, {len(sampled.pass_at)} a case; the accuracy above is that of the first ones",
+        ["share", "95 % interval", ""],
+        [[f"{share:.1%}", _interval(ends), name] for name, share, ends in sample_shares(told)],
+    )
+    if found.facts and found.facts["dtype"] != "fp32":
+        console.info(
+            f"drawn in {found.facts['dtype']}: another batch size rounds otherwise and may draw other answers; --against "
+            "counts them"
+        )
+
+
 def show_generation(console: Console, found: Evaluated) -> None:
-    """Print what the answers cost, and the base model beside the expert."""
+    """Print what the answers cost, what held them, and other answers to the same cases beside them."""
     written = found.generation
     if written is not None:
         console.info(
@@ -75,18 +96,22 @@ def show_generation(console: Console, found: Evaluated) -> None:
     if found.bases:
         console.text("")
         console.table(
-            "the base model alone, and the expert beside it",
+            "other answers to the same cases, and the expert beside them",
             ["correct", "accuracy", "95 % interval", "expert gained", "lost", "difference (95 %)", "asked"],
-            [_beside(base) for base in found.bases.values()],
+            [_beside(*one) for one in found.bases.items()],
         )
-    for base in found.bases.values():
-        _warn_of_cut(console, " of the base model", base.asked.get("generation"))
+    held = grammar_in_words(found.grammar_json)
+    if held:
+        console.text(held)
+    for name, base in found.bases.items():
+        _warn_of_cut(console, f" of the {base_title(name, base.asked)}", base.asked.get("generation"))
 
 
-def _beside(base: BaselineComparison) -> list[str]:
+def _beside(name: str, base: Comparison) -> list[str]:
     share, pairs = base.evaluation.share, base.pairs
     rise = pairs.reversed
     low, high = rise.ci95
+    told = base.asked.get("template", "template not kept")
     return [
         f"{share.correct}/{share.cases}",
         f"{share.accuracy:.1%}",
@@ -94,7 +119,7 @@ def _beside(base: BaselineComparison) -> list[str]:
         str(pairs.gained),
         str(pairs.lost),
         f"{rise.drop:+.1%} ({low:+.1%} to {high:+.1%})",
-        f"{base_title(base.asked)}: {base.asked.get('template', 'template not kept')}",
+        base_title(name, base.asked) + ("" if name == WITHOUT_GRAMMAR else f": {told}"),
     ]
 
 
@@ -103,6 +128,8 @@ def _warn_of_cut(console: Console, whose: str, written: Mapping[str, Any] | None
         console.warning(
             f"{written['cut_off']} answers{whose} were cut off at {written['max_new_tokens']} tokens: --max-new-tokens"
         )
+    if written is not None and written.get("looping"):  # older evaluations did not count them
+        console.warning(f"{written['looping']} answers{whose} were ended where they said one thing over and over")
 
 
 def show_drop(console: Console, drop: Drop) -> None:
@@ -114,6 +141,7 @@ def show_drop(console: Console, drop: Drop) -> None:
         f"against {drop.file}: {pairs.cases} cases, {pairs.lost} lost, {pairs.gained} gained; accuracy {change} by "
         f"{abs(pairs.drop):.1%} (95 % interval of the drop {_interval(pairs.ci95)})"
     )
+    console.text(f"{drop.answers_differ:,} of {drop.answers:,} answers are other texts than then")
     if drop.computed:
         told = ", ".join(f"{name} {now}, then {then}" for name, (then, now) in drop.computed.items())
         console.warning(f"computed otherwise: {told}; rounding alone can change greedy answers")

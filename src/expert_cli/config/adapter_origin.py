@@ -17,6 +17,8 @@ WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 BASE = "base_model.json"
 """What the base model was in training: its name and hash, how its weights were held, how it was prompted."""
+EXPERT_CONFIG = "expert.json"
+"""How the expert is asked: `inference/expert_config.py`."""
 
 
 class TrainedRows(NamedTuple):
@@ -33,7 +35,8 @@ class AdapterOrigin:
 
     template: the fingerprint of the prompt template. system_prompt: None = not written. quantization: of the base model that
     an exported adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
-    dtype: what training computed in. rows: where its training rows came from; None where nothing tells.
+    dtype: what training computed in. rows: where its training rows came from; None where nothing tells. expert_config: the
+    file that says how it is asked; for a checkpoint, that of its run's adapter.
     """
 
     adapter: Path
@@ -47,6 +50,12 @@ class AdapterOrigin:
     quantization: str = ""
     store: Path | None = None
     rows: TrainedRows | None = None
+    expert_config: Path | None = None
+
+    @property
+    def knows_system_prompt(self) -> bool:
+        """Whether anything tells the system prompt of training."""
+        return self.run is not None or self.expert_config is not None
 
 
 def find_adapter(folder: Path) -> AdapterOrigin:
@@ -62,6 +71,9 @@ def find_adapter(folder: Path) -> AdapterOrigin:
     run = next((path for path in list(adapter.parents)[:2] if RunPaths(path).run_json.is_file()), None)
     recorded = read_json(RunPaths(run).run_json) if run else {}
     manifest = part(recorded, "config").get("manifest")
+    places = [adapter / EXPERT_CONFIG, *([RunPaths(run).adapter / EXPERT_CONFIG] if run else [])]
+    asked = next((path for path in places if path.is_file()), None)
+    prompting = read_json(asked) if asked else part(recorded, "config", "model")
     computed_in = part(recorded, "config", "compute").get("dtype")
     return AdapterOrigin(
         adapter,
@@ -69,12 +81,13 @@ def find_adapter(folder: Path) -> AdapterOrigin:
         base_model=str(part(recorded, "config", "model").get("name", base)),
         base_sha256=str(part(recorded, "model").get("sha256", told.get("sha256", ""))),
         template=str(part(recorded, "identity").get("template", told.get("template", ""))),
-        system_prompt=part(recorded, "config", "model").get("system_prompt"),
+        system_prompt=prompting.get("system_prompt"),
         manifest=Path(manifest) if manifest else None,
         dtype=next((dtype for dtype in get_args(Dtype) if dtype == computed_in), None),
         quantization=str(told.get("quantization", "")),
         rows=_rows(part(recorded, "config", "data")),
         store=Path(str(part(recorded, "store")["path"])) if "path" in part(recorded, "store") else None,
+        expert_config=asked,
     )
 
 

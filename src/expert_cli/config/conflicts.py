@@ -6,7 +6,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import get_args
 
+from expert_cli.config.defaults.decoding import schema_fault, unknown_grammar
 from expert_cli.config.merged import Merged, adapter_block
 from expert_cli.config.run_config import QUANTIZED
 from expert_cli.config.settings import Settings
@@ -17,6 +19,7 @@ from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.manifest.keys.optim import SCHEDULE_BOUNDS, SCHEDULERS
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
+from expert_cli.manifest.types import GrammarType
 from expert_cli.utils.paths import is_inside, project_root, slug, store_folder
 
 QUANTIZED_TABLE = (
@@ -54,6 +57,9 @@ def conflicts(
     faults += [loaded.text.fault((*entry, "rope_scaling"), words) for words in _of_rope(base.written)]
     dataset = loaded.manifest.training.dataset
     faults += [loaded.text.fault(("training", "dataset", *key), *words) for key, *words in _of_data(dataset)]
+    decoding = loaded.manifest.training.decoding
+    if decoding is not None and decoding.json_schema is not None and (fault := schema_fault(decoding.json_schema)):
+        faults.append(loaded.text.fault(("training", "decoding", "json_schema"), fault))
     if len(slug(base["name"])) > LONGEST_FOLDER:
         message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
         faults.append(loaded.text.fault((*entry, "name"), message, "give a folder with a shorter name"))
@@ -62,11 +68,17 @@ def conflicts(
 
 def doubts(merged: Merged) -> list[ManifestIssue]:
     """Return a warning for every value that is allowed, and more likely a slip."""
+    found = []
     rate = merged.values.learning_rate or 0.0
-    if rate <= LARGEST_USUAL_RATE or merged.values.optim == "sgd":  # whose steps are as small as the gradients
-        return []
-    message = f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned"
-    return [merged.fault("learning_rate", message)]
+    if rate > LARGEST_USUAL_RATE and merged.values.optim != "sgd":  # whose steps are as small as the gradients
+        message = f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned"
+        found.append(merged.fault("learning_rate", message))
+    decoding = merged.loaded.manifest.training.decoding
+    if decoding is not None and (reason := unknown_grammar(decoding)):
+        hint = f"one of {', '.join(get_args(GrammarType))}, or use_grammar: false"
+        place = ("training", "decoding", "grammar_type" if decoding.grammar_type else "use_grammar")
+        found.append(merged.loaded.text.fault(place, f"{reason}: answers are free text", hint))
+    return found
 
 
 def contradictions(merged: Merged) -> list[ManifestIssue]:

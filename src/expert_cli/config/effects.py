@@ -14,7 +14,7 @@ from typing import Any
 
 from expert_cli.config.merged import OF_ADAPTERS, Merged
 from expert_cli.config.settings import Outcomes
-from expert_cli.manifest.json_parser import JsonText, Path_, dotted
+from expert_cli.manifest.json_parser import JSON_SCHEMA, JsonText, Path_, dotted
 from expert_cli.manifest.key import CARD, Outcome, Status, adjusted, declared, informational, not_used
 from expert_cli.manifest.keys.dataset import Filters
 from expert_cli.manifest.schema import Manifest, Training
@@ -58,9 +58,11 @@ def effects(text: JsonText, decided: Decided) -> list[Effect]:
 
 
 def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Yield every key that holds no further keys; a list is a leaf, except for the lists of base models and adapters."""
+    """Yield every key that holds no further keys; so count a list, but for those of base models and adapters, and a JSON
+    Schema.
+    """
     opens_list = path and path[-1] in ("base_models", "adapters") and isinstance(value, list)
-    if isinstance(value, dict) and value:
+    if isinstance(value, dict) and value and path != JSON_SCHEMA:
         for key, member in value.items():
             yield from leaves(member, (*path, key))
     elif opens_list and value and all(isinstance(item, dict) for item in value):

@@ -76,10 +76,11 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """An adapter, and the plan by which its base model is loaded."""
+    """An adapter, and the plan by which its base model is loaded. named: whether its manifest was named by the user."""
 
     plan: Plan
     origin: AdapterOrigin
+    named: bool = False
 
 
 def trained_adapter(adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool) -> TrainedAdapter:
@@ -97,7 +98,7 @@ def trained_adapter(adapter: Path, manifest: Path | None, base_model: str | None
     if origin.quantization in get_args(Quantization):
         model = replace(plan.run.model, quantization=cast(Quantization, origin.quantization))
         plan = replace(plan, run=replace(plan.run, model=model))
-    return TrainedAdapter(plan, origin)
+    return TrainedAdapter(plan, origin, named=manifest is not None)
 
 
 def require_free(output: Path, *, overwrite: bool) -> None:

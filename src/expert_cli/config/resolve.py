@@ -14,6 +14,7 @@ from typing import Any, cast
 from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
 from expert_cli.config.data_sources import missing, resolve_sources
 from expert_cli.config.defaults.compute import compute
+from expert_cli.config.defaults.decoding import decoding
 from expert_cli.config.defaults.log_save_eval import log_save_eval
 from expert_cli.config.defaults.training import adapter, loader, model, optim
 from expert_cli.config.effects import Decided
@@ -23,11 +24,10 @@ from expert_cli.config.settings import Settings
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.manifest.key import applied
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.messages import unfit
 from expert_cli.manifest.reader import LoadedManifest
-from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, EvaluationBlock
+from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, Decoding, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
@@ -166,10 +166,15 @@ def decide(
         watch=watching,
         origins=tuple(sorted(merged.origins.items())),
     )
-    blocks: dict[str, Settings[Any]] = {"config": config, "base": of_base, "dataset": data, "evaluation": evaluation}
+    answering = decoding(loaded.manifest.training.decoding or Decoding())
+    blocks: dict[str, Settings[Any]] = {
+        "config": config,
+        "base": of_base,
+        "dataset": data,
+        "evaluation": evaluation,
+        "decoding": answering,
+    }
     outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
-    if watching.execution_eval_steps:
-        outcomes["decoding", "stop_sequences"] = applied("end the answers that are run during training")
     return run, Decided(**vars(merged), outcomes=outcomes)
 
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.data.rows.columnar import Message
 from expert_cli.evaluation.cases import CaseAnswer, EvalCase
+from expert_cli.evaluation.constrained import constraint_on
 from expert_cli.evaluation.few_shot import NO_SHOTS, Shots
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
 from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.inference.request import Completion
 
 
 @dataclass(frozen=True)
 class Generations:
-    """Answers and what they cost; `cut_off`: how many reached `max_new_tokens`.
+    """The answer to each case, with its samples if there are any, and what all of them cost.
 
+    cut_off: how many reached `max_new_tokens`. looping: how many said one thing over and over.
+
+    free: how many cases name no schema that their grammar could be made of: their answers are held to nothing.
     device, threads: what the model was computed on, and by how many CPU threads. Sums are rounded in another order by others,
     so that two tokens that are almost as likely can change places, also greedily.
     """
@@ -29,6 +35,8 @@ class Generations:
     tokens: int
     seconds: float
     cut_off: int
+    looping: int
+    free: int
     device: str
     threads: int
 
@@ -39,6 +47,7 @@ class Generations:
             "seconds": self.seconds,
             "tokens_per_s": self.tokens / max(1e-9, self.seconds),
             "cut_off": self.cut_off,
+            "looping": self.looping,
             "device": self.device,
             "threads": self.threads,
         }
@@ -58,38 +67,56 @@ def write_answers(
     title: str,
     shots: Shots = NO_SHOTS,
 ) -> Generations:
-    """Let the model answer every case, in the words and with the control tokens of the renderer. shots: what comes before."""
+    """Let the model answer every case, in the words and with the control tokens of the renderer. shots: what comes before.
+
+    Of several samples the first is the case's answer.
+    """
     import torch
 
-    from expert_cli.inference.generate import answers
+    from expert_cli.inference.generate import generate
+    from expert_cli.inference.request import Request
 
-    prompts = [_prompt(renderer, case, shots) for case in cases]
-    _tell_of_room(model, max(map(len, prompts)) + settings.max_new_tokens, report)
+    held = [constraint_on(case.question, case.case, settings.grammar, renderer) for case in cases]
+    tries = range(settings.samples or 1)
+    requests = [
+        Request(_prompt(renderer, case, shots), [_seed(settings, case, number) for number in tries], constraint)
+        for case, constraint in zip(cases, held, strict=True)
+    ]
+    _tell_of_room(model, max(len(one.prompt) for one in requests) + settings.max_new_tokens, report)
     started = time.monotonic()
-    with report.progress(title, len(cases), "answers") as bar:
+    with report.progress(title, len(cases) * len(tries), "answers") as bar:
 
         def on_step(done: int, tokens: int) -> None:
             bar.update(done, f"{tokens / max(1e-9, time.monotonic() - started):,.0f} tokens/s")
 
-        ids = answers(model, prompts, settings, renderer.stop_token_ids, on_step)
-    full = [len(one) == settings.max_new_tokens for one in ids]
-    texts = map(renderer.decode, ids)
+        written = generate(model, requests, settings, renderer, on_step)
+    every = [one for of_case in written for one in of_case]
     return Generations(
-        tuple(_answered(case, text, settings, full=cut) for case, text, cut in zip(cases, texts, full, strict=True)),
-        sum(map(len, ids)),
+        tuple(_answer(case, of_case, renderer, settings) for case, of_case in zip(cases, written, strict=True)),
+        sum(len(one.ids) for one in every),
         time.monotonic() - started,
-        sum(full),
+        sum(one.stop == "length" for one in every),
+        sum(one.stop == "looping" for one in every),
+        held.count(None) if settings.grammar else 0,
         model.device.type,
         torch.get_num_threads(),
     )
 
 
-def _answered(case: EvalCase, text: str, settings: GenerationConfig, *, full: bool) -> CaseAnswer:
-    """Return a case with what was written for it, up to the first stop sequence. full: to the last token allowed."""
-    ended = settings.until_stop(text)
-    if len(ended) < len(text):
-        return case.answered(ended, "sequence", text)
-    return case.answered(text, "length" if full else "end")
+def _seed(settings: GenerationConfig, case: EvalCase, sample: int) -> int:
+    """Return what a sample is drawn by: the same whatever other cases are asked, and in which order."""
+    return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest} {sample}".encode()).digest()[:7], "big")
+
+
+def _answer(
+    case: EvalCase, written: Sequence[Completion], renderer: PromptRenderer, settings: GenerationConfig
+) -> CaseAnswer:
+    """Return a case with what was written for it, up to the first stop sequence."""
+    answers = []
+    for one in written:
+        text = renderer.decode(one.ids)
+        answers.append(case.answered(settings.until_stop(text), one.stop, text if one.stop == "sequence" else ""))
+    return replace(answers[0], samples=tuple(answers)) if settings.samples else answers[0]
 
 
 def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Shots) -> list[int]:

@@ -1,7 +1,8 @@
-"""The base model on an expert's cases: the same weights, the adapter switched off, asked in its own chat template.
+"""Other answers to an expert's cases, beside its own: those of its base model, and its own without the grammar that holds them.
 
-It is asked as anyone would ask it who has no adapter: without examples, and with some of the training rows before the
-question. Its answers may be longer than the expert's: a chat model explains itself.
+The base model, the same weights with the adapter switched off, is asked as anyone would ask it who has no adapter: in its own
+chat template, held to nothing, without examples, and with some of the training rows before the question. Its answers may be
+longer than the expert's: a chat model explains itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.few_shot import Shots
 from expert_cli.evaluation.grade import Evaluation, grade
 from expert_cli.inference.generation_config import GenerationConfig
-from expert_cli.runs.metrics import base_title
+from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
 
@@ -27,10 +28,10 @@ NEW_TOKENS = 512
 
 
 @dataclass(frozen=True)
-class BaselineComparison:
-    """The base model alone on the same cases, and the pairs (first: base model, second: expert).
+class Comparison:
+    """Other answers to the same cases, the base model's for one, and the pairs (first: these, second: the expert's).
 
-    asked: how, as the document says it: shots, examples, template, generation.
+    asked: how, as the document says it: shots, examples, template, generation; generation alone for the expert itself.
     """
 
     evaluation: Evaluation
@@ -38,7 +39,7 @@ class BaselineComparison:
     asked: Mapping[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the value under "baseline" or "few_shot"; the difference is expert minus base model."""
+        """Return the value under a key of `BASES`; the difference is the expert's accuracy minus that of these answers."""
         rise = self.pairs.reversed
         difference = {
             "difference": rise.drop,
@@ -58,13 +59,17 @@ def ask_base(
     of_expert: Evaluation,
     report: Reporter,
     case_timeout_s: float,
-) -> BaselineComparison:
-    """Let the base model answer, and pair its answers with the expert's; it stops at its own end token alone."""
+) -> Comparison:
+    """Let the base model answer, once, and pair its answers with the expert's.
+
+    It stops at its own end token alone, and no grammar holds it.
+    """
     need = longest_right_answer(renderer, cases)
-    settings = replace(settings, stops=(), max_new_tokens=max(settings.max_new_tokens, NEW_TOKENS, 2 * need))
+    longest = max(settings.max_new_tokens, NEW_TOKENS, 2 * need)
+    settings = replace(settings, stops=(), grammar=None, samples=0, max_new_tokens=longest)
     with expert.model.disable_adapter():
         written = write_answers(
-            expert.model, renderer, cases, settings, report, base_title({"shots": shots.count}), shots
+            expert.model, renderer, cases, settings, report, base_title("", {"shots": shots.count}), shots
         )
     found = grade(written.answers, report, case_timeout_s)
     asked = {
@@ -73,4 +78,21 @@ def ask_base(
         "template": renderer.template.name,
         "generation": {**settings.as_json(), **written.as_json()},
     }
-    return BaselineComparison(found, Paired.of(found.passed, of_expert.passed), asked)
+    return Comparison(found, Paired.of(found.passed, of_expert.passed), asked)
+
+
+def ask_freely(
+    expert: Expert,
+    cases: Sequence[EvalCase],
+    settings: GenerationConfig,
+    of_expert: Evaluation,
+    report: Reporter,
+    case_timeout_s: float,
+) -> Comparison:
+    """Let the expert answer once without its grammar, and pair these answers with those that were held to it."""
+    settings = replace(settings, grammar=None)
+    title = base_title(WITHOUT_GRAMMAR, {})
+    written = write_answers(expert.model, expert.renderer, cases, settings, report, title)
+    found = grade(written.answers, report, case_timeout_s)
+    asked = {"generation": {**settings.as_json(), **written.as_json()}}
+    return Comparison(found, Paired.of(found.passed, of_expert.passed), asked)

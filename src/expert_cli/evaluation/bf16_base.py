@@ -17,6 +17,7 @@ from expert_cli.evaluation.answer import write_answers
 from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, answer_settings, cases_of, check_gradable
 from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.permissions import NOTHING, Permissions
+from expert_cli.inference.expert_config import decoding_for
 from expert_cli.manifest.types import Quantization
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
@@ -81,11 +82,12 @@ def _questions(
     A case's answer is run; that to a training prompt is right if it is the row's. limit: ask so many at most.
     """
     from expert_cli.data.store.documents import drawn_turns
-    from expert_cli.inference.generate import answers
+    from expert_cli.inference.generate import generate
+    from expert_cli.inference.request import Request
 
     if limit == 0:
         return None
-    settings = answer_settings(trained.plan)
+    settings = answer_settings(trained.plan, decoding_for(trained, report))
     if trained.plan.own_cases.is_file():
         cases = cases_of(trained.plan, None, limit)
         check_gradable(cases, report, allowed=allowed)
@@ -108,9 +110,11 @@ def _questions(
     def repeat(expert: Expert, title: str) -> list[bool]:
         ends = expert.renderer.stop_token_ids
         with report.progress(title, len(rows), "answers") as bar:
-            prompts = [row.prompt for row in rows]
-            written = answers(expert.model, prompts, settings, ends, lambda done, _: bar.update(done))
-        return [one == [i for i in row.answer if i not in ends] for one, row in zip(written, rows, strict=True)]
+            requests = [Request(row.prompt) for row in rows]
+            written = generate(expert.model, requests, settings, expert.renderer, lambda done, _: bar.update(done))
+        return [
+            list(one.ids) == [i for i in row.answer if i not in ends] for (one,), row in zip(written, rows, strict=True)
+        ]
 
     return "training prompts", repeat
 

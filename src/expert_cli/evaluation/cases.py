@@ -12,13 +12,15 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from expert_cli.errors import InputError
+from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.registry import known_verifiers, verifier
+from expert_cli.inference.request import Stop
 from expert_cli.utils.files import unique_keys
 
 MAX_LINE_BYTES = 16 << 20
-Stop = Literal["end", "length", "sequence"]
-"""An end token was written; the longest length was reached; a stop sequence was."""
+MAX_CHARACTERS = 4_000_000
+"""Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
 
 
 class Question(NamedTuple):
@@ -48,13 +50,20 @@ class _CaseRow:
 @dataclass(frozen=True)
 class CaseAnswer(_CaseRow):
     """A case with an answer to judge. `question`: what was asked, None where nothing tells. `stop`: why the answer
-    ends, "" where nothing tells. `raw`: what was written, where a stop sequence cut the answer out of it.
+    ends, "" where nothing tells. `raw`: what was written, where a stop sequence cut the answer out of it. `samples`: all
+    answers that were drawn, this one first; () where none were.
     """
 
     answer: str
     question: Question | None = None
     stop: Stop | Literal[""] = ""
     raw: str = ""
+    samples: tuple[CaseAnswer, ...] = ()
+
+    @property
+    def extracted(self) -> str | None:
+        """The answer without what stands around it; None where the text is too long to look for it."""
+        return extract(self.answer, self.case.fences) if len(self.answer) <= MAX_CHARACTERS else None
 
 
 @dataclass(frozen=True)

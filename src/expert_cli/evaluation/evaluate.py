@@ -12,7 +12,7 @@ from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.answer import longest_right_answer, write_answers
-from expert_cli.evaluation.baseline import ask_base
+from expert_cli.evaluation.baseline import Comparison, ask_base, ask_freely
 from expert_cli.evaluation.cases import (
     CaseAnswer,
     EvalCase,
@@ -20,21 +20,24 @@ from expert_cli.evaluation.cases import (
     read_cases,
     stratified_sample,
 )
+from expert_cli.evaluation.constrained import schema_fault
 from expert_cli.evaluation.few_shot import NO_SHOTS, drawn_shots
 from expert_cli.evaluation.grade import grade
 from expert_cli.evaluation.permissions import NOTHING, Permissions
-from expert_cli.evaluation.regrade import generation, read_kept
+from expert_cli.evaluation.regrade import generation, held_to, read_kept
 from expert_cli.evaluation.result import Evaluated
 from expert_cli.hardware.devices import DEVICES
+from expert_cli.inference.expert_config import DecodingConfig, decoding_of
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
-from expert_cli.runs.metrics import part
+from expert_cli.runs.metrics import WITHOUT_GRAMMAR, part
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert import PromptRenderer
+    from expert_cli.inference.expert import Expert, PromptRenderer
+    from expert_cli.inference.grammar.grammar import Grammar
 
-BATCH = {"cpu": 16, "gpu": 64}
+BATCH = {"cpu": 32, "gpu": 64}
 DEFAULT_NEW_TOKENS = 256
 CASE_TIMEOUT_S = 2.0
 DUMMY = "x"
@@ -56,11 +59,16 @@ def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
 
 
 def answer_settings(
-    plan: Plan, max_new_tokens: int = DEFAULT_NEW_TOKENS, batch_size: int | None = None, *, sample: bool = False
+    plan: Plan,
+    decoding: DecodingConfig,
+    max_new_tokens: int = DEFAULT_NEW_TOKENS,
+    batch_size: int | None = None,
+    *,
+    samples: int = 0,
 ) -> GenerationConfig:
-    """Return how answers are written where nothing else is said: as many at once as the device takes, greedily."""
+    """Return how answers are written where nothing else is said: as many at once as the device takes; greedily, one a case."""
     batch_size = batch_size or BATCH[DEVICES[plan.run.compute.device].kind]
-    return generation_config(plan.loaded.manifest, max_new_tokens, batch_size, sample=sample)
+    return generation_config(decoding, max_new_tokens, batch_size, samples=samples)
 
 
 def evaluate_adapter(
@@ -74,7 +82,10 @@ def evaluate_adapter(
     shots: int = 0,
     allowed: Permissions = NOTHING,
 ) -> Evaluated:
-    """Let an adapter answer, and with `baseline` its base model, too, once more after so many examples (`shots`)."""
+    """Let an adapter answer, and with `baseline` its base model, too, once more after so many examples (`shots`).
+
+    What a grammar holds is answered without it as well.
+    """
     from expert_cli.inference.expert import base_renderer, open_expert
 
     check_gradable(cases, report, case_timeout_s, allowed=allowed)
@@ -89,11 +100,21 @@ def evaluate_adapter(
     _tell_of_long_answers(expert.renderer, cases, settings, report)
     written = write_answers(expert.model, expert.renderer, cases, settings, report, "answering")
     evaluation = grade(written.answers, report, case_timeout_s)
-    bases = {
-        name: ask_base(expert, renderer, cases, settings, before, evaluation, report, case_timeout_s)
-        for name, (renderer, before) in asked.items()
-    }
-    facts = {
+    bases, grammar = dict[str, Comparison](), None
+    if settings.grammar:
+        grammar = {"type": settings.grammar.type, "held": len(cases) - written.free, "free": written.free}
+        _tell_of_what_is_not_held(written.free, cases, settings.grammar, report)
+        if grammar["held"]:
+            bases[WITHOUT_GRAMMAR] = ask_freely(expert, cases, settings, evaluation, report, case_timeout_s)
+    for name, (renderer, before) in asked.items():
+        bases[name] = ask_base(expert, renderer, cases, settings, before, evaluation, report, case_timeout_s)
+    generated = {**settings.as_json(), **written.as_json()}
+    return Evaluated(evaluation, bases, _facts(trained, expert), generated, grammar=grammar)
+
+
+def _facts(trained: TrainedAdapter, expert: Expert) -> dict[str, Any]:
+    run = trained.plan.run
+    return {
         "expert": run.expert,
         "adapter": str(trained.origin.adapter),
         "adapter_sha256": sha256_of(trained.origin.adapter / WEIGHTS),
@@ -103,7 +124,6 @@ def evaluate_adapter(
         "dtype": run.compute.dtype,
         "template": expert.renderer.template.name,
     }
-    return Evaluated(evaluation, bases, facts, {**settings.as_json(), **written.as_json()})
 
 
 def grade_kept(
@@ -122,7 +142,8 @@ def grade_kept(
     if kept is not None:
         evaluation, bases = kept.judged(report, case_timeout_s, limit, allowed)
         facts = part(kept.document, "expert") or None
-        return Evaluated(evaluation, bases, facts, generation(kept.document), kept.cases, kept.limit(limit))
+        written, grammar = generation(kept.document), held_to(kept.document)
+        return Evaluated(evaluation, bases, facts, written, kept.cases, kept.limit(limit), grammar=grammar)
     if cases is not None:
         raise InputError(
             "--cases go with --adapter, or with --answers of a file that evaluate --output wrote: rows of answers are cases"
@@ -131,6 +152,15 @@ def grade_kept(
     allowed.require(rows, report)
     evaluation = grade(rows, report, case_timeout_s)
     return Evaluated(evaluation, {}, None, None, answers, limit)
+
+
+def _tell_of_what_is_not_held(free: int, cases: Sequence[EvalCase], grammar: Grammar, report: Reporter) -> None:
+    if free:
+        report.warning(f"{free} of {len(cases)} questions name no schema that can be read: nothing holds their answers")
+    faults = [(row.where, fault) for row in cases if (fault := schema_fault(row.case, grammar))]
+    if faults:
+        where, fault = faults[0]
+        report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {where}: {fault}")
 
 
 def _tell_of_long_answers(
@@ -177,7 +207,8 @@ def check_gradable(
 
 def accuracy_of(model: Any, renderer: PromptRenderer, cases: Sequence[EvalCase], report: Reporter, plan: Plan) -> float:
     """Let a model in training answer the cases as it is, and return the share that is right."""
-    written = write_answers(model, renderer, cases, answer_settings(plan), NullReporter(), "")
+    settings = answer_settings(plan, decoding_of(plan.loaded.manifest))
+    written = write_answers(model, renderer, cases, settings, NullReporter(), "")
     share = grade(written.answers, NullReporter(), CASE_TIMEOUT_S).share
     report.info(f"answers   {share.correct} of {share.cases} are right")
     return share.accuracy

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import CaseAnswer
+from expert_cli.evaluation.cases import MAX_CHARACTERS, CaseAnswer
 from expert_cli.evaluation.classification import Classification, classifications
-from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.parallel import fitting_threads, in_order
+from expert_cli.evaluation.samples import Sampled, majority_of
 from expert_cli.evaluation.verdict import Grade, Kind
 from expert_cli.evaluation.verifiers.case import Labeled
 from expert_cli.evaluation.verifiers.sandbox.isolation import MEMORY_BYTES
@@ -23,8 +23,6 @@ from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.statistics import wilson
 
 EXAMPLES = 3
-MAX_CHARACTERS = 4_000_000
-"""Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
 MOST_KNOWN = 100_000
 _KNOWN: dict[str, Grade] = {}
 """Verdicts of this process by what they depend on: the case, its file, the answer, the time limit.
@@ -35,10 +33,16 @@ Not kept on disk: programs, engines, walls and the judge itself decide a verdict
 
 @dataclass(frozen=True)
 class GradedAnswer:
-    """One answer and what came of it."""
+    """One answer and what came of it.
+
+    samples: those of `row`, judged, this one first. majority: the place of the one that answers what most of them do; None
+    where none answers.
+    """
 
     row: CaseAnswer
     verdict: Grade
+    samples: tuple[GradedAnswer, ...] = ()
+    majority: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the row under "answers"."""
@@ -49,6 +53,12 @@ class GradedAnswer:
             "question": self.row.question._asdict() if self.row.question else None,
             "expected": self.row.case.criterion,
             "category": self.row.case.category,
+            **self._one,
+        } | ({"samples": [one._one for one in self.samples], "majority": self.majority} if self.samples else {})
+
+    @property
+    def _one(self) -> dict[str, Any]:
+        return {
             "kind": self.verdict.kind,
             "detail": self.verdict.detail,
             "answer": self.row.answer,
@@ -56,9 +66,14 @@ class GradedAnswer:
         } | ({"raw": self.row.raw} if self.row.raw else {})
 
     @property
+    def is_late(self) -> bool:
+        """Whether it ran out of time, or one of its samples did."""
+        return any(one.verdict.kind == "timeout" for one in self.samples or (self,))
+
+    @property
     def labeled(self) -> Labeled | None:
         """The answer as a label; None where answers are none."""
-        return self.row.case.labeled(_taken_out(self.row) or "")
+        return self.row.case.labeled(self.row.extracted or "")
 
 
 @dataclass(frozen=True)
@@ -111,9 +126,23 @@ class Evaluation:
         return dict(Counter(one.verdict.kind for one in self.answers if not one.verdict.passed).most_common())
 
     @property
+    def unknown_names(self) -> int:
+        """How many answers name what is not there."""
+        return self.failures.get("unknown_name", 0)
+
+    @property
     def classifications(self) -> list[Classification]:
         """The answers that are labels, those of the same labels together."""
         return classifications(filter(None, (one.labeled for one in self.answers)))
+
+    @property
+    def sampled(self) -> Sampled | None:
+        """What more tries are worth; None where a case has no samples."""
+        if not all(one.samples for one in self.answers):
+            return None
+        passed = [[each.verdict.passed for each in one.samples] for one in self.answers]
+        right = [one.majority is not None and one.samples[one.majority].verdict.passed for one in self.answers]
+        return Sampled.of(passed, right, [bool(one.row.case.starts) for one in self.answers])
 
     def examples(self, kind: Kind) -> list[GradedAnswer]:
         """Return the first answers of a class."""
@@ -124,6 +153,7 @@ class Evaluation:
         labels = [one.as_json() for one in self.classifications]
         return {
             **self.share.as_json(),
+            **(self.sampled.as_json() if self.sampled else {}),
             "by_category": {name: share.as_json() for name, share in self.by_category.items()},
             **({"classification": labels} if labels else {}),
             "failures": self.failures,
@@ -134,7 +164,7 @@ class Evaluation:
 def grade(
     rows: Sequence[CaseAnswer], report: Reporter, case_timeout_s: float, threads: int | None = None
 ) -> Evaluation:
-    """Judge every answer; a bar is shown where that takes longer than two seconds.
+    """Judge every answer, with its samples; a bar is shown where that takes longer than two seconds.
 
     threads: default, one a core, where the memory suffices that an answer may take; verdicts and their order are the same
     for any number. Raises InputError with file and line where a case itself is at fault (the first one in order),
@@ -143,22 +173,35 @@ def grade(
     threads = min(threads or fitting_threads(MEMORY_BYTES), len(rows)) or 1
     with late_progress(report, "judging", len(rows), "answers") as show:
 
-        def judged(chosen: Sequence[CaseAnswer], threads: int, before: int = 0) -> list[Grade]:
-            work = partial(verdict_on, timeout_s=case_timeout_s)
+        def judged(chosen: Sequence[CaseAnswer], threads: int, before: int = 0) -> list[GradedAnswer]:
+            work = partial(_graded, timeout_s=case_timeout_s)
             return in_order(work, chosen, lambda row: row.file, threads, lambda done: show(before + done))
 
         found = judged(rows, threads)
-        late = [index for index, verdict in enumerate(found) if verdict.kind == "timeout"]
+        late = [index for index, one in enumerate(found) if one.is_late]
         if threads > 1 and late:  # they shared the cores: each has its time again, alone
             again = judged([rows[index] for index in late], 1, len(rows) - len(late))
-            for index, verdict in zip(late, again, strict=True):
-                found[index] = verdict
-    return Evaluation(tuple(map(GradedAnswer, rows, found)))
+            for index, one in zip(late, again, strict=True):
+                found[index] = one
+    return Evaluation(tuple(found))
+
+
+def _graded(row: CaseAnswer, timeout_s: float) -> GradedAnswer:
+    """Judge a row's answer, or its samples, of which equal ones are run once."""
+    if not row.samples:
+        return GradedAnswer(row, verdict_on(row, timeout_s))
+    known: dict[str, Grade] = {}
+    for one in row.samples:
+        if one.answer not in known:
+            known[one.answer] = verdict_on(one, timeout_s)
+    samples = tuple(GradedAnswer(one, known[one.answer]) for one in row.samples)
+    majority = majority_of(row, [one.verdict for one in samples], timeout_s)
+    return GradedAnswer(row, samples[0].verdict, samples, majority)
 
 
 def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
     """Take the answer out of its text, and run it, unless that was done before."""
-    answer = _taken_out(row)
+    answer = row.extracted
     if answer is None:
         return Grade("too_large", f"a text of {len(row.answer):,} characters, at most {MAX_CHARACTERS:,} are read")
     key = _key(row, answer, timeout_s)
@@ -173,11 +216,6 @@ def verdict_on(row: CaseAnswer, timeout_s: float) -> Grade:
             _KNOWN.clear()
         _KNOWN[key] = verdict
     return verdict
-
-
-def _taken_out(row: CaseAnswer) -> str | None:
-    """Return the answer without what stands around it; None where the text is too long to look for it."""
-    return extract(row.answer, row.case.fences) if len(row.answer) <= MAX_CHARACTERS else None
 
 
 def _key(row: CaseAnswer, answer: str, timeout_s: float) -> str:

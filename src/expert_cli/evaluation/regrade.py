@@ -1,21 +1,22 @@
 """Answers that an evaluation kept, judged again: by stricter cases, or by a stricter judge, without the model.
 
-evaluation.json   "answers", "baseline.answers", "few_shot.answers": id, prompt (a hash), answer
+evaluation.json   "answers", and under "baseline", "few_shot" and "without_grammar": id, prompt (a hash), answer, samples
 cases.jsonl       the same ids and prompts; what is right may have become another thing
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.baseline import BaselineComparison
-from expert_cli.evaluation.cases import CaseAnswer, EvalCase, Stop, read_cases, stratified_sample
+from expert_cli.evaluation.baseline import Comparison
+from expert_cli.evaluation.cases import CaseAnswer, EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import Evaluation, grade
 from expert_cli.evaluation.permissions import Permissions
+from expert_cli.inference.request import Stop
 from expert_cli.runs.metrics import BASES, items, number, part, read_json
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
@@ -34,8 +35,8 @@ class KeptAnswers:
 
     def judged(
         self, report: Reporter, case_timeout_s: float, limit: int | None, allowed: Permissions
-    ) -> tuple[Evaluation, dict[str, BaselineComparison]]:
-        """Judge the answers, or `limit` of them, spread over the categories, and those of the base model to the same cases.
+    ) -> tuple[Evaluation, dict[str, Comparison]]:
+        """Judge the answers, or `limit` of them, spread over the categories, and the others to the same cases.
 
         Raises InputError where an answer has no case any more, or its case asks something else now.
         """
@@ -48,7 +49,7 @@ class KeptAnswers:
             if told:
                 again = grade(stratified_sample(self._answered(told, cases), limit), report, case_timeout_s)
                 asked = {key: told[key] for key in _ASKED if key in told} | {"generation": generation(told)}
-                bases[name] = BaselineComparison(again, Paired.of(again.passed, expert.passed), asked)
+                bases[name] = Comparison(again, Paired.of(again.passed, expert.passed), asked)
         return expert, bases
 
     def limit(self, asked: int | None) -> int | None:
@@ -75,14 +76,33 @@ class KeptAnswers:
                 f"{case.where}: case {case.id!r} asks something else than what was answered in {self.path}",
                 "evaluate the adapter again: --adapter",
             )
-        stop: Stop | Literal[""] = next((known for known in get_args(Stop) if known == row.get("stop")), "")
-        return case.answered(row["answer"], stop, str(row.get("raw") or ""))
+        samples = items(row, "samples")
+        return replace(_kept(case, row), samples=tuple(self._sample(case, one) for one in samples))
+
+    def _sample(self, case: EvalCase, row: Any) -> CaseAnswer:
+        if not isinstance(row, dict) or not isinstance(row.get("answer"), str):
+            raise InputError(
+                f"{self.path}: a sample of {case.id!r} is missing", "give a file that evaluate --output wrote"
+            )
+        return _kept(case, row)
+
+
+def _kept(case: EvalCase, row: Mapping[str, Any]) -> CaseAnswer:
+    stop: Stop | Literal[""] = next((known for known in get_args(Stop) if known == row.get("stop")), "")
+    return case.answered(row["answer"], stop, str(row.get("raw") or ""))
 
 
 def generation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return how answers were written; None where that was not kept whole."""
     found = part(document, "generation")
     return found if all(number(found, key) is not None for key in _WRITTEN) else None
+
+
+def held_to(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what held the answers: type, held, free; None for nothing."""
+    told = part(document, "grammar")
+    known = {name: told.get(name) for name in ("type", "held", "free")}
+    return None if None in known.values() else known
 
 
 def read_kept(path: Path, cases: Path | None) -> KeptAnswers | None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.baseline import BaselineComparison
+from expert_cli.evaluation.baseline import Comparison
 from expert_cli.evaluation.extract import RULE
 from expert_cli.evaluation.grade import Evaluation
 from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
-from expert_cli.runs.metrics import BASES, items, part, read_json
+from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
 from expert_cli.utils.statistics import Paired
 
 COMPUTED = {
@@ -29,7 +29,8 @@ COMPUTED = {
 class Drop:
     """What changed since the evaluation in `file`, and how much may; `alone`: cases of only one of the two (here, there).
 
-    computed: of COMPUTED, what both say and differ in (there, here).
+    computed: of COMPUTED, what both say and differ in (there, here). answers: how many were written for the cases of both, and
+    in `answers_differ` how many of them are other texts: of samples, as many as both drew.
     """
 
     file: Path
@@ -37,6 +38,8 @@ class Drop:
     max_drop: float
     alone: tuple[int, int] = (0, 0)
     computed: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    answers: int = 0
+    answers_differ: int = 0
 
     @property
     def held(self) -> bool:
@@ -50,6 +53,8 @@ class Drop:
             **self.pairs.as_json(),
             "max_drop": self.max_drop,
             "held": self.held,
+            "answers": self.answers,
+            "answers_differ": self.answers_differ,
             "computed": {name: list(values) for name, values in self.computed.items()},
         }
 
@@ -58,19 +63,21 @@ class Drop:
 class Evaluated:
     """What an evaluation found; facts, generation: what was evaluated and how, as the document says it.
 
-    bases: the base model on the same cases, by the document's key: "baseline" without examples, "few_shot" with some.
+    bases: other answers to the same cases, by their key of `BASES`. grammar: what held the answers, as the document says it:
+    type, held, free; None for nothing.
     cases_file: where the cases stand. limit: how many of them at most were asked for; None: all. threshold: the accuracy
     that was asked for. drop: what changed since an earlier evaluation.
     """
 
     evaluation: Evaluation
-    bases: Mapping[str, BaselineComparison]
+    bases: Mapping[str, Comparison]
     facts: Mapping[str, Any] | None
     generation: Mapping[str, Any] | None
     cases_file: Path = Path()
     limit: int | None = None
     threshold: float | None = None
     drop: Drop | None = None
+    grammar: Mapping[str, Any] | None = None
 
     @property
     def missed(self) -> str:
@@ -89,11 +96,21 @@ class Evaluated:
         programs = any(one.row.case.starts == "answer" for one in self.evaluation.answers)
         return standing_walls() if programs else None
 
+    @property
+    def grammar_json(self) -> dict[str, Any] | None:
+        """The value under "grammar"."""
+        if self.grammar is None:
+            return None
+        free = self.bases.get(WITHOUT_GRAMMAR)
+        names = {"with": self.evaluation.unknown_names, "without": free.evaluation.unknown_names if free else None}
+        return {**self.grammar, "unknown_names": names}
+
     def as_json(self) -> dict[str, Any]:
         """Return what `evaluate --json` prints (docs/INTERFACE.md)."""
         return {
             **self.evaluation.as_json(),
             **{name: self.bases[name].as_json() if name in self.bases else None for name in BASES},
+            "grammar": self.grammar_json,
             "threshold": self.threshold,
             "against": self.drop.as_json() if self.drop else None,
             "passed": not self.missed,
@@ -123,7 +140,15 @@ def compare_with(path: Path, found: Evaluated, max_drop: float) -> Drop:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
     paired = Paired.of((row.get("kind") == "correct" for _, row in pairs), (one.verdict.passed for one, _ in pairs))
     alone = (len(new.answers) - len(pairs), len(old) - len(pairs))
-    return Drop(path, paired, max_drop, alone, _computed_otherwise(document, found))
+    texts = [text for judged, row in pairs for text in zip(_texts(judged.as_json()), _texts(row), strict=False)]
+    differ = sum(new_text != old_text for new_text, old_text in texts)
+    return Drop(path, paired, max_drop, alone, _computed_otherwise(document, found), len(texts), differ)
+
+
+def _texts(row: Mapping[str, Any]) -> list[Any]:
+    """Return the answers of a row under "answers"."""
+    samples = items(row, "samples")
+    return [one.get("answer") for one in samples if isinstance(one, dict)] if samples else [row.get("answer")]
 
 
 def _computed_otherwise(old: Mapping[str, Any], found: Evaluated) -> dict[str, tuple[Any, Any]]:

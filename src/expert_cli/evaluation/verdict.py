@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["correct", "wrong", "empty", "invalid", "timeout", "refused", "too_large", "parsed_only"]
+Kind = Literal["correct", "wrong", "empty", "invalid", "unknown_name", "timeout", "refused", "too_large", "parsed_only"]
 """wrong: it ran, with another result. empty: it ran and returned nothing where something was expected, or there is no answer.
-invalid: it does not parse, or names what is not there. refused: it tried to write, or to reach outside. too_large: it or
-its result is over the limits. parsed_only: no more than parsing was possible on this machine.
+invalid: it does not parse, or does not fit. unknown_name: it names a table or column that the database has not, or a label,
+type or property that the graph has nowhere. refused: it tried to write, or to reach outside. too_large: it or its result is
+over the limits. parsed_only: no more than parsing was possible on this machine.
 """
 
 DETAIL_CHARACTERS = 200

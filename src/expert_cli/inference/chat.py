@@ -1,35 +1,58 @@
-"""Talk to an expert: one prompt, or several that build on each other."""
+"""Talk to an expert: one prompt, or several that build on each other; one answer, or several put to the vote."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.rows.columnar import Message
 from expert_cli.inference.expert import Expert, PromptRenderer, base_renderer, open_expert
-from expert_cli.inference.generate import stream
+from expert_cli.inference.expert_config import decoding_for
+from expert_cli.inference.generate import generate, stream
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
+from expert_cli.inference.grammar.choose import constraint_for
+from expert_cli.inference.request import Request
+from expert_cli.inference.vote import Vote
+from expert_cli.model.kernels.inference import quick_inference
 from expert_cli.utils.reporter import Reporter
+
+AT_ONCE = 16
+"""Answers to a vote that are written at once."""
 
 
 class Chat:
-    """A conversation with an expert; its base model may be asked the same beside it."""
+    """A conversation with an expert; its base model may be asked the same beside it.
 
-    def __init__(self, expert: Expert, settings: GenerationConfig, base: Callable[[], PromptRenderer]) -> None:
-        """Take a loaded expert, how it answers, and what gives the one that asks the base model alone."""
+    Answers are held to the expert's grammar, by the schema that stands in the user's turns; where none can be read there they
+    are free text, which is told once.
+    """
+
+    def __init__(
+        self,
+        expert: Expert,
+        settings: GenerationConfig,
+        drawn: GenerationConfig,
+        base: Callable[[], PromptRenderer],
+        report: Reporter,
+    ) -> None:
+        """Take a loaded expert, how it answers, how answers are drawn, and what gives who asks the base model alone."""
         self._expert = expert
         self._base = cache(base)
-        self._settings = settings
+        self._settings, self._drawn = settings, drawn
+        self._report = report
+        self._told = False
+        self._quick = ExitStack()  # weights are packed once, not for every answer
+        self._quick.enter_context(quick_inference(expert.model))
         self._said: list[Message] = []
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
         """Yield the expert's answer in pieces; it is remembered, with the prompt, once it is whole."""
-        renderer = self._expert.renderer
-        asked = [*self._said, Message("user", renderer.format_user_turn(prompt, input_))]
+        asked = [*self._said, self._turn(prompt, input_)]
         answer = ""
-        for piece in self._pieces(asked, renderer, self._settings):
+        for piece in self._pieces(asked, self._expert.renderer, self._settings):
             answer += piece
             yield piece
         self._said = [*asked, Message("assistant", answer)]
@@ -39,9 +62,20 @@ class Chat:
 
         input_: what stands below the prompt in training rows, a schema for instance.
         """
-        renderer = self._expert.renderer
-        asked = [Message("user", renderer.format_user_turn(prompt, input_))]
-        return "".join(self._pieces(asked, renderer, self._settings))
+        return "".join(self._pieces([self._turn(prompt, input_)], self._expert.renderer, self._settings))
+
+    def vote(self, prompt: str, input_: str = "", *, samples: int) -> Vote:
+        """Draw answers, each by a seed of its own; the one that most agree with is remembered, as by `answer`."""
+        asked = [*self._said, self._turn(prompt, input_)]
+        renderer, first = self._expert.renderer, self._drawn.seed
+        settings = replace(self._drawn, batch_size=min(samples, AT_ONCE))
+        request = replace(self._request(asked, renderer, settings), seeds=range(first, first + samples))
+        with self._report.progress("answering", samples, "answers") as bar:
+            (written,) = generate(self._expert.model, [request], settings, renderer, lambda done, _: bar.update(done))
+        answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
+        found = Vote.of(answers, settings.grammar)
+        self._said = [*asked, Message("assistant", found.majority)]
+        return found
 
     def base(self, prompt: str, input_: str = "") -> Iterator[str]:
         """Yield the base model's answer to the same, asked in its own chat template, in pieces; to be asked first.
@@ -51,11 +85,25 @@ class Chat:
         renderer = self._base()
         asked = [*self._said, Message("user", renderer.format_user_turn(prompt, input_))]
         with self._expert.model.disable_adapter():
-            yield from self._pieces(asked, renderer, replace(self._settings, stops=()))
+            yield from self._pieces(asked, renderer, replace(self._settings, stops=(), grammar=None))
 
     def forget(self) -> None:
         """Start another conversation."""
         self._said = []
+
+    def _turn(self, prompt: str, input_: str) -> Message:
+        return Message("user", self._expert.renderer.format_user_turn(prompt, input_))
+
+    def _request(self, messages: Sequence[Message], renderer: PromptRenderer, settings: GenerationConfig) -> Request:
+        """Return what is asked, and what holds the answer."""
+        held = None
+        if settings.grammar is not None:
+            question = "\n\n".join(message.content for message in messages if message.role == "user")
+            held = constraint_for(settings.grammar, question, renderer.vocabulary)
+            if held is None and not self._told:
+                self._told = True
+                self._report.warning("no schema can be read from what was asked: nothing holds the answers to it")
+        return Request(renderer.encode_messages(messages), (settings.seed,), held)
 
     def _pieces(
         self, messages: Sequence[Message], renderer: PromptRenderer, settings: GenerationConfig
@@ -64,8 +112,8 @@ class Chat:
         ids: list[int] = []
         shown = ""
         longest = max(map(len, settings.stops), default=0)
-        prompt = renderer.encode_messages(messages)
-        for token in stream(self._expert.model, prompt, settings, renderer.stop_token_ids):
+        request = self._request(messages, renderer, settings)
+        for token in stream(self._expert.model, request, settings, renderer):
             ids.append(token)
             text = renderer.decode(ids)
             ended = settings.until_stop(text)
@@ -82,8 +130,10 @@ class Chat:
 
 
 def open_chat(trained: TrainedAdapter, report: Reporter, *, max_new_tokens: int, sample: bool) -> Chat:
-    """Load an expert to talk to. Raises InputError for `sample` where the manifest has no decoding."""
-    settings = generation_config(trained.plan.loaded.manifest, max_new_tokens, 1, sample=sample)
+    """Load an expert to talk to."""
+    decoding = decoding_for(trained, report)
+    settings = generation_config(decoding, max_new_tokens, 1, samples=int(sample))
+    drawn = generation_config(decoding, max_new_tokens, 1, samples=1)
     expert = open_expert(trained.plan.run, trained.origin, report)
     alone = partial(base_renderer, trained.plan.run, trained.origin, expert.renderer.tokenizer)
-    return Chat(expert, settings, alone)
+    return Chat(expert, settings, drawn, alone, report)

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from expert_cli.data.tokenize.encoder import Encoder
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of, locate_base, prompt_template
+from expert_cli.inference.grammar.vocabulary import Vocabulary
 from expert_cli.model.kernels.dequantize import dequantize_linears
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
@@ -39,6 +41,11 @@ class PromptRenderer:
         self._encoder = Encoder(tokenizer.backend)
         end = self._encoder.ids((Segment(template.end_token, control=True, trained=True),))
         self.stop_token_ids = frozenset((*end, tokenizer.eos_id))
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens' bytes, which grammars are asked about."""
+        return Vocabulary(self.tokenizer.backend, self.stop_token_ids)
 
     def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
         """Return what the answer to a row follows."""
@@ -89,7 +96,7 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter) -> Expe
         )
     tokenizer = load_tokenizer(source.folder)
     renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, origin))
-    if origin.run is not None and origin.system_prompt != run.model.system_prompt:
+    if origin.knows_system_prompt and origin.system_prompt != run.model.system_prompt:
         report.warning(
             f"system_prompt is {_quoted(run.model.system_prompt)} in the manifest; "
             f"{_quoted(origin.system_prompt)}, with which the adapter was trained, is used"
@@ -103,7 +110,7 @@ def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInf
 
     A system prompt of the training is said to the base model too. Raises InputError for a template that cannot be used.
     """
-    system_prompt = origin.system_prompt if origin.run is not None else run.model.system_prompt
+    system_prompt = origin.system_prompt if origin.knows_system_prompt else run.model.system_prompt
     own = replace(run, model=replace(run.model, template="", system_prompt=system_prompt))
     return PromptRenderer(tokenizer, prompt_template(own, tokenizer, run.data.mapping.input or "input"))
 
@@ -144,7 +151,7 @@ def trained_template(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOr
 
     Raises InputError if the manifest now names another prompt template.
     """
-    if origin.run is not None:
+    if origin.knows_system_prompt:
         run = replace(run, model=replace(run.model, system_prompt=origin.system_prompt))
     written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
     for template in written:

@@ -1,17 +1,24 @@
-"""How answers are generated: how long, greedily or sampled, and where one ends."""
+"""How answers are generated: how long, greedily or sampled, where one ends, and what it is held to."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from expert_cli.errors import InputError
-from expert_cli.manifest.schema import Decoding, Manifest
+from expert_cli.inference.expert_config import DecodingConfig
+from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.utils.text import plural
+
+TEMPERATURE, LEAST_TEMPERATURE = 0.8, 0.3
+"""Samples are drawn at the first where the expert's decoding names less than the second: they would hardly differ."""
 
 
 @dataclass(frozen=True)
 class GenerationConfig:
-    """How answers are generated. temperature 0: greedily, whatever else is set; stops: texts that end one."""
+    """How answers are generated. temperature 0: greedily, whatever else is set; stops: texts that end one.
+
+    grammar: what answers are held to where the question, or its case, tells enough; None: free text.
+    """
 
     max_new_tokens: int
     batch_size: int
@@ -21,32 +28,39 @@ class GenerationConfig:
     min_p: float = 0.0
     seed: int = 42
     stops: tuple[str, ...] = ()
+    grammar: Grammar | None = None
+    samples: int = 0
+    """Answers to a case, all drawn; 0: one."""
 
     def until_stop(self, text: str) -> str:
         """Return `text` up to the first stop sequence."""
         return text[: min((found for stop in self.stops if (found := text.find(stop)) >= 0), default=len(text))]
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the evaluation's document says of them."""
-        return asdict(self)
+        """Return what the evaluation's document says of them, beside the grammar."""
+        return {name: value for name, value in asdict(self).items() if name != "grammar"}
 
 
 def generation_config(
-    manifest: Manifest, max_new_tokens: int, batch_size: int, *, sample: bool = False
+    decoding: DecodingConfig, max_new_tokens: int, batch_size: int, *, samples: int = 0
 ) -> GenerationConfig:
-    """Return how an expert answers: up to a stop sequence of its manifest's `training.decoding`; greedily, or as that says.
+    """Return how an expert answers: up to a stop sequence, held to its grammar; greedily, or drawn.
 
-    Raises InputError for `sample` where the manifest has nothing to sample by.
+    samples: so many answers are drawn; at TEMPERATURE where the decoding names none, or one too low for them to differ.
     """
-    decoding = manifest.training.decoding or Decoding()
-    stops = tuple(stop for stop in decoding.stop_sequences or () if stop)
-    settings = GenerationConfig(max_new_tokens, batch_size, stops=stops)
-    if not sample:
+    settings = GenerationConfig(max_new_tokens, batch_size, stops=decoding.stop_sequences, grammar=decoding.grammar)
+    if not samples:
         return settings
-    if not decoding.temperature:
-        raise InputError(
-            "--sample: training.decoding of the manifest has no temperature above 0", "leave --sample out: greedily"
-        )
-    chosen = {name: getattr(decoding, name) for name in ("temperature", "top_k", "top_p", "min_p")}
-    values = {name: value for name, value in chosen.items() if value is not None}
-    return replace(settings, **values)
+    values: dict[str, Any] = {"temperature": 0.0, **decoding.sampling()}
+    if values["temperature"] < LEAST_TEMPERATURE:
+        values["temperature"] = TEMPERATURE
+    return replace(settings, samples=samples, **values)
+
+
+def drawn(settings: GenerationConfig, decoding: DecodingConfig) -> str:
+    """Return in words how samples are drawn, and why not at the temperature that the decoding names."""
+    named = decoding.temperature
+    told = f"{plural(settings.samples, 'answer')} a case, drawn at temperature {settings.temperature:g}"
+    if named == settings.temperature:
+        return told
+    return f"{told}: training.decoding names {'none' if named is None else f'{named:g}, where samples hardly differ'}"

@@ -23,6 +23,8 @@ MAX_DEPTH = 64
 MAX_NUMBER_CHARS = 40
 
 Path_ = tuple[str | int, ...]
+JSON_SCHEMA: Path_ = ("training", "decoding", "json_schema")
+"""A value that is another language's: all of it counts, and as one."""
 _WORD = re.compile(r"[A-Za-z_]+")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _HALF = re.compile("[\ud800-\udfff]")
@@ -192,7 +194,9 @@ class _Parser:
         self.fail(what, hint)
 
     def members(self, path: Path_, depth: int, bracket: str) -> Any:
-        """Read an object or a list, up to the bracket that closes it; keys that start with "_" are left out."""
+        """Read an object or a list, up to the bracket that closes it; keys that start with "_" are left out, but for those
+        of a JSON Schema, whose properties may be called so.
+        """
         members: dict[str | int, Any] = {}
         opened, self.at = self.at, self.at + 1
         if self.peek() == bracket:
@@ -202,7 +206,7 @@ class _Parser:
             char, start = self.peek(), self.at
             key = len(members) if bracket == "]" else self.key(char, opened)
             here = (*path, key)
-            is_comment = bracket == "}" and str(key).startswith("_")
+            is_comment = bracket == "}" and str(key).startswith("_") and path[:3] != JSON_SCHEMA
             if key in members and not is_comment:
                 message = f"key stands twice, first in line {self.places[here][0]}"
                 self.repeated += _refusal(

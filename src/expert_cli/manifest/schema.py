@@ -105,26 +105,32 @@ class Base(Strict):
         return kind if isinstance(kind, str) and kind in ROPE_NUMBERS else ""
 
 
+_DRAWN = always(applied("used where answers are drawn, and written by export"))
+
+
 class Decoding(Loose):
     """`training.decoding`: how answers are generated."""
 
-    temperature: NotNegativeNumber | None = None
+    temperature: NotNegativeNumber | None = _DRAWN
     """Sampling temperature."""
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = _DRAWN
     """Nucleus sampling."""
-    top_k: NotNegative | None = None
+    top_k: NotNegative | None = _DRAWN
     """Sampling from the k likeliest tokens."""
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = _DRAWN
     """Sampling from tokens above this share of the likeliest."""
-    stop_sequences: list[str] | None = None
-    """Texts that end an answer."""
-    use_grammar: bool | None = None
+    stop_sequences: list[str] | None = always(applied("end answers, and their generation"))
+    """Texts that end an answer; they are no part of it."""
+    use_grammar: bool | None = key(None, "holds answers to {keys[grammar_type]}", off="answers are free text")
+    """Hold answers to `grammar_type`."""
+    grammar_type: str | None = key(None, "what answers are held to")
+    """What answers are held to: `json`, `json-schema` (JSON by a schema), `sql` (SQLite's), `sql-postgres`, `cypher`; names of
+    tables, columns, labels and properties are those of the prompt's own schema. Another value holds nothing."""
+    json_schema: dict[str, Any] | None = key(None, "holds answers to it, where a case brings no schema of its own")
+    """The JSON Schema of answers, of `json` and `json-schema`; a test case's own goes before it. Without either, any JSON."""
+    validation: str | None = always(RUNTIME)
     """Information for the runtime."""
-    grammar_type: str | None = None
-    """Information for the runtime."""
-    validation: str | None = None
-    """Information for the runtime."""
-    validation_cmd: str | None = None
+    validation_cmd: str | None = always(RUNTIME)
     """Information for the runtime."""
 
 
@@ -136,7 +142,7 @@ class Training(Loose):
     config: TrainingConfig
     """How it is trained."""
     decoding: Decoding | None = always(informational("for generation; no part of training"))
-    """How answers are generated."""
+    """How answers are generated; training changes nothing by it."""
     trained_on: Any = always(CARD)
     """Day of the training."""
     checkpoint: Any = always(CARD)

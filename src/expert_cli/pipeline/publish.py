@@ -11,7 +11,7 @@ from expert_cli.config.adapter_origin import AdapterOrigin
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.console.terminal import SCHEMA_VERSION
 from expert_cli.evaluation.result import Evaluated
-from expert_cli.runs.metrics import BASES, base_title
+from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import write_json
 from expert_cli.utils.paths import shown
@@ -63,28 +63,51 @@ def publish(document: dict[str, Any], origin: AdapterOrigin) -> Path | None:
 def card_lines(document: dict[str, Any]) -> list[str]:
     """Return the model card's lines about an evaluation: its `--json` document."""
     rows = [("all", document), *document["by_category"].items()]
-    bases = [document[name] for name in BASES if document.get(name)]
-    titles = "".join(f" {base_title(base)} |" for base in bases)
+    bases = {base_title(name, document[name]): document[name] for name in BASES if document.get(name)}
+    titles = "".join(f" {title} |" for title in bases)
     lines = [
         f"{document['cases']} cases ({shown(document['cases_file'])}), answers to queries and programs run, JSON compared; "
-        f"{'drawn by the manifest' if document['generation']['temperature'] else 'greedy'}, "
-        f"at most {document['generation']['max_new_tokens']} tokens.",
+        f"{_chosen(document['generation'])}, at most {document['generation']['max_new_tokens']} tokens; "
+        f"{document['generation']['cut_off']} cut off there, {document['generation'].get('looping', 0)} ended in a loop.",
+        *filter(None, [grammar_in_words(document.get("grammar"))]),
         "",
         f"| category | correct | accuracy | 95 % interval |{titles}",
         f"|---|---|---|---|{'---|' * len(bases)}",
     ]
     for name, share in rows:
-        alone = [base if name == "all" else base["by_category"][name] for base in bases]
+        alone = [base if name == "all" else base["by_category"][name] for base in bases.values()]
         low, high = share["ci95"]
         lines.append(
             f"| {name} | {share['correct']}/{share['cases']} | {share['accuracy']:.1%} | {low:.1%} to {high:.1%} |"
             + "".join(f" {one['accuracy']:.1%} |" for one in alone)
         )
-    for base in bases:
+    lines += _sampled_lines(document)
+    for title, base in bases.items():
         low, high = base["difference"]["ci95"]
         difference = base["difference"]["difference"]
         lines += [
             "",
-            f"Against the {base_title(base)}: {difference:+.1%} (95 % interval {low:+.1%} to {high:+.1%}).",
+            f"Against the {title}: {difference:+.1%} (95 % interval {low:+.1%} to {high:+.1%}).",
         ]
     return lines
+
+
+def _chosen(generation: dict[str, Any]) -> str:
+    if not generation["temperature"]:
+        return "greedy"
+    return f"drawn at temperature {generation['temperature']:g}"
+
+
+def _sampled_lines(document: dict[str, Any]) -> list[str]:
+    """Return the lines about several answers to each case; none where there is one."""
+    shares = sample_shares(document)
+    if not shares:
+        return []
+    return [
+        "",
+        f"{len(document['pass_at'])} answers drawn to each case; those above are the first.",
+        "",
+        "| of all answers | share | 95 % interval |",
+        "|---|---|---|",
+        *(f"| {name} | {share:.1%} | {low:.1%} to {high:.1%} |" for name, share, (low, high) in shares),
+    ]

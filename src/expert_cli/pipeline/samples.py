@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.plan import Plan
 from expert_cli.data.rows.preview import first_rows
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.inference.generation_config import generation_config
+from expert_cli.inference.expert_config import decoding_of
+from expert_cli.inference.generation_config import GenerationConfig, generation_config
+from expert_cli.inference.request import Request
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.pipeline.result import SampleAnswer
@@ -61,16 +63,27 @@ def ask(
     model: Any, questions: Sequence[Question], renderer: PromptRenderer, plan: Plan, report: Reporter
 ) -> list[Reply]:
     """Let the model answer as it is now, greedily, and run the answers."""
-    from expert_cli.inference.generate import answers
+    from expert_cli.inference.generate import generate
 
     if not questions:
         return []
     report.info(f"answering {plural(len(questions), 'prompt')}")
-    prompts = [renderer.encode_prompt(question.prompt, question.input) for question in questions]
-    settings = generation_config(plan.loaded.manifest, NEW_TOKENS, len(prompts))
-    written = answers(model, prompts, settings, renderer.stop_token_ids)
-    texts = [settings.until_stop(renderer.decode(ids)).strip() for ids in written]
+    settings = generation_config(decoding_of(plan.loaded.manifest), NEW_TOKENS, len(questions))
+    requests = [_request(question, settings, renderer) for question in questions]
+    written = generate(model, requests, settings, renderer)
+    texts = [settings.until_stop(renderer.decode(one.ids)).strip() for (one,) in written]
     return [(text, _is_right(question, text)) for question, text in zip(questions, texts, strict=True)]
+
+
+def _request(question: Question, settings: GenerationConfig, renderer: PromptRenderer) -> Request:
+    asked = (question.prompt, question.input)
+    request = Request(renderer.encode_prompt(*asked))
+    if settings.grammar is None:
+        return request
+    from expert_cli.evaluation.constrained import constraint_on
+
+    held = constraint_on(asked, question.case.case if question.case else None, settings.grammar, renderer)
+    return replace(request, constraint=held)
 
 
 def samples(questions: Sequence[Question], before: Sequence[Reply], after: Sequence[Reply]) -> tuple[SampleAnswer, ...]:

@@ -15,8 +15,11 @@ from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import parse_json
 from expert_cli.utils.text import plural
 
-BASES = ("baseline", "few_shot")
-"""Where an evaluation's document has the base model's answers: without examples, and with some."""
+WITHOUT_GRAMMAR = "without_grammar"
+BASES = ("baseline", "few_shot", WITHOUT_GRAMMAR)
+"""Where an evaluation's document has other answers to its cases: the base model's without examples and with some, and those
+of the expert that are held to no grammar.
+"""
 SHARES = ("data", "host_to_device", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
 
 
@@ -142,6 +145,30 @@ def items(value: Any, *keys: str) -> list[Any]:
     return block if isinstance(block, list) else []
 
 
+def sample_shares(document: Mapping[str, Any]) -> list[tuple[str, float, tuple[float, float]]]:
+    """Return what an evaluation's document says of several answers to each case: name, share, 95 % interval; [] for none.
+
+    Of pass@k those of one, two, four ... and of all tries; then those of the expert without its grammar.
+    """
+    free = part(document, WITHOUT_GRAMMAR)
+    title = base_title(WITHOUT_GRAMMAR, free)
+    return [*_shares(document), *((f"{name}, {title}", share, ends) for name, share, ends in _shares(free))]
+
+
+def _shares(document: Mapping[str, Any]) -> list[tuple[str, float, tuple[float, float]]]:
+    most = len(part(document, "pass_at"))
+    shown = [k for k in range(1, most + 1) if k & (k - 1) == 0 or k == most]
+    found = [(f"pass@{k}", number(document, "pass_at", str(k)), items(document, "pass_at_ci95", str(k))) for k in shown]
+    by = f"majority by {document.get('majority_by', 'result')}"
+    found.append((by, number(document, "majority"), items(document, "majority_ci95")))
+    rows = []
+    for name, share, ends in found:
+        low, high = (number(end) for end in (*ends, None, None)[:2])
+        if share is not None and low is not None and high is not None:
+            rows.append((name, share, (low, high)))
+    return rows
+
+
 def require_run(folder: Path) -> RunPaths:
     """Return the paths of a run directory. Raises InputError: no such folder, or nothing of a run in it."""
     paths = RunPaths(folder.resolve())
@@ -154,7 +181,24 @@ def require_run(folder: Path) -> RunPaths:
     return paths
 
 
-def base_title(base: Mapping[str, Any]) -> str:
-    """Return what a base model that answered is called: with how many examples before each question, where there were any."""
+def grammar_in_words(told: Any) -> str:
+    """Return a sentence on an evaluation's "grammar": what it held, and how often a name was not there; "" for none."""
+    held, free, names = number(told, "held"), number(told, "free"), number(told, "unknown_names", "with")
+    if held is None or free is None or names is None:
+        return ""
+    without = number(told, "unknown_names", "without")
+    beside = "" if without is None else f", without the grammar {without:.0f}"
+    return (
+        f"Held to the grammar {part(told).get('type')}: {held:.0f} answers, {free:.0f} are free text; "
+        f"that name what is not there: {names:.0f}{beside}."
+    )
+
+
+def base_title(name: str, base: Mapping[str, Any]) -> str:
+    """Return what is called which gave other answers, by its key of BASES: the expert without its grammar, else the base
+    model, with how many examples before each question, where there were any.
+    """
+    if name == WITHOUT_GRAMMAR:
+        return "expert without its grammar"
     shots = int(number(base, "shots") or 0)
     return f"base model, {plural(shots, 'example')}" if shots else "base model"

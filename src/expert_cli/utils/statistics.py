@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
+from statistics import fmean, stdev, variance
 from typing import Any
 
 Z_95 = 1.959964
@@ -71,13 +71,38 @@ def unpaired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
     return Estimate(math.exp(difference), (math.exp(difference - half), math.exp(difference + half)))
 
 
-def wilson(correct: int, cases: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share, which holds near 0 and 1 and for few cases (JASA 22, 1927, 209-212)."""
+def wilson(correct: float, cases: float) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share, which holds near 0 and 1 and for few cases (JASA 22, 1927, 209-212).
+
+    Both may be broken numbers, where the cases are as many as an estimate is worth.
+    """
     share = correct / cases
     spread = Z_95**2 / cases
     middle = (share + spread / 2) / (1 + spread)
     half = Z_95 / (1 + spread) * math.sqrt(share * (1 - share) / cases + spread / (4 * cases))
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def pass_at(k: int, correct: int, tries: int) -> float:
+    """Return the chance that one of k tries at least is right, estimated without bias from so many, of which so many were.
+
+    k <= tries. Source: Chen et al., Evaluating Large Language Models Trained on Code, arXiv 2107.03374 (2021).
+    """
+    return 1 - math.comb(tries - correct, k) / math.comb(tries, k)
+
+
+def mean_of_shares(shares: Sequence[float], tries: float = 1) -> Estimate:
+    """Return the mean of the shares (0 to 1) of at least one case; Wilson's interval by the effective number of cases.
+
+    tries: how many independent ones a share stands for. Shares that are all 0 or 1 tell of as many cases as there are; those
+    between spread less and tell more, as what is seen of their variance says: at most as much as all tries of all cases.
+    """
+    mean, cases = fmean(shares), float(len(shares))
+    most = mean * (1 - mean)
+    if most and cases > 1:
+        seen = variance(shares)
+        cases = min(cases * tries, max(cases, cases * most / seen if seen else math.inf))
+    return Estimate(mean, wilson(mean * cases, cases))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from expert_cli.artifacts.modelfile import modelfile
 from expert_cli.data.templates.template import make_template
 from expert_cli.errors import InputError
-from expert_cli.manifest.schema import Decoding
+from expert_cli.inference.expert_config import DecodingConfig, Example, ExpertConfig
 
 START, END, EOS = "<|im_start|>", "<|im_end|>", "</s>"
 
@@ -16,7 +16,9 @@ def written(*stops: str, system_prompt: str | None = None) -> str:
     template = make_template(
         "chatml", own=None, control_tokens=[START, END, EOS], eos_token=EOS, system_prompt=system_prompt
     )
-    return modelfile("x.gguf", template, Decoding(stop_sequences=list(stops)))
+    decoding = DecodingConfig(stop_sequences=stops)
+    asked = ExpertConfig("chatml", "", system_prompt, "\n\n", Example("", "", "", ()), {END: 1, EOS: 2}, decoding)
+    return modelfile("x.gguf", template, asked)
 
 
 def read_stops(text: str) -> list[str]:
@@ -36,7 +38,7 @@ def read_stops(text: str) -> list[str]:
 
 @pytest.mark.parametrize("stop", ["\n\n", '"', '"\n', 'x"', '"""', "\\n", "a b", "é"], ids=repr)
 def test_stop_sequences_reach_ollama_as_they_are(stop: str) -> None:
-    assert read_stops(written(stop)) == [END, stop]
+    assert read_stops(written(stop)) == [END, EOS, stop]
 
 
 def test_a_stop_sequence_that_would_end_its_own_quotes_is_refused() -> None:

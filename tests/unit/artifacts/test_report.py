@@ -199,6 +199,11 @@ def evaluated(folder: Path, **more: Any) -> Path:
             "by_category": {"joins": share(0, 2, 0.0, 0.6576), "groups": share(1, 2, 0.0945, 0.9055)},
             "difference": {"difference": 0.5, "ci95": [0.01, 0.99], "gained": 2, "lost": 0},
         },
+        "pass_at": {"1": 0.5, "2": 0.6, "3": 0.7, "4": 0.75, "5": 0.8},
+        "pass_at_ci95": {str(k): [0.1 * k, 0.95] for k in range(1, 6)},
+        "majority": 0.625,
+        "majority_ci95": [0.3, 0.875],
+        "majority_by": "result",
         "threshold": 0.95,
         "against": {
             "file": "old.json",
@@ -209,12 +214,14 @@ def evaluated(folder: Path, **more: Any) -> Path:
             "ci95": [-0.2, 0.7],
             "max_drop": 0.3,
             "held": True,
+            "answers": 20,
+            "answers_differ": 3,
         },
         "passed": False,
         "extraction": "the last fenced block",
         "expert": {"adapter_sha256": "aa", "quantization": "int4", "dtype": "bf16", "template": "alpaca"},
         "generation": {"temperature": 0.0, "max_new_tokens": 256, "cut_off": 1, "tokens": 1234, "tokens_per_s": 70.2}
-        | {"device": "cpu", "threads": 2},
+        | {"device": "cpu", "threads": 2, "samples": 5, "looping": 2},
         "cases_file": "/home/ada/sql/tests/cases.jsonl",
         "limit": None,
         **more,
@@ -233,12 +240,16 @@ def test_the_evaluation_of_a_runs_adapter(tmp_path: Path) -> None:
         "the expert gained 2 cases and lost 0: +50.0% (95 % interval +1.0% to +99.0%)",
         "Threshold 95.0%: missed",
         "Against old.json: 4 cases, 1 lost, 0 gained; accuracy fell by 25.0% (95 % interval of the drop -20.0% to 70.0%); "
-        "at most 30.0% may be lost: held",
+        "3 of 20 answers are other texts than then; at most 30.0% may be lost: held",
+        "5 answers drawn to each case the accuracy is that of the first ones of all answers share 95 % interval "
+        "pass@1 50.0% 10.0% to 95.0% pass@2 60.0% 20.0% to 95.0% pass@4 75.0% 40.0% to 95.0% pass@5 80.0% 50.0% to 95.0% "
+        "majority by result 62.5% 30.0% to 87.5%",
         "wrong 1 shop-2: row 1 is (5) asked Which two? its input, 300 characters CREATE TABLE t",
         "expected SELECT 2 answer SELECT 2 < 3 correct examples shop-1 answer SELECT 1",
         "cat 3 1 1 0.75 dog 2 0.80 ",
         "file of the cases tests/cases.jsonl tokens chosen greedy",
-        "tokens chosen greedy an answer may have 256 tokens answers cut off there 1 tokens written 1,234 tokens a second 70",
+        "tokens chosen greedy an answer may have 256 tokens answers cut off there 1 answers ended where they looped 2 "
+        "tokens written 1,234 tokens a second 70",
         "base model's weights int4 bf16 prompt template alpaca computed on cpu threads 2",
         "How an answer is taken out of a text: the last fenced block",
     ):
@@ -275,6 +286,7 @@ def test_the_evaluation_of_another_adapter_is_not_shown_as_this_runs(tmp_path: P
         ({"generation": {"temperature": 0.7, "top_p": 0.9}, "expert": None}, "drawn, temperature 0.7, top_p 0.9"),
         ({"limit": 4}, "file of the cases tests/cases.jsonl answered of them at most 4 (--limit)"),
         ({"limit": "4", "cases_file": 4}, "75.0% 3 of 4"),
+        ({"pass_at": {"1": "x", "3": 1}, "pass_at_ci95": [], "majority": []}, "75.0% 3 of 4"),
         ({"answers": [1, {"kind": "wrong"}], "against": {}, "generation": []}, "wrong 1 None"),
         ({"classification": [3, {"macro_f1": 1, "labels": ["a"], "confusion": [[1]]}, {}]}, "75.0% 3 of 4"),
         ({"answers": [{"kind": "wrong", "answer": "x" * 9999}]}, "x" * (CHARACTERS - 1) + "…"),
@@ -287,6 +299,7 @@ def test_the_evaluation_of_another_adapter_is_not_shown_as_this_runs(tmp_path: P
         "sampled",
         "a part",
         "torn names",
+        "torn samples",
         "torn answers",
         "torn labels",
         "a long answer",

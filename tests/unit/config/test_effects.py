@@ -18,7 +18,7 @@ from expert_cli.hardware.machine import FLASH_ATTENTION, Machine
 from expert_cli.manifest.key import Key, declared
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters, Task
 from expert_cli.manifest.reader import load_manifest
-from expert_cli.manifest.schema import Base, EvaluationBlock, Manifest, Training
+from expert_cli.manifest.schema import Base, Decoding, EvaluationBlock, Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
 from tests.machines import CPU, RTX_4090, T4, install
@@ -40,6 +40,7 @@ BLOCKS: list[tuple[type[BaseModel], str, set[str]]] = [
     (Dataset, "dataset", set(OF_SOME_MANIFESTS)),
     (Base, "base", {"config", "adapters"}),
     (EvaluationBlock, "evaluation", set()),
+    (Decoding, "decoding", {"validation"}),
 ]
 
 
@@ -55,9 +56,9 @@ def test_whatever_is_decided_tells_of_every_field_of_the_schema(
 
 
 ALL_BLOCKS: list[type[BaseModel]] = [
-    *(Manifest, Base, Training, TrainingConfig, Dataset, FieldMapping, Task, Filters, EvaluationBlock),
+    *(Manifest, Base, Training, TrainingConfig, Dataset, FieldMapping, Task, Filters, EvaluationBlock, Decoding),
 ]
-"""But those of which one thing becomes as a whole: adapter entries, and how answers are generated."""
+"""But adapter entries, of which one thing becomes as a whole."""
 TELL_OF_THEIR_KEYS: dict[str, set[str]] = {
     "Manifest": {"base_model", "base_models", "adapters", "training"},
     "Training": {"dataset", "config"},

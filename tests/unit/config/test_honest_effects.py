@@ -48,6 +48,10 @@ def config(evaluation: dict[str, Any] | None = None, **keys: Any) -> Change:
     return change
 
 
+def decoding(**keys: Any) -> Change:
+    return lambda manifest: manifest["training"].update(decoding=keys)
+
+
 BY_ANSWERS = config({"every_steps": 4}, early_stopping_patience=2, metric_for_best_model="execution_accuracy")
 TOLD: dict[str, tuple[Change, str, str, str]] = {
     "stops by answers": (BY_ANSWERS, "config.early_stopping_patience", "applied", "2 evaluations that run answers"),
@@ -118,12 +122,37 @@ TOLD: dict[str, tuple[Change, str, str, str]] = {
         "applied",
         "a checkpoint every 7 steps",
     ),
-    "stop sequences of answers in training": (
-        lambda m: m["training"].update(decoding={"stop_sequences": ["#"]}) or m.update(evaluation={"every_steps": 2}),
-        "decoding.stop_sequences",
+    "stop sequences": (decoding(stop_sequences=["#"]), "decoding.stop_sequences", "applied", "end answers"),
+    "a temperature": (decoding(temperature=0.5), "decoding.temperature", "applied", "where answers are drawn"),
+    "a grammar": (
+        decoding(use_grammar=True, grammar_type="cypher"),
+        "decoding.use_grammar",
         "applied",
-        "answers",
+        "answers to cypher",
     ),
+    "a grammar's type": (decoding(use_grammar=True, grammar_type="sql"), "decoding.grammar_type", "applied", "held to"),
+    "a grammar that is not used": (decoding(grammar_type="sql"), "decoding.grammar_type", "not_used", "is not true"),
+    "no grammar": (decoding(use_grammar=False, grammar_type="sql"), "decoding.use_grammar", "applied", "free text"),
+    "a grammar that nobody knows": (
+        decoding(use_grammar=True, grammar_type="xml"),
+        "decoding.use_grammar",
+        "not_used",
+        "nothing here holds answers to xml",
+    ),
+    "a grammar without a name": (decoding(use_grammar=True), "decoding.use_grammar", "not_used", "is not written"),
+    "a JSON Schema": (
+        decoding(use_grammar=True, grammar_type="json-schema", json_schema={"type": "object", "_id": {"a": 1}}),
+        "decoding.json_schema",
+        "applied",
+        "holds answers to it",
+    ),
+    "a JSON Schema beside SQL": (
+        decoding(use_grammar=True, grammar_type="sql", json_schema={}),
+        "decoding.json_schema",
+        "not_used",
+        "sql takes none",
+    ),
+    "a validation": (decoding(validation_cmd="tsc"), "decoding.validation_cmd", "informational", "loads the expert"),
     "an empty config": (config(lr_scheduler_kwargs={}), "config.lr_scheduler_kwargs", "not_used", "empty"),
     "an empty mapping": (data(field_mapping={}), "dataset.field_mapping", "not_used", "usual names"),
     "empty filters": (data(filters={}), "dataset.filters", "not_used", "empty"),

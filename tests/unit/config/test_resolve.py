@@ -382,6 +382,63 @@ def test_a_learning_rate_that_is_a_slip_is_warned_of(
     ]
 
 
+GRAMMARS: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
+    "known": ({"use_grammar": True, "grammar_type": "sql-postgres"}, []),
+    "not used": ({"use_grammar": False, "grammar_type": "lark"}, []),
+    "another": (
+        {"use_grammar": True, "grammar_type": "lark"},
+        [("training.decoding.grammar_type", "nothing here holds answers to lark: answers are free text")],
+    ),
+    "none": (
+        {"use_grammar": True},
+        [("training.decoding.use_grammar", "grammar_type is not written: answers are free text")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("decoding", "words"), GRAMMARS.values(), ids=GRAMMARS.keys())
+def test_a_grammar_that_holds_nothing_is_warned_of(
+    tmp_path: Path, decoding: dict[str, Any], words: list[tuple[str, str]]
+) -> None:
+    manifest = manifests.small()
+    manifest["training"]["decoding"] = decoding
+    (tmp_path / "datasets").mkdir()
+    plan = make_plan(manifests.write(tmp_path, manifest), CPU, Overrides())
+    assert [(fault.key, fault.message) for fault in plan.warnings] == words
+    assert all(
+        "json-schema, sql, sql-postgres, cypher, or use_grammar: false" in one.suggestion for one in plan.warnings
+    )
+
+
+SCHEMAS = {
+    "a wrong type": ({"type": "objekt"}, '"objekt" is not valid'),
+    "an address": (
+        {"$ref": "https://example.org/x"},
+        "https://example.org/x is not fetched: put its schema under $defs",
+    ),
+    "a dialect that nobody knows": ({"$schema": "https://example.org/x"}, "Unknown meta-schema"),
+    "nothing there": ({"$ref": "#/$defs/_a"}, "Pointer '/$defs/_a' does not exist"),
+    "none": ({"$ref": "#/$defs/_a", "$defs": {"_a": {"type": "object"}}}, ""),
+}
+
+
+@pytest.mark.parametrize(("schema", "words"), SCHEMAS.values(), ids=SCHEMAS.keys())
+def test_what_is_no_json_schema_is_a_fault(tmp_path: Path, schema: dict[str, Any], words: str) -> None:
+    """A key that starts with "_" is none of the manifest's comments there."""
+    manifest = manifests.small()
+    manifest["training"]["decoding"] = {"json_schema": schema}
+    loaded = load_manifest(manifests.write(tmp_path, manifest))
+    assert loaded.manifest.training.decoding is not None
+    assert loaded.manifest.training.decoding.json_schema == schema
+    if not words:
+        resolve(loaded, CPU)
+        return
+    with pytest.raises(ManifestError, match="is no JSON Schema: ") as caught:
+        resolve(loaded, CPU)
+    assert words in caught.value.faults[0].message
+    assert caught.value.faults[0].key == "training.decoding.json_schema"
+
+
 def test_test_rows_that_are_not_there_are_warned_of(tmp_path: Path) -> None:
     (tmp_path / "there.jsonl").touch()
     manifest = manifests.small()

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -146,6 +147,24 @@ def test_what_was_late_beside_others_has_its_time_alone() -> None:
     found = grade(busy("a1", "a2", beside=True), NullReporter(), 2, threads=2)
     assert [one.verdict.kind for one in found.answers] == ["correct"] * 2
     assert Busy.runs == {"a1": 2, "a2": 2}
+
+
+def test_equal_samples_are_run_once_also_where_they_run_out_of_time() -> None:
+    (row,) = busy("late")
+    Busy.running.add("another")
+    try:
+        (found,) = grade([replace(row, samples=(row, row, row))], NullReporter(), 2, threads=1).answers
+    finally:
+        Busy.running.remove("another")
+    assert ([one.verdict.kind for one in found.samples], found.majority) == (["timeout"] * 3, None)
+    assert Busy.runs == {"late": 1}
+
+
+def test_a_row_whose_sample_was_late_beside_others_has_its_time_alone() -> None:
+    rows = [replace(row, samples=(row,)) for row in busy("b1", "b2", beside=True)]
+    found = grade(rows, NullReporter(), 2, threads=2).answers
+    assert [[one.verdict.kind for one in row.samples] for row in found] == [["correct"]] * 2
+    assert [row.majority for row in found] == [0, 0]
 
 
 def test_what_was_judged_before_is_not_run_again(tmp_path: Path) -> None:

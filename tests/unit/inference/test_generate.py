@@ -3,65 +3,222 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from transformers import GPT2Config, GPT2LMHeadModel
 
-from expert_cli.inference.generate import answers, stream
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.inference.generate import generate, stream
 from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.inference.request import Completion, Request
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from tests import tiny
+from tests.tiny_hybrids import hybrid
 
-END = {7, 100, 200, 300}
+END = frozenset(range(7, 384, 20))
+ENDS = tiny.IdsAsText(END)
+LENGTH = 24
 PROMPTS = [[random.Random(n).randrange(3, 384) for _ in range(4 + 7 * n % 23)] for n in range(9)]
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3"])
+# large random weights: answers differ, and some end early; larger still, and rounding tells in layers with a state
+MODELS: dict[str, Callable[[], Any]] = {
+    "llama": lambda: tiny.tiny_model("llama", initializer_range=0.3),
+    "qwen3": lambda: tiny.tiny_model("qwen3", initializer_range=0.3),
+    "window": lambda: tiny.tiny_model(
+        "qwen3", initializer_range=0.3, use_sliding_window=True, sliding_window=8, max_window_layers=1
+    ),
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(vocab_size=384, n_embd=64, n_layer=2, n_head=4, initializer_range=0.3)),
+    "falcon_h1": lambda: hybrid("falcon_h1", initializer_range=0.1),
+    "qwen3_5": lambda: hybrid("qwen3_5", initializer_range=0.1),
+    "mamba2": lambda: hybrid("mamba2", initializer_range=0.1),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
 def model(request: pytest.FixtureRequest) -> Any:
-    # large random weights: answers differ, and some end early
-    return tiny.tiny_model(request.param, initializer_range=0.3).eval()
+    torch.manual_seed(0)  # GPT-2 is made here, of the numbers that come next
+    return MODELS[request.param]().eval()
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return MODELS["llama"]().eval()
+
+
+def complete(model: Any, requests: list[Request], batch_size: int = 16, **settings: Any) -> list[list[Completion]]:
+    return generate(model, requests, GenerationConfig(LENGTH, batch_size, **settings), ENDS)
 
 
 def write(model: Any, prompts: list[list[int]], batch_size: int = 16, **settings: Any) -> list[list[int]]:
-    return answers(model, prompts, GenerationConfig(40, batch_size, **settings), END)
+    requests = [Request(prompt, (number,)) for number, prompt in enumerate(prompts)]
+    return [list(one.ids) for (one,) in complete(model, requests, batch_size, **settings)]
 
 
 def test_answers_are_those_of_transformers_one_by_one(model: Any) -> None:
     expected = []
     for prompt in PROMPTS:
         ids = torch.tensor([prompt])
-        out = model.generate(ids, max_new_tokens=40, do_sample=False, eos_token_id=sorted(END), pad_token_id=0)
+        out = model.generate(ids, max_new_tokens=LENGTH, do_sample=False, eos_token_id=sorted(END), pad_token_id=0)
         expected.append([token for token in out[0, len(prompt) :].tolist() if token not in END])
     assert len({len(one) for one in expected}) > 2, "the prompts should end at different steps"
     for size in (1, 2, 4, 16):
-        assert write(model, PROMPTS, size) == expected
+        found = [one for (one,) in complete(model, [Request(prompt) for prompt in PROMPTS], size)]
+        assert [list(one.ids) for one in found] == expected
+        assert {one.stop for one in found} >= {"end", "length"}
 
 
-def test_a_stream_is_the_same_answer(model: Any) -> None:
-    together = write(model, PROMPTS)
-    assert [list(stream(model, p, GenerationConfig(40, 1), END)) for p in PROMPTS] == together
+def test_a_stream_is_the_same_answer(llama: Any) -> None:
+    together = write(llama, PROMPTS)
+    assert [list(stream(llama, Request(p), GenerationConfig(LENGTH, 1), ENDS)) for p in PROMPTS] == together
 
 
-def test_steps_are_told(model: Any) -> None:
+def test_steps_are_told(llama: Any) -> None:
     told: list[tuple[int, int]] = []
-    found = answers(model, PROMPTS, GenerationConfig(40, 4), END, lambda done, tokens: told.append((done, tokens)))
-    assert told[0] == (0, 4)
+    requests = [Request(prompt) for prompt in PROMPTS]
+    written = generate(llama, requests, GenerationConfig(LENGTH, 4), ENDS, lambda *step: told.append(step))
+    found = [one.ids for (one,) in written]
+    ended = sum(one.stop == "end" for (one,) in written)
+    assert told[0][1] == 4
     assert [done for done, _ in told] == sorted(done for done, _ in told)
-    ended = sum(len(one) < 40 for one in found)
     assert 0 < ended < len(PROMPTS), "some answers should be cut off"
     assert told[-1] == (len(PROMPTS), sum(map(len, found)) + ended)
 
 
-def test_sampling_depends_on_the_seed_alone(model: Any) -> None:
-    warm = {"temperature": 1.5, "top_k": 50, "top_p": 0.95, "min_p": 0.001, "seed": 1}
+@pytest.mark.parametrize("warm", [{}, {"temperature": 1.5, "top_k": 50, "top_p": 0.95, "min_p": 0.001}], ids=str)
+def test_an_answer_is_the_same_whatever_is_written_beside_it(model: Any, warm: dict[str, float]) -> None:
     before = torch.get_rng_state()
-    alone, together = write(model, PROMPTS, 1, **warm), write(model, PROMPTS, 16, **warm)
-    assert alone == together != write(model, PROMPTS)
-    assert alone != write(model, PROMPTS, temperature=1.5, seed=2)
+    requests = [Request(prompt, tuple(range(n, n + 1 + n % 3))) for n, prompt in enumerate(PROMPTS)]
+    alone = [[complete(model, [Request(one.prompt, (seed,))], **warm)[0][0] for seed in one.seeds] for one in requests]
+    assert {one.stop for of_one in alone for one in of_one} >= {"end", "length"}
+    assert any(len(set(of_one)) > 1 for of_one in alone) == bool(warm)
+    for size in (3, 32):
+        order = random.Random(size).sample(range(len(requests)), len(requests))
+        found = complete(model, [requests[n] for n in order], size, **warm)
+        assert found == [alone[n] for n in order]
     assert torch.equal(before, torch.get_rng_state())
+
+
+class Call(NamedTuple):
+    """What a model was given: a prompt's columns, or one; `cached` columns before them; the last position of any row."""
+
+    rows: int
+    columns: int
+    cached: int
+    last: int
+
+
+def calls(model: Any, requests: list[Request], batch_size: int) -> list[Call]:
+    """Return what the model is given while it answers."""
+    given: list[Call] = []
+
+    def look(_: Any, __: Any, to: dict[str, Any]) -> None:
+        cache = to.get("past_key_values")
+        given.append(
+            Call(*to["input_ids"].shape, cache.get_seq_length() if cache else 0, int(to["position_ids"].max()))
+        )
+
+    hook = model.register_forward_pre_hook(look, with_kwargs=True)
+    complete(model, requests, batch_size, temperature=1.5)
+    hook.remove()
+    return given
+
+
+def test_a_prompt_is_read_once_and_places_are_filled(llama: Any) -> None:
+    heads: list[torch.Tensor] = []
+    hook = llama.lm_head.register_forward_pre_hook(lambda _, read: heads.append(read[0]))
+    given = calls(llama, [Request(prompt, range(4)) for prompt in PROMPTS], 8)
+    hook.remove()
+    read = [n for n, call in enumerate(given) if call.columns > 1]
+    assert (given[0].rows, given[0].columns) == (2, max(map(len, PROMPTS)))
+    assert sum(given[n].rows for n in read) == len(PROMPTS)
+    assert given[read[-1]].columns == min(map(len, PROMPTS)), "the shortest prompts come last"
+    steps = [call for call in given if call.columns == 1]
+    assert max(step.rows for step in steps) == 8
+    assert min(call.rows for call in given[: read[-1]] if call.columns == 1) > 4, "four more would have had a place"
+    assert {step.last - step.cached for step in steps} == {0}, "no column that only ended answers read is kept"
+    assert {head.shape[1] for head in heads} == {1}
+    assert all(head.is_contiguous() for head in heads), "or torch copies the head's weight for every row"
+
+
+def test_places_are_filled_when_an_eighth_is_free(llama: Any) -> None:
+    given = calls(llama, [Request([3 + n, *prompt], (n,)) for n, prompt in enumerate(PROMPTS * 6)], 24)
+    rows = [call.rows for call in given if call.columns > 1]
+    assert rows[0] == 24
+    assert sum(rows) == 6 * len(PROMPTS)
+    assert all(3 <= some < 24 for some in rows[1:-1]), rows
+    assert len(rows) > 4
+
+
+def test_more_seeds_than_places_are_written_too(llama: Any) -> None:
+    given = calls(llama, [Request(PROMPTS[0], range(7))], 3)
+    assert max(call.rows for call in given) == 3
+    assert [call.rows for call in given if call.columns > 1] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["window", "falcon_h1", "qwen3_5", "mamba2"])
+def test_what_has_a_state_or_a_window_is_written_batch_by_batch(name: str) -> None:
+    given = calls(MODELS[name]().eval(), [Request(prompt, range(2)) for prompt in PROMPTS], 4)
+    read = [n for n, call in enumerate(given) if call.columns > 1]
+    assert [given[n].rows for n in read] == [2, 2, 2, 2, 1]
+    for start, stop in pairwise([*read, len(given)]):
+        live = [call.rows for call in given[start + 1 : stop]]
+        assert live[0] <= 4
+        assert live == sorted(live, reverse=True), "none joins"
+
+
+class Rising:
+    """Every token is above the one before it; then the answer may end."""
+
+    last = 0
+
+    def accepts(self, token: int) -> bool:
+        return token in END or token > self.last
+
+    def advance(self, token: int) -> None:
+        self.last = token
+
+
+def test_a_constraint_holds_each_answer_of_a_batch(llama: Any) -> None:
+    expected = []
+    for prompt in PROMPTS:
+        ids = list(prompt)
+        while ids[-1] not in END or len(ids) == len(prompt):
+            scores = llama(input_ids=torch.tensor([ids])).logits[0, -1]
+            allowed = [token for token in range(384) if token in END or len(ids) == len(prompt) or token > ids[-1]]
+            ids.append(allowed[int(scores[allowed].argmax())])
+        expected.append(ids[len(prompt) : -1])
+    assert max(map(len, expected)) > 3
+    for size in (1, 4, 16):
+        requests = [Request(prompt, (0, 1), Rising) for prompt in PROMPTS]
+        found = complete(llama, [*requests, *(Request(prompt) for prompt in PROMPTS)], size)
+        assert [[list(one.ids) for one in of_one] for of_one in found[: len(PROMPTS)]] == [
+            [ids, ids] for ids in expected
+        ]
+        free = [Completion(tuple(ids), one.stop) for ids, (one,) in zip(write(llama, PROMPTS), found[9:], strict=True)]
+        assert [one for (one,) in found[len(PROMPTS) :]] == free, "beside them, answers are free"
+
+
+def test_too_little_memory_is_told_with_a_batch_that_fits(llama: Any) -> None:
+    def small(_: Any, __: Any, given: dict[str, Any]) -> None:
+        if len(given["input_ids"]) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    hook = llama.register_forward_pre_hook(small, with_kwargs=True)
+    try:
+        requests = [Request(prompt) for prompt in PROMPTS]
+        with pytest.raises(EnvironmentProblem, match=r"^8 answers at once do not fit into the GPU's memory$") as caught:
+            complete(llama, requests, 8)
+        assert caught.value.hint == "--batch-size 4 would fit"
+        assert complete(llama, requests, 4)
+    finally:
+        hook.remove()
 
 
 def test_a_model_in_training_is_left_as_it_was() -> None:

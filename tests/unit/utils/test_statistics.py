@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
+from statistics import fmean
 
 import pytest
 
-from expert_cli.utils.statistics import Paired, mean_of, paired_ratio, t_quantile, unpaired_ratio, wilson
+from expert_cli.utils.statistics import (
+    Paired,
+    mean_of,
+    mean_of_shares,
+    paired_ratio,
+    pass_at,
+    t_quantile,
+    unpaired_ratio,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -91,3 +102,24 @@ def test_a_rise_is_the_drop_of_the_reversed_pairs() -> None:
 
 def test_trials_are_paired_case_by_case() -> None:
     assert Paired.of([True, True, False, False, True], [True, False, True, False, False]) == Paired(5, 2, 1)
+
+
+@pytest.mark.parametrize("tries", range(1, 8))
+def test_pass_at_k_is_the_share_of_all_choices_of_k_tries_that_hold_a_right_one(tries: int) -> None:
+    for correct in range(tries + 1):
+        passed = [number < correct for number in range(tries)]
+        for k in range(1, tries + 1):
+            assert pass_at(k, correct, tries) == pytest.approx(fmean(map(any, combinations(passed, k))))
+
+
+def test_shares_of_cases() -> None:
+    whole = [1.0, 1.0, 0.0, 1.0]
+    assert mean_of_shares(whole, 8).ci95 == pytest.approx(wilson(3, 4)), "a case that is right or wrong is one case"
+    assert mean_of_shares([1.0] * 9, 8).ci95 == pytest.approx(wilson(9, 9)), "and where all are right"
+    assert mean_of_shares([0.5], 8).ci95 == pytest.approx(wilson(0.5, 1)), "of one case nothing tells the variance"
+    assert mean_of_shares([0.5] * 9, 8).ci95 == pytest.approx(wilson(36, 72)), "never more than all tries tell"
+    assert mean_of_shares([0.5] * 9).ci95 == pytest.approx(wilson(4.5, 9))
+    # mean 0.5, variance between cases 0.25 * 8 / 7 / 4: as good as 3.5 times as many cases
+    found = mean_of_shares([0.25, 0.75] * 4, 8)
+    assert found.mean == 0.5
+    assert found.ci95 == pytest.approx(wilson(14, 28))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -77,6 +77,13 @@ class Case(BaseModel, ABC):
 
         Raises InputError (the case is at fault), EnvironmentProblem (an engine is missing).
         """
+
+    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  for subclasses
+        """Return what an answer, taken out of its text, gives: the same for two answers that give the same, whatever is right.
+
+        By default its text, runs of blanks as one. None, or `Stopped` raised: nothing. file, errors: those of `grade`.
+        """
+        return plain(answer) or None
 
     @property
     def file_names(self) -> tuple[str, ...]:

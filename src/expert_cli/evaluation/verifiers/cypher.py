@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from pydantic import Field
 
 from expert_cli.evaluation.verifiers.case import Case, Example
-from expert_cli.evaluation.verifiers.query import FileState, QueryCase, Source
+from expert_cli.evaluation.verifiers.query import FileState, QueryCase, QueryEngine, Source
 from expert_cli.evaluation.verifiers.query_text import code_words, split
 from expert_cli.evaluation.verifiers.sandbox.engine_client import Engine, EngineProcess
-from expert_cli.evaluation.verifiers.sandbox.limits import MAX_CYPHER_BYTES, Stopped
+from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, MAX_CYPHER_BYTES, Stopped
+from expert_cli.evaluation.verifiers.worlds.graph_names import GRAPH_NAMES, GraphNames, unknown_name
 
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
 _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
@@ -73,9 +74,19 @@ def _refuse(statement: str) -> None:
 
 @lru_cache(maxsize=4)
 def _source(files: tuple[FileState, ...], uri: str) -> Source:
+    engine: QueryEngine
+    where = uri or str(files[0].path)
     if uri:
         from expert_cli.evaluation.verifiers.sandbox.neo4j_engine import Neo4jEngine
 
-        return Source(uri, Neo4jEngine(uri), "cypher", MAX_CYPHER_BYTES, _refuse)
-    scripts = [file.path for file in files]
-    return Source(str(scripts[0]), EngineProcess("graphqlite", *scripts), "cypher", MAX_CYPHER_BYTES, _refuse)
+        engine = Neo4jEngine(uri)
+    else:
+        engine = EngineProcess("graphqlite", *(file.path for file in files))
+
+    @cache
+    def names() -> GraphNames:
+        found = (engine.run(query, timeout_s=GOLD_TIMEOUT_S) for query in GRAPH_NAMES)
+        return GraphNames(*(frozenset(str(name) for (name,) in rows) for rows in found))
+
+    unknown = lambda statement: unknown_name(statement, names())
+    return Source(where, engine, "cypher", MAX_CYPHER_BYTES, _refuse, unknown)

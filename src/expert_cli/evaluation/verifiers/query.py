@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from expert_cli.evaluation.verifiers.query_text import (
     split,
     without_distinct,
 )
-from expert_cli.evaluation.verifiers.rules import Rule, judge_by
+from expert_cli.evaluation.verifiers.rules import Rule, judge_by, rows_key
 from expert_cli.evaluation.verifiers.sandbox.engine_client import Contents, EngineProcess
 from expert_cli.evaluation.verifiers.sandbox.limits import GOLD_TIMEOUT_S, Stopped, readable
 
@@ -58,7 +58,8 @@ class Accepted:
 class Source:
     """A database or graph, opened once for many answers; expected queries run once.
 
-    where: as messages name it. refuse: raises `Stopped` for a statement that the engine must not see.
+    where: as messages name it. refuse: raises `Stopped` for a statement that the engine must not see. unknown: tells what a
+    statement names that is not there, where the engine itself says nothing of it; "" for nothing.
     """
 
     where: str
@@ -66,6 +67,7 @@ class Source:
     dialect: Dialect
     max_bytes: int
     refuse: Callable[[str], None] = lambda _: None
+    unknown: Callable[[str], str] = lambda _: ""
     known: dict[tuple[str, int], Accepted] = field(default_factory=dict)
 
     def check(
@@ -84,6 +86,9 @@ class Source:
             rows = self._run(statement, timeout_s)
             first, others = accepted.results[0], accepted.results[1:]
             grade = judge(rows, first)
+            unknown = "" if grade.passed else self.unknown(statement)
+            if unknown:
+                return Grade("unknown_name", f"{unknown}; {grade.detail}")
             if not grade.passed or not others:
                 return grade
             places = range(1, len(accepted.results))
@@ -92,6 +97,20 @@ class Source:
         except Stopped as stopped:
             return stopped.verdict
         return _judge_others([rows, *found], accepted.results, judge)
+
+    def results(
+        self, answer: str, expected: str, perturb: int = 0, *, timeout_s: float
+    ) -> list[tuple[Sequence[Row], tuple[Result, ...]]]:
+        """Return an answer's rows on every content, beside those of the expected queries. Raises `Stopped`, and as `check`."""
+        accepted = self._accepted(expected, perturb)
+        readable(answer, self.max_bytes)
+        statement = self._statement(answer, timeout_s)
+        places = range(len(accepted.results))
+        if len(places) == 1:
+            return [(self._run(statement, timeout_s), accepted.results[0])]
+        self.refuse(statement)
+        rows = self._process.run_in(statement, places, accepted.contents, timeout_s=timeout_s)
+        return list(zip(rows, accepted.results, strict=True))
 
     @property
     def _process(self) -> EngineProcess:
@@ -227,14 +246,28 @@ class QueryCase(Case):
 
         Raises InputError where a file cannot be read or an expected query fails, EnvironmentProblem without the engine.
         """
+        source, answer, expected = self._asked(answer, file)
+        judge = partial(judge_by, self.rule, order_asked=self._order_asked)
+        return source.check(answer, expected, self.perturb or 0, timeout_s=timeout_s, judge=judge)
+
+    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:
+        """Return the answer's rows on every content, the same for those that the case's rule takes for equal."""
+        source, answer, expected = self._asked(answer, file)
+        results = source.results(answer, expected, self.perturb or 0, timeout_s=timeout_s)
+        return tuple(rows_key(self.rule, *one, order_asked=self._order_asked) for one in results)
+
+    @property
+    def _order_asked(self) -> bool:
+        return self.category == "order_by"
+
+    def _asked(self, answer: str, file: Path | None) -> tuple[Source, str, str]:
+        """Return what is asked, and the answer and the expected queries as they are run."""
         if file is None:
             raise ExpertError("a case without its file")
-        states = tuple(map(_state, (file, *map(Path, self.file_names[1:]))))
-        source, expected = self.source(states), self.expected
+        source = self.source(tuple(map(_state, (file, *map(Path, self.file_names[1:])))))
         if self.rule == "spider":
-            answer, expected = (without_distinct(text, source.dialect) for text in (answer, expected))
-        judge = partial(judge_by, self.rule, order_asked=self.category == "order_by")
-        return source.check(answer, expected, self.perturb or 0, timeout_s=timeout_s, judge=judge)
+            return source, without_distinct(answer, source.dialect), without_distinct(self.expected, source.dialect)
+        return source, answer, self.expected
 
 
 class FileState(NamedTuple):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, groupby, permutations, product
 from typing import Any, Literal
 
 from expert_cli.evaluation.verdict import Grade
@@ -18,6 +19,8 @@ RELATIVELY_CLOSE, CLOSE = 1e-5, 1e-8
 """What pandas takes for equal."""
 MAX_LOOKS = 1_000_000
 """So many rows are looked at to find an order of columns; what needs more is taken for wrong."""
+_DIGITS = 9
+"""Sums in another order differ beyond these."""
 Column = tuple[Any, ...]
 
 
@@ -151,6 +154,59 @@ def _places(rows: Sequence[Row], expected: Result) -> list[int]:
 def _values(column: Column) -> frozenset[tuple[Any, int]]:
     """Return what a column holds and how often, whatever the order of the rows."""
     return frozenset(Counter(flatten((cell,), ordered_lists=True) for cell in column).items())
+
+
+def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result], *, order_asked: bool) -> Hashable:
+    """Return what is the same for two results that a rule takes for equal. accepted: tells whether an order was asked for.
+
+    Where a rule's equality is none between two answers, the nearest that is: floats count by `_DIGITS` digits, but by "spider"
+    exactly; where an order was asked for rows count as they came, tied or not; by "defog" a column more is another result.
+    """
+    lists = all(result.ordered_lists for result in accepted)
+    ordered = all(result.orders_within if rule == "spider" else result.ordered for result in accepted)
+    if rule == "strict":
+        keys = [_row_key(row, lists) for row in rows]
+        return tuple(keys) if ordered else frozenset(Counter(keys).items())
+    if not rows:
+        return ()
+    cells = [tuple(_cell_key(cell, lists, exact=rule == "spider") for cell in row) for row in rows]
+    if rule == "defog":
+        ordered = ordered and order_asked
+        cells = cells if ordered else list(dict.fromkeys(cells))
+    columns = sorted(zip(*cells, strict=True))
+    if ordered:
+        return tuple(columns)
+    return min((tuple(sorted(zip(*order, strict=True))) for order in _orders(columns)), default=())
+
+
+def _orders(columns: list[Column]) -> Iterator[list[Column]]:
+    """Yield the columns in each order that their values alone leave open, where those are few enough to be tried."""
+    groups = [list(group) for _, group in groupby(sorted(columns, key=sorted), key=sorted)]
+    looks = math.prod(math.factorial(len(group)) for group in groups) * len(columns[0])
+    if looks > MAX_LOOKS:
+        yield list(chain(*groups))
+        return
+    for orders in product(*map(permutations, groups)):
+        yield list(chain(*orders))
+
+
+def _cell_key(cell: Any, ordered_lists: bool, *, exact: bool) -> str:
+    return _row_key((int(cell) if exact and isinstance(cell, bool) else cell,), ordered_lists, exact=exact)
+
+
+def _row_key(row: Row, ordered_lists: bool, *, exact: bool = False) -> str:
+    """Return a text of a row: 1, 1.0 and, where floats are not `exact`, what is a rounding beside them are one."""
+    shape, numbers = flatten(row, ordered_lists)
+    return repr((shape, [_number_key(number, exact) for number in numbers]))
+
+
+def _number_key(number: int | float, exact: bool) -> int | float:
+    if not math.isfinite(number):
+        return number
+    whole = round(number)
+    if whole == number or (not exact and abs(number - whole) <= abs(number) * 10.0**-_DIGITS):
+        return whole
+    return number if exact else float(f"{number:.{_DIGITS}g}")
 
 
 _SAME: dict[Rule, Callable[[Sequence[Row], Result], bool]] = {"spider": same_by_spider, "defog": same_by_defog}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache, partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -36,6 +36,7 @@ from expert_cli.evaluation.verifiers.typescript_text import (
     LANGUAGE,
     NODE,
     as_modules,
+    code_words,
     parse_fault,
     unawaited,
 )
@@ -142,6 +143,11 @@ class TypescriptCase(Case):
             return stopped.verdict
         verdict = _run(node, modules, timeout_s, typescript=package is None)
         return Grade("correct", "" if package else NO_COMPILER) if verdict.passed else verdict
+
+    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
+        """Return the program without comments and spacing: what it gives no one knows without the tests."""
+        readable(answer, MAX_BYTES)
+        return code_words(self.prefix + answer, max(timeout_s, TYPE_CHECK_S))
 
 
 @cache

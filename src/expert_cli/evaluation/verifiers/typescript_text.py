@@ -63,6 +63,12 @@ def parse_fault(program: str, limit_s: float) -> Grade | None:
     return Grade(_KINDS.get(fault, "invalid"), fault) if fault else None
 
 
+def code_words(program: str, limit_s: float) -> tuple[str, ...] | None:
+    """Return a program's words and marks without its comments; None for a text that is none. Raises `Stopped`."""
+    found = _read(program, limit_s, words=True)
+    return None if found["fault"] else tuple(found["words"])
+
+
 def unawaited(tests: str) -> int | None:
     """Return the first line of a statement that starts something and does not wait for its end, None where there is none.
 
@@ -93,10 +99,10 @@ def as_modules(program: str, tests: str, limit_s: float) -> tuple[str, str]:
     return f"{program}\nexport {{ {exported} }};", head + tests
 
 
-def _read(program: str, limit_s: float) -> dict[str, Any]:
+def _read(program: str, limit_s: float, **asked: bool) -> dict[str, Any]:
     """What the parser's process says of a text. Raises `Stopped`."""
     try:
-        return _reader().ask({"program": program}, limit_s)
+        return _reader().ask({"program": program, **asked}, limit_s)
     except TimeoutError as error:
         raise Stopped("timeout", f"it takes more than {limit_s:g} s to parse") from error
     except EOFError as error:

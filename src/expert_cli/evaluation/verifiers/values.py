@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -83,6 +83,10 @@ class ExactCase(_Value):
             return Grade("correct")
         return Grade("wrong", f"it is {answer[:80]!r}, not {accepted[0][:80]!r}")
 
+    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
+        """Return the text as it is compared."""
+        return self._form(answer) or None
+
     def _form(self, text: str) -> str:
         return plain(text.casefold() if self.ignore_case else text)
 
@@ -124,6 +128,10 @@ class ChoiceCase(_Value):
         form = _label(answer)
         answered = next((label for label in self.labels if _label(label) == form), None)
         return Labeled(tuple(self.labels), self.expected, answered)
+
+    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
+        """Return the label."""
+        return self.labeled(answer.strip()).answered
 
     def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
         """Compare labels."""
@@ -169,22 +177,31 @@ class NumberCase(_Value):
 
     def judged(self, answer: str, timeout_s: float) -> Grade:  # noqa: ARG002  nothing is run
         """Compare numbers as they are written, without rounding."""
-        found = _NUMBER.fullmatch(answer.strip("*` ").translate(_MINUS))
-        if found is None:
-            return Grade("invalid", f"{answer[:80]!r} is not one number")
-        before, after = found["before"], (found["after"] or "").strip()
-        known = _UNIT.fullmatch(f"{before} {after}".rstrip()) is not None
-        if (before and after and not known) or not (self.unit or known):
-            return Grade(
-                "invalid", f"{answer[:80]!r} is no number with a unit of the list; `unit` in a case names another"
-            )
-        given = {text.casefold() for text in (before, after) if text}
-        if self.unit and given and self.unit.casefold() not in given:
-            return Grade("wrong", f"it is in {after or before!r}, not in {self.unit!r}")
-        number = Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found["number"]))
+        number, other = self._read(answer)
+        if other:
+            return Grade("wrong", f"it is in {other!r}, not in {self.unit!r}")
         if abs(number - Decimal(repr(self.expected))) <= Decimal(repr(self.tolerance)):
             return Grade("correct")
         return Grade("wrong", f"it is {number}, not {self.expected}")
+
+    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
+        """Return the number, and its unit where that is another one than the case's."""
+        return self._read(answer.strip())
+
+    def _read(self, answer: str) -> tuple[Decimal, str]:
+        """Return the number of an answer, and a unit that the case does not name; "" for none. Raises `Stopped`."""
+        found = _NUMBER.fullmatch(answer.strip("*` ").translate(_MINUS))
+        if found is None:
+            raise Stopped("invalid", f"{answer[:80]!r} is not one number")
+        before, after = found["before"], (found["after"] or "").strip()
+        known = _UNIT.fullmatch(f"{before} {after}".rstrip()) is not None
+        if (before and after and not known) or not (self.unit or known):
+            raise Stopped(
+                "invalid", f"{answer[:80]!r} is no number with a unit of the list; `unit` in a case names another"
+            )
+        given = {text.casefold() for text in (before, after) if text}
+        other = (after or before) if self.unit and given and self.unit.casefold() not in given else ""
+        return Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found["number"])), other
 
 
 class RegexCase(_Value):

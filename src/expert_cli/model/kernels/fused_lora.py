@@ -22,6 +22,7 @@ from peft.tuners.lora import LoraLayer
 
 from expert_cli._compat import copy_
 from expert_cli.model.kernels.dequantize import frozen_weight
+from expert_cli.model.kernels.joint_layers import JointLayers
 
 SHARING = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 """Layers of one module that read one input, by transformers' names; another input, and each is computed for itself."""
@@ -59,16 +60,14 @@ def _drops(layer: Any) -> bool:
     return any(isinstance(dropout, torch.nn.Dropout) for dropout in layer.lora_dropout.values())
 
 
-class _Group:
-    """Layers that read the same input: the first that is called computes for all, the others hand their output out."""
+class _Group(JointLayers):
+    """Layers and their LoRA products."""
 
     def __init__(self, layers: list[Any]) -> None:
-        self.layers = layers
+        super().__init__(layers)
         (self.name,) = {name for layer in layers for name in layer.lora_A}
         self.scaling: float = layers[0].scaling[self.name]
         self.factors: list[torch.Tensor] = []
-        self.input: torch.Tensor | None = None
-        self.outputs: dict[Any, torch.Tensor] = {}
         for layer in layers:
             layer.forward = partial(self.forward, layer)
 
@@ -77,20 +76,12 @@ class _Group:
         """Every A [r, in], then every B [out, r]."""
         return [getattr(layer, part)[self.name].weight for part in ("lora_A", "lora_B") for layer in self.layers]
 
-    def forward(self, layer: Any, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
-        """Return a layer's output; PEFT's own wherever it is asked for more than the product."""
-        if args or settings or not _in_autocast(x) or not all(map(self._is_on, self.layers)):
-            return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
-        if x is not self.input or layer not in self.outputs:
-            self.input, self.outputs = x, dict(zip(self.layers, self._outputs(x), strict=True))
-        output = self.outputs.pop(layer)
-        if not self.outputs:
-            self.input = None
-        return output
-
     def forget(self) -> None:
         """Let go of what was kept of a pass: an output that nobody took would hold all before it in memory."""
         self.factors, self.input, self.outputs = [], None, {}
+
+    def _takes(self, x: torch.Tensor) -> bool:
+        return _in_autocast(x) and all(map(self._is_on, self.layers))
 
     def _is_on(self, layer: Any) -> bool:
         return layer.active_adapters == [self.name] and not (layer.disable_adapters or layer.merged)

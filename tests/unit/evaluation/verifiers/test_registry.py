@@ -61,6 +61,17 @@ def test_the_example_is_graded(verifier: str, tmp_path: Path) -> None:
 
 
 @each
+def test_the_example_gives_something_that_can_be_told_from_another(verifier: str, tmp_path: Path) -> None:
+    case, (_, right, wrong) = asked(tmp_path, verifier), VERIFIERS[verifier].example
+    keys = [
+        case.case.result_key(extract(text, case.case.fences), case.file, 10) for text in (right, f"{right}\n", wrong)
+    ]
+    assert keys[0] == keys[1] != keys[2]
+    assert None not in keys
+    assert len({*keys}) == 2
+
+
+@each
 def test_the_expected_answer_is_right(verifier: str, tmp_path: Path) -> None:
     case = asked(tmp_path, verifier)
     text = case.case.expected_text

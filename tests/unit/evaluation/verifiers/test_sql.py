@@ -66,8 +66,11 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         pytest.param("SELECT 2", "SELECT 1; SELECT 2;", "correct", id="the second of two accepted"),
         pytest.param("SELECT ';'", "SELECT ';'; SELECT 2", "correct", id="a semicolon in a text"),
         pytest.param("SELECT 1; -- done; really", "SELECT 1", "correct", id="comment after the end"),
-        pytest.param("SELECT nme FROM customers", NAMES, "invalid", id="unknown column"),
-        pytest.param("SELECT name FROM customer", NAMES, "invalid", id="unknown table"),
+        pytest.param("SELECT nme FROM customers", NAMES, "unknown_name", id="unknown column"),
+        pytest.param("SELECT name FROM customer", NAMES, "unknown_name", id="unknown table"),
+        pytest.param(
+            "SELECT a.name FROM customers a JOIN customers b USING (nme)", NAMES, "unknown_name", id="unknown in USING"
+        ),
         pytest.param("SELEC name", NAMES, "invalid", id="no SQL"),
         pytest.param("SELECT 1; SELECT 2", "SELECT 1", "invalid", id="two statements"),
     ],
@@ -115,7 +118,7 @@ HARMFUL = {
     "reindex": ("REINDEX", "refused"),
     "analyze": ("ANALYZE", "refused"),
     "shell command": (".read /etc/passwd", "invalid"),
-    "bytes of the database": ("SELECT data FROM sqlite_dbpage", "invalid"),
+    "bytes of the database": ("SELECT data FROM sqlite_dbpage", "unknown_name"),
     "endless recursion": (f"{RECURSION} SELECT count(*) FROM t", "timeout"),
     "endless recursion, no row": (f"{RECURSION} SELECT n FROM t WHERE n < 0", "timeout"),
     "endless rows": (f"{RECURSION} SELECT n FROM t", "too_large|timeout"),

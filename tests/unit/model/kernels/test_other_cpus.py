@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PRODUCTS = ("test_cpu_attention.py", "test_fused_lora.py")
+PRODUCTS = ("test_cpu_attention.py", "test_fused_lora.py", "test_inference.py")
 
 
 def test_products_and_gradients_hold_without_avx512_and_bf16_instructions() -> None:

@@ -16,8 +16,9 @@ from expert_cli._compat import attention_name
 from expert_cli.config.run_config import Layout
 from expert_cli.data.packing.batches import Collator
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.inference.generate import answers
+from expert_cli.inference.generate import generate
 from expert_cli.inference.generation_config import GenerationConfig
+from expert_cli.inference.request import Request
 from expert_cli.model import isolation
 from expert_cli.model.activation_checkpointing import decoder_layers, enable_activation_checkpointing
 from expert_cli.model.adapter import add_adapter, linear_names
@@ -26,7 +27,7 @@ from expert_cli.model.kernels import attention, recurrence
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.select import KernelPlan, apply_kernels, kernel_plan
-from tests import run_blocks
+from tests import run_blocks, tiny
 from tests.machines import CPU
 from tests.tiny_hybrids import BLOCK, HYBRIDS, hybrid
 from tests.unit.model.kernels.test_select import MODEL
@@ -186,7 +187,9 @@ def test_what_is_written_with_a_cache_is_what_the_model_would_write_without(name
         whole = [written(prompt) for prompt in prompts]
     stops = {whole[1][4], whole[3][2]}
     cut = [list(takewhile(lambda token: token not in stops, answer)) for answer in whole]
-    assert answers(model, prompts, GenerationConfig(8, 4), stops) == cut
+    ends = tiny.IdsAsText(frozenset(stops))
+    found = generate(model, [Request(prompt) for prompt in prompts], GenerationConfig(8, 4), ends)
+    assert [list(one.ids) for (one,) in found] == cut
 
 
 def test_an_adapter_on_weights_that_a_layer_reads_itself_trains_nothing_and_is_refused() -> None:

@@ -162,6 +162,11 @@ _LACKING = (
 )
 """What its messages say it lacks: operators on dates and intervals, LIKE ANY, parts of patterns, templates of to_char."""
 _SIGN_IN_INTERVAL = re.compile(r"(\binterval\s*'[^']*?[+-])\s+(?=\d)", re.IGNORECASE)
+_UNKNOWN_NAME = re.compile(
+    r"Catalog Error: Table with name .* does not exist"
+    r"|Binder Error: (?:Referenced (?:table|column) .* not found|Table .* does not have a column named"
+    r"|Column .* does not exist on (?:left|right) side of join)"
+)
 _MACROS = Path(__file__).with_name("postgresql.sql")
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
 
@@ -198,7 +203,7 @@ def _stopped(error: duckdb.Error, query: str, late: bool, timeout_s: float) -> S
     lacking = _lacking(query, str(error))
     if lacking:
         return Stopped("parsed_only", f"DuckDB, asked in place of PostgreSQL, has no {lacking}: {error}")
-    return Stopped("invalid", str(error))
+    return Stopped("unknown_name" if _UNKNOWN_NAME.match(str(error)) else "invalid", str(error))
 
 
 def _in_duckdb(found: re.Match[str]) -> str:

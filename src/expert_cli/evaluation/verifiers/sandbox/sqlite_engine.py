@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from expert_cli.evaluation.verifiers.worlds.sqlite_tables import SqliteContents,
 
 MAX_DATABASE_BYTES = 512 << 20
 _QUERIES = ("SELECT", "WITH", "VALUES")
+_UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
 _WAL = b"\x02\x02"
 
 
@@ -46,17 +49,30 @@ class SqliteEngine:
         if _first(query) not in _QUERIES:
             self.prepare(query, timeout_s=timeout_s)
             raise Stopped("refused", _first(query))
-        rows = self._guard.run(query, timeout_s=timeout_s)
+        with _naming_unknown():
+            rows = self._guard.run(query, timeout_s=timeout_s)
         return [tuple("x" + cell.hex() if isinstance(cell, bytes) else cell for cell in row) for row in rows]
 
     def prepare(self, query: str, *, timeout_s: float) -> None:
         """Compile the statement. Raises `Stopped`."""
         try:
-            self._guard.prepare(query, timeout_s=timeout_s)
+            with _naming_unknown():
+                self._guard.prepare(query, timeout_s=timeout_s)
         except Stopped as stopped:
             if stopped.kind == "refused" and _first(query) not in _QUERIES:
                 raise Stopped("refused", _first(query)) from stopped
             raise
+
+
+@contextmanager
+def _naming_unknown() -> Iterator[None]:
+    """Tell a table or column that is not there from other faults."""
+    try:
+        yield
+    except Stopped as stopped:
+        if stopped.kind == "invalid" and _UNKNOWN_NAME.match(stopped.detail):
+            raise Stopped("unknown_name", stopped.detail) from stopped
+        raise
 
 
 def _first(statement: str) -> str:

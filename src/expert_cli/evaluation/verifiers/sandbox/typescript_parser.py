@@ -1,8 +1,9 @@
 """Parses TypeScript, a line of JSON with a line of JSON, in a process of its own: tree-sitter's time can grow with the square
 of the text, and nothing in our own process could stop it.
 
-{"program"} one way; {"fault", "names"} the other: why it is no program, or "", and the values that stand at its top. Run by its
-path, with the folders that tree-sitter lies in: it loads nothing else.
+{"program"} one way; {"fault", "names"} the other: why it is no program, or "", and the values that stand at its top; where
+"words" are asked for, its code without comments. Run by its path, with the folders that tree-sitter lies in: it loads nothing
+else.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ ONLY_COMMENTS = "nothing but comments"
 TOO_DEEP = f"nested more than {MAX_DEPTH} deep"
 
 
-def read(program: str) -> dict[str, Any]:
+def read(program: str, *, words: bool = False) -> dict[str, Any]:
     """Return the fault of a text and, where it has none, the names at its top that stand for a value when it runs."""
     root = parsed(program)
     fault = _fault(root)
-    return {"fault": fault, "names": [] if fault else _values(root)}
+    code = {"words": [] if fault else list(_words(root))} if words else {}
+    return {"fault": fault, "names": [] if fault else _values(root), **code}
 
 
 def parsed(program: str) -> Any:
@@ -64,6 +66,20 @@ def nodes(root: Any) -> Iterator[tuple[Any, int]]:
             depth -= 1
 
 
+def _words(root: Any) -> Iterator[str]:
+    """Yield the texts of the code, comments left out."""
+    cursor, down = root.walk(), True
+    while True:
+        if down and cursor.node.type != "comment":
+            if not cursor.node.children:
+                yield cursor.node.text.decode(errors="surrogatepass")
+            elif cursor.goto_first_child():
+                continue
+        down = cursor.goto_next_sibling()
+        if not down and not cursor.goto_parent():
+            return
+
+
 def _values(root: Any) -> list[str]:
     """The names at the top of a program that stand for a value when it runs."""
     names: list[str] = []
@@ -96,13 +112,17 @@ def _bound(node: Any) -> list[str]:
     return [name for child in node.named_children for name in _bound(child)] if node.type in inside else []
 
 
+def _reply(request: dict[str, Any]) -> dict[str, Any]:
+    return read(request["program"], words="words" in request)
+
+
 def main() -> None:
     """Answer until stdin ends."""
     parsed("")
     sys.stdout.write("{}\n")
     sys.stdout.flush()
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(read(json.loads(line)["program"])) + "\n")
+        sys.stdout.write(json.dumps(_reply(json.loads(line))) + "\n")
         sys.stdout.flush()
 
 

@@ -1,0 +1,155 @@
+"""How an expert is asked: how a prompt is written, what ends an answer, what holds it, how it is drawn; adapter/expert.json.
+
+Template and system prompt are those of training. How answers are decoded may change afterwards: a manifest that is named says
+it, else the adapter's expert.json, else the manifest that the adapter was trained from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from expert_cli.config.defaults.decoding import JSON_GRAMMARS, known_grammar
+from expert_cli.config.plan import TrainedAdapter
+from expert_cli.errors import InputError
+from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.manifest.schema import Decoding, Manifest
+from expert_cli.manifest.types import NotNegative, NotNegativeNumber
+from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import first_line, shortened
+
+if TYPE_CHECKING:
+    from expert_cli.inference.expert import PromptRenderer
+
+SAMPLING = ("temperature", "top_p", "top_k", "min_p")
+EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
+"""Prompt and input of the example."""
+
+
+@dataclass(frozen=True)
+class DecodingConfig:
+    """How answers are decoded, as `training.decoding` of a manifest says. None: not written there.
+
+    grammar: what answers are held to; None: nothing.
+    """
+
+    temperature: NotNegativeNumber | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: NotNegative | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    stop_sequences: tuple[str, ...] = ()
+    grammar: Grammar | None = None
+
+    def sampling(self) -> dict[str, float]:
+        """Return what is written of SAMPLING."""
+        written = {name: getattr(self, name) for name in SAMPLING}
+        return {name: value for name, value in written.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row's prompt and input, the whole text that the answer to them follows, and its token ids."""
+
+    prompt: str
+    input: str
+    text: str
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ExpertConfig:
+    """How an expert is asked, as its expert.json says.
+
+    template: its name; the template itself is the chat template of the tokenizer beside it. system_prompt: as written, None =
+    not written. input_separator: stands between a row's prompt and its input in the user's turn. end_tokens: token -> id, that
+    of training first.
+    """
+
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
+
+    template: str
+    template_fingerprint: str
+    system_prompt: str | None
+    input_separator: str
+    example: Example
+    end_tokens: Mapping[str, int]
+    decoding: DecodingConfig
+    schema_version: Literal[1] = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the document."""
+        document: dict[str, Any] = _reader().dump_python(self, mode="json")
+        return document
+
+
+def decoding_of(manifest: Manifest) -> DecodingConfig:
+    """Return how a manifest says that answers are decoded; a grammar that nothing here knows counts as none."""
+    written = manifest.training.decoding or Decoding()
+    held_to = known_grammar(written)
+    grammar = Grammar(held_to, written.json_schema if held_to in JSON_GRAMMARS else None) if held_to else None
+    stops = tuple(stop for stop in written.stop_sequences or () if stop)
+    return DecodingConfig(written.temperature, written.top_p, written.top_k, written.min_p, stops, grammar)
+
+
+def expert_config(decoding: DecodingConfig, renderer: PromptRenderer) -> ExpertConfig:
+    """Return how an expert is asked whose prompts this renderer writes."""
+    template, backend = renderer.template, renderer.tokenizer.backend
+    ends = {str(backend.id_to_token(number)): number for number in sorted(renderer.stop_token_ids)}
+    text = "".join(segment.text for segment in template.prompt(*EXAMPLE))
+    return ExpertConfig(
+        template.name,
+        template.fingerprint,
+        template.system_prompt,
+        template.input_separator,
+        Example(*EXAMPLE, text, tuple(renderer.encode_prompt(*EXAMPLE))),
+        dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
+        decoding,
+    )
+
+
+def read_expert_config(file: Path) -> ExpertConfig:
+    """Read an expert.json. Raises InputError where it cannot be read, or is none."""
+    try:
+        return _reader().validate_json(file.read_bytes(), strict=True)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(str(part) for part in fault["loc"])
+        message = f"{file}: {place + ': ' if place else ''}{fault['msg']}"
+    except OSError as error:
+        message = f"{file}: {first_line(error)}"
+    raise InputError(message, "take the file away: the manifest says how the expert is asked, too")
+
+
+def decoding_for(trained: TrainedAdapter, report: Reporter) -> DecodingConfig:
+    """Return how an adapter's answers are decoded, and tell where its manifest and its expert.json differ.
+
+    Raises InputError for an expert.json that cannot be read.
+    """
+    manifest, file = trained.plan.run.manifest, trained.origin.expert_config
+    written = decoding_of(trained.plan.loaded.manifest)
+    if file is None:
+        return written
+    kept = read_expert_config(file).decoding
+    used, other = (written, kept) if trained.named else (kept, written)
+    places = (manifest, file) if trained.named else (file, manifest)
+    differing = [one.name for one in fields(DecodingConfig) if getattr(used, one.name) != getattr(other, one.name)]
+    if differing:
+        words = "; ".join(f"{name} {_shown(used, name)} (there {_shown(other, name)})" for name in differing)
+        report.warning(f"decoding is that of {places[0]}, not of {places[1]}: {words}")
+    return used
+
+
+def _shown(decoding: DecodingConfig, name: str) -> str:
+    value = getattr(decoding, name)
+    return "not written" if value in (None, ()) else shortened(json.dumps(value, default=vars, ensure_ascii=False))
+
+
+@cache
+def _reader() -> TypeAdapter[ExpertConfig]:
+    return TypeAdapter(ExpertConfig)

@@ -1,0 +1,1 @@
+"""SQL, held to the tables that its prompt describes: no name that they, or the query itself, lack."""

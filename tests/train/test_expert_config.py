@@ -1,0 +1,173 @@
+"""How an expert is asked: expert.json of a real run, and that chat, evaluations and exports go by it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from transformers import AutoTokenizer, GenerationConfig
+
+from expert_cli import api
+from expert_cli.artifacts.export import export_expert
+from expert_cli.config.plan import TrainedAdapter, trained_adapter
+from expert_cli.errors import InputError
+from expert_cli.inference.expert_config import decoding_for, read_expert_config
+from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.utils.reporter import NullReporter
+from tests.train.projects import Told, expert_of_seven, manifest_with
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "expert.schema.json"
+
+
+@pytest.fixture(scope="module")
+def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return expert_of_seven(tmp_path_factory.mktemp("expert"), template="alpaca", system_prompt="Be brief.")
+
+
+@pytest.fixture
+def changed(expert: Path, tmp_path: Path) -> Path:
+    """A run whose expert.json, edited, ends answers at "7", where the manifest does not."""
+    run = shutil.copytree(expert, tmp_path / "run")
+    file = run / "adapter" / "expert.json"
+    written = document(file)
+    written["decoding"] |= {"stop_sequences": ["7"], "temperature": None, "top_p": None, "top_k": 5}
+    file.write_text(json.dumps(written), encoding="utf-8")
+    return run
+
+
+def document(file: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(read)
+    return read
+
+
+def by(folder: Path, manifest: Path | None = None) -> TrainedAdapter:
+    return trained_adapter(folder, manifest, None, offline=True)
+
+
+def test_a_run_says_how_its_expert_is_asked(expert: Path) -> None:
+    found = document(expert / "adapter" / "expert.json")
+    tokenizer = AutoTokenizer.from_pretrained(expert / "adapter")
+    example = found.pop("example")
+    turn = example["prompt"] + found["input_separator"] + example["input"]
+    asked = [{"role": "user", "content": turn}]
+    assert tokenizer.apply_chat_template(asked, add_generation_prompt=True)["input_ids"] == example["ids"]
+    assert tokenizer.decode(example["ids"]) == example["text"]
+    assert example["text"].startswith("Be brief.")
+    assert found == {
+        "schema_version": 1,
+        "template": "alpaca",
+        "template_fingerprint": by(expert).origin.template,
+        "system_prompt": "Be brief.",
+        "input_separator": "\n\n### Input:\n",
+        "end_tokens": {"<|im_end|>": 2},
+        "decoding": {
+            "temperature": 0.7,
+            "top_p": 0.9,
+            "top_k": None,
+            "min_p": None,
+            "stop_sequences": ["###"],
+            "grammar": None,
+        },
+    }
+    card = (expert / "adapter" / "README.md").read_text(encoding="utf-8")
+    assert '| ends at | `"<|im_end|>"`, `"###"` |'.replace("<|im_end|>", r"<\|im_end\|>") in card
+    assert json.dumps(example["text"]) in card
+
+
+def test_chat_evaluations_and_exports_go_by_it(changed: Path, tmp_path: Path) -> None:
+    report = Told()
+    talk = api.load_expert(changed, offline=True, reporter=report)
+    assert talk.ask("Which number is 3?") == ""
+    told = (
+        r"decoding is that of .*expert\.json, not of .*manifest\.json: temperature not written \(there 0\.7\); "
+        r'top_p not written \(there 0\.9\); top_k 5 \(there not written\); stop_sequences \["7"\] \(there \["###"\]\)'
+    )
+    assert len(report.warnings) == 1
+    assert re.fullmatch(told, report.warnings[0])
+    settings = api.evaluate(changed, limit=2, offline=True).as_json()["generation"]
+    assert (settings["stops"], settings["temperature"]) == (("7",), 0)
+    drawn = api.evaluate(changed, limit=2, offline=True, sample=True).as_json()["generation"]
+    assert (drawn["temperature"], drawn["top_p"], drawn["top_k"]) == (0.8, 1, 5)
+    prompts = [("Which number is 3?", "")]
+    export_expert(by(changed), tmp_path / "out", prompts, NullReporter(), merge=True, gguf="f16")
+    assert document(tmp_path / "out" / "expert.json") == document(changed / "adapter" / "expert.json")
+    modelfile = (tmp_path / "out" / "Modelfile").read_text(encoding="utf-8")
+    parameters = ("temperature 0", "top_k 5", 'stop """<|im_end|>"""', 'stop """7"""')
+    assert modelfile.endswith("\n" + "".join(f"PARAMETER {line}\n" for line in parameters))
+    defaults = GenerationConfig.from_pretrained(tmp_path / "out")
+    assert (defaults.eos_token_id, defaults.do_sample, defaults.top_k) == ([2], False, None)
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "stop_strings=['7']" in card
+    assert '`"7"` |' in card
+
+
+def test_a_manifest_that_is_named_goes_before_it(changed: Path, expert: Path) -> None:
+    report = Told()
+    manifest = manifest_with(expert, stop_sequences=["x"], use_grammar=True, grammar_type="json")
+    used = decoding_for(by(changed, manifest), report)
+    assert (used.stop_sequences, used.temperature, used.grammar) == (("x",), 0.7, Grammar("json"))
+    assert re.search(
+        r'of .*other-decoding\.json, not of .*expert\.json: .*stop_sequences \["x"\] \(there \["7"\]\); '
+        r'grammar \{"type": "json", "json_schema": null\} \(there not written\)',
+        report.warnings[0],
+    )
+
+
+def test_an_adapter_without_it_is_asked_as_its_manifest_says(changed: Path) -> None:
+    (changed / "adapter" / "expert.json").unlink()
+    report = Told()
+    assert decoding_for(by(changed), report).stop_sequences == ("###",)
+    assert report.warnings == []
+
+
+def test_a_checkpoint_is_asked_as_its_runs_adapter(changed: Path) -> None:
+    (checkpoint,) = (changed / "checkpoints").iterdir()
+    assert decoding_for(by(checkpoint), NullReporter()).stop_sequences == ("7",)
+
+
+def test_an_exported_adapter_keeps_its_system_prompt(expert: Path, tmp_path: Path) -> None:
+    """Far from its run, with a manifest that has none: the prompt is that of training."""
+    manifest = by(expert).plan.run.manifest
+    export_expert(by(expert), tmp_path / "out", [], NullReporter(), merge=False, gguf=None)
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    del written["training"]["config"]["system_prompt"]
+    (tmp_path / "manifest.json").write_text(json.dumps(written), encoding="utf-8")
+    report = Told()
+    talk = api.load_expert(tmp_path / "out", manifest=tmp_path / "manifest.json", offline=True, reporter=report)
+    assert talk.ask("Which number is 3?") == "7"
+    assert len(report.warnings) == 1
+    assert '"Be brief.", with which the adapter was trained, is used' in report.warnings[0]
+
+
+FAULTS = {
+    "torn": ("{", "EOF"),
+    "another version": ({"schema_version": 2}, "schema_version: Input should be 1"),
+    "no template": ({"template": None}, "template: Input should be a valid string"),
+    "negative": ({"decoding": {"temperature": -1}}, "decoding.temperature: Input should be greater than or equal to 0"),
+    "no such grammar": ({"decoding": {"grammar": {"type": "xml"}}}, "decoding.grammar.type: Input should be 'json'"),
+}
+
+
+@pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
+def test_one_that_cannot_be_read_is_refused(changed: Path, fault: str | dict[str, Any], words: str) -> None:
+    file = changed / "adapter" / "expert.json"
+    text = fault if isinstance(fault, str) else json.dumps({**document(file), **fault})
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        decoding_for(by(changed), NullReporter())
+    assert str(file) in caught.value.message
+
+
+def test_keys_of_later_versions_are_passed_over(changed: Path) -> None:
+    file = changed / "adapter" / "expert.json"
+    grammar = {"type": "json", "json_schema": {"type": "object"}, "later": 1}
+    written = document(file)
+    written["decoding"] |= {"grammar": grammar, "later": 1}
+    file.write_text(json.dumps({**written, "later": 1}), encoding="utf-8")
+    assert read_expert_config(file).decoding.grammar == Grammar("json", {"type": "object"})

@@ -1,0 +1,292 @@
+"""Several answers to a case: what the majority of them gives, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from expert_cli.evaluation.cases import CaseAnswer, read_cases
+from expert_cli.evaluation.grade import GradedAnswer, grade
+from expert_cli.evaluation.permissions import NOTHING
+from expert_cli.evaluation.regrade import read_kept
+from expert_cli.evaluation.result import Evaluated, compare_with
+from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.statistics import wilson
+
+ROOT = Path(__file__).parents[3]
+SHOP = """
+CREATE TABLE items (id INTEGER, name TEXT, price REAL, stock INTEGER);
+INSERT INTO items VALUES (1, 'nut', 0.1, 3), (2, 'bolt', 0.2, 1), (3, 'cog', 0.3, 3);
+"""
+NAMES = "SELECT name FROM items"
+ALL = ("SELECT id, stock FROM items", "SELECT stock, id FROM items")
+
+
+def asked(folder: Path, drawn: Sequence[str], **case: Any) -> CaseAnswer:
+    """Return a case with its samples; of a query, one about the shop."""
+    path = folder / "cases.jsonl"
+    row = {"verifier": "sql", "database": "shop.sqlite"} | case
+    if row["verifier"] == "sql":
+        with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
+            connection.executescript(f"DROP TABLE IF EXISTS items; {SHOP}")
+    else:
+        del row["database"]
+    path.write_text(json.dumps({"prompt": "What?", "id": "one"} | row), encoding="utf-8")
+    (found,) = read_cases(path)
+    answers = tuple(found.answered(text, "end") for text in drawn)
+    return replace(answers[0], samples=answers)
+
+
+def voted(folder: Path, drawn: Sequence[str], **case: Any) -> GradedAnswer:
+    (found,) = grade([asked(folder, drawn, **case)], NullReporter(), 10).answers
+    return found
+
+
+QUERIES: list[Any] = [
+    pytest.param(
+        [NAMES, "SELECT id FROM items", "SELECT I.name AS n FROM items AS I ORDER BY 1", "SELECT id + 0 FROM items"],
+        {"expected": "SELECT name FROM items"},
+        0,
+        id="two texts with the same rows against two of other rows: the first of them",
+    ),
+    pytest.param(
+        ["SELECT id FROM items", NAMES, "SELECT name FROM items WHERE id > 0"], {"expected": NAMES}, 1, id="the most"
+    ),
+    pytest.param(
+        [NAMES, "SELECT id FROM items", "SELECT id + 0 FROM items"], {"expected": NAMES}, 1, id="the most are wrong"
+    ),
+    pytest.param(
+        ["SELECT nothing FROM items", "SELECT nothing FROM items", "DROP TABLE items", "", NAMES],
+        {"expected": NAMES},
+        4,
+        id="what gives no rows has no vote",
+    ),
+    pytest.param(["SELEC", "SELECT x"], {"expected": NAMES}, None, id="none votes"),
+    pytest.param(
+        [NAMES, "SELECT id FROM items WHERE 0", "SELECT name FROM items WHERE id = 9"],
+        {"expected": NAMES},
+        1,
+        id="no rows are a result",
+    ),
+    pytest.param(
+        [f"{NAMES} ORDER BY name", f"{NAMES} ORDER BY id", f"{NAMES} ORDER BY price"],
+        {"expected": f"{NAMES} ORDER BY id"},
+        1,
+        id="order counts where the case asks for one",
+    ),
+    pytest.param(
+        ["SELECT id, stock FROM items WHERE id = 1", *ALL], {"expected": ALL[0]}, 0, id="strict: columns in order"
+    ),
+    pytest.param(
+        ["SELECT id, stock FROM items WHERE id = 1", *ALL],
+        {"expected": ALL[0], "rule": "spider"},
+        1,
+        id="spider: in any",
+    ),
+    pytest.param(
+        ["SELECT id, stock FROM items WHERE id = 1", *ALL], {"expected": ALL[0], "rule": "defog"}, 1, id="defog: in any"
+    ),
+    pytest.param(
+        ["SELECT id FROM items", "SELECT stock FROM items", "SELECT DISTINCT stock FROM items"],
+        {"expected": "SELECT stock FROM items"},
+        0,
+        id="strict: a row twice is another result",
+    ),
+    pytest.param(
+        ["SELECT id FROM items", "SELECT stock FROM items", "SELECT DISTINCT stock FROM items"],
+        {"expected": "SELECT stock FROM items", "rule": "defog"},
+        1,
+        id="defog: it is not",
+    ),
+    pytest.param(
+        ["SELECT 1", "SELECT 0.1 + 0.2", "SELECT 0.3"],
+        {"expected": "SELECT 0.3"},
+        1,
+        id="noise in a float",
+    ),
+    pytest.param(
+        ["SELECT 2", "SELECT 0.1 * 3 * 10", "SELECT 3"], {"expected": "SELECT 3"}, 1, id="noise beside a whole"
+    ),
+    pytest.param(["SELECT 2", "SELECT 1", "SELECT 1.0"], {"expected": "SELECT 1"}, 1, id="1.0 is 1"),
+    pytest.param(
+        ["SELECT 2", "SELECT 1", "SELECT 1.0"], {"expected": "SELECT 1", "rule": "spider"}, 1, id="spider: 1.0 is 1"
+    ),
+    pytest.param(
+        ["SELECT 0.1 + 0.2", "SELECT 0.3", "SELECT 3e-1"],
+        {"expected": "SELECT 0.3", "rule": "spider"},
+        1,
+        id="spider: floats are equal or not",
+    ),
+    pytest.param(
+        ["SELECT 123456789012", "SELECT 123456789013", "SELECT 123456789013.0"],
+        {"expected": "SELECT 1"},
+        1,
+        id="large whole numbers count to the last digit",
+    ),
+    pytest.param(
+        # values of each column are the same: only the rows tell which column is which
+        [
+            "SELECT 1 AS a, 1 AS b",
+            "SELECT 1 AS a, 2 AS b UNION ALL SELECT 2, 3 UNION ALL SELECT 3, 1",
+            "SELECT 1 AS a, 3 AS b UNION ALL SELECT 2, 1 UNION ALL SELECT 3, 2",
+        ],
+        {"expected": "SELECT 1", "rule": "spider"},
+        1,
+        id="spider: columns of the same values",
+    ),
+    pytest.param(
+        ["SELECT 0", "SELECT max(stock) FROM items", "SELECT count(*) FROM items", "SELECT total(1) FROM items"],
+        {"expected": "SELECT count(*) FROM items", "perturb": 4},
+        2,
+        id="the same on this content, not on others",
+    ),
+    pytest.param(
+        ["SELECT 0", "SELECT max(stock) FROM items", "SELECT count(*) FROM items"],
+        {"expected": "SELECT count(*) FROM items"},
+        1,
+        id="without other contents they are one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("drawn", "case", "majority"), QUERIES)
+def test_a_vote_goes_by_rows(tmp_path: Path, drawn: list[str], case: dict[str, Any], majority: int | None) -> None:
+    assert voted(tmp_path, drawn, **case).majority == majority
+
+
+TEXTS: list[Any] = [
+    pytest.param(
+        {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"},
+        ["[1]", '{"a": 1, "b": [true]}', '{"b":[true],\n"a":1.0}', '{"b": [1], "a": 1}', "{"],
+        1,
+        id="json: equal values",
+    ),
+    pytest.param(
+        {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"},
+        ["[true]", "[1]", "[1.0]"],
+        1,
+        id="json: true is not 1",
+    ),
+    pytest.param(
+        {"verifier": "json", "schema": {"type": "array"}, "expected": [1], "rule": "exact"},
+        ["{}", "{}", "[1]"],
+        2,
+        id="json: what breaks the schema has no vote",
+    ),
+    pytest.param(
+        {"verifier": "choice", "labels": ["cat", "dog"], "expected": "cat"},
+        ["cow", "cow", "dog", "Cat.", "cat"],
+        3,
+        id="choice: labels, and nothing else",
+    ),
+    pytest.param(
+        {"verifier": "number", "expected": 2, "unit": "km"}, ["2 m", "2 m", "2", "2.0 km", "2.00"], 2, id="number"
+    ),
+    pytest.param(
+        {"verifier": "exact", "expected": "a b", "ignore_case": True}, ["c", "A  B", "a\nb"], 1, id="exact: as compared"
+    ),
+    pytest.param({"verifier": "contains_all", "expected": ["a"]}, ["b", "b c", " b\n c"], 1, id="text without spacing"),
+    pytest.param(
+        {"verifier": "python", "tests": "assert f() == 1"},
+        ["def f(): return 1", "def f():\n    # two\n    return 2", "def f():  return 2", "def f(", "def f("],
+        1,
+        id="python: programs without comments and spacing",
+    ),
+    pytest.param(
+        {"verifier": "python", "tests": "assert f() == 1"},
+        ["def f(): return 2", "def g(): return 1", "def g():  return 1"],
+        1,
+        id="python: what tests find in a program is not read",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "drawn", "majority"), TEXTS)
+def test_a_vote_goes_by_what_is_taken_out_of_other_answers(
+    tmp_path: Path, case: dict[str, Any], drawn: list[str], majority: int
+) -> None:
+    row = asked(tmp_path, drawn, **case)
+    (found,) = grade([row], NullReporter(), 10).answers
+    assert found.majority == majority
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("const a = 1; // one\n/* two */ const b=`x // y`", "const a=1;const b = `x // y`;"[:-1], True),
+        ('const a = "x  y"', 'const a = "x y"', False),
+        ("const a = `x  ${ b }`", "const a = `x ${ b }`", False),
+        ("const a = /x y/", "const a = /x  y/", False),
+        ("const a = (", "const a = (", None),
+        ("// nothing", "// nothing", None),
+    ],
+    ids=["comments and spacing", "in a text", "in a template", "in a pattern", "no program", "only comments"],
+)
+def test_programs_in_typescript_are_compared_as_code(tmp_path: Path, one: str, other: str, same: bool | None) -> None:
+    case = asked(tmp_path, ["x"], verifier="typescript", tests=None).case
+    keys = [case.result_key(text, None, 10) for text in (one, other)]
+    assert (keys[0] == keys[1]) == (same is not False)
+    assert (keys[0] is None) == (same is None)
+
+
+def test_equal_answers_are_run_once_and_the_vote_does_not_see_which_is_right(tmp_path: Path) -> None:
+    drawn = [NAMES, "SELECT id FROM items", NAMES, "SELECT id FROM items", NAMES]
+    for expected in (NAMES, "SELECT id FROM items", "SELECT 5"):
+        found = voted(tmp_path, drawn, expected=expected)
+        assert found.majority == 0
+        assert [one.verdict.passed for one in found.samples] == [text == expected for text in drawn]
+        assert found.verdict == found.samples[0].verdict
+
+
+def document(folder: Path, *drawn: Sequence[str], **case: Any) -> Evaluated:
+    """Return the evaluation of so many cases with their samples."""
+    rows = [asked(folder, texts, expected=NAMES, **case) for texts in drawn]
+    rows = [replace(row, id=str(number)) for number, row in enumerate(rows)]
+    return Evaluated(grade(rows, NullReporter(), 10), {}, None, None, folder / "cases.jsonl")
+
+
+def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) -> None:
+    right, wrong = NAMES, "SELECT id FROM items"
+    found = document(
+        tmp_path, [wrong, right, right], [right, right, wrong], [wrong, wrong, right], [wrong, wrong, wrong]
+    )
+    told = found.as_json()
+    assert told["pass_at"] == {"1": pytest.approx(5 / 12), "2": pytest.approx((1 + 1 + 2 / 3) / 4), "3": 0.75}
+    assert (told["majority"], told["majority_ci95"]) == (0.5, list(wilson(2, 4)))
+    assert (told["accuracy"], told["correct"], told["majority_by"]) == (0.25, 1, "result")
+    assert told["pass_at_ci95"]["3"] == pytest.approx(wilson(3, 4))
+    assert [row["majority"] for row in told["answers"]] == [1, 0, 0, 0]
+    assert [one["kind"] for one in told["answers"][0]["samples"]] == ["wrong", "correct", "correct"]
+    path, cases = tmp_path / "kept.json", tmp_path / "again.jsonl"
+    path.write_text(json.dumps({"schema_version": 1, "command": "evaluate", **told}), encoding="utf-8")
+    schema = json.loads((ROOT / "docs" / "schemas" / "evaluate.schema.json").read_text(encoding="utf-8"))
+    jsonschema_rs.validator_for(schema).validate(json.loads(path.read_text(encoding="utf-8")))
+    row = json.loads((tmp_path / "cases.jsonl").read_text(encoding="utf-8"))
+    cases.write_text("".join(json.dumps(row | {"id": str(n)}) + "\n" for n in range(4)), encoding="utf-8")
+    kept = read_kept(path, cases)
+    assert kept is not None
+    again, _ = kept.judged(NullReporter(), 10, None, NOTHING)
+    drop = {"pass_at", "pass_at_ci95", "majority", "majority_ci95", "accuracy"}
+    assert {key: again.as_json()[key] for key in drop} == {key: told[key] for key in drop}
+    assert [one["samples"] for one in again.as_json()["answers"]] == [one["samples"] for one in told["answers"]]
+
+
+def test_other_answers_than_then_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(document(tmp_path, [NAMES, NAMES, "x"], [NAMES, "y", "z"]).as_json()), encoding="utf-8")
+    drop = compare_with(path, document(tmp_path, [NAMES, "w"], [f"{NAMES} ", "y"]), 0)
+    assert (drop.answers, drop.answers_differ, drop.pairs.lost) == (4, 2, 0)
+    old = json.loads(path.read_text(encoding="utf-8"))
+    for row in old["answers"]:
+        del row["samples"], row["majority"]
+    path.write_text(json.dumps(old), encoding="utf-8")
+    drop = compare_with(path, document(tmp_path, ["v", "w"], [NAMES, "y"]), 0)
+    assert (drop.answers, drop.answers_differ, drop.pairs.lost) == (2, 1, 1)
