@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 
 from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
+from tests.processes import none_left
 from tests.unit.evaluation.hostile import runner
 
 CASE = {"tests": "assert f(2) == 4\nassert f(3) == 6"}
@@ -16,7 +16,5 @@ pytestmark = pytest.mark.skipif(not {"files", "syscalls"} <= {*standing_walls()}
 
 
 def test_no_answer_escapes_and_no_verdict_is_forged(tmp_path: Path) -> None:
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
-    with runner.untouched(tmp_path) as places:
+    with none_left(), runner.untouched(tmp_path) as places:
         assert runner.misjudged("python", CASE, threads=4, **places) == []
-    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.processes import TYPESCRIPT_SERVERS, none_left
 from tests.unit.evaluation.hostile import runner
 
 CASE = {"tests": 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqual(f(2), 4);\ndeepStrictEqual(f(3), 6);'}
@@ -14,9 +14,5 @@ CASE = {"tests": 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqua
 
 @pytest.mark.usefixtures("typescript_package")
 def test_no_answer_escapes_and_no_verdict_is_forged(tmp_path: Path) -> None:
-    before = {*psutil.Process().children(recursive=True)}
-    with runner.untouched(tmp_path) as places:
+    with none_left(*TYPESCRIPT_SERVERS), runner.untouched(tmp_path) as places:
         assert runner.misjudged("typescript", CASE, timeout_s=2, **places) == []
-    left = {*psutil.Process().children(recursive=True)} - before
-    kept = ("typescript_check.cjs", "typescript_parser.py")
-    assert [child for child in left if not any(name in " ".join(child.cmdline()) for name in kept)] == []

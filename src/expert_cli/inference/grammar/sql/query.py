@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from expert_cli.inference.grammar.sql.names import DEEPEST, Place
+from expert_cli.inference.grammar.sql.outputs import OutputReader
 from expert_cli.inference.grammar.sql.relations import Output, Relation, Relations
 from expert_cli.inference.grammar.sql.scope import Scope
-from expert_cli.inference.grammar.sql.sources import FromReader
 from expert_cli.inference.grammar.sql.tokens import Follow, Reading, Token, Want, want
 from expert_cli.inference.grammar.sql.words import SqlDialect
 
@@ -17,13 +17,12 @@ _OPEN, _CLOSE = want(marks="("), want(marks=")")
 _SETS = "UNION INTERSECT EXCEPT"
 
 
-class QueryReader(FromReader):
+class QueryReader(OutputReader):
     """Reads queries. result: the columns of the last one that ended."""
 
     def __init__(self, dialect: SqlDialect, relations: Relations) -> None:
         super().__init__(dialect, relations)
         self.recursive: list[tuple[str, tuple[str, ...]]] = []
-        self._naming = ""
 
     def statement(self) -> Reading:
         """Read a query and the end, before which a semicolon may stand."""
@@ -40,12 +39,12 @@ class QueryReader(FromReader):
 
         width: how many columns it must have, 0 for any number; must: names that its columns must have among them.
         """
-        saved = self.relations, self.star, self._naming
+        saved = self.relations, self.star, self.naming
         token = first
         if token.keyword == "WITH":
             token = yield from self._with(outer)
         token = yield from self._compound(outer, follow, token, width, must)
-        self.relations, self.star, self._naming = saved
+        self.relations, self.star, self.naming = saved
         return token
 
     # -- WITH
@@ -181,7 +180,7 @@ class QueryReader(FromReader):
         def ends() -> Want:
             return self._clauses(scope, "WHERE GROUP HAVING WINDOW", follow)
 
-        token = yield from self._outputs(scope, ends, width, must)
+        token = yield from self.outputs(scope, ends, width, must)
         if token.keyword == "FROM":
             token = yield from self.sources(scope, ends)
         scope.close()
@@ -235,63 +234,4 @@ class QueryReader(FromReader):
         token = yield from self.expression(Place(scope), after)
         while token.keyword == ",":
             token = yield from self.expression(Place(scope), after)
-        return token
-
-    # -- results
-
-    def _outputs(self, scope: Scope, ends: Follow, width: int, must: frozenset[str]) -> Reading:
-        """Read what SELECT lists; return the token after it."""
-
-        def follow() -> Want:
-            given = len(scope.outputs) + 1
-            starred = any(output.star is not None for output in scope.outputs) or self.star is not None
-            done = not width or given == width or starred
-            more = want(marks=",") if not width or given < width or starred else Want()
-            lacks = must - {output.name for output in scope.outputs} - {self._naming or self.column}
-            if not done or lacks:
-                return more
-            return more.also(want("FROM")).also(ends() if not starred else Want())
-
-        place = Place(scope, aggregates=True, windows=True, own=True)
-        star = want(marks="*")
-        first = self.operand_want(place).also(star).also(want("DISTINCT ALL"))
-        token = yield first
-        if token.keyword in ("DISTINCT", "ALL"):
-            ons = Want() if self.lite or token.keyword == "ALL" else want("ON")
-            token = yield self.operand_want(place).also(star).also(ons)
-            if token.keyword == "ON":
-                yield _OPEN
-                while token.keyword != ")":
-                    token = yield from self.expression(place, lambda: want(marks=", )"))
-                token = yield self.operand_want(place).also(star)
-        while True:
-            token = yield from self._output(place, token, follow)
-            if token.keyword != ",":
-                return token
-            token = yield self.operand_want(place).also(star)
-
-    def _output(self, place: Place, token: Token, follow: Follow) -> Reading:
-        scope = place.scope
-        aggregates, windows = scope.aggregates, scope.windows
-        self._naming = ""
-        if token.keyword == "*":
-            self.star = ""
-            token = yield follow()
-            scope.outputs.append(Output("", star=""))
-            return token
-        named = want("AS").also(self.fresh(implied=True))
-        token = yield from self.expression(place, lambda: named.also(follow()), token, star=follow)
-        if self.star is not None:
-            scope.outputs.append(Output("", star=self.star))
-            return token
-        name, alias = self.column, False
-        if token.keyword == "AS":
-            token = yield self.fresh(strings=True)
-        if not token.keyword:
-            name, alias = token.name.strip("'"), True
-            self._naming = name
-            token = yield follow()
-        held = scope.aggregates > aggregates, scope.windows > windows
-        scope.outputs.append(Output(name, alias, aggregate=held[0], window=held[1]))
-        self._naming = ""
         return token

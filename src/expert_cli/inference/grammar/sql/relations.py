@@ -87,13 +87,13 @@ class Relations:
         return (relation for relation in self.by_name.values() if wanted <= relation.names)
 
     def may_alias(self, text: str, whole: bool) -> bool:
-        """Whether a text is, or begins, an alias that FROM can give later: a letter and a number, or letters of a name."""
+        """Whether a text is, or begins, an alias that FROM can give later: letters of a name, one or two with a number."""
         if whole and text in self.by_name:
             return False
         if _SHORT_ALIAS.match(text) or any(text == name if whole else name.startswith(text) for name in _USUAL_ALIASES):
             return True
         letters = text.rstrip("0123456789")
-        return any(_abbreviates(letters, name) for name in self.by_name)
+        return (letters == text or len(letters) <= 2) and any(_abbreviates(letters, name) for name in self.by_name)
 
 
 def _abbreviates(letters: str, name: str) -> bool:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from expert_cli.evaluation.verdict import Grade
@@ -17,6 +16,7 @@ from expert_cli.evaluation.verifiers.sandbox import isolation
 from expert_cli.evaluation.verifiers.sandbox.node import find_node
 from expert_cli.evaluation.verifiers.typescript import MAX_BYTES
 from tests.graders import typescript as check
+from tests.processes import TYPESCRIPT_SERVERS, none_left
 
 TESTS = 'import { deepStrictEqual } from "node:assert";\ndeepStrictEqual(f(2), 4);\ndeepStrictEqual(f(3), 6);'
 GOOD = "const f = (n: number): number => 2 * n;"
@@ -59,14 +59,12 @@ def connections() -> Iterator[tuple[int, list[str]]]:
 
 @compiled
 def test_long_answers_get_a_verdict_and_leave_no_process() -> None:
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
-    for name, (answer, kinds) in LONG.items():
-        verdict = check(answer, TESTS, timeout_s=10)
-        assert verdict.kind in kinds, (name, verdict)
-        assert verdict.detail.isprintable()
-        assert len(verdict.detail) <= 200
-    # The compiler's process stays, or is a new one; no program's does.
-    assert len({child.pid for child in psutil.Process().children(recursive=True)} - before) <= 1
+    with none_left(*TYPESCRIPT_SERVERS):
+        for name, (answer, kinds) in LONG.items():
+            verdict = check(answer, TESTS, timeout_s=10)
+            assert verdict.kind in kinds, (name, verdict)
+            assert verdict.detail.isprintable()
+            assert len(verdict.detail) <= 200
 
 
 @compiled

@@ -33,6 +33,8 @@ def read(query: str, dialect: SqlDialect = "sqlite", tables: str = TABLES) -> tu
 
 
 TAKEN = """
+SELECT name, name || born, name FROM author
+SELECT born, name, born FROM author UNION SELECT aid, aid, aid FROM writes
 SELECT name FROM author
 select NAME, Born from AUTHOR where born >= 1900 order by born desc limit 3;
 SELECT 1
@@ -158,6 +160,10 @@ def test_a_query_that_is_wrong_is_refused_where_it_goes_wrong(line: str) -> None
 # Refused although SQLite compiles them: they do not mean what they say, or are no query.
 STRICTER = """
 SELECT title FROM paper WHERE pid IN (SELECT title FROM writes¦)
+SELECT name, born, name¦, born FROM author
+SELECT T1.name, COUNT(DISTINCT  born) AS n, count(distinct born) AS m¦, T1.name FROM author AS T1
+SELECT *, *¦, * FROM author
+SELECT pap¦1.title FROM paper AS pap1
 SELECT "zip code¦2" FROM place
 SELECT name FROM place WHERE name = "x" AND "zip¦" = 1
 SELECT name FROM author; ¦SELECT 1
