@@ -1,0 +1,106 @@
+"""Turn Spider's training questions and their databases into rows, prompts and held-out cases of a text-to-SQL expert.
+
+    python -m scripts.make_spider SPIDER OUTPUT
+
+SPIDER holds train.jsonl (db_id, question, context, answer) and databases/<db_id>.sqlite. OUTPUT gets
+
+    train.jsonl       rows: question, context, answer, database
+    prompts.jsonl     the same questions as cases (training.rft.prompts), which say what a right answer gives
+    heldout.jsonl     cases on 20 databases that no row speaks of; decisions are made with them
+    databases/        copies
+
+The 20 are drawn by a fixed seed. With --without DB ... databases are left out of all: those that a benchmark asks about.
+A query is kept where SQLite runs it. The data has a license of its own (CC BY-SA 4.0), so nothing of this belongs into the
+repository.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from datagen.cases.make import sql_category
+from datagen.common.dataset_files import Row, write_jsonl
+from scripts.make_real_cases import SHARED_DATABASES, read, tidy
+
+HELD_OUT = 20
+SEED = 0
+CONTENTS = 8
+"""So many other contents of its database judge an answer, too."""
+
+
+def held_out(names: set[str]) -> set[str]:
+    """Databases for decisions; those that defog asks about are not among them, so that leaving them out changes nothing."""
+    return set(random.Random(SEED).sample(sorted(names - SHARED_DATABASES), HELD_OUT))
+
+
+def runs(database: Path, query: str) -> bool:
+    """Whether the query runs on the database."""
+    with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        connection.text_factory = bytes  # some texts are no UTF-8
+        try:
+            connection.execute(query).fetchone()
+        except (sqlite3.Error, sqlite3.Warning):
+            return False
+    return True
+
+
+def usable(source: Path, without: set[str]) -> Iterator[Row]:
+    """The rows whose query runs, in plain spacing and quotes."""
+    for number, row in enumerate(read(source / "train.jsonl"), 1):
+        database = source / "databases" / f"{row['db_id']}.sqlite"
+        answer = tidy(row["answer"], row["context"])
+        if row["db_id"] not in without and runs(database, answer):
+            yield {**row, "id": f"{row['db_id']}-{number}", "question": row["question"].strip(), "answer": answer}
+
+
+def as_row(row: Row) -> Row:
+    """A training row."""
+    return {key: row[key] for key in ("question", "context", "answer")} | {"database": place(row)}
+
+
+def as_case(row: Row, contents: int) -> Row:
+    """A case, judged on its database and so many other contents of it."""
+    return {
+        "id": row["id"],
+        "category": sql_category(row["answer"]),
+        "verifier": "sql",
+        "prompt": row["question"],
+        "input": row["context"],
+        "database": place(row),
+        "expected": row["answer"],
+        "perturb": contents,
+    }
+
+
+def place(row: Row) -> str:
+    """Where the row's database lies below the output folder."""
+    return f"databases/{row['db_id']}.sqlite"
+
+
+def main() -> None:
+    """Write the files and say how much is in them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("spider", type=Path, help="the folder of train.jsonl and databases/")
+    parser.add_argument("output", type=Path, help="a folder outside the repository")
+    parser.add_argument("--without", nargs="*", default=[], metavar="DB", help="databases to leave out")
+    options = parser.parse_args()
+    shutil.copytree(options.spider / "databases", options.output / "databases", dirs_exist_ok=True)
+    rows = list(usable(options.spider, set(options.without)))
+    apart = held_out({path.stem for path in (options.spider / "databases").glob("*.sqlite")})
+    learned, kept = ([row for row in rows if (row["db_id"] in apart) is held] for held in (False, True))
+    for name, made in {
+        "train.jsonl": map(as_row, learned),
+        "prompts.jsonl": (as_case(row, CONTENTS) for row in learned),
+        "heldout.jsonl": (as_case(row, CONTENTS) for row in kept),
+    }.items():
+        print(f"{options.output / name}: {write_jsonl(options.output / name, list(made))} rows")
+
+
+if __name__ == "__main__":
+    main()
