@@ -4,7 +4,7 @@
 
 SPIDER holds train.jsonl (db_id, question, context, answer) and databases/<db_id>.sqlite. OUTPUT gets
 
-    train.jsonl       rows: question, context, answer, database
+    train.jsonl       rows: question, context, answer (in the form of scripts/plain_sql.py), database
     prompts.jsonl     the same questions as cases (training.rft.prompts), which say what a right answer gives
     heldout.jsonl     cases on 20 databases that no row speaks of; decisions are made with them
     databases/        copies
@@ -22,11 +22,13 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 from datagen.cases.make import sql_category
 from datagen.common.dataset_files import Row, write_jsonl
 from scripts.make_real_cases import SHARED_DATABASES, read, tidy
+from scripts.plain_sql import plain
 
 HELD_OUT = 20
 SEED = 0
@@ -39,24 +41,51 @@ def held_out(names: set[str]) -> set[str]:
     return set(random.Random(SEED).sample(sorted(names - SHARED_DATABASES), HELD_OUT))
 
 
-def runs(database: Path, query: str) -> bool:
-    """Whether the query runs on the database."""
-    with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        connection.text_factory = bytes  # some texts are no UTF-8
-        try:
-            connection.execute(query).fetchone()
-        except (sqlite3.Error, sqlite3.Warning):
-            return False
-    return True
+def opened(database: Path) -> closing[sqlite3.Connection]:
+    """The database, to read; its texts as bytes, since some are no UTF-8."""
+    connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
+    connection.text_factory = bytes
+    return closing(connection)
+
+
+def rows_of(connection: sqlite3.Connection, query: str) -> list[str] | None:
+    """What a query gives, in any order; None where it does not run."""
+    try:
+        return sorted(map(repr, connection.execute(query)))
+    except (sqlite3.Error, sqlite3.Warning):
+        return None
+
+
+@cache
+def tables_of(database: Path) -> dict[str, list[str]]:
+    """The tables of a database and their columns."""
+    with opened(database) as connection:
+        names = [name.decode() for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        read_columns = "SELECT name FROM pragma_table_info(?)"
+        return {name: [column.decode() for (column,) in connection.execute(read_columns, (name,))] for name in names}
 
 
 def usable(source: Path, without: set[str]) -> Iterator[Row]:
-    """The rows whose query runs, in plain spacing and quotes."""
+    """The rows whose query runs: as `gold` in its own words, as `answer` in the plain form where that gives the same."""
     for number, row in enumerate(read(source / "train.jsonl"), 1):
         database = source / "databases" / f"{row['db_id']}.sqlite"
+        if row["db_id"] in without:
+            continue
         answer = tidy(row["answer"], row["context"])
-        if row["db_id"] not in without and runs(database, answer):
-            yield {**row, "id": f"{row['db_id']}-{number}", "question": row["question"].strip(), "answer": answer}
+        with opened(database) as connection:
+            right = rows_of(connection, answer)
+            if right is None:
+                continue
+            form = plain(answer, tables_of(database))
+            same = form is not None and rows_of(connection, form) == right
+        question = row["question"].strip()
+        yield {
+            **row,
+            "id": f"{row['db_id']}-{number}",
+            "question": question,
+            "gold": answer,
+            "answer": form if same else answer,
+        }
 
 
 def as_row(row: Row) -> Row:
@@ -68,12 +97,12 @@ def as_case(row: Row, contents: int) -> Row:
     """A case, judged on its database and so many other contents of it."""
     return {
         "id": row["id"],
-        "category": sql_category(row["answer"]),
+        "category": sql_category(row["gold"]),
         "verifier": "sql",
         "prompt": row["question"],
         "input": row["context"],
         "database": place(row),
-        "expected": row["answer"],
+        "expected": row["gold"],
         "perturb": contents,
     }
 
