@@ -82,7 +82,7 @@ class FromReader(CallReader):
                 token = yield self.any_of(self.relations.schemas[name])
                 name = token.name
             relation = self.relations.by_name[name]
-            qualifier = next((alias for alias in self._overdue(scope) if scope.fits(alias, relation)), "")
+            qualifier = next((alias for alias in self._due(scope) if scope.fits(alias, relation)), "")
         return (yield from self._alias(scope, join, name, relation, qualifier, ends))
 
     def _source_want(self, scope: Scope, join: Join, made: set[str]) -> Want:
@@ -99,12 +99,16 @@ class FromReader(CallReader):
         names = frozenset(
             name for name, relation in self.relations.by_name.items() if self._joinable(scope, join, relation)
         )
-        for alias in self._overdue(scope):
+        for alias in self._due(scope):
             names = frozenset(name for name in names if scope.fits(alias, self.relations.by_name[name])) or names
         return bracket.also(self.any_of(names | (frozenset(self.relations.schemas) if names else frozenset())))
 
-    def _overdue(self, scope: Scope) -> list[str]:
-        """Return the numbered aliases that were used, and whose place in FROM has been passed: they come next, or never."""
+    def _due(self, scope: Scope) -> list[str]:
+        """Return the aliases that were used and come next, or never: numbered ones whose place in FROM has been passed, and
+        all, once FROM has gone on too long without what was used.
+        """
+        if scope.links() >= MOST_LINKS:
+            return [alias for alias in scope.wanted if alias not in self.relations.by_name]
         numbered = (alias for alias in scope.wanted if _IN_PLACE.match(alias))
         return sorted(alias for alias in numbered if int(alias[1:]) <= len(scope.sources))
 

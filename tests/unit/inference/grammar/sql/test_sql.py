@@ -179,6 +179,7 @@ SELECT T1.name FROM writes AS T2 JOIN author ¦ON T1.aid = T2.aid
 SELECT 1 FROM author AS T1¦JOIN
 SELECT 1 FROM author AS T11¦1
 SELECT title FROM author AS a, author AS b, author AS c, ¦author AS d, paper
+SELECT w.pid FROM author AS a, author AS b, author AS c, writes AS ¦d
 SELECT name FROM author auth¦s
 SELECT COUNT(som¦e_thing) FROM (SELECT 1 AS some_thing)
 SELECT s¦ome_count FROM (SELECT 1 AS some_count)
