@@ -33,7 +33,8 @@ def _overrides(asked: Mapping[str, Any]) -> Overrides:
     from expert_cli.config.resolve import Overrides
 
     said = {field.name: asked[field.name] for field in fields(Overrides)}
-    return Overrides(**said | {"output": optional_path(asked["output"]), "settings": tuple(asked["settings"])})
+    paths = {name: optional_path(asked[name]) for name in ("output", "init_adapter")}
+    return Overrides(**said | paths | {"settings": tuple(asked["settings"])})
 
 
 @disk_errors()
@@ -42,6 +43,7 @@ def train(
     *,
     output: FilePath | None = None,
     overwrite: bool = False,
+    init_adapter: FilePath | None = None,
     dataset: str | None = None,
     validation: str | None = None,
     base_model: str | None = None,
@@ -70,6 +72,7 @@ def train(
         manifest: An expert's manifest.json.
         output: Folder of the run; default `weights/<base model>/` beside the manifest.
         overwrite: Move a run that lies there aside.
+        init_adapter: Train on from this run directory or adapter folder; default: what the manifest says.
         dataset: Train on this file, folder or hub id instead.
         validation: Evaluate on these rows instead.
         base_model: One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file,
@@ -136,6 +139,7 @@ def estimate_run(
     manifest: FilePath,
     *,
     output: FilePath | None = None,
+    init_adapter: FilePath | None = None,
     dataset: str | None = None,
     validation: str | None = None,
     base_model: str | None = None,

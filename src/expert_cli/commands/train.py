@@ -31,6 +31,10 @@ def train(
         Path | None, typer.Option(help="Folder of the run. Default: weights/<base model>/ beside the manifest.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Move a run that lies there aside.")] = False,
+    init_adapter: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="ADAPTER", help="Train on from this run directory or adapter folder."),
+    ] = None,
     dataset: Annotated[str | None, typer.Option(help="Train on this file, folder or hub id instead.")] = None,
     validation: Annotated[str | None, typer.Option(help="Evaluate on these rows instead.")] = None,
     base_model: BaseModel = None,
@@ -85,6 +89,8 @@ def train(
 
         expert-cli train -m experts/expert-sql/manifest.json --resume auto
 
+        expert-cli train -m experts/expert-sql/manifest.json --from weights/first --dataset new.jsonl --output weights/second
+
         expert-cli train -m experts/expert-sql/manifest.json --plan --price 2.50/h
     """
     if (probe or price) and not plan_only:
@@ -92,6 +98,7 @@ def train(
     require_consistent(resume or "", allow_drift or (), overwrite=overwrite)
     settings: dict[str, Any] = {
         "output": output,
+        "init_adapter": init_adapter,
         "dataset": dataset,
         "validation": validation,
         "base_model": base_model,

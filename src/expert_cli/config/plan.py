@@ -11,6 +11,7 @@ from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter
 from expert_cli.config.conflicts import contradictions, doubts
 from expert_cli.config.data_sources import missing_tests
 from expert_cli.config.effects import Decided, Effect, effects, effects_table
+from expert_cli.config.init_adapter import require_alike
 from expert_cli.config.resolve import Overrides, decide, require_data
 from expert_cli.config.run_config import RunConfig
 from expert_cli.config.settings import Outcomes
@@ -59,13 +60,14 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
     """Make a plan, say what will happen, and prepare for the training libraries.
 
     keeps: a run in the output folder does not stand in the way. Raises what `make_plan` raises, InputError for data that is not
-    there, RunLocked for an output folder that holds a run.
+    there or an adapter that cannot be trained on, RunLocked for an output folder that holds a run.
     """
     if machine.first_words:
         report.warning(machine.first_words)
     plan = make_plan(manifest, machine, overrides)
     require_free(plan.run.output, overwrite=keeps)
     require_data(plan.run)
+    require_alike(plan.run)
     for warning in plan.warnings:
         report.warning(str(warning))
     report.info_table(*effects_table(plan.effects, short=True))

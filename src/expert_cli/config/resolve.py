@@ -49,6 +49,7 @@ class Overrides:
     settings: tuple[str, ...] = ()
     offline: bool = False
     resume: str = ""
+    init_adapter: Path | None = None
 
 
 def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int | None]:
@@ -111,6 +112,8 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
             raise InputError(f"{option} {value}: {reason}")
         lay({name: value}, option)
         dropped.pop(name, None)
+    if overrides.init_adapter is not None:
+        lay({"init_adapter": str(overrides.init_adapter.absolute())}, "--from")
     return Merged(loaded, base, index, TrainingConfig.model_validate(values), origins, dropped)
 
 
@@ -140,7 +143,7 @@ def decide(
         raise ManifestError(loaded.path, faults)
     device = _device(config, merged, machine)
     output = (overrides.output or folder / "weights" / slug(base.name)).resolve()
-    to_train, to_load, stepping = adapter(config), model(of_base, config), optim(config)
+    to_train, to_load, stepping = adapter(config, (folder.resolve(), root)), model(of_base, config), optim(config)
     if lack := DEVICES[device].refuses(machine, to_load.quantization, stepping.optim):
         raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     run = RunConfig(

@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from expert_cli.config.init_adapter import missing_adapter
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides, decide, missing_data
+from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import ExpertError, ManifestError, ManifestIssue
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.fixes import Fix, apply_fixes, diff, find_fixes, read_raw, write_raw
@@ -61,8 +63,16 @@ def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
             except ExpertError as error:
                 errors += _faults(path, error)
     errors = list(dict.fromkeys(errors))  # what base models have in common is told once
-    warnings = [*map(str, plan.warnings), *missing_data(plan.run), *_needless_int4(plan, facts)] if plan else []
+    warnings = (
+        [*map(str, plan.warnings), *missing_data(plan.run), *missing_adapter(plan.run), *_needless_int4(plan, facts)]
+        if plan
+        else []
+    )
     return Validation(path, errors, plan, warnings)
+
+
+def _missing(run: RunConfig) -> list[str]:
+    return missing_data(run) + missing_adapter(run)
 
 
 def _faults(path: Path, error: ExpertError) -> list[ManifestIssue]:

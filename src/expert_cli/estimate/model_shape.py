@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ def meta_model(folder: Path, adapter: AdapterConfig, *, dtype: torch.dtype, atte
             base = AutoModelForCausalLM.from_config(
                 config, dtype=dtype, attn_implementation=attention, trust_remote_code=False
             )
-            return add_adapter(base.requires_grad_(False), adapter)
+            return add_adapter(base.requires_grad_(False), replace(adapter, init_adapter=None))
     except ValueError as error:
         raise InputError(f"{folder}: cannot be read as a language model: {str(error).splitlines()[0]}") from error
 

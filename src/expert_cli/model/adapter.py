@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from peft import IA3Config, LoKrConfig, LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
+from peft import (
+    IA3Config,
+    LoKrConfig,
+    LoraConfig,
+    PeftConfig,
+    PeftModel,
+    TaskType,
+    get_peft_model,
+    get_peft_model_state_dict,
+    set_peft_model_state_dict,
+)
 from rapidfuzz.distance import DamerauLevenshtein
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from expert_cli.errors import InputError
+from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.model.kernels.recurrence import read_as_weights, recurrent_layers
-from expert_cli.utils.text import first_line
+from expert_cli.utils.text import change, first_line
 
 
 def add_adapter(model: PreTrainedModel, adapter: AdapterConfig) -> PeftModel:
-    """Return the model with a fresh adapter whose tensors are fp32; only they require gradients.
+    """Return the model with an adapter whose tensors are fp32, fresh or those of `init_adapter`; only they require gradients.
 
     fp32 matters: DoRA's magnitudes are near 1, and in bf16 a usual step rounds to no change at all. Random tensors come
-    from torch's global generator. Raises InputError for target modules that the model does not have, or that peft refuses.
+    from torch's global generator. Raises InputError for target modules that the model does not have, or that peft refuses,
+    and for an `init_adapter` with other tensors than these.
     """
     targets = _targets(model, adapter.target_modules)
     try:
@@ -29,7 +44,28 @@ def add_adapter(model: PreTrainedModel, adapter: AdapterConfig) -> PeftModel:
     except ValueError as error:
         words = f"{model.config.model_type} takes no {adapter.type} adapter on these layers: {first_line(error)}"
         raise InputError(words, 'name other target_modules, or write "adapter_type": "lora"') from error
-    return trained_in_fp32(adapted)
+    trained_in_fp32(adapted)
+    if adapter.init_adapter is not None:
+        _take_tensors(adapted, find_adapter(adapter.init_adapter).adapter)
+    return adapted
+
+
+def _take_tensors(model: PeftModel, folder: Path) -> None:
+    """Put the tensors of an adapter's folder into the model's. Raises InputError where a name or a shape differs."""
+    try:
+        tensors = load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise IntegrityError(f"{folder} cannot be read: {error}", "give another adapter: --from") from error
+    # "auto" would ask the hub whether the base model's vocabulary has grown.
+    own = get_peft_model_state_dict(model, save_embedding_layers=False)
+    wanted, found = ({name: tuple(one.shape) for name, one in some.items()} for some in (own, tensors))
+    if other := sorted(name for name in {**wanted, **found} if wanted.get(name) != found.get(name)):
+        shapes = change(*(str(some.get(other[0], "not there")) for some in (found, wanted)))
+        raise InputError(
+            f"{folder} does not fit the adapter of this run: {len(other)} tensors differ, the first is {other[0]} ({shapes})",
+            "set adapter_type, rank and target_modules as they were",
+        )
+    set_peft_model_state_dict(model, tensors)
 
 
 def trained_in_fp32(model: PeftModel) -> PeftModel:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from expert_cli.evaluation.permissions import Permissions
 
 _LEFT_OUT = ("resume", "overwrite", "command", "callbacks")
-_OPTIONS = {"settings": "set", "drift": "allow-drift"}
+_OPTIONS = {"settings": "set", "drift": "allow-drift", "init_adapter": "from"}
 """Fields whose option has another name."""
 
 

@@ -10,6 +10,7 @@ import torch
 
 from expert_cli.config import recorded
 from expert_cli.config.effects import Effect
+from expert_cli.config.init_adapter import provenance
 from expert_cli.config.plan import Plan
 from expert_cli.data.store.build import TokenStore
 from expert_cli.hardware.machine import Machine
@@ -51,6 +52,7 @@ def write_run_json(
             "template": inputs.template.name,
             "data": {"files": dict(zip(files, resume_context.identity["data"], strict=True)), **store.stats},
             "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
+            "init_adapter": provenance(plan.run),
             "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
             "machine": asdict(machine),
             "torch_threads": torch.get_num_threads(),

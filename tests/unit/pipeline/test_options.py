@@ -22,6 +22,7 @@ def test_every_setting_is_an_option_with_its_value() -> None:
         seed=0,
         settings=("training.config.rank=4", "training.config.alpha=8"),
         offline=True,
+        init_adapter=Path("weights/first"),
     )
     options = RunOptions(
         drift=("a", "b"), locked=Path("run.json"), trust_store=True, stage=Path("fast"), max_loss_spike=2.0

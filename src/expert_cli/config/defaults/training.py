@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 from expert_cli.config.run_config import ModelConfig
@@ -47,8 +49,8 @@ def _rope(base: Settings[Base]) -> tuple[tuple[str, float | str], ...]:
     return (("rope_type", kind), *sorted(rest.items()))
 
 
-def adapter(config: Config) -> AdapterConfig:
-    """Return the adapter that is trained."""
+def adapter(config: Config, folders: Sequence[Path] = (Path(),)) -> AdapterConfig:
+    """Return the adapter that is trained. folders: where a relative `init_adapter` is looked for, in this order."""
     config.use("method")
     rank, modules = config.use("rank") or 0, config.use("target_modules")
     decided = config.block(
@@ -58,12 +60,21 @@ def adapter(config: Config) -> AdapterConfig:
         alpha=config.put("alpha", config.written.alpha or 2.0 * rank),
         target_modules=(modules,) if isinstance(modules, str) else tuple(modules),
         feedforward_modules=tuple(config.use("feedforward_modules") or ()),
+        init_adapter=_init_adapter(config, folders),
     )
     if decided.type == "ia3":
         config.leave("ia3 has no such setting", "rank", "alpha", "dropout")
     else:
         config.leave("only ia3 has it", "feedforward_modules")
     return decided
+
+
+def _init_adapter(config: Config, folders: Sequence[Path]) -> Path | None:
+    written = config["init_adapter"]
+    if written is None:
+        return cast(None, config.use("init_adapter"))
+    places = [(folder / written.replace("\\", "/")).absolute() for folder in folders]
+    return cast(Path, config.put("init_adapter", next((place for place in places if place.exists()), places[0])))
 
 
 def optim(config: Config) -> OptimConfig:

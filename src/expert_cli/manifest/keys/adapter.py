@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -30,11 +31,13 @@ class AdapterKeys(Strict):
         None, "IA3 scales these at their input"
     )
     """ia3: which of `target_modules` are feed-forward layers (scaled at their input)."""
+    init_adapter: Text | None = key(None, "training goes on from {}", off="training starts from a fresh adapter")
+    """Run directory or adapter folder to train on from (relative to the manifest, then to the project root), as `--from`."""
 
 
 @dataclass(frozen=True)
 class AdapterConfig:
-    """What is trained on top of the base model."""
+    """What is trained on top of the base model. init_adapter: the folder it starts from, None for fresh tensors."""
 
     type: AdapterType
     rank: int
@@ -42,3 +45,4 @@ class AdapterConfig:
     dropout: float
     target_modules: tuple[str, ...]
     feedforward_modules: tuple[str, ...]
+    init_adapter: Path | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config import recorded
+from expert_cli.config.init_adapter import init_sha256
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware.machine import Machine
@@ -49,7 +50,7 @@ def identity(
 
     files: the hashes of the data files. store: the parts of the token store's key. trusted: the hash of the rows that another
     program saved, where these are trained; else "". base: the hash of the base model. template: the fingerprint of the prompt
-    template. versions: (package, version) pairs.
+    template. versions: (package, version) pairs. The adapter that the run trains on from is read.
     """
     named: dict[str, Any] = {
         "data": files,
@@ -68,6 +69,7 @@ def identity(
             for block, values in recorded.settings(run).items()
             for name, value in values.items()
         },
+        "adapter.init_adapter": init_sha256(run),
     }
     parts = {name: value for name, value in store.items() if named.get(name) != value}
     named[STORE] = parts | {"trusted": trusted or "none"}
