@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from expert_cli.artifacts.loading_code import SECTION, adapter_lines, write_base
-from expert_cli.artifacts.model_card import HOW_ASKED, asked_lines, model_card, put_section
+from expert_cli.artifacts.model_card import (
+    HOW_ASKED,
+    TRAINED_FROM,
+    asked_lines,
+    model_card,
+    put_section,
+    trained_from_lines,
+)
 from expert_cli.config.adapter_origin import EXPERT_CONFIG
 from expert_cli.config.plan import Plan
 from expert_cli.inference.expert import PromptRenderer
 from expert_cli.inference.expert_config import decoding_of, expert_config
 from expert_cli.model.loading.sources import LocalModel
+from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.result import FitResult
 from expert_cli.utils.files import remove, sha256_of, sync_folder, write_json, write_text
@@ -35,6 +43,8 @@ def save_adapter(
     renderer.tokenizer.hf.chat_template = renderer.template.chat_template
     renderer.tokenizer.hf.save_pretrained(beside)
     write_text(beside / "README.md", model_card(plan, done))
+    if told := part(read_json(paths.run_json), "init_adapter"):
+        put_section(beside / "README.md", TRAINED_FROM, trained_from_lines(told))
     put_section(beside / "README.md", HOW_ASKED, asked_lines(asked))
     put_section(beside / "README.md", SECTION, adapter_lines(plan.run, source, asked))
     sync_folder(beside)

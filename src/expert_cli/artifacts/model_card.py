@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from expert_cli.inference.expert_config import ExpertConfig
 from expert_cli.manifest.key import CARD
 from expert_cli.training.result import FitResult
 from expert_cli.utils.files import write_text
+from expert_cli.utils.paths import shown
 from expert_cli.utils.redaction import redacted
 
 HOW_ASKED = "How it is asked"
+TRAINED_FROM = "Trained on from"
 HUB_LICENSES = (
     "apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0 bigcode-openrail-m "
     "afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda cc cc0-1.0 cc-by-2.0 cc-by-2.5 "
@@ -87,6 +89,20 @@ def asked_lines(asked: ExpertConfig) -> list[str]:
         "```json",
         json.dumps(asked.example.text, ensure_ascii=False),
         "```",
+    ]
+
+
+def trained_from_lines(told: Mapping[str, Any]) -> list[str]:
+    """Return the section on the adapters that this one was trained on from. told: `init_adapter` of its run.json."""
+    return [
+        "The last one first; each was trained on from the one below it.",
+        "",
+        "| adapter | SHA-256 of its weights | manifest |",
+        "|---|---|---|",
+        *(
+            f"| {_code(shown(one['path']))} | `{one['sha256']}` | {_code(shown(one['manifest'])) if one['manifest'] else ''} |"
+            for one in (told, *reversed(told["chain"]))
+        ),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -62,6 +63,7 @@ def resolve_sources(
         reason = f"--validation replaces it: the rows come from {held_out[0].path}"
         data.leave(reason, "validation_path")
         data.outcomes |= {path: not_used(reason) for path in data.outcomes if path[-1] == "valid"}
+    train += _replay(loaded, data, root)
     share = _share(data, held_out, evaluates=evaluates)
     if held_out and validation is None and not evaluates:
         told = applied("one of its rows is answered before and after training", "nothing asks for an evaluation")
@@ -156,16 +158,7 @@ def _refuse_parts_of_a_file(written: str, file: Path, split: str, config: str) -
 
 def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sources, Sources]:
     """Return (train, validation) as the manifest names them."""
-    folders = (loaded.path.resolve().parent, root)
-    written = data.written
-
-    def parse(source: str, *key: str) -> SourceSpec:
-        try:
-            return parse_source(source, folders)
-        except InputError as error:
-            fault = loaded.text.fault(("training", "dataset", *key), error.message, error.hint)
-            raise ManifestError(loaded.path, [fault]) from error
-
+    written, parse = data.written, partial(_parse, loaded, root)
     if written.test_path:
         parse(written.test_path, "test_path")
     if written.tasks:
@@ -175,6 +168,25 @@ def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sour
     train = (parse(data.use("path") or "", "path"),)
     held_out = (parse(data.use("validation_path"), "validation_path"),) if written.validation_path else ()
     return train, held_out
+
+
+def _parse(loaded: LoadedManifest, root: Path, source: str, *key: str) -> SourceSpec:
+    """Return the source that a key of `training.dataset` names; a fault stands at the key."""
+    try:
+        return parse_source(source, (loaded.path.resolve().parent, root))
+    except InputError as error:
+        fault = loaded.text.fault(("training", "dataset", *key), error.message, error.hint)
+        raise ManifestError(loaded.path, [fault]) from error
+
+
+def _replay(loaded: LoadedManifest, data: Data, root: Path) -> Sources:
+    """Return the rows that are trained again, as a source behind the others; none where they are not written."""
+    if data.written.replay is None:
+        return ()
+    replay = Settings(data.written.replay)
+    spec = replace(_parse(loaded, root, replay.use("path"), "replay", "path"), share=replay.use("share"))
+    data.nest(("replay",), replay)
+    return (spec,)
 
 
 def _tasks(data: Data, parse: Callable[..., SourceSpec]) -> tuple[Sources, Sources]:

@@ -34,7 +34,8 @@ class SourceSpec:
     kind "file" and "folder": `path` is an absolute path. kind "hub": `path` is a data set id, `config` its configuration
     ("" = the default one). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; a file is one
     split, "train" or that of its name. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice. `tried` names the
-    places where a local path was looked for and not found; empty when it is there.
+    places where a local path was looked for and not found; empty when it is there. `share` above 0 decides in place of
+    `weight`: so many rows are drawn that they are this share of all training rows.
     """
 
     kind: SourceKind
@@ -44,6 +45,7 @@ class SourceSpec:
     weight: float = 1.0
     task: str = ""
     tried: tuple[str, ...] = ()
+    share: float = 0.0
 
 
 @dataclass(frozen=True)

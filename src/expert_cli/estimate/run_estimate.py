@@ -35,7 +35,7 @@ from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.cpu_trials import with_trials
 from expert_cli.model.kernels.select import Kernel, free_bytes
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
-from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.pipeline.pretokenize import store_for, training_inputs
 from expert_cli.training.micro_batch import merged_words
 from expert_cli.utils.reporter import Reporter
 
@@ -98,7 +98,7 @@ def estimate_run(
     process = psutil.Process().memory_info().rss + TRAINER_BYTES  # now, with the training libraries, before any data
     run, device = plan.run, plan.run.compute.device
     machine = with_trials(machine, run.compute)
-    inputs = resolve_inputs(run, report)
+    inputs = training_inputs(run, report)
     store = store_for(run, inputs, report, locked=locked, trusting=trusting)
     work = work_of(run, store)
     dtype = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype])

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from expert_cli.config.init_adapter import init_origin, require_same_base
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.packing.dataset import PackedDataset
@@ -62,6 +63,14 @@ def resolve_inputs(run: RunConfig, report: Reporter) -> DataInputs:
         located, tokenizer, prompt_template(run, tokenizer, ""), rows.kind, file_hashes(run.store), source
     )
     return _headed(inputs, run) if inputs.template.heads_input and "input" in rows.roles else inputs
+
+
+def training_inputs(run: RunConfig, report: Reporter) -> DataInputs:
+    """Return the inputs of a run that trains. Raises InputError also where they do not fit the adapter it trains on from."""
+    inputs = resolve_inputs(run, report)
+    if origin := init_origin(run):
+        require_same_base(origin, inputs.source.name, inputs.source.sha256, inputs.template.fingerprint)
+    return inputs
 
 
 def _headed(inputs: DataInputs, run: RunConfig) -> DataInputs:

@@ -44,7 +44,7 @@ from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.pipeline.ending import recorded
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.pipeline.pretokenize import DataInputs, describe, resolve_inputs, staged_store, store_for
+from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, store_for, training_inputs
 from expert_cli.pipeline.result import RunResult, document, finished
 from expert_cli.pipeline.run_json import write_effects, write_run_json
 from expert_cli.pipeline.samples import ask, choose, samples
@@ -111,7 +111,7 @@ def _train(
     run, paths = plan.run, RunPaths(plan.run.output)
     _require_apart(run, options)
     machine = broadcast_rank0(partial(with_trials, machine, run.compute))
-    inputs = resolve_inputs(run, report)
+    inputs = training_inputs(run, report)
     key = inputs.key(run.data)
     resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
     renderer = PromptRenderer(inputs.tokenizer, inputs.template)

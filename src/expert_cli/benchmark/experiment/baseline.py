@@ -47,7 +47,7 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.base_model import load_base_of
 from expert_cli.manifest.types import Dtype
 from expert_cli.model.adapter import add_adapter
-from expert_cli.pipeline.pretokenize import DataInputs, describe, resolve_inputs, store_for
+from expert_cli.pipeline.pretokenize import DataInputs, describe, store_for, training_inputs
 from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.files import write_json
 from expert_cli.utils.reporter import NullReporter
@@ -65,7 +65,7 @@ def train_baseline(way: str, manifest: Path, overrides: Overrides) -> None:
         raise InputError("lr_scheduler one_cycle: the stock Trainer has none", hint)
     paths = RunPaths(run.output)
     paths.output.mkdir(parents=True, exist_ok=True)
-    inputs = resolve_inputs(run, NullReporter())
+    inputs = training_inputs(run, NullReporter())
     tokenizer = inputs.tokenizer.hf
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token  # neither transformers nor TRL pads without one
     store = store_for(run, inputs, NullReporter())

@@ -28,6 +28,11 @@ def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> list[int]:
     return copies
 
 
+def replayed_rows(share: float, others: int) -> int:
+    """Return how many rows are `share` of all, beside so many others; at least one."""
+    return max(1, round(share / (1 - share) * others))
+
+
 def content_rank(content: tuple[str, ...], seed: int) -> bytes:
     """Return a row's place in the order by seed and content: 16 bytes, equal for equal rows."""
     return _rank(seed, "\0".join(content))

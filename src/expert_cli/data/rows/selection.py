@@ -24,7 +24,7 @@ from expert_cli.data.rows.cache import ROOM_BYTES, RowCache
 from expert_cli.data.rows.columnar import RowReport, Rows
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.kinds import KINDS, kind_of
-from expert_cli.data.rows.sampling import repeat_counts, validation_split
+from expert_cli.data.rows.sampling import repeat_counts, replayed_rows, validation_split
 from expert_cli.data.rows.scan import Refused, SourceScan, scan_source, source_blocks
 from expert_cli.data.rows.validation import BAD_SHARE
 from expert_cli.errors import InputError
@@ -63,6 +63,11 @@ class RowSelection:
     validation: tuple[SelectedSource, ...] | None
     train_report: RowReport
     validation_report: RowReport | None
+
+    @property
+    def replayed(self) -> int:
+        """How many training rows are those of an earlier training."""
+        return sum(len(source) for source in self.train if source.located.spec.share)
 
     def sources(self, split: Split) -> tuple[SelectedSource, ...]:
         """Return the sources of a split; none where none evaluate."""
@@ -174,13 +179,29 @@ def _select_from(
             )
         kept = np.concatenate(scan.kept)
         copies = np.zeros(len(kept), np.int32)
-        copies[kept] = repeat_counts(int(kept.sum()), located.spec.weight, data.seed, str(number))
+        good = int(kept.sum())
+        weight = (
+            _replayed(located, good, sum(map(len, selected)), reporter) if located.spec.share else located.spec.weight
+        )
+        copies[kept] = repeat_counts(good, weight, data.seed, str(number))
         selected.append(SelectedSource(located, scan.columns, scan.start, copies, scan.rows))
         if ranked:
             ranks += np.frombuffer(scan.ranks, "V16")[copies[kept] > 0].tobytes()
-        _tell(located, int(kept.sum()), scan.report, reporter)
+        _tell(located, good, scan.report, reporter)
         total.add(scan.report)
     return tuple(selected), total, ranks
+
+
+def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> float:
+    """Return the weight by which the rows of a source are its share of all: beside `others`, those of the sources before."""
+    wanted = replayed_rows(located.spec.share, others)
+    reporter.info(f"{located}: {min(wanted, rows)} rows are trained again beside {others} others")
+    if wanted > rows:
+        reporter.warning(
+            f"{located}: replay.share {located.spec.share:g} asks for {wanted} rows beside {others} others, there are "
+            f"{rows}: all are trained again, {rows / (rows + others):.1%} of the training rows"
+        )
+    return min(1.0, wanted / rows)
 
 
 def _split(

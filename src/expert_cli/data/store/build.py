@@ -175,12 +175,15 @@ class _Build:
                 "beside the adapter, unless a program passes enable_thinking=True"
             )
         reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
-        return {
+        stats = {
             split: _split_stats(
                 Documents(building / split), reports[split], self.rows(split), self.engine(), self.forms[split]
             )
             for split in self.splits
         }
+        if any(source.spec.share for source in self.located.train):
+            stats["train"]["replayed"] = self.selection.replayed
+        return stats
 
 
 def _split_stats(

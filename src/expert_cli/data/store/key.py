@@ -87,9 +87,11 @@ def _content(sources: Sequence[Located], hash_cache: FileHashCache) -> str:
 
 
 def _rows(source: Located, data: DataConfig) -> list[Any]:
-    """Which rows of a source are taken; the seed counts only where a weight draws rows."""
-    drawn = source.spec.weight != int(source.spec.weight)
-    return [source.spec.split, source.spec.weight, data.seed if drawn else None]
+    """Which rows of a source are taken; the seed counts only where a weight or a share draws rows."""
+    spec = source.spec
+    drawn = spec.share or spec.weight != int(spec.weight)
+    share = [spec.share] if spec.share else []  # no part of the keys of stores without it
+    return [spec.split, spec.weight, data.seed if drawn else None, *share]
 
 
 class HashedTokenizer(Protocol):

@@ -51,6 +51,17 @@ class Task(Strict):
     """Format of the files; read from their names."""
 
 
+class Replay(Strict):
+    """`training.dataset.replay`: rows of an earlier training that are trained again, so that less of it is forgotten."""
+
+    path: Text = Field(json_schema_extra=Key(effect="rows that are trained again"))
+    """Local file or folder, or hub id, as `path` of the data set."""
+    share: Annotated[float, Field(gt=0, lt=1)] = Field(
+        json_schema_extra=Key(effect="{:g} of the training rows, drawn by the seed; all of them where there are fewer")
+    )
+    """Their share of all training rows; drawn by the seed, none twice."""
+
+
 class Filters(Loose):
     """`training.dataset.filters` (`validation` is its old name): rows to leave out."""
 
@@ -77,6 +88,8 @@ class Dataset(Loose):
     """multi_task: the rows come from `tasks`."""
     tasks: Annotated[dict[str, Task], Field(min_length=1, max_length=1000)] | None = None
     """The tasks of a multi_task data set, by name."""
+    replay: Replay | None = None
+    """Rows of an earlier training that are trained again."""
     field_mapping: FieldMapping | None = None
     """Which column holds what; recognized by their usual names where it is not written."""
     text_field: Text | None = key(None, "names the column of whole documents")
