@@ -67,7 +67,11 @@ BLOCKS = (
         "answers are drawn (`--samples`), and in what `export` writes. The adapter carries it along, in "
         "[`expert.json`](#how-another-program-asks-an-expert).",
     ),
-    ("EvaluationBlock", "`evaluation`", "Answers that are run during training; other keys are information."),
+    (
+        "EvaluationBlock",
+        "`evaluation`",
+        "Answers that are run during training, and what was forgotten at its end; other keys are information.",
+    ),
     (
         "Adapter",
         "`base_models[i].adapters[j]`",

@@ -55,6 +55,7 @@ def train(
     resume: str = "",
     allow_drift: Collection[str] = (),
     max_loss_spike: float = 0.0,
+    max_forget: float | None = None,
     locked: FilePath | None = None,
     trust_store: bool = False,
     stage: FilePath | None = None,
@@ -85,6 +86,7 @@ def train(
         resume: "auto" goes on with the newest good checkpoint, if there is one; or the folder of a checkpoint.
         allow_drift: With `resume`: keys that may differ from before.
         max_loss_spike: Warn of a loss this many times the median of the last 20; 0: never.
+        max_forget: How many nats a token the loss on neutral texts may rise; above it `missed` of the result says so.
         locked: A run.json that data, tokenizer, base model, settings and code must agree with.
         trust_store: Use a tokenized data set that another program saved where the token store should be.
         stage: Copy the token store to this folder (a faster disk) first.
@@ -96,7 +98,7 @@ def train(
         reporter: Is told what happens.
 
     Returns:
-        The run's folder, and the document that `train --json` prints.
+        The run's folder, the document that `train --json` prints, and in `missed` which threshold was missed, "" for none.
 
     Raises:
         ManifestError: Faults of the manifest, each with line and column.
@@ -122,6 +124,7 @@ def train(
         stage=optional_path(stage),
         command="",
         max_loss_spike=max_loss_spike,
+        max_forget=max_forget,
         allow_commands=allow_commands,
         without_walls=without_walls,
         callbacks=tuple(callbacks),

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli.artifacts.report_data import RunData, accuracies, figures, matrices, read_run
 from expert_cli.errors import InputError
-from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, number, padding_share, sample_shares
+from expert_cli.runs.metrics import (
+    BASES,
+    base_title,
+    forgotten_in_words,
+    grammar_in_words,
+    number,
+    padding_share,
+    sample_shares,
+)
 from expert_cli.runs.status import Ending
 from expert_cli.utils.files import write_text
 from expert_cli.utils.paths import shown
@@ -85,6 +93,7 @@ def _environment() -> jinja2.Environment:
         "duration": lambda seconds: "" if number(seconds) is None else duration(seconds),
         "figure": _figure,
         "figures": figures,
+        "forgotten_in_words": forgotten_in_words,
         "grammar_in_words": grammar_in_words,
         "matrices": matrices,
         "json": lambda value: json.dumps(value, ensure_ascii=False, default=lambda _: None),

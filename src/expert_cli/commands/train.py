@@ -18,6 +18,7 @@ from expert_cli.commands.options import (
     WithoutWalls,
 )
 from expert_cli.console.terminal import Console
+from expert_cli.errors import ThresholdNotMet
 from expert_cli.manifest.keys.compute import DeviceChoice
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def train(
     max_loss_spike: Annotated[
         float, typer.Option(min=0, metavar="FACTOR", help="Warn of a loss this many times the median of the last 20.")
     ] = 0.0,
+    max_forget: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="NATS", help="Exit 5 if the loss a token on neutral texts rose by more than this."),
+    ] = None,
     locked: Annotated[
         Path | None,
         typer.Option(help="A run.json: refuse (exit 6) if data, tokenizer, base model, settings or code differ."),
@@ -121,6 +126,7 @@ def train(
         overwrite=overwrite,
         allow_drift=allow_drift or (),
         max_loss_spike=max_loss_spike,
+        max_forget=max_forget,
         locked=locked,
         stage=stage,
         allow_commands=allow_commands,
@@ -129,6 +135,10 @@ def train(
     if os.environ.get("RANK", "0") != "0":
         return
     console.result(result.document, result.summary)
+    if result.missed and console.as_json:
+        raise typer.Exit(ThresholdNotMet.exit_code)
+    if result.missed:
+        raise ThresholdNotMet(result.missed, "the adapter is saved; a lower learning_rate or fewer steps forget less")
 
 
 def _show(console: Console, estimate: RunEstimate) -> None:

@@ -167,6 +167,7 @@ def decide(
         loader=loader(config, device, best_fit=_began_by_best_fit(output, overrides.resume)),
         compute=compute(config, machine, device, to_train.type, to_load.quantization),
         watch=watching,
+        neutral_texts=evaluation.use("neutral_texts"),
         origins=tuple(sorted(merged.origins.items())),
     )
     answering = decoding(loaded.manifest.training.decoding or Decoding())

@@ -107,7 +107,7 @@ class RunConfig:
     """One run, decided.
 
     `store` is the folder that holds token stores, one folder a key. `origins` says for every key of `training.config` where
-    its value came from.
+    its value came from. `neutral_texts`: on so many what was forgotten is measured.
     """
 
     expert: str
@@ -123,4 +123,5 @@ class RunConfig:
     loader: LoaderConfig
     compute: ComputeConfig
     watch: LogSaveEvalConfig
+    neutral_texts: int
     origins: tuple[tuple[str, str], ...]

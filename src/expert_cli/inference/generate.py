@@ -40,7 +40,7 @@ def generate(
     parts = [of_one[n : n + size] for of_one in answers for n in range(0, len(of_one), size)]
     waiting = deque(sorted(parts, key=lambda part: -len(part[0].prompt)))
     done = tokens = 0
-    with _generating(model):
+    with generating(model):
         batch = Batch(model, settings)
         while waiting or batch.answers:
             admitted = _admitted(waiting, batch, size)
@@ -61,7 +61,7 @@ def generate(
 def stream(model: Any, request: Request, settings: GenerationConfig, ends: Ends) -> Iterator[int]:
     """Yield the tokens of one answer, that of the first seed, as they are written, its end token left out."""
     answer = Answer(request, request.seeds[0], settings, ends)
-    with _generating(model):
+    with generating(model):
         batch = Batch(model, settings)
         batch.admit([answer])
         while answer.stop is None:
@@ -82,7 +82,7 @@ def _admitted(waiting: deque[list[Answer]], batch: Batch, size: int) -> list[Ans
 
 
 @contextmanager
-def _generating(model: Any) -> Iterator[None]:
+def generating(model: Any) -> Iterator[None]:
     """Put the model into evaluation, not compiled, with an attention that has a cache; one in training is left as it was."""
     was_training = model.training
     base = model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -160,12 +160,16 @@ class Training(Loose):
 
 
 class EvaluationBlock(Loose):
-    """`evaluation`: answers that are run during training; other keys are information, such as earlier results."""
+    """`evaluation`: how a run is judged while it trains and at its end; other keys are information, such as earlier results."""
 
     every_steps: Positive | None = key(None, "the expert answers cases during training, and the answers are run")
     """Steps between two evaluations in which the expert answers cases and the answers are run; none where not written."""
     sample: Positive | None = key(24, "how many cases it answers then")
     """How many of the cases in `tests/cases.jsonl` it answers, spread over the categories."""
+    neutral_texts: NotNegative | None = key(
+        200, "what was forgotten is measured on {} neutral texts", off="what was forgotten is not measured"
+    )
+    """On how many texts of Python's own reference what was forgotten is measured at a run's end; 0: on none."""
 
 
 class Manifest(Loose):

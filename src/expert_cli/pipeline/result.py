@@ -15,7 +15,7 @@ from expert_cli.data.store.files import FileHashCache, file_hashes
 from expert_cli.data.store.key import store_key
 from expert_cli.errors import ExpertError, IntegrityError
 from expert_cli.model.kernels.select import KernelPlan
-from expert_cli.runs.metrics import items, part, read_json
+from expert_cli.runs.metrics import forgotten_in_words, items, part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.training.checkpointing.resume_compatibility import PROGRAMS, STORE, identity, require_goes_on
 from expert_cli.training.result import FitResult, mean_span
@@ -56,10 +56,14 @@ class SampleAnswer:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What `train` leaves and prints: the document of `train --json` (docs/INTERFACE.md), report.json of the run directory."""
+    """What `train` leaves and prints: the document of `train --json` (docs/INTERFACE.md), report.json of the run directory.
+
+    missed: which threshold was missed, in words with both values; "" for none.
+    """
 
     output: Path
     document: Mapping[str, Any]
+    missed: str = ""
 
     def summary(self) -> str:
         """Return the lines a person reads at the end."""
@@ -76,6 +80,8 @@ class RunResult:
         ]
         if done["eval_loss"] is not None:
             lines.append(f"evaluation loss {done['eval_loss']:.3f}")
+        forgotten = forgotten_in_words(done.get("forgetting"))
+        lines += [f"forgotten {forgotten}"] if forgotten else []
         lines += _sample_lines([SampleAnswer(**sample) for sample in done.get("samples", ())])
         return "\n".join([*lines, f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}"])
 

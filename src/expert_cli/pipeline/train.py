@@ -21,7 +21,7 @@ from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
-from expert_cli.errors import InputError
+from expert_cli.errors import InputError, ThresholdNotMet
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of, require_positions
@@ -43,6 +43,7 @@ from expert_cli.model.kernels.select import (
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
 from expert_cli.pipeline.ending import recorded
+from expert_cli.pipeline.forgetting import choose_texts, measure, missed
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, store_for, training_inputs
 from expert_cli.pipeline.result import RunResult, document, finished
@@ -83,6 +84,7 @@ def train(
             done = _train(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
         elif job.is_main_process:
             report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
+            done = replace(done, missed=missed(done.document, options.max_forget))
         leave()
         return done
 
@@ -94,7 +96,7 @@ def _recorded(
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes)
     with recorded(status, log):
         done = _train(plan, machine, Logged(report, log), options, job, status, log)
-        log.write(done.summary())
+        log.write("\n".join(filter(None, (done.summary(), done.missed))))
     return done
 
 
@@ -116,6 +118,7 @@ def _train(
     resume_context = _resume_context(run, inputs, key, machine, job.num_processes, options, report, status)
     renderer = PromptRenderer(inputs.tokenizer, inputs.template)
     run_answers = _run_answers(renderer, plan, report, options)
+    texts = choose_texts(run, options.max_forget, report)
     if job.is_main_process:
         _make_room(run.output, report, options)
         status.begin()
@@ -148,16 +151,19 @@ def _train(
     _write_effects(plan, done, kernels, inputs, store, report)
     asked = samples(questions, before, ask(model, questions, renderer, plan, report))
     sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths)
+    forgot = measure(model, inputs.tokenizer, texts, paths, report)
     seconds = time.monotonic() - started
     origin = resume_context.resumed.path if resume_context.resumed else None
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
+    found |= {"forgetting": forgot.as_json()} if forgot else {}
     write_json(paths.report_json, found)
-    status.complete(done.stop_reason)
+    too_much = missed(found, options.max_forget)
+    status.complete(too_much or done.stop_reason, ThresholdNotMet.exit_code if too_much else 0)
     from expert_cli.artifacts.report import write_report
 
     write_report([run.output], paths.report_html)
     write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
-    return RunResult(run.output, found)
+    return RunResult(run.output, found, too_much)
 
 
 def _require_apart(run: RunConfig, options: RunOptions) -> None:

@@ -194,6 +194,17 @@ def grammar_in_words(told: Any) -> str:
     )
 
 
+def forgotten_in_words(told: Any) -> str:
+    """Return what a run's "forgetting" says: how far the loss on neutral texts rose, and how sure that is; "" for none."""
+    texts, old, new, rose = (number(told, key) for key in ("texts", "loss_before", "loss_after", "difference"))
+    if texts is None or old is None or new is None or rose is None:
+        return ""
+    low, high = ([number(end) for end in items(told, "ci95")] + [None, None])[:2]
+    interval = "" if low is None or high is None else f" (95 % interval {low:+.3f} to {high:+.3f})"
+    of = plural(int(texts), "neutral text")
+    return f"{rose:+.3f} nats a token{interval} on {of}: loss {old:.3f} -> {new:.3f}"
+
+
 def base_title(name: str, base: Mapping[str, Any]) -> str:
     """Return what is called which gave other answers, by its key of BASES: the expert without its grammar, else the base
     model, with how many examples before each question, where there were any.

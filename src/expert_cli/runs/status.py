@@ -61,9 +61,9 @@ class RunStatus:
         self.step, self.steps = step, steps
         self._write(RUNNING, "")
 
-    def complete(self, reason: str) -> None:
-        """Say that the run has done what it was to do."""
-        self._write(COMPLETE, reason, 0)
+    def complete(self, reason: str, exit_code: int = 0) -> None:
+        """Say that the run has done what it was to do. exit_code: that of a threshold which it missed."""
+        self._write(COMPLETE, reason, exit_code)
 
     def broken_off(self, error: ExpertError) -> None:
         """Say what ended the run before its end."""

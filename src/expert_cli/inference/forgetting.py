@@ -1,0 +1,121 @@
+"""What a model forgot in training: its loss on texts that no expert is about, without its adapter and with it.
+
+The texts are paragraphs of Python's own reference, which `pydoc_data` brings to every machine and which nothing is trained on
+by default. None of them is kept: a hash tells figures of one Python's texts from those of another's.
+
+Of each text its first tokens are read, of all as many: batches need no padding, and every text counts alike. They are few,
+since another text tells more than the next tokens of the same one: what is measured is a mean over texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+import torch
+from peft import PeftModel
+from torch.nn.functional import cross_entropy
+
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.inference.generate import generating
+from expert_cli.model.tokenizer import TokenizerInfo
+from expert_cli.utils.statistics import mean_of
+
+TOKENS = 16
+"""Of one text that are read."""
+CHARACTERS = 120
+"""Of a paragraph that are taken, which are more than TOKENS tokens in the vocabularies there are; shorter ones are left out."""
+LOGITS_BYTES = 128 << 20
+"""fp32 logits of a batch."""
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """The mean loss on some texts, in nats a token, by the base model and by the expert; how much it rose, text by text.
+
+    tokens: all whose loss was taken. ci95: of the difference, by Student's t; None of one text. sha256: of the texts.
+    """
+
+    texts: int
+    tokens: int
+    loss_before: float
+    loss_after: float
+    difference: float
+    ci95: tuple[float, float] | None
+    sha256: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value under "forgetting" of `train --json`."""
+        return {**asdict(self), "ci95": list(self.ci95) if self.ci95 else None}
+
+
+def neutral_texts(count: int) -> tuple[str, ...]:
+    """Return the beginnings of so many paragraphs, evenly from all there are, the same each time; all, where there are fewer.
+
+    Raises EnvironmentProblem where this Python came without its reference.
+    """
+    found = _paragraphs()
+    return tuple(found[n * len(found) // count] for n in range(count)) if count < len(found) else found
+
+
+def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> Forgetting:
+    """Read the texts without the adapter and with it; `model` is left as it was, in training or not. texts: at least one.
+
+    Before means the base model, whatever the adapter was when this training began.
+    """
+    ids = _ids(model, tokenizer, texts)
+    with generating(model):
+        after = _losses(model, ids)
+        with model.disable_adapter():
+            before = _losses(model, ids)
+    rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
+    return Forgetting(
+        texts=len(ids),
+        tokens=len(ids) * (ids.shape[1] - 1),
+        loss_before=fmean(before),
+        loss_after=fmean(after),
+        difference=rose.mean,
+        ci95=rose.ci95,
+        sha256=hashlib.sha256("\0".join(texts).encode()).hexdigest(),
+    )
+
+
+@cache
+def _paragraphs() -> tuple[str, ...]:
+    """Return the beginnings of the paragraphs of prose, each once, in the order of their topics' names."""
+    try:
+        from pydoc_data.topics import topics
+    except ImportError as error:
+        raise EnvironmentProblem(
+            "this Python came without pydoc_data, whose texts tell what a model forgot",
+            "install the whole standard library of Python, or set evaluation.neutral_texts to 0",
+        ) from error
+    paragraphs = (" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n"))
+    return tuple(dict.fromkeys(text[:CHARACTERS] for text in paragraphs if _is_prose(text)))
+
+
+def _is_prose(text: str) -> bool:
+    return len(text) >= CHARACTERS and text[0].isupper() and text.endswith(".")
+
+
+def _ids(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> torch.Tensor:
+    """Return the first tokens of each text as the tokenizer writes a text, int64 [texts, tokens]."""
+    rows = [tokenizer.backend.encode(text).ids for text in texts]
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", TOKENS)
+    length = min(TOKENS, positions, *map(len, rows))
+    return torch.tensor([row[:length] for row in rows], device=model.device)
+
+
+def _losses(model: PeftModel, ids: torch.Tensor) -> list[float]:
+    """Return the mean cross-entropy of each text's tokens, summed in fp32."""
+    batch = max(1, LOGITS_BYTES // (4 * model.config.get_text_config().vocab_size * ids.shape[1]))
+    losses: list[float] = []
+    for part in torch.split(ids, batch):
+        logits = model(input_ids=part, use_cache=False).logits[:, :-1].float()
+        of_tokens = cross_entropy(logits.transpose(1, 2), part[:, 1:], reduction="none")
+        losses += of_tokens.mean(1).tolist()
+    return losses

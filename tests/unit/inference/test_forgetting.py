@@ -1,0 +1,139 @@
+"""What a model forgot is how its loss on neutral texts differs from that of the same model with its adapter disabled."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from typing import Any
+
+import pytest
+import torch
+from peft import PeftModel
+from torch.nn.functional import cross_entropy
+
+from expert_cli.errors import EnvironmentProblem
+from expert_cli.inference import forgetting as module
+from expert_cli.inference.forgetting import TOKENS, forgetting, neutral_texts
+from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.model.adapter import add_adapter
+from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.utils.statistics import t_quantile
+from tests import tiny
+
+ADAPTERS = ("lora", "rslora", "dora", "ia3", "lokr")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> TokenizerInfo:
+    return load_tokenizer(tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+def adapted(kind: str, **shape: Any) -> PeftModel:
+    """A tiny model with a fresh adapter."""
+    feedforward = ("down_proj",) if kind == "ia3" else ()
+    config: Any = {"type": kind, "rank": 4, "alpha": 8.0, "dropout": 0.5, "target_modules": ("q_proj", "down_proj")}
+    torch.manual_seed(0)
+    return add_adapter(tiny.tiny_model(**shape), AdapterConfig(**config, feedforward_modules=feedforward))  # type: ignore[arg-type]
+
+
+def moved(model: PeftModel, by: float = 3.0) -> PeftModel:
+    """The model, its adapter moved at random from where it began."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter), alpha=by)
+    return model
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_a_fresh_adapter_forgot_exactly_nothing(tokenizer: TokenizerInfo, kind: str) -> None:
+    model = adapted(kind)
+    model.train()  # with dropout
+    found = forgetting(model, tokenizer, neutral_texts(20))
+    if kind == "dora":  # its magnitudes are divided by the norms that they are
+        assert found.difference == pytest.approx(0, abs=1e-6)
+    else:
+        assert (found.difference, found.ci95) == (0, (0, 0))
+    assert found.loss_before == pytest.approx(math.log(384), abs=0.2)
+    assert model.training
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_before_is_the_base_model_and_after_the_adapted_one(tokenizer: TokenizerInfo, kind: str) -> None:
+    """Each text alone, by transformers' own loss."""
+    model, texts = moved(adapted(kind)), neutral_texts(6)
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    found = forgetting(model, tokenizer, texts)
+    assert {name for name, parameter in model.named_parameters() if parameter.requires_grad} == trained
+    model.eval()
+    base = tiny.tiny_model()
+    losses: list[list[float]] = []
+    for one in (base, model):
+        rows = [torch.tensor([tokenizer.backend.encode(text).ids[:TOKENS]]) for text in texts]
+        with torch.no_grad():
+            losses.append([float(one(input_ids=row, labels=row).loss) for row in rows])
+    differences = torch.tensor(losses[1]) - torch.tensor(losses[0])
+    half = t_quantile(5) * float(differences.std()) / math.sqrt(6)
+    assert found.loss_before == pytest.approx(sum(losses[0]) / 6, abs=1e-5)
+    assert found.loss_after == pytest.approx(sum(losses[1]) / 6, abs=1e-5)
+    assert found.difference == pytest.approx(float(differences.mean()), abs=1e-5)
+    assert float(differences.abs().max()) > 0.01
+    assert found.ci95 == pytest.approx((found.difference - half, found.difference + half), abs=1e-5)
+    assert (found.texts, found.tokens) == (6, 6 * (TOKENS - 1))
+    assert found.sha256 == hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def test_how_texts_are_batched_changes_nothing(tokenizer: TokenizerInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, texts = moved(adapted("lora")), neutral_texts(30)
+    whole = forgetting(model, tokenizer, texts)
+    assert forgetting(model, tokenizer, texts) == whole
+    monkeypatch.setattr(module, "LOGITS_BYTES", 7 * 4 * 384 * TOKENS)  # seven texts, the last batch two
+    parts = forgetting(model, tokenizer, texts)
+    monkeypatch.setattr(module, "LOGITS_BYTES", 1)  # each alone
+    alone = forgetting(model, tokenizer, texts)
+    for found in (parts, alone):
+        assert found.loss_before == pytest.approx(whole.loss_before, abs=1e-5)
+        assert found.difference == pytest.approx(whole.difference, abs=1e-5)
+        assert (found.tokens, found.sha256) == (whole.tokens, whole.sha256)
+
+
+def test_losses_are_summed_in_fp32(tokenizer: TokenizerInfo) -> None:
+    """In bf16 a sum of such losses would be off by a whole one."""
+    texts = neutral_texts(10)
+    wide, narrow = (
+        forgetting(adapted("lora").to(dtype), tokenizer, texts) for dtype in (torch.float32, torch.bfloat16)
+    )
+    assert narrow.loss_before == pytest.approx(wide.loss_before, abs=2e-3)
+    with torch.no_grad():
+        row = torch.tensor([tokenizer.backend.encode(texts[0]).ids[:TOKENS]])
+        logits = adapted("lora").bfloat16().eval()(input_ids=row).logits[0, :-1]
+        exact = cross_entropy(logits.double(), row[0, 1:]).item()
+    one = forgetting(adapted("lora").bfloat16(), tokenizer, texts[:1])
+    assert one.loss_before == pytest.approx(exact, abs=1e-5)
+    assert one.ci95 is None
+
+
+def test_a_model_of_few_positions_reads_no_more(tokenizer: TokenizerInfo) -> None:
+    found = forgetting(adapted("lora", max_position_embeddings=8), tokenizer, neutral_texts(5))
+    assert found.tokens == 5 * 7
+
+
+def test_texts_are_prose_spread_over_all_there_are() -> None:
+    texts = neutral_texts(200)
+    assert len(texts) == len(set(texts)) == 200
+    assert {len(text) for text in texts} == {module.CHARACTERS}
+    assert all(text[0].isupper() and "\n" not in text and "  " not in text for text in texts)
+    every = neutral_texts(10**6)
+    assert 200 < len(every) < 10**6
+    assert texts == tuple(every[n * len(every) // 200] for n in range(200))
+    assert neutral_texts(2) == (every[0], every[len(every) // 2])
+
+
+def test_a_python_without_its_reference_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    module._paragraphs.cache_clear()
+    with pytest.raises(EnvironmentProblem, match="without pydoc_data") as caught:
+        neutral_texts(2)
+    assert "evaluation.neutral_texts" in caught.value.hint
