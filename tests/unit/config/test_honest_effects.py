@@ -276,7 +276,7 @@ CONTEXTS: dict[str, Change] = {
     "nothing more": config(),
     "steps decide": config(epochs=2, max_steps=9, warmup_steps=3, warmup_ratio=0.1, save_strategy="no"),
     "answers decide": config(
-        {"every_steps": 4, "sample": 3},
+        {"every_steps": 4, "sample": 3, "neutral_texts": 9},
         early_stopping_patience=2,
         load_best_model_at_end=True,
         metric_for_best_model="execution_accuracy",

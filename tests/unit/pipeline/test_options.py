@@ -25,7 +25,12 @@ def test_every_setting_is_an_option_with_its_value() -> None:
         init_adapter=Path("weights/first"),
     )
     options = RunOptions(
-        drift=("a", "b"), locked=Path("run.json"), trust_store=True, stage=Path("fast"), max_loss_spike=2.0
+        drift=("a", "b"),
+        locked=Path("run.json"),
+        trust_store=True,
+        stage=Path("fast"),
+        max_loss_spike=2.0,
+        max_forget=0.0,
     )
     program, name, *words = shlex.split(command_line(Path("m.json"), overrides, options))
     assert (program, name) == ("expert-cli", "train")

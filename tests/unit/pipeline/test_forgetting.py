@@ -1,0 +1,65 @@
+"""What holds `--max-forget`, and what does not."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from expert_cli.inference.forgetting import neutral_texts
+from expert_cli.manifest.keys.adapter import AdapterConfig
+from expert_cli.model.adapter import add_adapter
+from expert_cli.model.tokenizer import load_tokenizer
+from expert_cli.pipeline.forgetting import measure, missed
+from expert_cli.runs.metrics import forgotten_in_words
+from expert_cli.runs.paths import RunPaths
+from tests import tiny
+from tests.train.projects import Told
+
+TOLD: dict[str, Any] = {"texts": 9, "loss_before": 3.0, "loss_after": 3.25, "difference": 0.25, "ci95": [-0.5, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "words"),
+    [
+        (None, ""),
+        (0.25, ""),
+        (0.2499, "the loss on neutral texts rose by 0.2500 nats a token, more than --max-forget 0.2499"),
+        (0.0, "the loss on neutral texts rose by 0.2500 nats a token, more than --max-forget 0"),
+    ],
+)
+def test_the_mean_decides_whatever_the_interval_is(allowed: float | None, words: str) -> None:
+    assert missed({"forgetting": TOLD}, allowed) == words
+
+
+def test_a_loss_that_fell_holds_the_narrowest_gate() -> None:
+    assert missed({"forgetting": {**TOLD, "difference": -0.1}}, 0.0) == ""
+
+
+@pytest.mark.parametrize("document", [{}, {"forgetting": {**TOLD, "difference": math.nan}}], ids=["none", "nan"])
+def test_what_is_not_known_holds_no_gate(document: dict[str, Any]) -> None:
+    assert missed(document, 1e9) == "what was forgotten is not known, and --max-forget allows 1e+09 nats a token"
+    assert missed(document, None) == ""
+
+
+def test_in_words() -> None:
+    words = "+0.250 nats a token (95 % interval -0.500 to +1.000) on 9 neutral texts: loss 3.000 -> 3.250"
+    assert forgotten_in_words(TOLD) == words
+    assert forgotten_in_words({**TOLD, "texts": 1, "ci95": None}) == (
+        "+0.250 nats a token on 1 neutral text: loss 3.000 -> 3.250"
+    )
+    assert forgotten_in_words(None) == forgotten_in_words({**TOLD, "difference": "much"}) == ""
+
+
+def test_a_loss_that_is_not_finite_is_told_and_kept_nowhere(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(tiny.tiny_model_folder(tmp_path / "tiny"))
+    base: Any = tiny.tiny_model()
+    with torch.no_grad():
+        base.model.embed_tokens.weight[tokenizer.backend.token_to_id("e")] = math.nan
+    model = add_adapter(base, AdapterConfig("lora", 4, 8.0, 0.0, ("q_proj",), ()))
+    report = Told()
+    assert measure(model, tokenizer, neutral_texts(9), RunPaths(tmp_path), report) is None
+    assert report.warnings == ["the loss on neutral texts is not finite: nan -> nan"]
