@@ -10,6 +10,7 @@ since another text tells more than the next tokens of the same one: what is meas
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -62,16 +63,18 @@ def neutral_texts(count: int) -> tuple[str, ...]:
     return tuple(found[n * len(found) // count] for n in range(count)) if count < len(found) else found
 
 
-def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> Forgetting:
+def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> Forgetting | None:
     """Read the texts without the adapter and with it; `model` is left as it was, in training or not. texts: at least one.
 
-    Before means the base model, whatever the adapter was when this training began.
+    Before means the base model, whatever the adapter was when this training began. None: a loss is not finite.
     """
     ids = _ids(model, tokenizer, texts)
     with generating(model):
         after = _losses(model, ids)
         with model.disable_adapter():
             before = _losses(model, ids)
+    if not all(map(math.isfinite, (*before, *after))):
+        return None
     rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
     return Forgetting(
         texts=len(ids),

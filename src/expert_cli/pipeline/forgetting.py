@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +55,8 @@ def measure(
         return None
     report.info(f"reading   {plural(len(texts), 'neutral text')}, without the adapter and with it")
     found = forgetting(model, tokenizer, texts)
-    if not math.isfinite(found.difference):
-        report.warning(f"the loss on neutral texts is not finite: {found.loss_before:g} -> {found.loss_after:g}")
+    if found is None:
+        report.warning("what was forgotten is not known: the loss on neutral texts is not finite")
         return None
     put_section(paths.adapter / "README.md", SECTION, [f"{forgotten_in_words(found.as_json())}."])
     return found

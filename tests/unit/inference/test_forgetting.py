@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference import forgetting as module
-from expert_cli.inference.forgetting import TOKENS, forgetting, neutral_texts
+from expert_cli.inference.forgetting import TOKENS, Forgetting, neutral_texts
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
@@ -27,6 +28,13 @@ ADAPTERS = ("lora", "rslora", "dora", "ia3", "lokr")
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> TokenizerInfo:
     return load_tokenizer(tiny.tiny_model_folder(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> Forgetting:
+    """What is found where every loss is finite."""
+    found = module.forgetting(model, tokenizer, texts)
+    assert found is not None
+    return found
 
 
 def adapted(kind: str, **shape: Any) -> PeftModel:

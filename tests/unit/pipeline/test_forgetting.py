@@ -62,4 +62,4 @@ def test_a_loss_that_is_not_finite_is_told_and_kept_nowhere(tmp_path: Path) -> N
     model = add_adapter(base, AdapterConfig("lora", 4, 8.0, 0.0, ("q_proj",), ()))
     report = Told()
     assert measure(model, tokenizer, neutral_texts(9), RunPaths(tmp_path), report) is None
-    assert report.warnings == ["the loss on neutral texts is not finite: nan -> nan"]
+    assert report.warnings == ["what was forgotten is not known: the loss on neutral texts is not finite"]
