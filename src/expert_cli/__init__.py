@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "audit",
+    "binary_reward",
+    "dense_reward",
     "estimate_run",
     "evaluate",
     "explain_store",
@@ -18,6 +20,8 @@ __all__ = [
 if TYPE_CHECKING:
     from expert_cli.api import (
         audit,
+        binary_reward,
+        dense_reward,
         estimate_run,
         evaluate,
         explain_store,

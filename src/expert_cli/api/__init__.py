@@ -7,11 +7,14 @@ is wrong (`message`) and what to do (`hint`, in the words of the command line). 
 from expert_cli.api.audits import audit
 from expert_cli.api.experts import evaluate, grade_answers, load_expert
 from expert_cli.api.manifests import validate
+from expert_cli.api.rewards import binary_reward, dense_reward
 from expert_cli.api.stores import explain_store, pretokenize
 from expert_cli.api.training import estimate_run, train
 
 __all__ = [
     "audit",
+    "binary_reward",
+    "dense_reward",
     "estimate_run",
     "evaluate",
     "explain_store",

@@ -32,7 +32,7 @@ class Question(NamedTuple):
     @property
     def digest(self) -> str:
         """A hash of what is asked."""
-        return _digest(self._asdict())
+        return digest_of(self._asdict())
 
 
 @dataclass(frozen=True)
@@ -118,15 +118,13 @@ def _rows(
     seen: dict[str, str] = {}
     for where, line, row in _objects(path):
         texts = _texts(where, row, needed)
-        case = read_case(where, row)
+        case, file = case_in(path.resolve().parent, where, row)
         identity = case.id or str(line)
         if identity in seen:
             raise InputError(f"{where}: id {identity!r} is that of {seen[identity]}", "give every case its own id")
         seen[identity] = where
         asked = {key: text for key, text in texts.items() if key != "answer"}
-        files = _files(where, path, case)
-        case = case.located(path.resolve().parent)
-        yield (case, where, identity, _digest(row | asked), files[0] if files else None), texts
+        yield (case, where, identity, digest_of(row | asked), file), texts
     if not seen:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")
 
@@ -141,7 +139,8 @@ def _texts(where: str, row: dict[str, Any], needed: str) -> dict[str, str]:
     return texts
 
 
-def _digest(row: dict[str, Any]) -> str:
+def digest_of(row: Mapping[str, Any]) -> str:
+    """Return a hash of a row."""
     return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -193,13 +192,17 @@ def read_case(where: str, row: Mapping[str, Any]) -> Case:
     return case
 
 
-def _files(where: str, path: Path, case: Case) -> list[Path]:
-    """Return the absolute paths of the files that a case names. Raises InputError where one is missing."""
-    files = [(path.resolve().parent / name).resolve() for name in case.file_names]
+def case_in(folder: Path, where: str, row: Mapping[str, Any]) -> tuple[Case, Path | None]:
+    """Return the case that a row's keys make, and the first of the files that it names, found in `folder`, which is absolute.
+
+    where: what errors call it. Raises InputError, also where a file is missing.
+    """
+    case = read_case(where, row)
+    files = [(folder / name).resolve() for name in case.file_names]
     for name, file in zip(case.file_names, files, strict=True):
         if not file.is_file():
             raise InputError(f"{where}: {name}: no such file ({file})", "paths are relative to the file of the row")
-    return files
+    return case.located(folder), files[0] if files else None
 
 
 def _named(value: Any) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Kind = Literal["correct", "wrong", "empty", "invalid", "unknown_name", "timeout", "refused", "too_large", "parsed_only"]
@@ -12,19 +13,51 @@ type or property that the graph has nowhere. refused: it tried to write, or to r
 over the limits. parsed_only: no more than parsing was possible on this machine.
 """
 
+Progress = Literal["nothing", "parses", "runs", "columns", "result"]
+"""How far an answer came. parses: it is of its language. runs: it gave a result; JSON fits its schema. columns: a query's
+rows have as many columns as expected, a JSON value has the expected keys and lengths. result: it is right.
+"""
+
+_PROGRESS: Mapping[Kind, Progress] = {
+    "correct": "result",
+    "wrong": "runs",
+    "empty": "nothing",
+    "invalid": "nothing",
+    "unknown_name": "parses",
+    "timeout": "nothing",
+    "refused": "nothing",
+    "too_large": "nothing",
+    "parsed_only": "parses",
+}
+"""Where a verifier knows no more than the verdict. What had to be stopped is worth nothing, whatever it was."""
+
 DETAIL_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
 class Grade:
-    """The judgment of one answer; `detail` is one line without control characters, for people."""
+    """The judgment of one answer; `detail` is one line without control characters, for people.
+
+    reached: how far it came, where a verifier knows more than the verdict says.
+    """
 
     kind: Kind
     detail: str = ""
+    reached: Progress | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Make any text fit for `detail`: it often quotes the answer."""
         object.__setattr__(self, "detail", detail_line(self.detail))
+
+    @property
+    def progress(self) -> Progress:
+        """How far the answer came."""
+        return self.reached or _PROGRESS[self.kind]
+
+    @property
+    def of_a_program(self) -> Grade:
+        """The same for a text that is known to parse: where it is invalid, that is not why."""
+        return replace(self, reached="parses") if self.kind == "invalid" else self
 
     @property
     def passed(self) -> bool:

@@ -57,8 +57,9 @@ def judge_rows(rows: Sequence[Row], accepted: Sequence[Result]) -> Grade:
     if any(same(rows, result) for result in accepted):
         return Grade("correct")
     if not rows:
-        return Grade("empty", f"no rows, {_count(len(accepted[0].rows))} expected")
-    return Grade("wrong", _difference(rows, accepted))
+        return Grade("empty", f"no rows, {_count(len(accepted[0].rows))} expected", reached="runs")
+    as_wide = any(result.rows and len(rows[0]) == len(result.rows[0]) for result in accepted)
+    return Grade("wrong", _difference(rows, accepted), reached="columns" if as_wide else "runs")
 
 
 def same(rows: Sequence[Row], expected: Result) -> bool:

@@ -92,13 +92,27 @@ class JsonCase(Case):
         except Stopped as stopped:
             return stopped.verdict
         if fault:
-            return Grade("invalid", f"does not fit the schema: {fault}")
+            return Grade("invalid", f"does not fit the schema: {fault}", reached="parses")
         difference = RULES[self.rule](value, self.expected)
-        return Grade("wrong", difference) if difference else Grade("correct")
+        if not difference:
+            return Grade("correct")
+        alike = _alike(value, self.expected, further=self.rule == "subset")
+        return Grade("wrong", difference, reached="columns" if alike else "runs")
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  a case names none
         """Return the value, whatever its layout and the order of its members; 1 and 1.0 are one, true is not 1."""
         return _hashable(_parse(answer))
+
+
+def _alike(value: Any, expected: Any, *, further: bool) -> bool:
+    """Whether an object has the expected keys, a list the expected length and such items. further: other keys beside them."""
+    if isinstance(expected, dict) and isinstance(value, dict):
+        return expected.keys() <= value.keys() if further else expected.keys() == value.keys()
+    if isinstance(expected, list) and isinstance(value, list):
+        return len(expected) == len(value) and all(
+            _alike(*pair, further=further) for pair in zip(value, expected, strict=True)
+        )
+    return not isinstance(expected, dict | list) and not isinstance(value, dict | list)
 
 
 def _hashable(value: Any) -> Hashable:

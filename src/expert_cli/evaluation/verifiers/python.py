@@ -97,7 +97,9 @@ class PythonCase(Case):
             readable(answer, MAX_BYTES)
         except Stopped as stopped:
             return stopped.verdict
-        return judged(self.prefix, answer, self.tests, timeout_s)
+        verdict = judged(self.prefix, answer, self.tests, timeout_s)
+        parses = verdict.kind == "invalid" and not self.parse_fault(self.prefix + answer)
+        return verdict.of_a_program if parses else verdict
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""

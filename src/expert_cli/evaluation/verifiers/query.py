@@ -190,7 +190,8 @@ def _judge_others(rows: Sequence[Sequence[Row]], accepted: Sequence[tuple[Result
         still = [query for query in left if _is_right(found, results[query], judge)]
         if not still:
             grade = judge(found, [results[query] for query in left])
-            return Grade(grade.kind, f"right on the first content, not on content {place + 1}: {grade.detail}")
+            told = f"right on the first content, not on content {place + 1}: {grade.detail}"
+            return Grade(grade.kind, told, reached=grade.reached)
         left = still
     return Grade("correct")
 

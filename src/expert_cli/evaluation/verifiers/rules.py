@@ -33,7 +33,9 @@ def judge_by(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result], *, ord
     if any(_SAME[rule](rows, result) for result in accepted):
         return Grade("correct")
     verdict = judge_rows(rows, accepted)
-    return Grade("wrong", f'not the expected rows by the rule "{rule}"') if verdict.passed else verdict
+    if not verdict.passed:
+        return verdict
+    return Grade("wrong", f'not the expected rows by the rule "{rule}"', reached="columns")
 
 
 def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:

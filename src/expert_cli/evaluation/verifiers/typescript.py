@@ -126,6 +126,7 @@ class TypescriptCase(Case):
         """
         node, package, tests = find_node(), find_typescript(), self.tests or ""
         program, check_s = self.prefix + answer, max(timeout_s, TYPE_CHECK_S)
+        fault: Grade | None = Grade("invalid", "not parsed yet")
         try:
             readable(answer, MAX_BYTES)
             fault = parse_fault(program, check_s)
@@ -140,9 +141,9 @@ class TypescriptCase(Case):
                 request = {"prefix": self.prefix, "answer": answer, "tests": tests}
                 modules = _compiled(node, request, check_s)
         except Stopped as stopped:
-            return stopped.verdict
+            return stopped.verdict if fault else stopped.verdict.of_a_program
         verdict = _run(node, modules, timeout_s, typescript=package is None)
-        return Grade("correct", "" if package else NO_COMPILER) if verdict.passed else verdict
+        return Grade("correct", "" if package else NO_COMPILER) if verdict.passed else verdict.of_a_program
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments and spacing: what it gives no one knows without the tests."""

@@ -81,7 +81,7 @@ class ExactCase(_Value):
         accepted = [self.expected] if isinstance(self.expected, str) else self.expected
         if self._form(answer) in map(self._form, accepted):
             return Grade("correct")
-        return Grade("wrong", f"it is {answer[:80]!r}, not {accepted[0][:80]!r}")
+        return Grade("wrong", f"it is {answer[:80]!r}, not {accepted[0][:80]!r}", reached="nothing")
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the text as it is compared."""
@@ -230,7 +230,9 @@ class RegexCase(_Value):
             matches = regex.fullmatch(self.pattern, answer, timeout=timeout_s, concurrent=True)
         except TimeoutError as error:
             raise Stopped("timeout", f"matching took more than {timeout_s:g} s") from error
-        return Grade("correct") if matches else Grade("wrong", f"{answer[:80]!r} does not match {self.pattern[:80]}")
+        if matches:
+            return Grade("correct")
+        return Grade("wrong", f"{answer[:80]!r} does not match {self.pattern[:80]}", reached="nothing")
 
 
 class ContainsAllCase(_Value):
@@ -258,9 +260,10 @@ class ContainsAllCase(_Value):
         form = plain(answer.casefold())
         missing = [text for text in self.expected if not _stands_in(text, form)]
         there = [text for text in self.absent if _stands_in(text, form)]
-        if missing:
-            return Grade("wrong", f"it does not hold {missing[0]!r}")
-        return Grade("wrong", f"it holds {there[0]!r}") if there else Grade("correct")
+        if not missing and not there:
+            return Grade("correct")
+        told = f"it does not hold {missing[0]!r}" if missing else f"it holds {there[0]!r}"
+        return Grade("wrong", told, reached="nothing")
 
 
 def _stands_in(text: str, form: str) -> bool:

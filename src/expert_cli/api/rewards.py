@@ -1,0 +1,120 @@
+"""Our judges as reward functions, in the form that TRL's trainers call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.errors import InputError
+from expert_cli.utils.paths import FilePath
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.verdict import Grade
+
+TIMEOUT_S = 2.0
+"""How long one answer may run where nothing else is said."""
+
+
+def binary_reward(
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    *,
+    root: FilePath = ".",
+    timeout_s: float = TIMEOUT_S,
+    allow_commands: bool = False,
+    without_walls: bool = False,
+    **columns: Any,
+) -> list[float]:
+    """Return 1.0 for each answer that is right, 0.0 for any other: a reward function of TRL's GRPOTrainer.
+
+    Answers are judged as `evaluate` judges them: queries and programs are run, several at once, equal answers to equal cases
+    once. What `functools.partial` binds (`root`, `timeout_s`) is kept out of the data set's columns.
+
+    Args:
+        prompts: What was asked, one a completion; not read, since the case says what is right.
+        completions: Texts, or conversations as TRL has them, whose last message of the assistant counts.
+        root: The folder that paths in cases are relative to.
+        timeout_s: Seconds that one answer may run; more is worth 0.0.
+        allow_commands: Run the programs that cases name as their judges.
+        without_walls: Run answers that are programs also where nothing keeps them from the network.
+        columns: The data set's columns, an entry a completion, of which the keys of a case count (`verifier`, `database`,
+            `expected`, `tests`, ...; docs/EXPERT_FORMAT.md), or one column `case`, the row as JSON text. Columns that are no
+            key of the case, and what a trainer hands on beside them, are passed over.
+
+    Returns:
+        A number a completion, 0.0 to 1.0. What cannot be judged, no text for one, is worth 0.0.
+
+    Raises:
+        InputError: A case is at fault: a key is missing, a file is not there, its own query fails.
+        EnvironmentProblem: What runs the answers, or what keeps them from the network, is missing.
+    """
+    verdicts = _grades(
+        prompts,
+        completions,
+        columns,
+        root=root,
+        timeout_s=timeout_s,
+        allow_commands=allow_commands,
+        without_walls=without_walls,
+    )
+    return [float(verdict.passed) for verdict in verdicts]
+
+
+def dense_reward(
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    *,
+    root: FilePath = ".",
+    timeout_s: float = TIMEOUT_S,
+    allow_commands: bool = False,
+    without_walls: bool = False,
+    **columns: Any,
+) -> list[float]:
+    """Return what each answer is worth by how far it came, 1.0 where it is right: a reward function of TRL's GRPOTrainer.
+
+    Arguments and errors are those of `binary_reward`. What the steps are, by verifier:
+
+    | | 0.1 | 0.3 | 0.5 | 1.0 |
+    |---|---|---|---|---|
+    | `sql`, `cypher` | it names what is not there | it runs | its rows have as many columns as expected | the rows are right |
+    | `json` | it is JSON | it fits the schema | it has the expected keys, lists their lengths | the values are right |
+    | `typescript`, `python` | it parses | it compiles, and fails the tests | | it passes the tests |
+    | `choice`, `number` | | it is a label, a number | | it is the right one |
+    | `exact`, `regex`, `contains_all` | | | | it is right |
+    | `command` | | its program says so (`wrong`) | | its program says so |
+
+    All else is worth 0.0: what does not parse or is empty, and whatever had to be stopped (`timeout`, `refused`,
+    `too_large`). What this machine can only parse is worth 0.1.
+    """
+    from expert_cli.evaluation.rewards import DENSE
+
+    verdicts = _grades(
+        prompts,
+        completions,
+        columns,
+        root=root,
+        timeout_s=timeout_s,
+        allow_commands=allow_commands,
+        without_walls=without_walls,
+    )
+    return [DENSE[verdict.progress] for verdict in verdicts]
+
+
+def _grades(
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    columns: dict[str, Any],
+    *,
+    root: FilePath,
+    timeout_s: float,
+    allow_commands: bool,
+    without_walls: bool,
+) -> list[Grade]:
+    from expert_cli.evaluation.permissions import Permissions
+    from expert_cli.evaluation.rewards import grades
+
+    if len(prompts) != len(completions):
+        raise InputError(f"{len(prompts)} prompts, {len(completions)} completions", "give one prompt a completion")
+    allowed = Permissions(allow_commands, without_walls)
+    return grades(completions, columns, Path(root), timeout_s, allowed)

@@ -1,0 +1,186 @@
+"""Rewards: the verdicts of the judges, as TRL's trainers ask for them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli import binary_reward, dense_reward
+from expert_cli.errors import InputError
+from expert_cli.evaluation.rewards import text_of
+from expert_cli.evaluation.verdict import Grade
+from expert_cli.evaluation.verifiers.json_schema import JsonCase
+
+SQL = {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT name, city FROM customers"}
+OBJECT = {"type": "object", "required": ["a"]}
+JSON = {"verifier": "json", "schema": OBJECT, "expected": {"a": 1, "b": [1, 2]}, "rule": "exact"}
+PYTHON = {"verifier": "python", "tests": "assert twice(2) == 4"}
+TYPESCRIPT = {"verifier": "typescript", "tests": "if (twice(2) !== 4) throw new Error();"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    with sqlite3.connect(tmp_path / "shop.sqlite") as database:
+        database.execute("CREATE TABLE customers (name TEXT, city TEXT)")
+        database.execute("INSERT INTO customers VALUES ('Ada', 'London')")
+    database.close()
+    return tmp_path
+
+
+def columns(case: dict[str, Any], count: int = 1) -> dict[str, Any]:
+    """Return what a trainer hands on of a data set of this case, with what it has beside its columns."""
+    own = {key: [value] * count for key, value in case.items()}
+    return own | {"completion_ids": [[1]] * count, "answer_of_mine": ["x"] * count, "trainer_state": object()}
+
+
+@pytest.mark.parametrize(
+    ("case", "answer", "reward"),
+    [
+        pytest.param(SQL, "SELECT name, city FROM customers", 1.0, id="sql, right"),
+        pytest.param(SQL, "```sql\nSELECT name, city FROM customers\n```", 1.0, id="sql, fenced"),
+        pytest.param(SQL, "SELECT city, name FROM customers", 0.5, id="sql, as many columns"),
+        pytest.param(SQL, "SELECT name FROM customers", 0.3, id="sql, it runs"),
+        pytest.param(SQL, "SELECT name, city FROM customers WHERE 1 = 0", 0.3, id="sql, no rows"),
+        pytest.param(SQL, "SELECT nme, city FROM customers", 0.1, id="sql, a name that is not there"),
+        pytest.param(SQL, "SELECT FROM", 0.0, id="sql, not parsed"),
+        pytest.param(SQL, "-- no query", 0.0, id="sql, a comment"),
+        pytest.param(SQL, "DROP TABLE customers", 0.0, id="sql, it writes"),
+        pytest.param(SQL, "", 0.0, id="nothing"),
+        pytest.param(SQL | {"rule": "spider"}, "SELECT name, name FROM customers", 0.5, id="sql, another rule"),
+        pytest.param(JSON, '{"a": 1, "b": [1, 2]}', 1.0, id="json, right"),
+        pytest.param(JSON, '{"a": 1, "b": [2, 2]}', 0.5, id="json, the same keys"),
+        pytest.param(JSON, '{"a": 1, "c": 1}', 0.3, id="json, it fits the schema"),
+        pytest.param(JSON | {"rule": "subset"}, '{"a": 2, "b": 1, "c": 1}', 0.5, id="json, further keys"),
+        pytest.param(JSON | {"expected": [1, 2], "schema": None}, "[1]", 0.3, id="json, another length"),
+        pytest.param(JSON | {"expected": [1, 2], "schema": None}, "[1, 3]", 0.5, id="json, the same length"),
+        pytest.param(JSON, "[]", 0.1, id="json, it is JSON"),
+        pytest.param(JSON, "{", 0.0, id="json, it is none"),
+        pytest.param(PYTHON, "def twice(n): return n + n", 1.0, id="python, right"),
+        pytest.param(PYTHON, "def twice(n): return n", 0.3, id="python, it runs"),
+        pytest.param(PYTHON, "def thrice(n): return n", 0.1, id="python, it parses"),
+        pytest.param(PYTHON, "def twice(n:", 0.0, id="python, it does not"),
+        pytest.param({"verifier": "choice", "labels": ["a", "b"], "expected": "a"}, "b", 0.3, id="a label"),
+        pytest.param({"verifier": "choice", "labels": ["a", "b"], "expected": "a"}, "c", 0.0, id="no label"),
+        pytest.param({"verifier": "exact", "expected": "a"}, "b", 0.0, id="another text"),
+        pytest.param({"verifier": "regex", "pattern": "a"}, "b", 0.0, id="no match"),
+        pytest.param({"verifier": "contains_all", "expected": ["a"]}, "b", 0.0, id="words missing"),
+        pytest.param(
+            {"verifier": "contains_all", "expected": ["a"], "absent": ["b"]}, "a b", 0.0, id="a word too many"
+        ),
+    ],
+)
+def test_how_far_an_answer_came(root: Path, case: dict[str, Any], answer: str, reward: float) -> None:
+    told = columns(case)
+    assert dense_reward(prompts=["?"], completions=[answer], root=root, without_walls=True, **told) == [reward]
+    assert binary_reward(["?"], [answer], root=root, without_walls=True, **told) == [float(reward == 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "progress"),
+    [("const twice = (n: number): string => 2 * n;", "parses"), ("const twice = (", "nothing")],
+)
+def test_a_program_that_parses_is_told_from_one_that_does_not(answer: str, progress: str) -> None:
+    from expert_cli.evaluation.verifiers.typescript import TypescriptCase
+
+    verdict = TypescriptCase.model_validate(TYPESCRIPT).grade(answer, None, 5)
+    if verdict.kind == "invalid":  # without the compiler types are not checked
+        assert verdict.progress == progress
+
+
+def said(content: Any, role: str = "assistant") -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        ("SELECT 1", "SELECT 1"),
+        ([said("SELECT 1")], "SELECT 1"),
+        ([said("first"), said("x", "tool"), said("last")], "last"),
+        ([said([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}])], "ab"),
+        ([said(None)], ""),
+        ([said("x", "tool")], ""),
+        ([], ""),
+        (None, ""),
+        (3, ""),
+    ],
+)
+def test_what_was_written(completion: Any, text: str) -> None:
+    assert text_of(completion) == text
+
+
+def test_what_is_no_text_is_worth_nothing_and_raises_nothing(root: Path) -> None:
+    bad = [None, [], 3, "\ud800", "x" * 4_000_001]
+    assert binary_reward([""] * 5, bad, root=root, **columns(SQL, 5)) == [0.0] * 5
+
+
+def test_equal_answers_to_equal_cases_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = Counter[str]()
+    grade = JsonCase.grade
+
+    def counted(case: JsonCase, answer: str, file: Path | None, timeout_s: float) -> Grade:
+        judged[answer] += 1
+        return grade(case, answer, file, timeout_s)
+
+    monkeypatch.setattr(JsonCase, "grade", counted)
+    case = {"verifier": "json", "schema": None, "expected": "once", "rule": "exact"}
+    assert binary_reward(["?"] * 6, ['"once"', "7001"] * 3, **columns(case, 6)) == [1.0, 0.0] * 3
+    assert judged == {'"once"': 1, "7001": 1}
+
+
+def test_a_case_may_stand_in_one_column() -> None:
+    """Arrow fills objects of different keys up with null, so that a data set cannot hold every case a key a column."""
+    import datasets
+
+    cases = [JSON | {"schema": None, "expected": {key: 1}} for key in "ab"]
+    answers = ['{"a": 1}', '{"b": 1}']
+    filled = datasets.Dataset.from_list(cases)
+    told = {name: list(filled[name]) for name in filled.column_names}
+    assert binary_reward(["?", "?"], answers, **told) == [0.0, 0.0]
+    assert binary_reward(["?", "?"], answers, case=[json.dumps(case) for case in cases]) == [1.0, 1.0]
+
+
+def test_verifiers_may_be_mixed_and_absent_keys_null(root: Path) -> None:
+    label = {"verifier": "choice", "labels": ["a", "b"], "expected": "a"}
+    names = sorted({*SQL, *label})
+    mixed = {name: [SQL.get(name), label.get(name)] for name in names}
+    assert binary_reward(["?", "?"], [SQL["expected"], "a"], root=root, **mixed) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({}, "completion 1: verifier: is missing"),
+        ({"verifier": ["sqll"]}, "completion 1: verifier: there is no 'sqll'"),
+        ({"verifier": ["sql"], "expected": ["SELECT 1"]}, "completion 1: database"),
+        (columns(SQL | {"database": "none.sqlite"}), "completion 1: none.sqlite: no such file"),
+        (columns(SQL | {"expected": "SELECT x"}), "completion 1: the expected query fails"),
+        ({"case": ["{"]}, "completion 1: case: not JSON"),
+        ({"case": ["[]"]}, r"completion 1: case: \[\] is no object"),
+        ({"case": [None]}, "completion 1: case: not JSON"),
+    ],
+)
+def test_a_case_at_fault_is_an_input_error(root: Path, told: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        dense_reward(["?"], ["SELECT 1"], root=root, **told)
+
+
+def test_as_many_prompts_as_completions() -> None:
+    with pytest.raises(InputError, match="1 prompts, 2 completions"):
+        binary_reward(["?"], ["a", "b"])
+
+
+def test_trl_takes_the_functions_with_their_names(root: Path) -> None:
+    trl = pytest.importorskip("trl.trainer.utils")
+    assert trl.get_callable_name(partial(dense_reward, root=root)) == "dense_reward"
+    assert not trl.is_async_callable(partial(binary_reward, root=root))
+
+
+def test_no_answers() -> None:
+    assert dense_reward([], []) == []
