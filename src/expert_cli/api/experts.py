@@ -38,6 +38,7 @@ def evaluate(
     against: FilePath | None = None,
     max_drop: float | None = None,
     output: FilePath | None = None,
+    write_pairs: FilePath | None = None,
     allow_commands: bool = False,
     without_walls: bool = False,
     offline: bool = False,
@@ -65,6 +66,7 @@ def evaluate(
         against: An earlier evaluation, compared case by case.
         max_drop: With `against`: the accuracy, 0 to 1, may fall by so much; default 0.05.
         output: Write the JSON document here as well.
+        write_pairs: Write right and wrong answers to one prompt here, for TRL's DPOTrainer; with `samples` of 2 or more.
         allow_commands: Run the programs that cases name as their judges.
         without_walls: Run answers that are programs also where nothing keeps them from the network.
         offline: Forbid every network call.
@@ -84,6 +86,7 @@ def evaluate(
     _require_at_least(0, shots=shots, samples=samples)
     if sample and samples:
         raise InputError("--sample is --samples 1", "give one of the two")
+    _require_room(write_pairs, samples)
     _require_company(against, max_drop)
     from expert_cli.config.plan import trained_adapter
     from expert_cli.evaluation.evaluate import answer_settings, cases_of, evaluate_adapter
@@ -113,6 +116,7 @@ def evaluate(
     )
     file = trained.plan.own_cases if cases is None else Path(cases)
     found = _compared(replace(found, cases_file=file, limit=limit, threshold=threshold), against, max_drop)
+    found = _paired(found, optional_path(write_pairs), reporter)
     leave(found, trained, optional_path(output), reporter)
     return found
 
@@ -128,6 +132,7 @@ def grade_answers(
     against: FilePath | None = None,
     max_drop: float | None = None,
     output: FilePath | None = None,
+    write_pairs: FilePath | None = None,
     allow_commands: bool = False,
     without_walls: bool = False,
     reporter: Reporter = NullReporter(),
@@ -140,6 +145,7 @@ def grade_answers(
     """
     _require_at_least(1, limit=limit)
     _require_company(against, max_drop)
+    _require_room(write_pairs)
     from expert_cli.evaluation.evaluate import grade_kept
     from expert_cli.evaluation.permissions import Permissions
     from expert_cli.pipeline.publish import leave
@@ -147,6 +153,7 @@ def grade_answers(
     allowed = Permissions(allow_commands, without_walls)
     found = grade_kept(Path(answers), optional_path(cases), limit, case_timeout_s, reporter, allowed)
     found = _compared(replace(found, threshold=threshold), against, max_drop)
+    found = _paired(found, optional_path(write_pairs), reporter)
     leave(found, None, optional_path(output), reporter)
     return found
 
@@ -199,6 +206,30 @@ def _compared(found: Evaluated, against: FilePath | None, max_drop: float | None
 
     allowed = MAX_DROP if max_drop is None else max_drop
     return replace(found, drop=compare_with(Path(against), found, allowed))
+
+
+def _paired(found: Evaluated, write_to: Path | None, report: Reporter) -> Evaluated:
+    """Write the pairs, if they are asked for."""
+    if write_to is None:
+        return found
+    from expert_cli.evaluation.pairs import write_pairs
+
+    pairs = write_pairs(write_to, found.evaluation, (found.facts or {}).get("input_separator"))
+    report.info(f"written   {pairs.in_words()}")
+    return replace(found, pairs=pairs)
+
+
+def _require_room(write_pairs: FilePath | None, samples: int | None = None) -> None:
+    """Raise InputError before anything is loaded or judged. samples: those to be drawn; None: they are there or not."""
+    if write_pairs is None:
+        return
+    if samples is not None and samples < 2:
+        raise InputError(
+            "--write-pairs goes with --samples of 2 or more: a pair is a right and a wrong answer to one prompt"
+        )
+    from expert_cli.evaluation.pairs import require_new_file
+
+    require_new_file(Path(write_pairs))
 
 
 def _require_company(against: FilePath | None, max_drop: float | None) -> None:

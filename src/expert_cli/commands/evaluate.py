@@ -90,6 +90,13 @@ def evaluate(
             "evaluation.json."
         ),
     ] = None,
+    write_pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --samples, or --answers that have some: write right and wrong answers to one prompt here, for TRL's "
+            "DPOTrainer. Never over a file."
+        ),
+    ] = None,
     allow_commands: AllowCommands = False,
     without_walls: WithoutWalls = False,
     offline: Offline = False,
@@ -120,6 +127,8 @@ def evaluate(
 
         expert-cli evaluate --adapter runs/sql --samples 8 --output samples.json
 
+        expert-cli evaluate --adapter runs/sql --samples 8 --write-pairs pairs.jsonl
+
         expert-cli evaluate --answers answers.jsonl --output evaluation.json
 
         expert-cli evaluate --answers runs/sql/evaluation.json --cases stricter.jsonl
@@ -136,6 +145,7 @@ def evaluate(
         "against": against,
         "max_drop": max_drop,
         "output": output,
+        "write_pairs": write_pairs,
         "allow_commands": allow_commands,
         "without_walls": without_walls,
         "reporter": console,

@@ -123,6 +123,7 @@ def _facts(trained: TrainedAdapter, expert: Expert) -> dict[str, Any]:
         "quantization": run.model.quantization,
         "dtype": run.compute.dtype,
         "template": expert.renderer.template.name,
+        "input_separator": expert.renderer.template.input_separator,
     }
 
 

@@ -11,6 +11,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.baseline import Comparison
 from expert_cli.evaluation.extract import RULE
 from expert_cli.evaluation.grade import Evaluation
+from expert_cli.evaluation.pairs import Pairs
 from expert_cli.evaluation.verifiers.sandbox.isolation import standing_walls
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
 from expert_cli.utils.statistics import Paired
@@ -66,7 +67,7 @@ class Evaluated:
     bases: other answers to the same cases, by their key of `BASES`. grammar: what held the answers, as the document says it:
     type, held, free; None for nothing.
     cases_file: where the cases stand. limit: how many of them at most were asked for; None: all. threshold: the accuracy
-    that was asked for. drop: what changed since an earlier evaluation.
+    that was asked for. drop: what changed since an earlier evaluation. pairs: right and wrong answers that were written.
     """
 
     evaluation: Evaluation
@@ -78,6 +79,7 @@ class Evaluated:
     threshold: float | None = None
     drop: Drop | None = None
     grammar: Mapping[str, Any] | None = None
+    pairs: Pairs | None = None
 
     @property
     def missed(self) -> str:
@@ -119,6 +121,7 @@ class Evaluated:
             "generation": self.generation,
             "cases_file": str(self.cases_file.resolve()),
             "limit": self.limit,
+            **({"pairs": self.pairs.as_json()} if self.pairs else {}),
         } | ({"walls": list(self.walls)} if self.walls is not None else {})
 
 

@@ -1,0 +1,171 @@
+"""Right and wrong answers to one prompt as pairs, which TRL's DPOTrainer trains on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from expert_cli import api
+from expert_cli.errors import InputError
+from expert_cli.evaluation.cases import CaseAnswer, read_cases
+from expert_cli.evaluation.grade import Evaluation, grade
+from expert_cli.evaluation.pairs import Pairs, write_pairs
+from expert_cli.evaluation.result import Evaluated
+from expert_cli.inference.request import Stop
+from expert_cli.utils.reporter import NullReporter
+from tests.tiny import tiny_model, tiny_tokenizer
+
+SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "evaluate.schema.json"
+CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
+
+
+def evaluation(folder: Path, *drawn: Sequence[str], stops: Sequence[Stop] = (), **more: Any) -> Evaluation:
+    """Return the evaluation of cases whose right answer is 1, with these samples."""
+    rows = [{**CASE, "prompt": f"Ask {n}", "id": f"c{n}", **more} for n in range(len(drawn))]
+    (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    answered: list[CaseAnswer] = []
+    for case, texts in zip(read_cases(folder / "cases.jsonl"), drawn, strict=True):
+        samples = tuple(
+            case.answered(text, stop) for text, stop in zip(texts, stops or ["end"] * len(texts), strict=True)
+        )
+        answered.append(replace(samples[0], samples=samples))
+    return grade(answered, NullReporter(), 2)
+
+
+def written(folder: Path, found: Evaluation, separator: str | None = "\n") -> tuple[Pairs, list[dict[str, Any]]]:
+    pairs = write_pairs(folder / "pairs.jsonl", found, separator)
+    return pairs, [json.loads(line) for line in (folder / "pairs.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def texts(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(row["chosen"][0]["content"], row["rejected"][0]["content"]) for row in rows]
+
+
+def test_a_pair(tmp_path: Path) -> None:
+    pairs, rows = written(tmp_path, evaluation(tmp_path, ["2", "1"], input="of this"))
+    assert rows == [
+        {
+            "id": "c0",
+            "prompt": [{"role": "user", "content": "Ask 0\nof this"}],
+            "chosen": [{"role": "assistant", "content": "1"}],
+            "rejected": [{"role": "assistant", "content": "2"}],
+        }
+    ]
+    assert pairs == Pairs(tmp_path / "pairs.jsonl", 1, 1, 0, 0)
+
+
+def test_prompts_without_a_pair_are_counted(tmp_path: Path) -> None:
+    pairs, rows = written(tmp_path, evaluation(tmp_path, ["1", " 1"], ["2", "3"], ["2", "1"], ["3", "3"]))
+    assert [row["id"] for row in rows] == ["c2"]
+    assert pairs == Pairs(tmp_path / "pairs.jsonl", pairs=1, prompts=1, all_right=1, none_right=2)
+    assert (
+        "1 pairs of 1 prompts, at most 4 each; none of 1 whose answers are all right, and of 2 where"
+        in pairs.in_words()
+    )
+
+
+def test_different_answers_each_as_seldom_as_can_be_at_most_four_pairs(tmp_path: Path) -> None:
+    few = written(tmp_path, evaluation(tmp_path, ["1", "2", "2", " 2 ", "1.0", "3", "4", "1"]))
+    assert texts(few[1]) == [("1", "2"), ("1.0", "3"), ("1", "4")]
+    (tmp_path / "pairs.jsonl").unlink()
+    many = written(tmp_path, evaluation(tmp_path, ["1", *"23456789"]))
+    assert texts(many[1]) == [("1", "2"), ("1", "3"), ("1", "4"), ("1", "5")]
+
+
+def test_a_right_answer_that_did_not_end_is_not_chosen(tmp_path: Path) -> None:
+    stops: list[Stop] = ["length", "looping", "end"]
+    pairs, rows = written(tmp_path, evaluation(tmp_path, ["1", "1.0", "2"], stops=stops))
+    assert (rows, pairs.none_right) == ([], 1)
+
+
+def test_what_could_only_be_parsed_is_not_rejected(tmp_path: Path) -> None:
+    found = evaluation(tmp_path, ["1", "2"])
+    first, second = found.answers[0].samples
+    unknown = replace(second, verdict=replace(second.verdict, kind="parsed_only"))
+    found = Evaluation((replace(found.answers[0], samples=(first, unknown)),))
+    assert written(tmp_path, found)[1] == []
+
+
+def test_the_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
+    drawn = ["2", "1", "3", "1.0"], ["1", "5"]
+    written(tmp_path, evaluation(tmp_path, *drawn))
+    first = (tmp_path / "pairs.jsonl").read_bytes()
+    (tmp_path / "pairs.jsonl").unlink()
+    written(tmp_path, evaluation(tmp_path, *drawn))
+    assert (tmp_path / "pairs.jsonl").read_bytes() == first
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    one = evaluation(tmp_path, ["1"])
+    with pytest.raises(InputError, match="needs several answers to a case"):
+        write_pairs(tmp_path / "pairs.jsonl", one, "\n")
+    with pytest.raises(InputError, match="does not say how a prompt and its input were joined"):
+        write_pairs(tmp_path / "pairs.jsonl", evaluation(tmp_path, ["1", "2"], input="x"), None)
+    assert not (tmp_path / "pairs.jsonl").exists()
+    (tmp_path / "pairs.jsonl").write_text("mine", encoding="utf-8")
+    refusals: list[Callable[[], object]] = [
+        lambda: write_pairs(tmp_path / "pairs.jsonl", evaluation(tmp_path, ["1", "2"]), "\n"),
+        lambda: api.evaluate(tmp_path, samples=2, write_pairs=tmp_path / "pairs.jsonl"),
+        lambda: api.grade_answers(tmp_path / "none.jsonl", write_pairs=tmp_path / "pairs.jsonl"),
+    ]
+    for refused in refusals:
+        with pytest.raises(InputError, match="something is there already"):
+            refused()
+    assert (tmp_path / "pairs.jsonl").read_text(encoding="utf-8") == "mine"
+    for samples in (0, 1):
+        with pytest.raises(InputError, match="--write-pairs goes with --samples of 2 or more"):
+            api.evaluate(tmp_path, samples=samples, write_pairs=tmp_path / "new.jsonl")
+
+
+def test_samples_that_were_kept_give_pairs(tmp_path: Path) -> None:
+    facts = dict.fromkeys(("expert", "adapter", "base_model", "base_sha256", "quantization", "dtype", "template"), "x")
+    facts |= {"adapter_sha256": "0" * 64, "input_separator": " | "}
+    cases = tmp_path / "cases.jsonl"
+    kept = Evaluated(evaluation(tmp_path, ["2", "1"], input="y"), {}, facts, None, cases)
+    (tmp_path / "kept.json").write_text(json.dumps(kept.as_json()), encoding="utf-8")
+    found = api.grade_answers(tmp_path / "kept.json", write_pairs=tmp_path / "pairs.jsonl")
+    document = found.as_json() | {"schema_version": 1, "command": "evaluate"}
+    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    told = {"file": str(tmp_path / "pairs.jsonl"), "pairs": 1, "prompts": 1, "all_right": 0, "none_right": 0}
+    assert document["pairs"] == told
+    (row,) = map(json.loads, (tmp_path / "pairs.jsonl").read_text(encoding="utf-8").splitlines())
+    assert row["prompt"][0]["content"] == "Ask 0 | y"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_dpo_of_trl_trains_on_the_file(tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl")
+    from datasets import load_dataset
+    from peft import LoraConfig
+
+    written(tmp_path, evaluation(tmp_path, ["2", "1", "3"], ["44", "1"]))
+    rows = load_dataset("json", data_files=str(tmp_path / "pairs.jsonl"), split="train", cache_dir=str(tmp_path / "hf"))
+    tokenizer = tiny_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token
+    told = trl.DPOConfig(
+        str(tmp_path / "out"),
+        max_steps=1,
+        per_device_train_batch_size=3,
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+        save_strategy="no",
+    )
+    adapter = LoraConfig(target_modules=["q_proj"])
+    trainer = trl.DPOTrainer(
+        tiny_model(), args=told, train_dataset=rows, processing_class=tokenizer, peft_config=adapter
+    )
+    first = trainer.train_dataset[0]
+    prompt = "<|im_start|>user\nAsk 0<|im_end|>\n<|im_start|>assistant\n"
+    assert [tokenizer.decode(first[f"{name}_ids"]) for name in ("prompt", "chosen", "rejected")] == [
+        prompt,
+        "1<|im_end|>\n",
+        "2<|im_end|>\n",
+    ]
+    assert trainer.train().global_step == 1
