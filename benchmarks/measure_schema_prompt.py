@@ -2,10 +2,10 @@
 
 python -m benchmarks.measure_schema_prompt --data FOLDER --tokenizer tokenizer.json [--held-out 20] [--seed 0] [--all]
 
-FOLDER: train.jsonl (db_id, question, context, answer) and databases/<db_id>.sqlite. Asked are the questions of the databases that
-the seed holds out; --all asks all the others instead. Prints a line a setting: the share of the query's tables, and of its
-columns, that are shown; of questions with all of them shown (what a query could be made of); of the query's texts that stand in
-the prompt; tokens of the schema's part, mean and the largest; seconds.
+FOLDER: train.jsonl (db_id, question, context, answer) and databases/<db_id>.sqlite. Asked are the questions of the databases
+that the seed holds out; --all: those of all the others. Prints a line a setting: the share of the query's tables, and of its
+columns, that are shown; of questions with all of them shown, and its mean over databases; of the texts of the query that the
+database holds, those that stand in the prompt as the query has them; tokens of the schema's part, mean and largest; seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import json
 import random
 import time
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -27,6 +28,7 @@ from tokenizers import Tokenizer
 from expert_cli.data.schema_prompt.builder import SchemaPrompt, shown
 from expert_cli.data.schema_prompt.schema import Database
 from expert_cli.data.schema_prompt.styles import STYLES
+from expert_cli.data.schema_prompt.words import joined, text_words
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 
 ALL = SchemaPromptConfig(tables=None, columns=None, values=0)
@@ -65,7 +67,9 @@ def gold_of(query: str, database: Database) -> Gold:
     for table in tree.find_all(exp.Table):
         tables.add(table.name.casefold())
     for scope in traverse_scope(tree):
-        sources = {name.casefold(): one.name.casefold() for name, one in scope.sources.items() if isinstance(one, exp.Table)}
+        sources = {
+            name.casefold(): one.name.casefold() for name, one in scope.sources.items() if isinstance(one, exp.Table)
+        }
         for column in scope.columns:
             name, of = column.name.casefold(), column.table.casefold()
             there = [sources[of]] if of in sources else [t for t in sources.values() if name in columns.get(t, ())]
@@ -77,10 +81,13 @@ def gold_of(query: str, database: Database) -> Gold:
     return Gold(tables & columns.keys(), named, {text.strip("%") for text in texts if text.strip("%")})
 
 
-def measure(rows: list[dict[str, Any]], folder: Path, settings: SchemaPromptConfig, tokenizer: Tokenizer) -> list[float]:
+def measure(
+    rows: list[dict[str, Any]], folder: Path, settings: SchemaPromptConfig, tokenizer: Tokenizer
+) -> list[float]:
     """Return the figures of one setting."""
     builder = SchemaPrompt(settings)
     tables, columns, whole, texts, tokens = [], [], [], [], []
+    by_database: dict[str, list[bool]] = defaultdict(list)
     started = time.monotonic()
     for row in rows:
         database = builder.database(folder / f"{row['db_id']}.sqlite")
@@ -93,10 +100,12 @@ def measure(rows: list[dict[str, Any]], folder: Path, settings: SchemaPromptConf
         tables.append(1 - len(missing_tables) / max(1, len(gold.tables)))
         columns.append(1 - len(missing) / max(1, len(gold.columns)))
         whole.append(not missing and not missing_tables)
-        texts += [one.casefold() in text.casefold() for one in gold.texts]
+        by_database[row["db_id"]].append(whole[-1])
+        texts += [one in text for one in gold.texts if joined(text_words(one)) in database.values.by_words]
         tokens.append(len(tokenizer.encode(text).ids))
     seconds = time.monotonic() - started
-    return [*(100 * fmean(part) for part in (tables, columns, whole, texts)), fmean(tokens), max(tokens), seconds]
+    mean = [fmean(of_one) for of_one in by_database.values()]
+    return [*(100 * fmean(part) for part in (tables, columns, whole, mean, texts)), fmean(tokens), max(tokens), seconds]
 
 
 def main() -> None:
@@ -107,22 +116,25 @@ def main() -> None:
     parser.add_argument("--held-out", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--only", nargs="*", default=[], help="settings, by their names")
+    parser.add_argument("--leave-out", nargs="*", default=[], help="databases")
     options = parser.parse_args()
     rows = [json.loads(line) for line in (options.data / "train.jsonl").open(encoding="utf-8")]
     held = set(random.Random(options.seed).sample(sorted({row["db_id"] for row in rows}), options.held_out))
-    rows = [row for row in rows if (row["db_id"] in held) != options.all]
+    rows = [row for row in rows if (row["db_id"] in held) != options.all and row["db_id"] not in options.leave_out]
     folder = options.data / "databases"
     reader = SchemaPrompt(ALL)
     for row in rows:
         row["gold"] = gold_of(row["answer"], reader.database(folder / f"{row['db_id']}.sqlite"))
     tokenizer = Tokenizer.from_file(str(options.tokenizer))
     print(f"{len(rows)} questions on {len({row['db_id'] for row in rows})} databases")
-    print("setting                           tables  columns  all shown  texts  tokens    max      s")
+    head = ("tables", "columns", "all", "mean", "texts", "tokens", "largest", "s")
+    print("setting".ljust(32) + "".join(f"{title:>9}" for title in head))
     for name, settings in SETTINGS.items():
         if not options.only or name in options.only:
-            a, b, c, d, e, f, g = measure(rows, folder, settings, tokenizer)
-            print(f"{name:33} {a:6.1f} {b:8.1f} {c:10.1f} {d:6.1f} {e:7.0f} {f:6.0f} {g:6.1f}", flush=True)
+            *shares, mean, largest, seconds = measure(rows, folder, settings, tokenizer)
+            cells = "".join(f"{share:9.1f}" for share in shares)
+            print(f"{name:32}{cells}{mean:9.0f}{largest:9.0f}{seconds:9.1f}", flush=True)
 
 
 if __name__ == "__main__":

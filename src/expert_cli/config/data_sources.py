@@ -16,6 +16,7 @@ from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, Man
 from expert_cli.manifest.json_parser import Path_
 from expert_cli.manifest.key import CARD, applied, not_used
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.utils.text import shortened
 
@@ -42,6 +43,7 @@ class ResolvedData:
     validation_share: float
     mapping: ColumnMapping
     filters: RowFilters
+    schema_prompt: SchemaPromptConfig | None
 
 
 def resolve_sources(
@@ -69,7 +71,9 @@ def resolve_sources(
         told = applied("one of its rows is answered before and after training", "nothing asks for an evaluation")
         named = [path for path in data.outcomes if path == ("validation_path",) or path[-1] == "valid"]
         data.outcomes |= {path: told for path in named if data.outcomes[path].status == "applied"}
-    return ResolvedData(train, held_out, share, _mapping(data), _filters(data))
+    shown = _schema_prompt(data, (loaded.path.parent, root))
+    mapping = replace(_mapping(data), database=shown.database_column if shown else "")
+    return ResolvedData(train, held_out, share, mapping, _filters(data), shown)
 
 
 def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
@@ -241,4 +245,22 @@ def _filters(data: Data) -> RowFilters:
     filters.put("deduplicate", deduplicate)
     decided = RowFilters(deduplicate, filters.use("min_length"), filters.use("max_length"))
     data.nest((key,), filters)
+    return decided
+
+
+def _schema_prompt(data: Data, folders: Sequence[Path]) -> SchemaPromptConfig | None:
+    """Return what questions are shown of their databases, whose files stand in the first of `folders` that has any."""
+    if data.written.schema_prompt is None:
+        return None
+    keys = Settings(data.written.schema_prompt)
+    data.outcomes["schema_prompt",] = applied("questions are shown a part of their database, by the defaults")
+    most = {name: None if (value := keys.use(name)) == "all" else value for name in ("tables", "columns")}
+    pattern = keys.use("databases") or ""
+    if len(set(re.findall(r"\{[^{}]*\}", pattern))) > 1:
+        raise InputError(f"schema_prompt.databases: {pattern} names several columns", "name one, as often as need be")
+    decided = keys.block(SchemaPromptConfig, **most, databases="")
+    if pattern:
+        places = [replace(decided, databases=str((folder / pattern).absolute())) for folder in folders]
+        decided = next((place for place in places if place.files()), places[0])
+    data.nest(("schema_prompt",), keys)
     return decided

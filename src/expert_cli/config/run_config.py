@@ -14,6 +14,7 @@ from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.manifest.keys.loader import LoaderConfig
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.manifest.keys.optim import OptimConfig
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.types import Quantization
 
 SourceKind = Literal["file", "folder", "hub"]
@@ -50,13 +51,17 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """Which columns hold what; "" = not named. Where nothing is named, columns are recognized by their usual names."""
+    """Which columns hold what; "" = not named. Where nothing is named, columns are recognized by their usual names.
+
+    database: the one that names a row's database, beside what becomes of the others.
+    """
 
     instruction: str = ""
     input: str = ""
     response: str = ""
     text: str = ""
     messages: str = ""
+    database: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,10 @@ class RowFilters:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which rows train and which evaluate. `validation_share` > 0 splits rows off `train` by `seed`."""
+    """Which rows train and which evaluate. `validation_share` > 0 splits rows off `train` by `seed`.
+
+    schema_prompt: what questions are shown of their databases; None: their input as it is.
+    """
 
     train: tuple[SourceSpec, ...]
     validation: tuple[SourceSpec, ...]
@@ -84,6 +92,7 @@ class DataConfig:
     max_seq_length: int
     seed: int
     offline: bool
+    schema_prompt: SchemaPromptConfig | None = None
 
 
 @dataclass(frozen=True)

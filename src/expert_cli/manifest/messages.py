@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from expert_cli.manifest.json_parser import Path_
+from expert_cli.manifest.keys.schema_prompt import WITH_COLUMN
 from expert_cli.manifest.schema import Manifest
 from expert_cli.manifest.types import NO_NUL, TIME, Loose, Strict
 from expert_cli.utils.text import shortened
@@ -22,7 +23,11 @@ _RULES = {
     "string_too_long": "at most {max_length} letters long",
 }
 """What some of pydantic's errors mean here."""
-_PATTERNS = {TIME: 'a number and s, m or h, such as "5m"', NO_NUL: "text without a NUL character"}
+_PATTERNS = {
+    TIME: 'a number and s, m or h, such as "5m"',
+    NO_NUL: "text without a NUL character",
+    WITH_COLUMN: "a path with a column in braces",
+}
 
 
 def unfit(block: type[BaseModel], path: Path_, value: Any) -> str:

@@ -13,6 +13,8 @@ from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.kinds import kind_of
 from expert_cli.data.rows.validation import NOT_TRAINED, WeightValues, validate_row
+from expert_cli.data.schema_prompt.rows import show_databases
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,29 @@ class Checked:
 
     def without(self, reasons: Mapping[int, str]) -> Checked:
         """Return the same block with some of its good rows, by their number among these, as bad ones."""
+        if not reasons:
+            return self
         numbers = np.delete(self.numbers, list(reasons))
         bad = [(self.rows.origins[row], reason) for row, reason in reasons.items()]
         return Checked(self.rows.without(reasons), numbers, self.bad + bad, self.untrained)
 
 
-def check_block(block: Block, columns: Columns, first: int = 0, weights: WeightValues | None = None) -> Checked:
+def check_block(
+    block: Block,
+    columns: Columns,
+    first: int = 0,
+    weights: WeightValues | None = None,
+    schema_prompt: SchemaPromptConfig | None = None,
+) -> Checked:
     """Return the rows of a block as text, the bad ones apart; they are counted from `first`.
 
-    weights: what the rows say is added to it.
+    weights: what the rows say is added to it. schema_prompt: what questions are shown of their database, as their input.
     """
+    checked = _checked(block, columns, first, weights)
+    return checked.without(show_databases(checked.rows, schema_prompt)) if schema_prompt else checked
+
+
+def _checked(block: Block, columns: Columns, first: int, weights: WeightValues | None) -> Checked:
     kind = kind_of(columns)
     plain = None if block.texts is None or columns.flags() else kind.of_texts(block.texts, columns)
     if plain is not None:

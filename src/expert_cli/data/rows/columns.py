@@ -41,7 +41,7 @@ class Columns:
     """The columns that are read, by role; "" = there is none. The roles that are set make the kind of the rows.
 
     tools, system: what a conversation has beside its messages, the tools that may be called and its system message.
-    weight, train: whether a row is trained, which rows of every kind may say.
+    weight, train: whether a row is trained, which rows of every kind may say. database: names the database of a pair.
     """
 
     instruction: str = ""
@@ -53,6 +53,7 @@ class Columns:
     system: str = ""
     weight: str = ""
     train: str = ""
+    database: str = ""
 
     def __str__(self) -> str:
         """Return the choice as one line: "instruction <- question, response <- answer"."""

@@ -65,7 +65,7 @@ class TextRows(Rows):
 
 @dataclass
 class PairRows(Rows):
-    """A question, what stands below it ("" = nothing), and the answer."""
+    """A question, what stands below it ("" = nothing), and the answer. database: of each its name, "" = none; [] = of all."""
 
     kind = "pair"
     roles = ("instruction", "input", "response")
@@ -78,17 +78,19 @@ class PairRows(Rows):
     instruction: list[str] = field(default_factory=list)
     input: list[str] = field(default_factory=list)
     response: list[str] = field(default_factory=list)
+    database: list[str] = field(default_factory=list)
 
     @classmethod
     def choose(cls, names: ColumnNames) -> Columns | None:
         instruction, response = names.mapped("instruction"), names.mapped("response")
+        database = names.mapped("database")
         if instruction and response:
-            return Columns(instruction, names.mapped("input"), response)
+            return Columns(instruction, names.mapped("input"), response, database=database)
         response = response or _only_response(names, instruction)
         instruction = instruction or names.usual("instruction", other_than=response)
         if not instruction:
             raise names.unclear(f'no column is recognized as the instruction beside "{response}"', "", response)
-        return Columns(instruction, names.mapped("input") or names.usual("input"), response)
+        return Columns(instruction, names.mapped("input") or names.usual("input"), response, database=database)
 
     @classmethod
     def of_texts(cls, texts: Texts, columns: Columns) -> Rows | None:
@@ -98,16 +100,21 @@ class PairRows(Rows):
             return None
         given = texts.get(columns.input)
         inputs = [""] * len(answers) if given is None else [text or "" for text in given]
-        return cls(questions, inputs, answers)
+        databases = [text or "" for text in texts[columns.database]] if columns.database in texts else []
+        return cls(questions, inputs, answers, databases)
 
     def append(self, fields: Mapping[str, object], columns: Columns) -> None:
         instruction = text_of(fields, columns.instruction)
         absent = not columns.input or fields.get(columns.input) is None
         given = "" if absent else text_of(fields, columns.input)
         response = answer_of(fields, columns.response)
+        named = bool(columns.database) and fields.get(columns.database) is not None
+        database = text_of(fields, columns.database) if named else ""
         self.instruction.append(instruction)
         self.input.append(given)
         self.response.append(response)
+        if columns.database:
+            self.database.append(database)
 
     def conversations(self, template: Template) -> Iterable[tuple[Message, ...]]:
         if template.compiler.watched:
@@ -155,7 +162,8 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
 
     Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous.
     """
-    named = [role.name for role in fields(mapping) if getattr(mapping, role.name)]
+    roles = {role for kind in KINDS.values() for role in kind.roles}
+    named = [role.name for role in fields(mapping) if role.name in roles and getattr(mapping, role.name)]
     kinds = [kind for kind in KINDS.values() if not set(named).isdisjoint(kind.roles)] if named else [*KINDS.values()]
     if named and len(kinds) > 1:
         raise InputError(

@@ -65,11 +65,11 @@ def _most_good(
             told.append(choose_columns(known, data.mapping, where))
     if not told:
         choose_columns(names, data.mapping, where)
-    return max((_good(raw, columns, where, refused) for columns in told), key=len)
+    return max((_good(raw, columns, where, data, refused) for columns in told), key=len)
 
 
-def _good(raw: Sequence[RawRow], columns: Columns, where: str, refused: Refused | None) -> Rows:
+def _good(raw: Sequence[RawRow], columns: Columns, where: str, data: DataConfig, refused: Refused | None) -> Rows:
     block, weights = Block.of_rows(raw), WeightValues()
     check_block(block, columns, weights=weights)
-    rows = check_block(block, weights.columns(columns, where)).rows
+    rows = check_block(block, weights.columns(columns, where), schema_prompt=data.schema_prompt).rows
     return rows.without(refused(rows)) if refused else rows

@@ -213,7 +213,7 @@ class _Judge:
 
     def _judge(self, block: Block, first: int, columns: Columns, scan: SourceScan) -> NDArray[np.bool_]:
         """Judge the rows of a block, whose own first row is number `first`."""
-        checked = check_block(block, columns, first, scan.weights)
+        checked = check_block(block, columns, first, scan.weights, self.data.schema_prompt)
         if self.refused and (reasons := self.refused(checked.rows)):
             checked = checked.without(reasons)
         if self.rare:

@@ -28,6 +28,7 @@ from expert_cli.data.rows.sampling import repeat_counts, replayed_rows, validati
 from expert_cli.data.rows.scan import Refused, SourceScan, scan_source, source_blocks
 from expert_cli.data.rows.validation import BAD_SHARE
 from expert_cli.errors import InputError
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.utils.reporter import Reporter
 
 Split = Literal["train", "validation"]
@@ -41,7 +42,7 @@ class SelectedSource:
 
     columns: those that are read. start: the number of the first row of its slice, from 0 over its files. copies: int32
     [rows of the slice], how often each row is taken; 0 = bad, filtered out, not drawn, or on the other side of the split.
-    kept: the good rows, where they are few.
+    kept: the good rows, where they are few. schema_prompt: what questions are shown of their database.
     """
 
     located: Located
@@ -49,6 +50,7 @@ class SelectedSource:
     start: int
     copies: NDArray[np.int32]
     kept: RowCache
+    schema_prompt: SchemaPromptConfig | None = None
 
     def __len__(self) -> int:
         """Return how many rows are taken, repeats counted."""
@@ -142,7 +144,7 @@ def _read_again(source: SelectedSource, taken: NDArray[np.bool_]) -> Iterator[Ch
         due = taken[first:read]
         if not due.any():
             continue
-        checked = check_block(block, source.columns, first)
+        checked = check_block(block, source.columns, first, schema_prompt=source.schema_prompt)
         if taken[checked.numbers].sum() != due.sum():
             raise changed
         yield checked
@@ -184,7 +186,7 @@ def _select_from(
             _replayed(located, good, sum(map(len, selected)), reporter) if located.spec.share else located.spec.weight
         )
         copies[kept] = repeat_counts(good, weight, data.seed, str(number))
-        selected.append(SelectedSource(located, scan.columns, scan.start, copies, scan.rows))
+        selected.append(SelectedSource(located, scan.columns, scan.start, copies, scan.rows, data.schema_prompt))
         if ranked:
             ranks += np.frombuffer(scan.ranks, "V16")[copies[kept] > 0].tobytes()
         _tell(located, good, scan.report, reporter)

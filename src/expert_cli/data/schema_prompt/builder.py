@@ -69,7 +69,9 @@ def shown(database: Database, question: str, settings: SchemaPromptConfig, answe
             named = set()
         columns = ranking.columns(table, settings.columns, keys[table.name])
         columns = tuple(one.name for one in table.columns if one.name in named or one.name in columns)
-        found.append(Shown(table, columns, {name: _values(ranking, database, table, name, settings) for name in columns}))
+        found.append(
+            Shown(table, columns, {name: _values(ranking, database, table, name, settings) for name in columns})
+        )
     return found
 
 

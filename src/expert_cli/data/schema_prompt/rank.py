@@ -14,6 +14,9 @@ from functools import cached_property
 from expert_cli.data.schema_prompt.schema import Database, Table
 from expert_cli.data.schema_prompt.words import STOP_WORDS, joined, name_words, stem, text_words
 
+SCHEMA_PROMPT_RULE = "1"
+"""What is shown by which settings. Part of a store's key: raise it whenever the same question would be shown something else.
+`tests/unit/data/schema_prompt/test_builder.py` fails until it is."""
 LONGEST_MATCH = 8
 """Words of a value that are looked for in the question."""
 _STOPPED = frozenset(map(stem, STOP_WORDS))
@@ -57,14 +60,16 @@ class Ranking:
         return {place: [text for _, _, text in sorted(set(of_place))] for place, of_place in found.items()}
 
     def column_fit(self, table: Table, column: str) -> float:
-        """Return how well a column fits: 0 = not at all, 1 = all words of its name stand in the question; more by its values."""
+        """Return how well a column fits: 1 = the question has all words of its name; one more where it has a value."""
         matched = self.matches.get((table.name, column))
         return self._fit(column) + (1.0 if matched else 0.0)
 
     def table_fit(self, table: Table) -> float:
         """Return how well a table fits, by its name and by its columns that fit best."""
         best = sorted((self.column_fit(table, column.name) for column in table.columns), reverse=True)
-        return 1.5 * self._fit(table.name) + sum(share * fit for share, fit in zip((1.0, 0.5, 0.25), best, strict=False))
+        return 1.5 * self._fit(table.name) + sum(
+            share * fit for share, fit in zip((1.0, 0.5, 0.25), best, strict=False)
+        )
 
     def _fit(self, name: str) -> float:
         words = name_words(name)
@@ -74,18 +79,22 @@ class Ranking:
 
     def _word_fit(self, word: str) -> float:
         if word not in self._known:
-            self._known[word] = 1.0 if word in self._stems else max((_alike(word, own) for own in self._telling), default=0)
+            self._known[word] = (
+                1.0 if word in self._stems else max((_alike(word, own) for own in self._telling), default=0)
+            )
         return self._known[word]
 
     def tables(self, most: int | None) -> list[Table]:
         """Return at most so many tables, the one that fits best first, each with the tables that join it to those before."""
         rest = {table.name: self.table_fit(table) for table in self._database.tables}
         by_name = {table.name: table for table in self._database.tables}
-        joins = neighbors(self._database)
+        joins = self._database.joins
         chosen: list[str] = []
         most = len(rest) if most is None else most
         while rest and len(chosen) < most:
-            best = max(rest, key=lambda name: rest[name] + 0.4 * len(joins[name] & set(chosen)))  # the first of equal ones
+            best = max(
+                rest, key=lambda name: rest[name] + 0.4 * len(joins[name] & set(chosen))
+            )  # the first of equal ones
             path = [name for name in _path(chosen, best, joins) if name in rest]
             for name in path if len(chosen) + len(path) <= most else [best]:
                 chosen.append(name)
@@ -101,19 +110,6 @@ class Ranking:
         ranked = sorted(names, key=lambda name: (name not in needed, -fits[name]))
         kept = set(ranked[: max(most, len(needed))])
         return tuple(name for name in names if name in kept)
-
-
-def neighbors(database: Database) -> dict[str, set[str]]:
-    """Return which tables a foreign key joins each table to."""
-    names = {table.name.casefold(): table.name for table in database.tables}
-    joins: dict[str, set[str]] = {table.name: set() for table in database.tables}
-    for table in database.tables:
-        for key in table.foreign_keys:
-            other = names.get(key.table.casefold())
-            if other and other != table.name:
-                joins[table.name].add(other)
-                joins[other].add(table.name)
-    return joins
 
 
 def join_keys(tables: Sequence[Table]) -> dict[str, set[str]]:
@@ -134,7 +130,7 @@ def named(table: Table, column: str) -> str:
     return next((own.name for own in table.columns if own.name.casefold() == column.casefold()), column)
 
 
-def _path(chosen: Sequence[str], target: str, joins: Mapping[str, set[str]]) -> list[str]:
+def _path(chosen: Sequence[str], target: str, joins: Mapping[str, frozenset[str]]) -> list[str]:
     """Return the tables from the chosen ones, left out, to the target, by the fewest joins; the target alone without any."""
     before: dict[str, str] = dict.fromkeys(chosen, "")
     queue = list(chosen)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -49,3 +51,16 @@ class Database:
 
     tables: tuple[Table, ...]
     values: Values = field(default_factory=Values)
+
+    @cached_property
+    def joins(self) -> Mapping[str, frozenset[str]]:
+        """Which tables a foreign key joins each table to."""
+        names = {table.name.casefold(): table.name for table in self.tables}
+        joins: dict[str, set[str]] = {table.name: set() for table in self.tables}
+        for table in self.tables:
+            for key in table.foreign_keys:
+                other = names.get(key.table.casefold())
+                if other and other != table.name:
+                    joins[table.name].add(other)
+                    joins[other].add(table.name)
+        return {name: frozenset(others) for name, others in joins.items()}

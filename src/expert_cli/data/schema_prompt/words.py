@@ -9,13 +9,12 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+")
 _WORDS = re.compile(r"[^\W_]+")
 _ENDINGS = (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh"), ("s", ""))
 _VERBAL = (("ing", ""), ("ed", ""), ("er", ""), ("or", ""), ("e", ""))
-STOP_WORDS = frozenset(
-    """a about above after all also am an and any are as at be been before being below between both but by can did do does
+_STOP = """a about above after all also am an and any are as at be been before being below between both but by can did do does
     each else every find for from get give had has have having he her him his how i if in into is it its itself least less
     list many me more most much my no nor not number of on one only or order other our out over per please return same she
     show shown so some tell than that the their them then there these they this those through to together two under up
-    us use used uses using was we were what when where which while who whom whose why will with you your""".split()
-)
+    us use used uses using was we were what when where which while who whom whose why will with you your"""
+STOP_WORDS = frozenset(_STOP.split())
 """Words that name nothing by themselves."""
 
 

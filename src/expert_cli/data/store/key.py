@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tokenizers import Tokenizer
@@ -19,6 +19,7 @@ from expert_cli.config import recorded
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.located import Located, LocatedData
 from expert_cli.data.rows.columns import COLUMN_RULE, FIRST_COLUMN_RULE
+from expert_cli.data.schema_prompt.rank import SCHEMA_PROMPT_RULE
 from expert_cli.data.sources.hub import refuse_damaged
 from expert_cli.data.store.files import FORMAT, FileHashCache
 from expert_cli.data.templates.template import Template
@@ -73,6 +74,12 @@ def store_key(
         "mapping": json.dumps(mapping),
         "masking": f"{masking}, {'answers' if data.completion_only else 'everything'}",
     }
+    if data.schema_prompt:
+        files = [[path.name, hash_cache.sha256(path)] for path in data.schema_prompt.files()]
+        shown = replace(data.schema_prompt, databases=data.schema_prompt.database_column)
+        settings = [SCHEMA_PROMPT_RULE, recorded.block(shown)]
+        parts["schema prompt"] = json.dumps(settings)
+        parts["databases"] = hashlib.sha256(json.dumps(files).encode()).hexdigest()
     if columns != FIRST_COLUMN_RULE:
         parts["columns"] = columns
     return StoreKey(tuple(parts.items()))

@@ -56,11 +56,11 @@ class TrainingRows:
 
 
 def read_rows(data: DataConfig, located: LocatedData, report: Reporter) -> TrainingRows:
-    """Read the rows as training does; of bad rows any share is taken, since the audit tells of each.
+    """Read the rows as training does, with their own input; of bad rows any share is taken: the audit tells of each.
 
     Raises InputError: no good row, columns that cannot be told; EnvironmentProblem: a file that cannot be read.
     """
-    alone = replace(data, validation=(), validation_share=0.0)
+    alone = replace(data, validation=(), validation_share=0.0, schema_prompt=None)
     selection = select_rows(alone, LocatedData(located.train, ()), report, bad_share=1.0)
     found = TrainingRows(sources=selection.train)
     for source in selection.train:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from expert_cli.manifest.key import CARD, Key, always, informational, key, not_used, unused
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptKeys
 from expert_cli.manifest.types import Loose, NotNegative, Positive, Strict, Text
 
 FORMAT = informational("the format is read from the file itself")
@@ -106,6 +107,8 @@ class Dataset(Loose):
     """The data is larger than memory."""
     filters: Filters | None = None
     """Rows to leave out."""
+    schema_prompt: SchemaPromptKeys | None = None
+    """What questions are shown of their databases; without it, their input as it is."""
     validation: Filters | str | None = None
     """Old name of `filters`; a text is information for the model card."""
     source: Any = always(CARD)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,7 +12,12 @@ from expert_cli.manifest.key import key
 from expert_cli.manifest.types import NotNegative, Positive, Strict, Text
 
 SchemaStyle = Literal["compact", "create_table"]
-ONE_COLUMN = r"^[^{}]*\{[^{}]+\}[^{}]*(\{[^{}]+\}[^{}]*)*$"
+Most = Annotated[Positive | Literal["all"], Field(union_mode="left_to_right")]
+WITH_COLUMN = r"^[^{}]*(\{[^{}]+\}[^{}]*)+$"
+
+
+def _at_most(what: str) -> Any:
+    return lambda most: f"all {what}" if most == "all" else f"{most} {what} at most"
 
 
 class SchemaPromptKeys(Strict):
@@ -26,21 +32,21 @@ class SchemaPromptKeys(Strict):
     """Show the types of columns; compact leaves out that of text."""
     keys: bool | None = key(True, "primary and foreign keys are shown", off="keys are not shown")
     """Show primary and foreign keys."""
-    tables: Positive | None = key(6, "{} tables at most")
-    """Most tables shown, those that fit the question best, with those that join them."""
-    columns: Positive | None = key(10, "{} columns of a table at most, and its keys")
-    """Most columns of a table shown, those that fit the question best; keys of shown joins are shown beside them."""
+    tables: Most | None = key(4, _at_most("tables"))
+    """Most tables shown, those that fit the question best and those that join them; `"all"` shows all."""
+    columns: Most | None = key(8, _at_most("columns of a table"))
+    """Most columns of a table shown, those that fit the question best; always its primary key and those of shown joins."""
     values: NotNegative | None = key(2, "{} values of a column that match the question", off="no values are matched")
-    """Most values of a column shown that match the question's words. They are the database's: they go into prompts as they are."""
+    """Most values of a column shown that match the question's words; prompts then hold data of the database."""
     examples: NotNegative | None = key(0, "{} example values of a column", off="no example values")
     """Most frequent values of a column that are shown where fewer match the question."""
     gold_in_training: bool | None = key(
         True, "training rows are shown what their answer names as well", off="training rows are shown what fits alone"
     )
     """Show training rows also the tables and columns that their answer names. Never done where an expert is asked."""
-    databases: Annotated[Text, Field(pattern=ONE_COLUMN)] | None = key(None, "SQLite files of the rows")
-    """The rows' SQLite files, `databases/{db_id}.sqlite`: columns of a row stand in braces; paths are those of `path`. Without
-    it, and in rows without these columns, the CREATE TABLE texts of the input are read, which have no values."""
+    databases: Annotated[Text, Field(pattern=WITH_COLUMN)] | None = key(None, "SQLite files of the rows")
+    """The rows' SQLite files, `databases/{db_id}.sqlite`: the column that names one stands in braces; relative to the manifest,
+    then to the project root. Without it, and where a row's column is empty, the CREATE TABLE texts of the input are read."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +54,31 @@ class SchemaPromptConfig:
     """What a question is shown of its database. tables, columns: the most of them; None = all.
 
     values: of a column, that match the question; examples: of a column, whatever is asked. databases: the pattern of the rows'
-    files, "" = none.
+    files with an absolute path, "" = none.
     """
 
     style: SchemaStyle = "compact"
     types: bool = True
     keys: bool = True
-    tables: int | None = 6
-    columns: int | None = 10
+    tables: int | None = 4
+    columns: int | None = 8
     values: int = 2
     examples: int = 0
     gold_in_training: bool = True
     databases: str = ""
+
+    @property
+    def database_column(self) -> str:
+        """The column of a row that names its database; "" = none."""
+        return self.databases.partition("{")[2].partition("}")[0]
+
+    def file_named(self, name: str) -> Path:
+        """Return the file of a database."""
+        return Path(self.databases.replace(f"{{{self.database_column}}}", name))
+
+    def files(self) -> list[Path]:
+        """Return the files that rows may name, in order."""
+        parts = Path(self.databases).parts
+        fixed = next((number for number, part in enumerate(parts) if "{" in part), 0)
+        named = "/".join(parts[fixed:]).replace(f"{{{self.database_column}}}", "*")
+        return sorted(path for path in Path(*parts[:fixed]).glob(named) if path.is_file()) if named else []

@@ -1,10 +1,14 @@
-"""The tables and columns that a text describes: its CREATE TABLE and CREATE VIEW statements, wherever they stand."""
+"""The tables and columns that a text describes, wherever they stand: its CREATE TABLE and CREATE VIEW statements, and the lines
+of a compact schema prompt.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from expert_cli.data.schema_prompt.styles import HEADING
 
 _NAME = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+"|`[^`]+`|\[[^\]]+\])'
 _HEAD = re.compile(
@@ -14,6 +18,8 @@ _HEAD = re.compile(
 )
 _PIECE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|[(),]|;", re.DOTALL)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMPACT = re.compile(rf"^{HEADING}\n(?:{_NAME}\(.*\)(?:\n|\Z))+", re.MULTILINE)
+_COMPACT_TABLE = re.compile(rf"^(?P<name>{_NAME})\(", re.MULTILINE)
 _FIRST = re.compile(rf"\s*(?P<name>{_NAME}|[\w$]+)")
 _CONSTRAINTS = frozenset(
     ("PRIMARY", "FOREIGN", "UNIQUE", "CONSTRAINT", "CHECK", "KEY", "INDEX", "EXCLUDE", "FULLTEXT", "LIKE")
@@ -37,13 +43,18 @@ class Table:
 
 
 def tables_of(*texts: str) -> Mapping[str, Table]:
-    """Return the tables that texts create, by their names in lower case; the first of a name counts. Linear in the length."""
+    """Return the tables that texts describe, by their names in lower case; the first of a name counts. Linear in the length."""
     found: dict[str, Table] = {}
     for text in texts:
         for head in _HEAD.finditer(text):
             table = _table(head, text)
             if table and table.columns:
                 found.setdefault(table.name.lower(), table)
+        for block in _COMPACT.finditer(text):
+            for head in _COMPACT_TABLE.finditer(block[0]):
+                columns = (_column(item, view=True) for item in _items(block[0], head.end())[0])
+                named = Table(unquoted(head["name"]), tuple(filter(None, columns)))
+                found.setdefault(named.name.lower(), named)
     return found
 
 

@@ -1,0 +1,178 @@
+"""What a question is shown of its database: ranked by its words and values, complete in its joins, readable by the grammar."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from expert_cli.data.schema_prompt import sqlite_reader
+from expert_cli.data.schema_prompt.builder import SchemaPrompt
+from expert_cli.data.schema_prompt.rank import SCHEMA_PROMPT_RULE
+from expert_cli.errors import InputError
+from expert_cli.inference.grammar.sql.table_schema import tables_of
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
+
+SCHEMA = """
+CREATE TABLE department (Department_ID INTEGER PRIMARY KEY, Name TEXT, Budget_in_Billions REAL);
+CREATE TABLE head (head_ID INT PRIMARY KEY, name VARCHAR(20), born_state TEXT, age INT);
+CREATE TABLE management (department_ID INT, head_ID INT, acting TEXT, PRIMARY KEY (department_ID, head_ID),
+  FOREIGN KEY (head_ID) REFERENCES head(head_ID), FOREIGN KEY (department_ID) REFERENCES department(Department_ID));
+CREATE TABLE "order" ("Home Town" TEXT, "group" TEXT, "a(b,c)" TEXT, plain TEXT);
+CREATE TABLE unrelated (x1 TEXT, x2 TEXT);
+"""
+ALL = SchemaPromptConfig(tables=None, columns=None)
+HEADS = """Tables:
+head(head_ID int key, name, born_state = 'California', age int)
+management(department_ID int key, head_ID int key > head, acting)"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A database with values, some of which cannot be shown."""
+    path = tmp_path / "d.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(SCHEMA)
+        rows = [(1, "Ann", "California", 50), (2, "O'Neil", "New York", 60), (3, "a\nb", "New York", None)]
+        connection.executemany("INSERT INTO head VALUES (?, ?, ?, ?)", rows)
+        connection.execute("INSERT INTO head VALUES (4, CAST(x'4d fc'AS TEXT), 'York', 1)".replace(" fc", "fc"))
+        connection.execute("""INSERT INTO "order" VALUES ('Bonn, (West)', 'x*/y', 'Z', 'b')""")
+        connection.commit()
+    return path
+
+
+def prompt(**settings: object) -> SchemaPrompt:
+    return SchemaPrompt(replace(SchemaPromptConfig(), **settings))  # type: ignore[arg-type]
+
+
+def test_a_question_is_shown_the_tables_that_fit_it_with_their_keys_types_and_values(file: Path) -> None:
+    assert SCHEMA_PROMPT_RULE == "1"  # raise it where this text changes
+    assert prompt(tables=2).of_file(file, "Which heads were born in california?") == HEADS
+
+
+def test_the_same_question_is_shown_the_same_again_and_by_another_builder(file: Path) -> None:
+    one = prompt()
+    question = "Name the heads of departments"
+    assert one.of_file(file, question) == one.of_file(file, question) == prompt().of_file(file, question)
+
+
+def test_tables_that_join_those_that_fit_are_shown_within_the_number(file: Path) -> None:
+    shown = prompt(tables=3).of_file(file, "The budget of the department and the age of its head")
+    assert list(tables_of(shown)) == ["head", "management", "department"]
+
+
+def test_keys_of_shown_joins_are_shown_whatever_the_number_of_columns(file: Path) -> None:
+    shown = prompt(tables=3, columns=1).of_file(file, "The budget of the department and the age of its head")
+    assert {name: table.columns for name, table in tables_of(shown).items()} == {
+        "department": ("Department_ID",),
+        "management": ("department_ID", "head_ID"),
+        "head": ("head_ID",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("heads from NEW YORK", "born_state = 'New York'"),  # not York, which stands in it
+        ("the age of O'Neil", "name = 'O''Neil'"),
+        ("who lives in bonn west", "\"Home Town\" = 'Bonn, (West)'"),
+    ],
+)
+def test_a_value_is_shown_as_the_database_writes_it(file: Path, question: str, value: str) -> None:
+    shown = SchemaPrompt(ALL).of_file(file, question)
+    assert value in shown
+    assert shown.count("'York'") == 0
+
+
+def test_values_that_no_prompt_can_hold_are_not_shown(file: Path) -> None:
+    shown = SchemaPrompt(replace(ALL, examples=5)).of_file(file, "a b, x y and m")
+    assert "name = 'Ann' | 'O''Neil'," in shown  # neither the one of two lines nor the one that is no UTF-8
+    assert "*/" not in shown
+
+
+def test_examples_are_the_most_frequent_values(file: Path) -> None:
+    shown = SchemaPrompt(replace(ALL, examples=1)).of_file(file, "age?")
+    assert "born_state = 'New York', age int = 1)" in shown
+
+
+@pytest.mark.parametrize("style", ["compact", "create_table"])
+@pytest.mark.parametrize("types", [True, False])
+@pytest.mark.parametrize("keys", [True, False])
+def test_every_style_is_read_by_the_grammar(file: Path, style: str, types: bool, keys: bool) -> None:
+    settings = SchemaPromptConfig(style, types, keys, None, None, values=2, examples=2)  # type: ignore[arg-type]
+    shown = SchemaPrompt(settings).of_file(file, "Bonn West, Tables:")
+    found = tables_of(f"Which head(s) live in Bonn?\n\n{shown}\n\nAnd f(x)?")
+    assert {name: table.columns for name, table in found.items()} == {
+        name: table.columns for name, table in tables_of(SCHEMA).items()
+    }
+
+
+def test_names_are_in_quotes_where_a_query_needs_them(file: Path) -> None:
+    shown = SchemaPrompt(replace(ALL, values=0)).of_file(file, "?")
+    assert '"order"("Home Town", "group", "a(b,c)", plain)' in shown
+
+
+def test_an_answer_adds_what_it_names_and_only_where_that_is_asked_for(file: Path) -> None:
+    question, answer = "Heads?", "SELECT x2 FROM unrelated WHERE x2 = 'plain' AND acting"
+    shown = prompt(tables=1, columns=1).of_file(file, question, answer)
+    assert {name: table.columns for name, table in tables_of(shown).items()} == {
+        "head": ("head_ID",),
+        "unrelated": ("x1", "x2"),
+    }
+    without = prompt(tables=1, columns=1, gold_in_training=False)
+    assert list(tables_of(without.of_file(file, question, answer))) == ["head"]
+
+
+def test_texts_are_read_as_databases_are_without_values(file: Path) -> None:
+    shown = prompt(tables=2).of_text(f"Here it is: {SCHEMA}", "Which heads were born in california?")
+    assert shown == HEADS.replace(" = 'California'", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("no tables", "no CREATE TABLE stands in the input"),
+        ("CREATE TABLE a (", "SQLite refuses"),
+        ("CREATE TABLE a AS SELECT 1 AS b", "SQLite refuses"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text: str, fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
+        prompt().of_text(text, "?")
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("no database, but long enough to be looked at")
+    for path in (tmp_path / "a", tmp_path / "missing"):
+        with pytest.raises(InputError, match=str(path)):
+            prompt().of_file(path, "?")
+
+
+def test_only_the_first_rows_are_looked_at(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_reader, "MOST_ROWS", 1)
+    shown = SchemaPrompt(ALL).of_file(file, "california or new york")
+    assert "California" in shown
+    assert "New York" not in shown
+
+
+def test_a_file_that_changes_is_read_anew(file: Path) -> None:
+    one = SchemaPrompt(ALL)
+    one.of_file(file, "?")
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE later (z TEXT)")
+        connection.commit()
+    assert "later" in tables_of(one.of_file(file, "?"))
+
+
+def test_a_view_that_never_ends_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_reader, "_MOST_STEPS", 1_000_000)
+    with closing(sqlite3.connect(file)) as connection:
+        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) AS i FROM n"
+        connection.execute(f"CREATE VIEW endless AS {endless}")
+        connection.commit()
+    shown = SchemaPrompt(ALL).of_file(file, "california")
+    assert "endless" in tables_of(shown)
+    assert "'California'" in shown
