@@ -166,6 +166,7 @@ def load_expert(
     base_model: str | None = None,
     sample: bool = False,
     max_new_tokens: int = 256,
+    database: FilePath | None = None,
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Chat:
@@ -177,6 +178,8 @@ def load_expert(
         base_model: Default the one that the adapter was trained on.
         sample: Draw by the manifest's training.decoding, not greedily.
         max_new_tokens: Longest answer, in tokens.
+        database: The SQLite file that questions are about, for an expert that was trained with `training.dataset.schema_prompt`:
+            what a question is shown of it, values that it names among it, stands in the place of its input.
         offline: Forbid every network call.
         reporter: Is told what happens.
 
@@ -195,7 +198,7 @@ def load_expert(
     prepare_process()
     from expert_cli.inference.chat import open_chat
 
-    return open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=sample)
+    return open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=sample, database=optional_path(database))
 
 
 def _compared(found: Evaluated, against: FilePath | None, max_drop: float | None) -> Evaluated:

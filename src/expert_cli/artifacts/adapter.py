@@ -38,7 +38,7 @@ def save_adapter(
     remove(beside)  # of a run that was killed here
     model.save_pretrained(str(beside), safe_serialization=True)
     write_base(beside, plan.run, source, renderer.template.fingerprint)
-    asked = expert_config(decoding_of(plan.loaded.manifest), renderer)
+    asked = expert_config(decoding_of(plan.loaded.manifest), renderer, plan.run.data.schema_prompt)
     write_json(beside / EXPERT_CONFIG, asked.as_json())
     renderer.tokenizer.hf.chat_template = renderer.template.chat_template
     renderer.tokenizer.hf.save_pretrained(beside)

@@ -72,7 +72,7 @@ def export_expert(
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
     renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, trained.origin))
-    asked = expert_config(decoding_for(trained, report), renderer)
+    asked = expert_config(decoding_for(trained, report), renderer, run.data.schema_prompt)
     tokenizer.hf.chat_template = renderer.template.chat_template
     forms = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     facts = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,6 +39,14 @@ def chat(
         ),
     ] = 0,
     sample: Annotated[bool, typer.Option("--sample", help="The same as --samples 1.")] = False,
+    database: Annotated[
+        Path | None,
+        typer.Option(
+            help="SQLite file that the questions are about; in the place of --input, where the expert was trained with "
+            "schema_prompt.",
+            show_default=False,
+        ),
+    ] = None,
     max_new_tokens: MaxNewTokens = 256,
     base_model: TrainedBase = None,
     offline: Offline = False,
@@ -48,12 +57,17 @@ def chat(
     it, /new starts another. Its prompts are written down as in training. Where training.decoding says use_grammar, answers are
     held to that, by the schema that stands in what was asked.
 
+    With --database each question is shown the tables, columns and values of that file that fit it, as its training rows were:
+    values of the file stand in the prompt. The file is not changed.
+
     With --samples the answer that most agree with comes first, and is the one that is remembered. JSON is the same by its
     value, SQL as sqlglot writes it (where that is installed), anything else by its text without spacing.
 
     Examples:
 
         expert-cli chat --adapter runs/sql --prompt "How many boats are there?" --input "CREATE TABLE boats (id INT)"
+
+        expert-cli chat --adapter runs/sql --database app.sqlite
 
         expert-cli chat --adapter runs/sql --compare
 
@@ -63,6 +77,8 @@ def chat(
     """
     if sample and samples:
         raise typer.BadParameter("--sample is --samples 1: give one of the two")
+    if database and input_:
+        raise typer.BadParameter("--database stands in the place of --input: give one of the two")
     samples = samples or int(sample)
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
@@ -72,6 +88,7 @@ def chat(
         base_model=base_model,
         sample=bool(samples),
         max_new_tokens=max_new_tokens,
+        database=database,
         offline=offline,
         reporter=console,
     )

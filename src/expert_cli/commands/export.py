@@ -85,7 +85,7 @@ def export(
     from expert_cli.evaluation.evaluate import drawn_cases
     from expert_cli.evaluation.permissions import Permissions
 
-    prompts = [(case.prompt, case.input) for case in drawn_cases(found.plan, PROMPTS)]
+    prompts = [case.asked for case in drawn_cases(found.plan, PROMPTS)]
     with tempfile.TemporaryDirectory() as folder:
         bases = None
         if not (merge or gguf):

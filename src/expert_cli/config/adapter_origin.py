@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from pydantic import TypeAdapter, ValidationError
+
 from expert_cli.config.run_config import SourceSpec
 from expert_cli.errors import InputError
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.types import Dtype
 from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.paths import RunPaths
@@ -36,7 +39,8 @@ class AdapterOrigin:
     template: the fingerprint of the prompt template. system_prompt: None = not written. quantization: of the base model that
     an exported adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
     dtype: what training computed in. rows: where its training rows came from; None where nothing tells. expert_config: the
-    file that says how it is asked; for a checkpoint, that of its run's adapter.
+    file that says how it is asked; for a checkpoint, that of its run's adapter. schema_prompt: what training showed questions of
+    their databases; None = nothing.
     """
 
     adapter: Path
@@ -51,6 +55,7 @@ class AdapterOrigin:
     store: Path | None = None
     rows: TrainedRows | None = None
     expert_config: Path | None = None
+    schema_prompt: SchemaPromptConfig | None = None
 
     @property
     def knows_system_prompt(self) -> bool:
@@ -88,7 +93,16 @@ def find_adapter(folder: Path) -> AdapterOrigin:
         rows=_rows(part(recorded, "config", "data")),
         store=Path(str(part(recorded, "store")["path"])) if "path" in part(recorded, "store") else None,
         expert_config=asked,
+        schema_prompt=_shown((prompting if asked else part(recorded, "config", "data")).get("schema_prompt")),
     )
+
+
+def _shown(recorded: object) -> SchemaPromptConfig | None:
+    """Return what is shown of databases; None where that is not told, or in another form, which readers of its file refuse."""
+    try:
+        return TypeAdapter(SchemaPromptConfig).validate_python(recorded)
+    except ValidationError:
+        return None
 
 
 def _rows(recorded: Mapping[str, Any]) -> TrainedRows | None:

@@ -88,7 +88,7 @@ class TrainedAdapter:
 def trained_adapter(adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool) -> TrainedAdapter:
     """Find an adapter and what it was trained with; an exported one says itself how its base model is held.
 
-    manifest: default, the one it was trained from; base_model: default, that of its run. Raises InputError where there is
+    Databases are shown as they were in training. manifest: default, the one it was trained from; base_model: default, that of its run. Raises InputError where there is
     no adapter, or no manifest, and what `make_plan` raises.
     """
     origin = find_adapter(adapter)
@@ -100,6 +100,10 @@ def trained_adapter(adapter: Path, manifest: Path | None, base_model: str | None
     if origin.quantization in get_args(Quantization):
         model = replace(plan.run.model, quantization=cast(Quantization, origin.quantization))
         plan = replace(plan, run=replace(plan.run, model=model))
+    if origin.knows_system_prompt:  # and so what it was shown
+        shown, planned = origin.schema_prompt, plan.run.data.schema_prompt
+        shown = replace(shown, databases=planned.databases if planned else "") if shown else None
+        plan = replace(plan, run=replace(plan.run, data=replace(plan.run.data, schema_prompt=shown)))
     return TrainedAdapter(plan, origin, named=manifest is not None)
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -93,6 +93,12 @@ class DataConfig:
     seed: int
     offline: bool
     schema_prompt: SchemaPromptConfig | None = None
+
+    @property
+    def as_asked(self) -> DataConfig:
+        """The same rows, shown what an expert is shown that is asked: nothing of their answers."""
+        shown = replace(self.schema_prompt, gold_in_training=False) if self.schema_prompt else None
+        return replace(self, schema_prompt=shown)
 
 
 @dataclass(frozen=True)

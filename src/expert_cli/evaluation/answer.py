@@ -76,7 +76,7 @@ def write_answers(
     from expert_cli.inference.generate import generate
     from expert_cli.inference.request import Request
 
-    held = [constraint_on(case.question, case.case, settings.grammar, renderer) for case in cases]
+    held = [constraint_on(case.asked, case.case, settings.grammar, renderer) for case in cases]
     tries = range(settings.samples or 1)
     requests = [
         Request(_prompt(renderer, case, shots), [_seed(settings, case, number) for number in tries], constraint)
@@ -128,7 +128,7 @@ def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Shots) -> list[int]
             Message("assistant", example.answer),
         )
     ]
-    return renderer.encode_messages([*turns, Message("user", renderer.format_user_turn(case.prompt, case.input))])
+    return renderer.encode_messages([*turns, Message("user", renderer.format_user_turn(*case.asked))])
 
 
 def _tell_of_room(model: Any, tokens: int, report: Reporter) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
+from expert_cli.data.schema_prompt.rows import schema_prompt
 from expert_cli.errors import InputError
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.registry import known_verifiers, verifier
 from expert_cli.inference.request import Stop
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.utils.files import unique_keys
 
 MAX_LINE_BYTES = 16 << 20
@@ -51,7 +53,7 @@ class _CaseRow:
 class CaseAnswer(_CaseRow):
     """A case with an answer to judge. `question`: what was asked, None where nothing tells. `stop`: why the answer
     ends, "" where nothing tells. `raw`: what was written, where a stop sequence cut the answer out of it. `samples`: all
-    answers that were drawn, this one first; () where none were.
+    answers that were drawn, this one first; () where none were. shown: what stood in the place of the input; "" = nothing.
     """
 
     answer: str
@@ -59,6 +61,7 @@ class CaseAnswer(_CaseRow):
     stop: Stop | Literal[""] = ""
     raw: str = ""
     samples: tuple[CaseAnswer, ...] = ()
+    shown: str = ""
 
     @property
     def extracted(self) -> str | None:
@@ -68,20 +71,26 @@ class CaseAnswer(_CaseRow):
 
 @dataclass(frozen=True)
 class EvalCase(_CaseRow):
-    """A case with its prompt, not answered yet."""
+    """A case with its prompt, not answered yet. shown: what is shown of its database in the place of the input; "" = nothing."""
 
     prompt: str
     input: str
+    shown: str = ""
 
     @property
     def question(self) -> Question:
-        """What is asked."""
+        """What the case asks."""
         return Question(self.prompt, self.input)
+
+    @property
+    def asked(self) -> Question:
+        """What a model is asked: the case's question, with what it is shown."""
+        return Question(self.prompt, self.shown or self.input)
 
     def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> CaseAnswer:
         """Return the case with an answer."""
         row = (self.case, self.where, self.id, self.digest, self.file)
-        return CaseAnswer(*row, text, self.question, stop, raw)
+        return CaseAnswer(*row, text, self.question, stop, raw, shown=self.shown)
 
 
 _Row = TypeVar("_Row", CaseAnswer, EvalCase)
@@ -109,6 +118,22 @@ def read_answers(path: Path) -> list[CaseAnswer]:
 def read_cases(path: Path) -> list[EvalCase]:
     """Read rows of cases with prompts. Raises InputError with file and line of the first fault."""
     return [EvalCase(*row, texts["prompt"], texts["input"]) for row, texts in _rows(path, "prompt")]
+
+
+def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | None) -> list[EvalCase]:
+    """Return cases with what each is shown of its database, or of the CREATE TABLE texts of its input; None: nothing.
+
+    Raises InputError: a case has neither.
+    """
+    return [replace(case, shown=_shown(case, settings) if settings else "") for case in cases]
+
+
+def _shown(case: EvalCase, settings: SchemaPromptConfig) -> str:
+    database = case.file if case.case.file_key == "database" else None
+    try:
+        return schema_prompt(settings).of_question(case.prompt, case.input, database)
+    except InputError as error:
+        raise InputError(f"{case.where}: {error.message}", error.hint) from error
 
 
 def _rows(

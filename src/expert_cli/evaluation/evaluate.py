@@ -18,6 +18,7 @@ from expert_cli.evaluation.cases import (
     EvalCase,
     read_answers,
     read_cases,
+    shown_databases,
     stratified_sample,
 )
 from expert_cli.evaluation.constrained import schema_fault
@@ -49,13 +50,14 @@ def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[E
     path = cases or plan.own_cases
     if not path.is_file():
         raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
-    return stratified_sample(read_cases(path), limit)
+    return shown_databases(stratified_sample(read_cases(path), limit), plan.run.data.schema_prompt)
 
 
 def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
     """Return `count` of the expert's own cases, drawn by the run's seed; none where it has none. Raises InputError."""
     cases = read_cases(plan.own_cases) if plan.own_cases.is_file() else []
-    return random.Random(plan.run.seed).sample(cases, min(count, len(cases)))  # noqa: S311
+    drawn = random.Random(plan.run.seed).sample(cases, min(count, len(cases)))  # noqa: S311
+    return shown_databases(drawn, plan.run.data.schema_prompt)
 
 
 def answer_settings(

@@ -49,7 +49,7 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
     from expert_cli.data.rows.selection import all_rows, select_rows
     from expert_cli.data.sources.data_rows import locate_data
 
-    data, rows_of = replace(trained.plan.run.data, validation=()), trained.origin.rows
+    data, rows_of = replace(trained.plan.run.data.as_asked, validation=()), trained.origin.rows
     if rows_of is not None:  # --dataset, --validation and --seed may have said other than the manifest
         sources, share, seed = rows_of
         data = replace(data, train=sources, validation_share=share, seed=seed)
@@ -67,6 +67,6 @@ def drawn_shots(trained: TrainedAdapter, count: int, report: Reporter) -> Shots:
 
 def _is_of(row: Example, asked: EvalCase) -> bool:
     """Whether a row is a case's own: it asks the same, or gives the right answer to the same input in other words."""
-    if plain(row.input) != plain(asked.input):
+    if plain(row.input) != plain(asked.asked.input):
         return False
     return plain(row.prompt) == plain(asked.prompt) or bool(row.input.strip() and asked.case.is_expected(row.answer))

@@ -53,6 +53,7 @@ class GradedAnswer:
             "question": self.row.question._asdict() if self.row.question else None,
             "expected": self.row.case.criterion,
             "category": self.row.case.category,
+            **({"schema_prompt": self.row.shown} if self.row.shown else {}),
             **self._one,
         } | ({"samples": [one._one for one in self.samples], "majority": self.majority} if self.samples else {})
 

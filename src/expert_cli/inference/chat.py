@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.rows.columnar import Message
@@ -15,6 +16,7 @@ from expert_cli.inference.generate import generate, stream
 from expert_cli.inference.generation_config import GenerationConfig, generation_config
 from expert_cli.inference.grammar.choose import constraint_for
 from expert_cli.inference.request import Request
+from expert_cli.inference.shown import shown_input
 from expert_cli.inference.vote import Vote
 from expert_cli.model.kernels.inference import quick_inference
 from expert_cli.utils.reporter import Reporter
@@ -37,9 +39,14 @@ class Chat:
         drawn: GenerationConfig,
         base: Callable[[], PromptRenderer],
         report: Reporter,
+        shows: Callable[[str, str], str] = lambda _, input_: input_,
     ) -> None:
-        """Take a loaded expert, how it answers, how answers are drawn, and what gives who asks the base model alone."""
+        """Take a loaded expert, how it answers, how answers are drawn, and what gives who asks the base model alone.
+
+        shows: gives what stands below a prompt, from the prompt and the input that is given.
+        """
         self._expert = expert
+        self._shows = shows
         self._base = cache(base)
         self._settings, self._drawn = settings, drawn
         self._report = report
@@ -83,7 +90,8 @@ class Chat:
         What the expert said before is kept.
         """
         renderer = self._base()
-        asked = [*self._said, Message("user", renderer.format_user_turn(prompt, input_))]
+        turn = renderer.format_user_turn(prompt, self._shows(prompt, input_))
+        asked = [*self._said, Message("user", turn)]
         with self._expert.model.disable_adapter():
             yield from self._pieces(asked, renderer, replace(self._settings, stops=(), grammar=None))
 
@@ -92,7 +100,7 @@ class Chat:
         self._said = []
 
     def _turn(self, prompt: str, input_: str) -> Message:
-        return Message("user", self._expert.renderer.format_user_turn(prompt, input_))
+        return Message("user", self._expert.renderer.format_user_turn(prompt, self._shows(prompt, input_)))
 
     def _request(self, messages: Sequence[Message], renderer: PromptRenderer, settings: GenerationConfig) -> Request:
         """Return what is asked, and what holds the answer."""
@@ -129,11 +137,18 @@ class Chat:
             yield rest
 
 
-def open_chat(trained: TrainedAdapter, report: Reporter, *, max_new_tokens: int, sample: bool) -> Chat:
-    """Load an expert to talk to."""
+def open_chat(
+    trained: TrainedAdapter, report: Reporter, *, max_new_tokens: int, sample: bool, database: Path | None = None
+) -> Chat:
+    """Load an expert to talk to. database: the SQLite file that its questions are about.
+
+    Raises InputError for a database that cannot be read, or that the expert was never shown in training.
+    """
+    shows = partial(shown_input, settings=trained.plan.run.data.schema_prompt, database=database)
+    shows("", "")  # a database that cannot be read is told before the model is loaded
     decoding = decoding_for(trained, report)
     settings = generation_config(decoding, max_new_tokens, 1, samples=int(sample))
     drawn = generation_config(decoding, max_new_tokens, 1, samples=1)
     expert = open_expert(trained.plan.run, trained.origin, report)
     alone = partial(base_renderer, trained.plan.run, trained.origin, expert.renderer.tokenizer)
-    return Chat(expert, settings, drawn, alone, report)
+    return Chat(expert, settings, drawn, alone, report, shows)

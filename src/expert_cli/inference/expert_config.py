@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,6 +19,7 @@ from expert_cli.config.defaults.decoding import JSON_GRAMMARS, known_grammar
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.errors import InputError
 from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.schema import Decoding, Manifest
 from expert_cli.manifest.types import NotNegative, NotNegativeNumber
 from expert_cli.utils.reporter import Reporter
@@ -68,7 +69,8 @@ class ExpertConfig:
 
     template: its name; the template itself is the chat template of the tokenizer beside it. system_prompt: as written, None =
     not written. input_separator: stands between a row's prompt and its input in the user's turn. end_tokens: token -> id, that
-    of training first.
+    of training first. schema_prompt: what a question is shown of its database, which stands in the place of the input; None:
+    the input is as it is given.
     """
 
     __pydantic_config__ = ConfigDict(allow_inf_nan=False)
@@ -80,6 +82,7 @@ class ExpertConfig:
     example: Example
     end_tokens: Mapping[str, int]
     decoding: DecodingConfig
+    schema_prompt: SchemaPromptConfig | None = None
     schema_version: Literal[1] = 1
 
     def as_json(self) -> dict[str, Any]:
@@ -97,8 +100,10 @@ def decoding_of(manifest: Manifest) -> DecodingConfig:
     return DecodingConfig(written.temperature, written.top_p, written.top_k, written.min_p, stops, grammar)
 
 
-def expert_config(decoding: DecodingConfig, renderer: PromptRenderer) -> ExpertConfig:
-    """Return how an expert is asked whose prompts this renderer writes."""
+def expert_config(
+    decoding: DecodingConfig, renderer: PromptRenderer, schema_prompt: SchemaPromptConfig | None = None
+) -> ExpertConfig:
+    """Return how an expert is asked whose prompts this renderer writes. schema_prompt: how training showed databases."""
     template, backend = renderer.template, renderer.tokenizer.backend
     ends = {str(backend.id_to_token(number)): number for number in sorted(renderer.stop_token_ids)}
     text = "".join(segment.text for segment in template.prompt(*EXAMPLE))
@@ -110,6 +115,7 @@ def expert_config(decoding: DecodingConfig, renderer: PromptRenderer) -> ExpertC
         Example(*EXAMPLE, text, tuple(renderer.encode_prompt(*EXAMPLE))),
         dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
         decoding,
+        replace(schema_prompt, databases="") if schema_prompt else None,
     )
 
 

@@ -56,7 +56,7 @@ def choose(plan: Plan, inputs: DataInputs, report: Reporter, options: RunOptions
     except (InputError, EnvironmentProblem) as error:
         report.warning(f"no case is asked after training: {error.message}; {error.hint}")
         return _row(plan, inputs)
-    return [Question(case.prompt, case.input, case.case.expected_text or "its tests pass", case) for case in drawn]
+    return [Question(*case.asked, case.case.expected_text or "its tests pass", case) for case in drawn]
 
 
 def ask(
@@ -97,7 +97,7 @@ def samples(questions: Sequence[Question], before: Sequence[Reply], after: Seque
 
 
 def _row(plan: Plan, inputs: DataInputs) -> list[Question]:
-    rows = first_rows(plan.run.data, inputs.located.validation or inputs.located.train)
+    rows = first_rows(plan.run.data.as_asked, inputs.located.validation or inputs.located.train)
     if "response" not in rows.roles or not len(rows):
         return []
     lengths = rows.lengths()

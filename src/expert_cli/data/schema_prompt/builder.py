@@ -37,6 +37,10 @@ class SchemaPrompt:
         """Return the same of CREATE TABLE texts, which hold no values. Raises InputError: there are none."""
         return self._text(self._keep(text, lambda: read_text(text)), question, answer)
 
+    def of_question(self, question: str, input_: str, database: Path | None = None) -> str:
+        """Return what a question is shown: of its database, or of the CREATE TABLE texts of its input where it has none."""
+        return self.of_text(input_, question) if database is None else self.of_file(database, question)
+
     def database(self, file: Path) -> Database:
         """Return an SQLite file's tables and values. Raises InputError."""
         seen = tuple(stamp(file)) if file.is_file() else ()

@@ -62,6 +62,11 @@ def read_text(text: str) -> Database:
         return Database(_tables(connection))
 
 
+def creates_tables(text: str) -> bool:
+    """Whether a CREATE statement of a table or view stands in a text."""
+    return _FIRST_CREATE.search(text) is not None
+
+
 def _only_definitions(action: int, *_: object) -> int:
     return sqlite3.SQLITE_DENY if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH) else sqlite3.SQLITE_OK
 
