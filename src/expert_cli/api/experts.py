@@ -178,8 +178,8 @@ def load_expert(
         base_model: Default the one that the adapter was trained on.
         sample: Draw by the manifest's training.decoding, not greedily.
         max_new_tokens: Longest answer, in tokens.
-        database: The SQLite file that questions are about, for an expert that was trained with `training.dataset.schema_prompt`:
-            what a question is shown of it, values that it names among it, stands in the place of its input.
+        database: The SQLite file that questions are about, where the expert was trained with `training.dataset.schema_prompt`:
+            what a question is shown of it stands in the place of its input, values of the file among it.
         offline: Forbid every network call.
         reporter: Is told what happens.
 

@@ -99,7 +99,8 @@ def chat(
         vote = talk.vote(prompt, input_, samples=samples) if samples else None
         voted = vote.as_json() if vote else {"samples": None, "votes": None}
         expert = vote.majority if vote else talk.ask(prompt, input_)
-        console.document({"prompt": prompt, "input": input_, "expert": expert, "base_model": base, **voted})
+        shown = talk.shown(prompt, input_)
+        console.document({"prompt": prompt, "input": shown, "expert": expert, "base_model": base, **voted})
     else:
         _show(talk, console, prompt, input_, compare=compare, samples=samples)
 

@@ -39,8 +39,8 @@ class AdapterOrigin:
     template: the fingerprint of the prompt template. system_prompt: None = not written. quantization: of the base model that
     an exported adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
     dtype: what training computed in. rows: where its training rows came from; None where nothing tells. expert_config: the
-    file that says how it is asked; for a checkpoint, that of its run's adapter. schema_prompt: what training showed questions of
-    their databases; None = nothing.
+    file that says how it is asked; for a checkpoint, that of its run's adapter. schema_prompt: what training showed of
+    databases; None = nothing.
     """
 
     adapter: Path

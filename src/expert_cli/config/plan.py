@@ -88,8 +88,8 @@ class TrainedAdapter:
 def trained_adapter(adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool) -> TrainedAdapter:
     """Find an adapter and what it was trained with; an exported one says itself how its base model is held.
 
-    Databases are shown as they were in training. manifest: default, the one it was trained from; base_model: default, that of its run. Raises InputError where there is
-    no adapter, or no manifest, and what `make_plan` raises.
+    Databases are shown as they were in training. manifest: default, the one it was trained from; base_model: default, that of
+    its run. Raises InputError where there is no adapter, or no manifest, and what `make_plan` raises.
     """
     origin = find_adapter(adapter)
     file = manifest or origin.manifest

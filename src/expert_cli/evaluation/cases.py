@@ -71,7 +71,7 @@ class CaseAnswer(_CaseRow):
 
 @dataclass(frozen=True)
 class EvalCase(_CaseRow):
-    """A case with its prompt, not answered yet. shown: what is shown of its database in the place of the input; "" = nothing."""
+    """A case with its prompt, not answered yet. shown: of its database, in the place of the input; "" = nothing."""
 
     prompt: str
     input: str

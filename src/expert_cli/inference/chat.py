@@ -90,7 +90,7 @@ class Chat:
         What the expert said before is kept.
         """
         renderer = self._base()
-        turn = renderer.format_user_turn(prompt, self._shows(prompt, input_))
+        turn = renderer.format_user_turn(prompt, self.shown(prompt, input_))
         asked = [*self._said, Message("user", turn)]
         with self._expert.model.disable_adapter():
             yield from self._pieces(asked, renderer, replace(self._settings, stops=(), grammar=None))
@@ -99,8 +99,12 @@ class Chat:
         """Start another conversation."""
         self._said = []
 
+    def shown(self, prompt: str, input_: str = "") -> str:
+        """Return what stands below a prompt: of the database that the questions are about, or the input as it is given."""
+        return self._shows(prompt, input_)
+
     def _turn(self, prompt: str, input_: str) -> Message:
-        return Message("user", self._expert.renderer.format_user_turn(prompt, self._shows(prompt, input_)))
+        return Message("user", self._expert.renderer.format_user_turn(prompt, self.shown(prompt, input_)))
 
     def _request(self, messages: Sequence[Message], renderer: PromptRenderer, settings: GenerationConfig) -> Request:
         """Return what is asked, and what holds the answer."""
