@@ -175,7 +175,7 @@ class _Build:
                 "beside the adapter, unless a program passes enable_thinking=True"
             )
         reports = {"train": self.selection.train_report, "validation": self.selection.validation_report}
-        stats = {
+        stats: dict[str, Any] = {
             split: _split_stats(
                 Documents(building / split), reports[split], self.rows(split), self.engine(), self.forms[split]
             )
