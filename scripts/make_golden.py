@@ -58,6 +58,7 @@ VARYING = (
     *("*.versions.*", "*.encoder", "*.identity.code", "*.peft_version", "*.transformers_version"),
     # the last bits of floating-point sums, which are those of the processor, and whatever is made from them
     *("train.document.loss.*", "*.eval_loss", "*.adapter_sha256", "*.base_sha256", "*.model.sha256"),
+    *("*.forgetting.loss_*", "*.forgetting.difference", "*.forgetting.ci95*", "*.forgetting.sha256"),
     *("*.identity.base model", "*base_model.json.sha256", "*.samples.*.before", "*.samples.*.after", "*.right_*"),
     *("export.document.files.*.bytes", "export.document.files.*.sha256", "chat.document.expert"),
     *(
