@@ -27,7 +27,7 @@ from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.utils.statistics import mean_of
 
 TOKENS = 32
-"""Of one text that are read: fewer would tell above all how a text begins, more would cost more than they tell."""
+"""Of one text that are read, the first."""
 CHARACTERS = 250
 """Of a paragraph that are taken, which are more than TOKENS tokens in the vocabularies there are; shorter ones are left out."""
 LOGITS_BYTES = 128 << 20
