@@ -57,7 +57,7 @@ SIDES = ("cases", "valid", "train")
 
 def database(domain: Domain) -> bytes:
     """The domain's tables with their rows as an SQLite file whose bytes do not tell what wrote it."""
-    context = "; ".join(map(create, domain.tables.values()))
+    context = "; ".join(create(table, domain) for table in domain.tables.values())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "made.sqlite"
         with closing(make_sql_data.context_database(context)) as filled, closing(sqlite3.connect(path)) as connection:

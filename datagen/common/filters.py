@@ -50,8 +50,8 @@ def range_filter(column: Column, values: list[Value], rng: random.Random) -> Fil
 
 def bool_filter(column: Column, rng: random.Random) -> Filter:
     """A filter on a flag."""
-    word = column.name.removeprefix("is_").removeprefix("has_").replace("_", " ")
-    owns = column.name.startswith("has_") or column.name == "free_entry"
+    word = column.label.removeprefix("is ").removeprefix("has ")
+    owns = column.label.startswith("has ") or column.label == "free entry"
     thing = word if word == "free entry" else article(word)
     if rng.random() < 0.6:
         return Filter(column, "=", (1,), f"with {thing}" if owns else f"that are {word}")

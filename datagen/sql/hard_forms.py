@@ -64,7 +64,7 @@ def childless(s: Scene) -> Pair:
                      c=words, p=j.parent.nouns, n=noun_phrase(j.child.nouns, filters))  # fmt: skip
     where = f" WHERE {s.where(filters)}" if filters else ""
     inner = f"SELECT {j.ref.column.name} FROM {j.c}{where}"
-    return question, f"SELECT {columns} FROM {j.p} WHERE id NOT IN ({inner})"
+    return question, f"SELECT {columns} FROM {j.p} WHERE {j.parent.key} NOT IN ({inner})"
 
 
 def both_kinds(s: Scene) -> Pair:

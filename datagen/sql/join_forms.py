@@ -18,9 +18,9 @@ class Joined:
         self.child, self.ref, self.parent = s.link()
         self.p, self.c = s.tab(self.parent), s.tab(self.child)
         self.foreign = f"{self.c}.{self.ref.column.name}"
-        self.tables = f"{self.p} {how} {self.c} ON {self.p}.id = {self.foreign}"
+        self.tables = f"{self.p} {how} {self.c} ON {self.p}.{self.parent.key} = {self.foreign}"
         self.name = f"{self.p}.{self.parent.columns[0].name}"
-        self.group = f"GROUP BY {self.p}.id"
+        self.group = f"GROUP BY {self.p}.{self.parent.key}"
         self.called = self.parent.columns[0].label
 
 
@@ -182,17 +182,17 @@ def through(s: Scene) -> Pair:
     near, far = s.rng.sample(child.references, 2)
     one, other = s.domain.tables[near.parent], s.domain.tables[far.parent]
     c = s.tab(child)
-    tables = (f"{s.tab(one)} JOIN {c} ON {one.plural}.id = {c}.{near.column.name}"
-              f" JOIN {s.tab(other)} ON {other.plural}.id = {c}.{far.column.name}")  # fmt: skip
+    tables = (f"{s.tab(one)} JOIN {c} ON {one.name}.{one.key} = {c}.{near.column.name}"
+              f" JOIN {s.tab(other)} ON {other.name}.{other.key} = {c}.{far.column.name}")  # fmt: skip
     if s.rng.random() < 0.4:
         name = a_name(s, other)
-        tail, where = f"the {other.singular} {name}", f"{other.plural}.{other.columns[0].name} = '{name}'"
+        tail, where = f"the {other.singular} {name}", f"{other.name}.{other.columns[0].name} = '{name}'"
     else:
         (f,) = s.filters(other, 1, but=other.columns[:1])
-        tail, where = noun_phrase(other.nouns, [f]), s.where([f], other.plural)
+        tail, where = noun_phrase(other.nouns, [f]), s.where([f], other.name)
     question = s.ask("the distinct {l} of {o} with {n} {w} {t}", "the different {l} of {o} with {n} {w} {t}",
                      l=several(one.columns[0].label), o=one.nouns, n=child.nouns, w=far.words, t=tail)  # fmt: skip
-    return question, f"SELECT DISTINCT {one.plural}.{one.columns[0].name} FROM {tables} WHERE {where}"
+    return question, f"SELECT DISTINCT {one.name}.{one.columns[0].name} FROM {tables} WHERE {where}"
 
 
 FORMS = (

@@ -4,10 +4,11 @@ Every answer is run over the rows of its domain. It is refused when it fails or 
 wrong query would have given the same result, when LIMIT cuts through rows that are equal,
 and when it holds a literal that the question does not give.
 
-The questions are about a few databases whose tables are always shown the same way, and what a question does not
-determine is always written the same way, because a small model is to learn this in minutes. The held-out file, like the
-test cases, has queries whose shape (the query without its values) the train file lacks: other columns, other conditions
-or another order of them, not another name or number alone.
+Half of the questions are about four databases, the others about many small ones. The tables of each are always shown
+the same way, and what a question does not determine is always written the same way, because a small model is to learn
+this in minutes. The held-out file, like the test cases, is about the four and has queries whose shape (the query without
+its values) the train file lacks: other columns, other conditions or another order of them, not another name or number
+alone.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from datagen.sql import single_forms as sql_single_forms
 from datagen.sql.domain_table import TEXT
 from datagen.sql.domains import Domain, domain_data, parse_domains
 from datagen.sql.scene import Scene, SkipFormError
+from datagen.sql.small_domains import TEXT as SMALL_TEXT
 
 SEED = 20
-ROWS_PER_DOMAIN = 700
+ROWS_PER_DOMAIN = 700  # of which the first go into the train file and all of their side into the held-out file
+TRAIN_ROWS_PER_DOMAIN, TRAIN_ROWS_PER_SMALL_DOMAIN = 325, 32
 MAX_CHARACTERS = 1200
 FORMS = (*sql_single_forms.FORMS, *sql_group_forms.FORMS, *sql_join_forms.FORMS, *sql_hard_forms.FORMS)
 Form = Callable[[Scene], tuple[str, str]]
@@ -71,12 +74,13 @@ MUTATIONS = (
 
 def fill(connection: sqlite3.Connection, domains: Sequence[Domain]) -> str:
     """Fill the tables that the context made with the rows of their domain and return the domain's name."""
-    known = {name: domain for domain in domains for name in domain.tables}
+    known = {table.name: (domain, table) for domain in domains for table in domain.tables.values()}
     name = ""
     for (made,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        name = known[made].name
+        domain, table = known[made]
+        name = domain.name
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({made})")]
-        values = [[row[column] for column in columns] for row in domain_data(known[made])[made]]
+        values = [[row[column] for column in columns] for row in domain_data(domain)[table.plural]]
         connection.executemany(f"INSERT INTO {made} VALUES ({', '.join('?' * len(columns))})", values)  # noqa: S608
     return name
 
@@ -193,13 +197,26 @@ def draw(form: Form, domain: Domain, rng: random.Random, sides: Sequence[str]) -
     return {"question": question, "context": scene.context(), "answer": answer}
 
 
+def make_all() -> tuple[list[Row], Counter[str]]:
+    """The rows of both files and what was refused."""
+    rows: list[Row] = []
+    refused: Counter[str] = Counter()
+    for domain in parse_domains(TEXT):
+        made, why = make_rows([domain], SEED, ROWS_PER_DOMAIN, ("train", "valid"))
+        train = [row for row in made if side_of(shape(row["answer"])) == "train"]
+        rows += [*train[:TRAIN_ROWS_PER_DOMAIN], *(row for row in made if row not in train)]
+        refused += why
+    small, why = make_rows(parse_domains(SMALL_TEXT), SEED, TRAIN_ROWS_PER_SMALL_DOMAIN, ("train",))
+    return rows + small, refused + why
+
+
 def main() -> None:
     """Write train.jsonl and valid.jsonl."""
     default = Path(__file__).resolve().parents[2] / "experts" / "expert-sql" / "datasets"
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=default)
     output: Path = parser.parse_args().output
-    rows, refused = make_rows(parse_domains(TEXT), SEED, ROWS_PER_DOMAIN, ("train", "valid"))
+    rows, refused = make_all()
     write_sides(output, rows, refused, query="answer")
 
 

@@ -1,8 +1,8 @@
 """One question's view of a database: the tables it touches and the CREATE TABLE text that shows them.
 
 Everything that the question does not determine is always written the same way: whole table names instead of aliases, the
-key `id`, and a context of the touched tables with all their columns and no types, in the domain's order. A prompt that
-is short and the same for all questions about a table leaves a small model more of its training for the questions.
+domain's one style, and a context of the touched tables with all their columns, in the domain's order. A prompt that is
+short and the same for all questions about a table leaves a small model more of its training for the questions.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from datagen.common.domain_columns import NAMES, Column, Value
 from datagen.common.filters import Filter, make_filter, noun_phrase
 from datagen.common.wording import LIST_LEADS, ask, say, series, several
 from datagen.sql.domains import Domain, Reference, Table, domain_data
+
+TYPES = {"int": "INTEGER", "real": "REAL", "date": "DATE", "bool": "BOOLEAN"}
 
 
 class SkipFormError(Exception):
@@ -33,7 +35,7 @@ class Scene:
     def tab(self, table: Table) -> str:
         """The table's name, which is then shown in the context."""
         self.used.add(table.plural)
-        return table.plural
+        return table.name
 
     def any_table(self) -> Table:
         """A random table."""
@@ -46,6 +48,8 @@ class Scene:
             for child in self.domain.tables.values()
             for reference in child.references
         ]
+        if not links:
+            raise SkipFormError
         return self.rng.choice(links)
 
     def some(self, table: Table, wanted: Callable[[Column], bool]) -> Column:
@@ -87,13 +91,15 @@ class Scene:
         columns = self.rng.sample(others, min(len(others), self.rng.choice([0, 1, 1, 2])))
         names = [(first.label, first.name), *((column.label, column.name) for column in columns)]
         if first.kind not in NAMES and self.rng.random() < 0.3:
-            names[0] = ("id", "id")
+            names[0] = ("id", table.key)
         words = series([several(label) if plural else label for label, _ in names])
-        return words, ", ".join(f"{table.plural}.{name}" if qualified else name for _, name in names)
+        return words, ", ".join(f"{table.name}.{name}" if qualified else name for _, name in names)
 
     def named_table(self) -> Table:
         """A random table whose rows have a name."""
         tables = [table for table in self.domain.tables.values() if table.columns[0].kind in NAMES]
+        if not tables:
+            raise SkipFormError
         return self.rng.choice(tables)
 
     def info(self, *templates: str, **slots: str) -> str:
@@ -106,13 +112,21 @@ class Scene:
 
     def context(self) -> str:
         """CREATE TABLE statements of the touched tables."""
-        return "; ".join(create(table) for table in self.domain.tables.values() if table.plural in self.used)
+        return "; ".join(
+            create(table, self.domain) for table in self.domain.tables.values() if table.plural in self.used
+        )
 
 
-def create(table: Table) -> str:
-    """The table's CREATE TABLE statement."""
-    names = ["id", *(reference.column.name for reference in table.references), *(c.name for c in table.columns)]
-    return f"CREATE TABLE {table.plural} ({', '.join(names)})"
+def create(table: Table, domain: Domain) -> str:
+    """The table's CREATE TABLE statement, with types and keys where the domain's style has them."""
+    typed, keyed = bool(table.styles & {"typed", "keys"}), "keys" in table.styles
+    parts = [f"{table.key}{' INTEGER' if typed else ''}{' PRIMARY KEY' if keyed else ''}"]
+    for reference in table.references:
+        parent = domain.tables[reference.parent]
+        target = f" REFERENCES {parent.name}({parent.key})" if keyed else ""
+        parts.append(f"{reference.column.name}{' INTEGER' if typed else ''}{target}")
+    parts += [f"{c.name} {TYPES.get(c.kind, 'TEXT')}" if typed else c.name for c in table.columns]
+    return f"CREATE TABLE {table.name} ({', '.join(parts)})"
 
 
 def condition(f: Filter, name: str) -> str:

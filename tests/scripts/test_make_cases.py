@@ -27,6 +27,7 @@ from datagen.neo4j.domains import parse_graphs
 from datagen.sql import make as make_sql_data
 from datagen.sql.domain_table import TEXT as SQL_TEXT
 from datagen.sql.domains import parse_domains
+from datagen.sql.small_domains import TEXT as SMALL_SQL_TEXT
 from datagen.typescript.check import failures, parses
 
 every_expert = pytest.mark.parametrize("name", EXPERTS)
@@ -145,7 +146,7 @@ def test_every_group_has_one_side_and_the_shares_are_kept() -> None:
 
 
 def test_the_worlds_of_unseen_cases_are_not_those_of_the_training_rows() -> None:
-    parse_domains(SQL_TEXT + case_worlds.SQL)  # refuses a table that stands twice
+    parse_domains(SQL_TEXT + SMALL_SQL_TEXT + case_worlds.SQL)  # refuses a table that stands twice
     parse_graphs(GRAPH_TEXT + case_worlds.GRAPHS)  # refuses a relationship that stands twice
     objects = {domain.noun for domain in parse_objects(case_worlds.OBJECTS)}
     assert objects.isdisjoint(domain.noun for domain in parse_objects(DOMAINS))

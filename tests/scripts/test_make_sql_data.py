@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from datagen.cases import case_worlds
 from datagen.common.dataset_files import shape
 from datagen.sql import make as make_sql_data
 from datagen.sql.domain_table import TEXT
-from datagen.sql.domains import domain_data, parse_domains
-from datagen.sql.make import make_rows, run, verify
+from datagen.sql.domains import Domain, domain_data, parse_domains
+from datagen.sql.make import main, make_rows, run, verify
+from datagen.sql.scene import create
+from datagen.sql.small_domains import TEXT as SMALL_TEXT
 
 DATASETS = Path(__file__).resolve().parents[2] / "experts" / "expert-sql" / "datasets"
-DOMAINS = parse_domains(TEXT)
+KNOWN, SMALL = parse_domains(TEXT), parse_domains(SMALL_TEXT)
+DOMAINS = [*KNOWN, *SMALL]
 SHOP = next(domain for domain in DOMAINS if domain.name == "shop")
 CONTEXT = (
     "CREATE TABLE products (id, name, category, price, stock); "
@@ -39,6 +45,41 @@ def test_files_hold_enough_rows_with_the_columns_of_the_manifest() -> None:
         assert all(value == value.strip() != "" for value in row.values())
         assert not row["answer"].endswith(";")
         assert "\n" not in row["answer"]
+
+
+def test_the_committed_files_are_those_the_script_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["make", "--output", str(tmp_path)])
+    main()
+    for name in ("train", "valid"):
+        file = f"{name}.jsonl"
+        assert (tmp_path / file).read_text(encoding="utf-8") == (DATASETS / file).read_text(encoding="utf-8")
+
+
+def test_almost_half_of_the_rows_are_about_the_databases_of_the_cases_and_every_small_one_has_some() -> None:
+    names = {table.name: domain.name for domain in DOMAINS for table in domain.tables.values()}
+    rows = Counter(names[re.findall(r"TABLE (\w+)", row["context"])[0]] for row in committed("train"))
+    assert rows.keys() == {domain.name for domain in DOMAINS}
+    assert sum(rows[domain.name] for domain in KNOWN) >= 0.45 * rows.total()
+    assert len(SMALL) >= 40
+    assert min(rows.values()) >= 20
+
+
+def words(domains: list[Domain]) -> tuple[set[str], set[str]]:
+    """What tables are called, and what columns are called and hold, without the way they are written."""
+    tables, columns = set[str](), set[str]()
+    for table in (table for domain in domains for table in domain.tables.values()):
+        tables |= {table.name, table.plural, table.singular}
+        columns |= {reference.column.label for reference in table.references}
+        columns |= {word for column in table.columns for word in (column.name, column.label, *column.options)}
+    tables, columns = ({re.sub("[ _]", "", name).lower() for name in names} for names in (tables, columns))
+    return tables, columns
+
+
+def test_no_small_database_has_a_table_or_a_rare_column_of_the_unseen_cases() -> None:
+    tables, columns = words(SMALL)
+    unseen_tables, unseen_columns = words(parse_domains(case_worlds.SQL))
+    assert tables.isdisjoint(unseen_tables | unseen_columns)
+    assert columns & (unseen_tables | unseen_columns) <= words(KNOWN)[1]  # name, city, price and the like
 
 
 def test_rows_are_short() -> None:
@@ -108,6 +149,43 @@ def test_a_broken_committed_row_is_refused() -> None:
     row = next(row for row in committed("train") if " WHERE " in row["answer"])
     assert verify(row, DOMAINS) == ""
     assert verify({**row, "answer": row["answer"].replace(" WHERE ", " WHEN ")}, DOMAINS).startswith("fails")
+
+
+STYLED = """\
+# a{style}
+book_clubs/book_club: name title; has_garden bool
+members/member/mbr: joined_on date 2020-2023 as joining date by registered; book_club_id ref book_clubs of; fee real 1-9
+"""
+
+
+@pytest.mark.parametrize(
+    ("style", "parent", "child"),
+    [
+        ("", "book_clubs (id, name, has_garden)", "mbr (id, book_club_id, joined_on, fee)"),
+        (": singular own", "book_club (book_club_id, name, has_garden)", "mbr (mbr_id, book_club_id, joined_on, fee)"),
+        (": camel own", "BookClubs (bookClubId, name, hasGarden)", "Mbr (mbrId, bookClubId, joinedOn, fee)"),
+        (": pascal", "BookClubs (Id, Name, HasGarden)", "Mbr (Id, BookClubId, JoinedOn, Fee)"),
+        (": typed", "book_clubs (id INTEGER, name TEXT, has_garden BOOLEAN)",
+         "mbr (id INTEGER, book_club_id INTEGER, joined_on DATE, fee REAL)"),
+        (": keys", "book_clubs (id INTEGER PRIMARY KEY, name TEXT, has_garden BOOLEAN)",
+         "mbr (id INTEGER PRIMARY KEY, book_club_id INTEGER REFERENCES book_clubs(id), joined_on DATE, fee REAL)"),
+    ],
+)  # fmt: skip
+def test_a_style_is_how_tables_are_written_and_not_what_is_asked(style: str, parent: str, child: str) -> None:
+    (domain,) = parse_domains(STYLED.format(style=style))
+    assert [create(table, domain) for table in domain.tables.values()] == [f"CREATE TABLE {t}" for t in (parent, child)]
+    rows, _ = make_rows([domain], 7, 40, ("train", "valid", "cases"))
+    assert len(rows) > 20
+    asked = " ".join(row["question"] for row in rows).lower()
+    assert "book clubs" in asked
+    assert "joining date" in asked
+    assert "garden" in asked
+    assert not re.search("mbr|bookclub|joined_?on|has_?garden", asked)
+
+
+def test_an_unknown_style_is_refused() -> None:
+    with pytest.raises(ValueError, match="no style of a domain: kebab"):
+        parse_domains("# a: own kebab\npeople/person: name person\n")
 
 
 def test_a_table_name_may_stand_in_one_domain_only() -> None:
