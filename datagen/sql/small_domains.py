@@ -28,8 +28,8 @@ players/player: name person; club_id ref clubs of; position of goalkeeper|defend
   goals; transfer_fee? int 1-80 as transfer fee
 coaches/coach: name person; club_id ref clubs of; contract_until date 2024-2027 as end of contract; cups? int 1-20 as
   number of cups
-matches/match: played date 2022-2024 as match date by played; home_id ref clubs hosted by; guest_id ref clubs visited
-  by; home_goals int 0-6 as number of home goals; spectators int 100-60000/100 as number of spectators; weather_at of
+matches/match: played date 2022-2024 as match date by played; home_id ref clubs hosted by; guest company; home_goals int 0-6
+  as number of home goals; spectators int 100-60000/100 as number of spectators; weather_at of
   sun|rain|snow as weather
 # gym
 trainers/trainer: name person; sport of yoga|boxing|rowing; fee int 25-90/5; certified bool
