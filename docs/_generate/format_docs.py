@@ -58,6 +58,11 @@ BLOCKS = (
         "Which column is what. A mapping that names less is completed by the usual names.",
     ),
     ("Task", "`training.dataset.tasks.NAME`", "One task of a data set of `type` multi_task."),
+    (
+        "Replay",
+        "`training.dataset.replay`",
+        "Rows of an earlier training that are trained again, beside `path` or `tasks`.",
+    ),
     ("Filters", "`training.dataset.filters`", "Rows to leave out. How many were left out is reported."),
     (
         "Decoding",

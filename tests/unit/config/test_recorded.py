@@ -13,6 +13,7 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.hardware import machine
+from expert_cli.manifest.keys.dataset import Replay
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
 
@@ -65,7 +66,8 @@ def test_the_recorded_keys_are_those_that_runs_have_always_had(tmp_path: Path) -
     run = planned(tmp_path)
     named = list(dict.fromkeys(name for name, _ in leaves(recorded.block(run))))
     assert [name for name in named if name in KEYS] == KEYS
-    assert {name.rpartition(".")[2] for name in named if name not in KEYS} <= set(TrainingConfig.model_fields)
+    later = {name.rpartition(".")[2] for name in named if name not in KEYS}
+    assert later <= {*TrainingConfig.model_fields, *Replay.model_fields}
     settings = [f"{block}.{name}" for block, values in recorded.settings(run).items() for name in values]
     assert settings == [key for key in named if key.split(".")[0] in SETTINGS]
 
