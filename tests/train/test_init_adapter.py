@@ -205,3 +205,18 @@ def test_an_adapter_of_another_program_is_taken_in_fp32(tmp_path: Path, model: P
     save_file({name: one for name, one in tensors.items() if name != removed}, tmp_path / "theirs" / WEIGHTS)
     with pytest.raises(InputError, match=rf"1 tensors differ, the first is {removed} \(not there -> "):
         add_adapter(tiny.tiny_model(), config)  # type: ignore[arg-type]
+
+
+def test_a_plan_tells_the_same_as_of_a_fresh_adapter_and_refuses_what_training_refuses(
+    tmp_path: Path, model: Path, first: Path
+) -> None:
+    manifest = project(tmp_path, model, ROWS[:8], **ONE_BATCH)
+    asked: dict[str, Any] = {"device": "cpu", "offline": True, "output": tmp_path / "next"}
+    fresh, on = (expert_cli.estimate_run(manifest, init_adapter=one, **asked) for one in (None, first))
+    assert (on.steps, on.tokens_total, on.vram_mb["adapter"]) == (
+        fresh.steps,
+        fresh.tokens_total,
+        fresh.vram_mb["adapter"],
+    )
+    with pytest.raises(InputError, match="its alpha is "):
+        expert_cli.estimate_run(project(tmp_path, model, ROWS[:8], alpha=99), init_adapter=first, **asked)
