@@ -30,7 +30,7 @@ FILES = """\
 | `report.json` | [what `train --json` prints](#train), but for `schema_version` and `command` |
 | `evaluation.json` | [what `evaluate --json` prints](#evaluate), of all of the expert's own cases |
 | `metrics.jsonl` | an object a line for every logged step, with `step`; further keys depend on the step |
-| `run.json` | what was decided, and hashes of data, base model, tokenizer, code and the adapters before (`init_adapter`); `train --locked` takes it |
+| `run.json` | what was decided, and hashes of data, base model, tokenizer and code; `train --locked` takes it |
 | `adapter/` | an adapter as PEFT writes it, with its tokenizer; `base_model.json`: on which base model, and how \
 that was held; `expert.json`: [how it is asked](#expertjson) |
 | `COMPLETE` | written last: the SHA-256 of the adapter's weights, and the file that it is of |
