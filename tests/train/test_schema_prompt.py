@@ -43,6 +43,7 @@ def written(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None,
     document["training"]["dataset"]["schema_prompt"] = SETTINGS | settings
     database = folder / "databases" / "harbor" / "harbor.sqlite"
     database.parent.mkdir(parents=True, exist_ok=True)
+    database.unlink(missing_ok=True)
     with closing(sqlite3.connect(database)) as connection:
         connection.executescript(TABLES)
         connection.execute("INSERT INTO boat VALUES (1, 'Anna', 7.5), (2, 'Otto', 8)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from expert_cli.data.rows.columnar import Rows
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.kinds import kind_of
 from expert_cli.data.rows.validation import NOT_TRAINED, WeightValues, validate_row
-from expert_cli.data.schema_prompt.rows import show_databases
+from expert_cli.data.schema_prompt.rows import show_database
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 
 
@@ -50,7 +51,9 @@ def check_block(
     weights: what the rows say is added to it. schema_prompt: what questions are shown of their database, as their input.
     """
     checked = _checked(block, columns, first, weights)
-    return checked.without(show_databases(checked.rows, schema_prompt)) if schema_prompt else checked
+    if schema_prompt is None:
+        return checked
+    return checked.without(checked.rows.show_databases(partial(show_database, schema_prompt)))
 
 
 def _checked(block: Block, columns: Columns, first: int, weights: WeightValues | None) -> Checked:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from sys import getsizeof
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from expert_cli.errors import InputError
 
 if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
     from expert_cli.data.formats.raw_row import Texts
@@ -18,6 +20,8 @@ if TYPE_CHECKING:  # what a kind of rows is read from, and what writes it down
     from expert_cli.data.templates.template import Template
 
 _MOST_EXAMPLES = 5
+Shown = Callable[[str, str, str, str], str]
+"""What a row is shown of its database, from its name, the row's input, question and answer. Raises InputError."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,17 @@ class Rows(ABC):
     def piece_columns(self, template: Template) -> list[PieceColumn]:  # noqa: ARG002
         """Return the documents piece by piece where this is faster, else none."""
         return []
+
+    def show_databases(self, shown: Shown) -> dict[int, str]:
+        """Put what each row is shown of its database in the place of its input.
+
+        Returns the rows, by their numbers, for which that cannot be, with the reason. Raises InputError: rows of this kind have
+        no input.
+        """
+        raise InputError(
+            f'"schema_prompt" is for rows of question and answer; these are {self.kind}',
+            'Take "schema_prompt" out of training.dataset.',
+        )
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from expert_cli.config.run_config import ColumnMapping
-from expert_cli.data.rows.columnar import Example, Message, Rows
+from expert_cli.data.rows.columnar import Example, Message, Rows, Shown
 from expert_cli.data.rows.columns import FLAGS, ColumnNames, Columns
 from expert_cli.data.rows.messages import MessageRows
 from expert_cli.data.rows.validation import answer_of, answers_of, text_of, texts_of
@@ -133,6 +133,16 @@ class PairRows(Rows):
 
     def shot(self, row: int) -> Example | None:
         return Example(self.instruction[row], self.input[row], self.response[row], self.origins[row])
+
+    def show_databases(self, shown: Shown) -> dict[int, str]:
+        bad = {}
+        for number, asked in enumerate(zip(self.instruction, self.response, strict=True)):
+            name = self.database[number] if self.database else ""
+            try:
+                self.input[number] = shown(name, self.input[number], *asked)
+            except InputError as error:
+                bad[number] = error.message
+        return bad
 
     def question(self, row: int) -> tuple[str, str]:
         return self.instruction[row], self.input[row]
