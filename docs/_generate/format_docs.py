@@ -65,6 +65,13 @@ BLOCKS = (
     ),
     ("Filters", "`training.dataset.filters`", "Rows to leave out. How many were left out is reported."),
     (
+        "SchemaPromptKeys",
+        "`training.dataset.schema_prompt`",
+        "What a question is shown of its database, in the place of its input: alike in training rows, in test cases with a "
+        "`database`, and in `chat --database`. Where there is no database, the CREATE TABLE texts of the input are read. "
+        "An adapter keeps what it was trained with, in [`expert.json`](#how-another-program-asks-an-expert).",
+    ),
+    (
         "Decoding",
         "`training.decoding`",
         "How answers are generated, and training changes nothing by it. `evaluate`, `chat`, the samples at a run's end and "

@@ -74,6 +74,7 @@ def test_a_run_says_how_its_expert_is_asked(expert: Path) -> None:
             "stop_sequences": ["###"],
             "grammar": None,
         },
+        "schema_prompt": None,
     }
     card = (expert / "adapter" / "README.md").read_text(encoding="utf-8")
     assert '| ends at | `"<|im_end|>"`, `"###"` |'.replace("<|im_end|>", r"<\|im_end\|>") in card

@@ -17,6 +17,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import FLASH_ATTENTION, Machine
 from expert_cli.manifest.key import Key, declared
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters, Replay, Task
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptKeys
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Base, Decoding, EvaluationBlock, Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
@@ -27,7 +28,7 @@ from tests.machines import H200 as GPU
 EXPERTS = sorted((Path(__file__).parents[3] / "experts").glob("*/manifest.json"))
 
 
-OF_SOME_MANIFESTS = ("tasks", "replay", "field_mapping", "filters", "validation", "validation_path")
+OF_SOME_MANIFESTS = ("tasks", "replay", "field_mapping", "filters", "schema_prompt", "validation", "validation_path")
 """Keys of a data set whose members are told of where they are written."""
 
 
@@ -56,26 +57,15 @@ def test_whatever_is_decided_tells_of_every_field_of_the_schema(
 
 
 ALL_BLOCKS: list[type[BaseModel]] = [
-    *(
-        Manifest,
-        Base,
-        Training,
-        TrainingConfig,
-        Dataset,
-        FieldMapping,
-        Task,
-        Replay,
-        Filters,
-        EvaluationBlock,
-        Decoding,
-    ),
+    *(Manifest, Base, Training, TrainingConfig, Dataset, FieldMapping, Task, Replay, Filters, SchemaPromptKeys),
+    *(EvaluationBlock, Decoding),
 ]
 """But adapter entries, of which one thing becomes as a whole."""
 TELL_OF_THEIR_KEYS: dict[str, set[str]] = {
     "Manifest": {"base_model", "base_models", "adapters", "training"},
     "Training": {"dataset", "config"},
     "TrainingConfig": set(TrainingConfig.old_names),
-    "Dataset": {"tasks", "replay", "field_mapping", "filters", "validation"},
+    "Dataset": {"tasks", "replay", "field_mapping", "filters", "schema_prompt", "validation"},
     "Base": {"config", "adapters"},
 }
 """Blocks in a block, and old names: what becomes of them is what becomes of their keys."""

@@ -23,9 +23,9 @@ model.name model.sha256 model.quantization model.template model.system_prompt mo
 data.train.kind data.train.path data.train.config data.train.split data.train.weight data.train.task data.train.tried
 data.validation.kind data.validation.path data.validation.config data.validation.split data.validation.weight
 data.validation.task data.validation.tried data.validation_share
-data.mapping.instruction data.mapping.input data.mapping.response data.mapping.text data.mapping.messages
+data.mapping.instruction data.mapping.input data.mapping.response data.mapping.text data.mapping.messages data.mapping.database
 data.filters.deduplicate data.filters.min_chars data.filters.max_chars
-data.completion_only data.max_seq_length data.seed data.offline
+data.completion_only data.max_seq_length data.seed data.offline data.schema_prompt
 adapter.type adapter.rank adapter.alpha adapter.dropout adapter.target_modules adapter.feedforward_modules
 optim.epochs optim.max_steps optim.batch_size optim.gradient_accumulation_steps optim.learning_rate optim.scheduler
 optim.scheduler_kwargs optim.warmup optim.weight_decay optim.max_grad_norm optim.optim optim.neftune_noise_alpha

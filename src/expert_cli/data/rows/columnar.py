@@ -108,7 +108,7 @@ class Rows(ABC):
         """Return the documents piece by piece where this is faster, else none."""
         return []
 
-    def show_databases(self, shown: Shown) -> dict[int, str]:
+    def show_databases(self, shown: Shown) -> dict[int, str]:  # noqa: ARG002  for kinds with an input
         """Put what each row is shown of its database in the place of its input.
 
         Returns the rows, by their numbers, for which that cannot be, with the reason. Raises InputError: rows of this kind have
