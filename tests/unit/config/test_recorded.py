@@ -14,6 +14,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.hardware import machine
 from expert_cli.manifest.keys.dataset import Replay
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptKeys
 from expert_cli.manifest.training_config import TrainingConfig
 from tests import manifests
 
@@ -23,9 +24,9 @@ model.name model.sha256 model.quantization model.template model.system_prompt mo
 data.train.kind data.train.path data.train.config data.train.split data.train.weight data.train.task data.train.tried
 data.validation.kind data.validation.path data.validation.config data.validation.split data.validation.weight
 data.validation.task data.validation.tried data.validation_share
-data.mapping.instruction data.mapping.input data.mapping.response data.mapping.text data.mapping.messages data.mapping.database
+data.mapping.instruction data.mapping.input data.mapping.response data.mapping.text data.mapping.messages
 data.filters.deduplicate data.filters.min_chars data.filters.max_chars
-data.completion_only data.max_seq_length data.seed data.offline data.schema_prompt
+data.completion_only data.max_seq_length data.seed data.offline
 adapter.type adapter.rank adapter.alpha adapter.dropout adapter.target_modules adapter.feedforward_modules
 optim.epochs optim.max_steps optim.batch_size optim.gradient_accumulation_steps optim.learning_rate optim.scheduler
 optim.scheduler_kwargs optim.warmup optim.weight_decay optim.max_grad_norm optim.optim optim.neftune_noise_alpha
@@ -43,6 +44,8 @@ KEYS = _KEYS.split()
 A key that came later is not here if a run takes it as it stands in the manifest: it is recorded under its name there, which
 never changes.
 """
+LATER = {*TrainingConfig.model_fields, "schema_prompt", *SchemaPromptKeys.model_fields, "database", *Replay.model_fields}
+"""Names of keys that came later."""
 SETTINGS = ("model", "adapter", "optim", "loader", "compute")
 
 
@@ -66,8 +69,7 @@ def test_the_recorded_keys_are_those_that_runs_have_always_had(tmp_path: Path) -
     run = planned(tmp_path)
     named = list(dict.fromkeys(name for name, _ in leaves(recorded.block(run))))
     assert [name for name in named if name in KEYS] == KEYS
-    later = {name.rpartition(".")[2] for name in named if name not in KEYS}
-    assert later <= {*TrainingConfig.model_fields, *Replay.model_fields}
+    assert {name.rpartition(".")[2] for name in named if name not in KEYS} <= LATER
     settings = [f"{block}.{name}" for block, values in recorded.settings(run).items() for name in values]
     assert settings == [key for key in named if key.split(".")[0] in SETTINGS]
 

@@ -12,6 +12,7 @@ import pytest
 from expert_cli.data.schema_prompt import sqlite_reader
 from expert_cli.data.schema_prompt.builder import SchemaPrompt
 from expert_cli.data.schema_prompt.rank import SCHEMA_PROMPT_RULE
+from expert_cli.data.schema_prompt.styles import written
 from expert_cli.errors import InputError
 from expert_cli.inference.grammar.sql.table_schema import tables_of
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -113,6 +114,14 @@ def test_every_style_is_read_by_the_grammar(file: Path, style: str, types: bool,
 def test_names_are_in_quotes_where_a_query_needs_them(file: Path) -> None:
     shown = SchemaPrompt(replace(ALL, values=0)).of_file(file, "?")
     assert '"order"("Home Town", "group", "a(b,c)", plain)' in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "in_query"),
+    [("abort", "abort"), ("größe", '"größe"'), ("order", '"order"'), ("true", '"true"'), ("a b", '"a b"')],
+)
+def test_a_name_is_in_quotes_where_sqlite_would_read_it_as_something_else(name: str, in_query: str) -> None:
+    assert written(name) == in_query
 
 
 def test_an_answer_adds_what_it_names_and_only_where_that_is_asked_for(file: Path) -> None:
