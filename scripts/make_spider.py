@@ -4,7 +4,7 @@
 
 SPIDER holds train.jsonl (db_id, question, context, answer) and databases/<db_id>.sqlite. OUTPUT gets
 
-    train.jsonl       rows: question, context, answer (in the form of scripts/plain_sql.py), database
+    train.jsonl       rows: question, context, answer (in the form of scripts/plain_sql.py), db_id
     prompts.jsonl     the same questions as cases (training.rft.prompts), which say what a right answer gives
     heldout.jsonl     cases on 20 databases that no row speaks of; decisions are made with them
     databases/        copies
@@ -90,7 +90,7 @@ def usable(source: Path, without: set[str]) -> Iterator[Row]:
 
 def as_row(row: Row) -> Row:
     """A training row."""
-    return {key: row[key] for key in ("question", "context", "answer")} | {"database": place(row)}
+    return {key: row[key] for key in ("question", "context", "answer", "db_id")}
 
 
 def as_case(row: Row, contents: int) -> Row:

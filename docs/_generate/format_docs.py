@@ -80,6 +80,13 @@ BLOCKS = (
         "[`expert.json`](#how-another-program-asks-an-expert).",
     ),
     (
+        "Rft",
+        "`training.rft`",
+        "Rejection-sampling fine-tuning, with `method` rft: after the first training, rounds of drawing answers to prompts, "
+        "running them, and training on those that are right. "
+        "[Learning from answers that were run](TRAINING_GUIDE.md#learning-from-answers-that-were-run) says how a round goes.",
+    ),
+    (
         "EvaluationBlock",
         "`evaluation`",
         "Answers that are run during training, and what was forgotten at its end; other keys are information.",

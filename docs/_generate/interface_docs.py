@@ -33,6 +33,8 @@ FILES = """\
 | `run.json` | what was decided, and hashes of data, base model, tokenizer and code; `train --locked` takes it |
 | `adapter/` | an adapter as PEFT writes it, with its tokenizer; `base_model.json`: on which base model, and how \
 that was held; `expert.json`: [how it is asked](#expertjson) |
+| `sft/`, `round-N/` | with `method` rft: the first training, and [what each round drew, trained and answered]\
+(TRAINING_GUIDE.md#learning-from-answers-that-were-run) |
 | `COMPLETE` | written last: the SHA-256 of the adapter's weights, and the file that it is of |
 
 A file named `STOP` that is put into the folder lets the step end, saves, and ends the run.

@@ -99,7 +99,7 @@ def test_what_is_taught_is_right_and_nothing_else(tmp_path: Path, kind: StarterK
     answers = {(task.prompt, task.input): task.answer for task in starter.tasks}
     taught = {(row["instruction"], row["input"]): row["output"] for row in rows}
     cases = read_cases(made["cases"])
-    check_gradable(cases, NullReporter(), decides=True)
+    check_gradable(cases, NullReporter(), remedy="leave it")
     held_out = {(case.prompt, case.input): answers[case.prompt, case.input] for case in cases}
     assert taught | held_out == answers
     assert (len(held_out), len(taught)) == (CASES, len(answers) - CASES)

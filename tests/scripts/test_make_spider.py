@@ -47,8 +47,8 @@ def test_each_query_that_runs_is_on_one_side(spider: Path, tmp_path: Path, monke
         monkeypatch.setattr(sys, "argv", ["make_spider.py", str(spider), str(output), *without])
         maker.main()
         learned, asked, kept = (read(output / f"{name}.jsonl") for name in ("train", "prompts", "heldout"))
-        assert [row["database"] for row in learned] == [case["database"] for case in asked]
-        sides.append([{Path(row["database"]).stem for row in rows} for rows in (learned, kept)])
+        assert [f"databases/{row['db_id']}.sqlite" for row in learned] == [case["database"] for case in asked]
+        sides.append([{case["id"].partition("-")[0] for case in cases} for cases in (asked, kept)])
     assert sides[0][0] | sides[0][1] == {*NAMES}
     assert len(sides[0][1]) == 1
     assert sides[1] == [sides[0][0] - {"geo", "yelp"}, sides[0][1]]

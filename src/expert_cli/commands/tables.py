@@ -173,6 +173,8 @@ def show_estimate(console: Console, found: dict[str, Any]) -> None:
     """Write three tables: what the run needs, its memory by component, other cards. `found`: `RunEstimate.as_json()`."""
     memory, device = found["vram_mb"], found["kernels"]["device"]["used"]
     console.table("what this run will need", ["", "estimate", "how far off", "from"], _needs(found, device))
+    if "rft" in found:
+        console.table("each round after it", ["", "at most", "from"], _rounds(found["rft"]))
     rows = [[_named(name, device), f"{memory[name]:,.0f} MB"] for name in WORDS if memory[name] > 0]
     console.table("memory by component (formula)", ["component", "size"], rows)
     console.table("on other cards", ["card", "", "needs", "setting"], [_card(card) for card in found["cards"]])
@@ -205,6 +207,19 @@ def _needs(found: dict[str, Any], device: str) -> list[list[str]]:
         return [*rows, ["cost", "not known", "", "no price for this machine: --price 2.50/h"]]
     a_price, cost = (_money(amount, price["currency"]) for amount in (price["per_hour"], found["cost"]))
     return [*rows, ["cost", cost, error, f"{a_price} an hour ({price['source']}) x time"]]
+
+
+def _rounds(told: dict[str, Any]) -> list[list[str]]:
+    drawing = told["sampling_seconds_at_most"]
+    answers = f"{told['answers']:,} answers to {told['prompts']:,} prompts"
+    return [
+        ["rounds", f"{told['rounds']}", "training.rft.rounds"],
+        ["drawn", f"{answers}, {told['tokens_at_most']:,} tokens", "every answer as long as it may be"],
+        ["time of drawing", "not known" if drawing is None else duration(drawing), told["sampling_source"]],
+        ["trained", f"{told['rows_at_most']:,} rows", "every prompt with as many right answers as are kept"],
+        ["time of training", duration(told["training_seconds_at_most"]), "the speed of the first training"],
+        ["judged by", f"{told['held_back']:,} prompts", "training.rft.held_back"],
+    ]
 
 
 def _money(amount: float, currency: str) -> str:

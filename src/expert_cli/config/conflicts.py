@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from expert_cli.config.defaults.decoding import schema_fault, unknown_grammar
+from expert_cli.config.defaults.rft import METHOD
 from expert_cli.config.merged import Merged, adapter_block
 from expert_cli.config.run_config import QUANTIZED
 from expert_cli.config.settings import Settings
@@ -60,6 +61,7 @@ def conflicts(
     decoding = loaded.manifest.training.decoding
     if decoding is not None and decoding.json_schema is not None and (fault := schema_fault(decoding.json_schema)):
         faults.append(loaded.text.fault(("training", "decoding", "json_schema"), fault))
+    faults += [loaded.text.fault(("training", "rft", key), *words) for key, *words in _of_rft(merged, config)]
     if len(slug(base["name"])) > LONGEST_FOLDER:
         message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
         faults.append(loaded.text.fault((*entry, "name"), message, "give a folder with a shorter name"))
@@ -106,6 +108,19 @@ def _of_adapter(config: Settings[TrainingConfig], base: Settings[Base]) -> Itera
         if strays:
             message = f"feedforward_modules names {strays[0]}, which is not among target_modules"
             yield "feedforward_modules", message, "name it in both"
+
+
+def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]:
+    """What rounds of learning from answers need: prompts, and rows of prompt and answer."""
+    written = merged.loaded.manifest.training.rft
+    if config["method"] != METHOD:
+        return
+    if written is None or not written.prompts:
+        yield "prompts", "is missing: method rft draws answers to them", "name a file in the form of tests/cases.jsonl"
+    dataset = merged.loaded.manifest.training.dataset
+    if dataset.text_field or (dataset.field_mapping and dataset.field_mapping.text):
+        message = "rounds train rows of prompt and answer, but training.dataset names a column of whole documents"
+        yield "prompts", message, "name columns of prompt and answer, or of messages"
 
 
 def _of_store(config: TrainingConfig, root: Path) -> Iterator[Clash]:

@@ -16,6 +16,7 @@ from expert_cli.config.data_sources import missing, resolve_sources
 from expert_cli.config.defaults.compute import compute
 from expert_cli.config.defaults.decoding import decoding
 from expert_cli.config.defaults.log_save_eval import log_save_eval
+from expert_cli.config.defaults.rft import rft
 from expert_cli.config.defaults.training import adapter, loader, model, optim
 from expert_cli.config.effects import Decided
 from expert_cli.config.merged import Merged, adapter_block
@@ -25,6 +26,7 @@ from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.compute import DeviceName
+from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.messages import unfit
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, Decoding, EvaluationBlock
@@ -146,6 +148,7 @@ def decide(
     to_train, to_load, stepping = adapter(config, (folder.resolve(), root)), model(of_base, config), optim(config)
     if lack := DEVICES[device].refuses(machine, to_load.quantization, stepping.optim):
         raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
+    learning = Settings(loaded.manifest.training.rft or Rft())
     run = RunConfig(
         expert=loaded.manifest.name,
         manifest=loaded.path.resolve(),
@@ -169,6 +172,7 @@ def decide(
         watch=watching,
         neutral_texts=evaluation.use("neutral_texts"),
         origins=tuple(sorted(merged.origins.items())),
+        rft=rft(learning, config["method"], (loaded.path.resolve().parent, root)),
     )
     answering = decoding(loaded.manifest.training.decoding or Decoding())
     blocks: dict[str, Settings[Any]] = {
@@ -177,6 +181,7 @@ def decide(
         "dataset": data,
         "evaluation": evaluation,
         "decoding": answering,
+        "rft": learning,
     }
     outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
     return run, Decided(**vars(merged), outcomes=outcomes)
@@ -204,7 +209,11 @@ def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) 
 def missing_data(config: RunConfig) -> list[str]:
     """Return one sentence for every data file that is not on this machine, with the places where it was looked for."""
     specs = (*config.data.train, *config.data.validation)
-    return [missing(spec) for spec in specs if spec.tried]
+    prompts = [config.rft.prompts] if config.rft and not config.rft.prompts.is_file() else []
+    return [
+        *(missing(spec) for spec in specs if spec.tried),
+        *(f"{file}: no such file; training.rft.prompts names it" for file in prompts),
+    ]
 
 
 def require_data(config: RunConfig) -> None:

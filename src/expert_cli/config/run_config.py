@@ -14,6 +14,7 @@ from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.manifest.keys.loader import LoaderConfig
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.manifest.keys.optim import OptimConfig
+from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.types import Quantization
 
@@ -122,7 +123,8 @@ class RunConfig:
     """One run, decided.
 
     `store` is the folder that holds token stores, one folder a key. `origins` says for every key of `training.config` where
-    its value came from. `neutral_texts`: on so many what was forgotten is measured.
+    its value came from. `neutral_texts`: on so many what was forgotten is measured. `rft`: None where one training is the
+    whole run.
     """
 
     expert: str
@@ -140,3 +142,4 @@ class RunConfig:
     watch: LogSaveEvalConfig
     neutral_texts: int
     origins: tuple[tuple[str, str], ...]
+    rft: RftConfig | None = None

@@ -26,6 +26,7 @@ from expert_cli.estimate.memory import (
 from expert_cli.estimate.model_shape import Shape, meta_model, shape_of
 from expert_cli.estimate.prices import Price, rented
 from expert_cli.estimate.probe import STEPS, ProbeResult, probe
+from expert_cli.estimate.rounds import RoundsEstimate, estimate_rounds
 from expert_cli.estimate.throughput import Figure, by_formula, earlier_runs
 from expert_cli.estimate.workload import work_of
 from expert_cli.hardware.devices import DEVICES
@@ -53,7 +54,7 @@ class RunEstimate:
     """What a run will need, every figure with how far off it may be (in per cent) and where it comes from.
 
     The keys of `train --plan --json`, which docs/INTERFACE.md explains. MB are 2**20 bytes. seconds: of the training loop,
-    evaluations included; answers that are run in it are not.
+    evaluations included; answers that are run in it are not. rft: the rounds after it; None where there are none.
     """
 
     steps: int
@@ -73,10 +74,11 @@ class RunEstimate:
     advice: Sequence[str]
     effects: Sequence[Effect]
     kernels: Mapping[str, Kernel]
+    rft: RoundsEstimate | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return what `train --plan --json` prints."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "rft" or value is not None}
 
 
 def estimate_run(
@@ -144,6 +146,7 @@ def estimate_run(
         advice=[*int4, *filter(None, [few_steps(work.schedule), _merging(plan.run.optim, run.optim)])],
         effects=plan.effects,
         kernels=setting.kernels.lines,
+        rft=estimate_rounds(plan, plan.run.rft, store.stats["train"]["rows"], seconds) if plan.run.rft else None,
     )
 
 

@@ -182,13 +182,13 @@ def check_gradable(
     report: Reporter,
     case_timeout_s: float = CASE_TIMEOUT_S,
     *,
-    decides: bool = False,
+    remedy: str = "",
     allowed: Permissions = NOTHING,
 ) -> None:
     """Judge a dummy answer to every case, so that what cannot be judged is told before any model is loaded or trained.
 
-    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine or a wall is missing, or, where the
-    share of right answers `decides`, no answer can be right because answers can only be parsed on this machine.
+    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine or a wall is missing, or, where a
+    `remedy` is named besides installing what is missing, no answer can be right because answers can only be parsed here.
     """
     allowed.require(cases, report)
     dummies, seen = list[CaseAnswer](), set[str]()
@@ -201,10 +201,8 @@ def check_gradable(
     if not found:
         return
     told = f"{found[0].row.where}: no answer can be right on this machine: {found[0].verdict.detail}"
-    if decides:
-        raise EnvironmentProblem(
-            told, "install what is missing, or choose the best step by metric_for_best_model: eval_loss"
-        )
+    if remedy:
+        raise EnvironmentProblem(told, f"install what is missing, or {remedy}")
     report.warning(told)
 
 

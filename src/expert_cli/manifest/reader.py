@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from expert_cli.errors import InputError, ManifestError, ManifestIssue
 from expert_cli.manifest.json_parser import JsonText, Path_, dotted, parse_json_text, read_json_text
 from expert_cli.manifest.keys.dataset import Dataset
+from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.messages import member_types, message_of, unfit
 from expert_cli.manifest.schema import Base, EvaluationBlock, Manifest
 from expert_cli.manifest.spelling import BY_HAND, OTHER_TOOLS, nearest, typo_of
@@ -33,7 +34,8 @@ class LoadedManifest:
 
 
 def load_manifest(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
-    """Read, check and return a manifest; `settings` are "training.config.KEY=VALUE" or "evaluation.KEY=VALUE" overrides.
+    """Read, check and return a manifest; `settings` are "training.config.KEY=VALUE", "training.rft.KEY=VALUE" or
+    "evaluation.KEY=VALUE" overrides.
 
     Raises ManifestError with every fault of the file, in the order of their places, unknown keys first.
     """
@@ -74,7 +76,9 @@ def _override(text: JsonText, setting: str) -> str:
         raise InputError(f"--set: unknown key {prefix}.{name}", f"did you mean {near}?" if near else "")
     value = _setting_value(setting, block, (*prefix.split("."), name), written.strip())
     if prefix == "evaluation":
-        _override_evaluation(text, name, value)
+        _override_block(text.value, "evaluation", name, value)
+    elif prefix == "training.rft":
+        _override_block(text.value.get("training", {}), "rft", name, value)
     else:
         name = TrainingConfig.old_names.get(name, name)
         _override_config(text, name, value)
@@ -104,15 +108,19 @@ _PLACES: dict[str, type[BaseModel]] = {
     "training.dataset": Dataset,
 }
 """Blocks whose keys decide something, by where they stand."""
-_SETTABLE: dict[str, type[BaseModel]] = {"training.config": TrainingConfig, "evaluation": EvaluationBlock}
+_SETTABLE: dict[str, type[BaseModel]] = {
+    "training.config": TrainingConfig,
+    "training.rft": Rft,
+    "evaluation": EvaluationBlock,
+}
 """Blocks whose keys `--set` takes."""
 
 
-def _override_evaluation(text: JsonText, name: str, value: Any) -> None:
-    """Set how answers are run during training; a block of another form holds earlier results alone, and is replaced."""
-    block = text.value.get("evaluation")
-    if value is not None:
-        text.value["evaluation"] = {**(block if isinstance(block, dict) else {}), name: value}
+def _override_block(around: Any, key: str, name: str, value: Any) -> None:
+    """Set a key of a block; an `evaluation` of another form holds earlier results alone, and is replaced."""
+    block = around.get(key) if isinstance(around, dict) else None
+    if isinstance(around, dict) and value is not None:
+        around[key] = {**(block if isinstance(block, dict) else {}), name: value}
     elif isinstance(block, dict):
         block.pop(name, None)
 

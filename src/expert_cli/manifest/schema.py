@@ -13,6 +13,7 @@ from pydantic import Field
 
 from expert_cli.manifest.key import CARD, RUNTIME, Key, always, applied, informational, key, unused
 from expert_cli.manifest.keys.dataset import Dataset
+from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.manifest.types import (
     NO_NUL,
@@ -143,6 +144,8 @@ class Training(Loose):
     """How it is trained."""
     decoding: Decoding | None = always(informational("for generation; no part of training"))
     """How answers are generated; training changes nothing by it."""
+    rft: Rft | None = None
+    """How answers that were run are learned from, with `method` rft."""
     trained_on: Any = always(CARD)
     """Day of the training."""
     checkpoint: Any = always(CARD)

@@ -115,6 +115,21 @@ def starter_manifest(name: str, starter: Starter) -> str:
                 "pretokenized_cache": f"datasets_optimized/{name}/tokenized",
             },
             "decoding": {"temperature": 0.1, "top_p": 0.9},
+            "_rft": {
+                "_": 'Learn from answers that were run: name this block rft, and write "method": "rft" in config.',
+                "prompts": "datasets/prompts.jsonl",
+                "_prompts": "Rows in the form of tests/cases.jsonl, but none of those; of several databases or categories.",
+                "rounds": 2,
+                "samples": 8,
+                "temperature": 0.8,
+                "keep": 2,
+                "gold": "failed",
+                "replay": 1.0,
+                "from": "base",
+                "stop_without_gain": True,
+                "held_back": 0.15,
+                "limit": None,
+            },
         },
     }
     return json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"

@@ -23,7 +23,8 @@ def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
             yield
     except KeyboardInterrupt as error:
         name, code = ("SIGTERM", TERMINATED) if isinstance(error, Terminated) else ("SIGINT", CTRL_C)
-        message = f"interrupted by {name} {status.how_far}; what came after the last checkpoint is lost"
+        lost = "what is not on disk yet" if status.stage else "what came after the last checkpoint"
+        message = f"interrupted by {name} {status.how_far}; {lost} is lost"
         interrupted = Interrupted(message, f"go on: {status.go_on}", code)
         _write_down(status, log, interrupted)
         raise interrupted from error

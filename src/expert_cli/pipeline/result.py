@@ -83,7 +83,27 @@ class RunResult:
         forgotten = forgotten_in_words(done.get("forgetting"))
         lines += [f"forgotten {forgotten}"] if forgotten else []
         lines += _sample_lines([SampleAnswer(**sample) for sample in done.get("samples", ())])
+        lines += _round_lines(done["rft"]) if "rft" in done else []
         return "\n".join([*lines, f"adapter   {self.output / 'adapter'}", f"ended     {done['stop_reason']}"])
+
+
+def _round_lines(told: Mapping[str, Any]) -> list[str]:
+    """Return a line a round of learning from answers that were run: what was right, and what the held-back prompts say."""
+    lines = [f"before    {_held_back(told['before'])}"]
+    for one in told["rounds"]:
+        line = f"round {one['round']}   {one['right']:,} of {one['asked']:,} answers right, {one['kept']:,} kept"
+        if "gain" in one:
+            low, high = one["gain"]["ci95"]
+            line += f"; {_held_back(one)}, {one['gain']['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
+        lines.append(line)
+    return lines
+
+
+def _held_back(share: Mapping[str, Any]) -> str:
+    low, high = share["ci95"]
+    return (
+        f"held back {share['correct']:,} of {share['cases']:,} right: {share['accuracy']:.1%} ({low:.1%} to {high:.1%})"
+    )
 
 
 def document(

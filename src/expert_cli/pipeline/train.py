@@ -75,27 +75,29 @@ def train(
     """
     job = PartialState(cpu=plan.run.compute.device == "cpu")
     with run_lock(plan.run.output) if job.is_main_process else nullcontext():
-        done = None
-        if options.resume == AUTO:  # a node without the run's files would begin anew, and wait for the others
-            done = broadcast_rank0(partial(finished, plan.run, options.drift, report))
-        if done is None and job.is_main_process:
-            done = _recorded(plan, machine, report, options, job, log or RunLog())
-        elif done is None:
-            done = _train(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
-        elif job.is_main_process:
-            report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
-            done = replace(done, missed=missed(done.document, options.max_forget))
+        done = train_here(plan, machine, report, options, job, log or RunLog())
         leave()
         return done
 
 
-def _recorded(
+def train_here(
     plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState, log: RunLog
 ) -> RunResult:
-    """Train, and leave on disk what was told and why it ended."""
+    """Train as `train` does, in a folder that this job owns, and let the processes stay connected: more may follow."""
+    if options.resume == AUTO:  # a node without the run's files would begin anew, and wait for the others
+        done = broadcast_rank0(partial(finished, plan.run, options.drift, report))
+        if done is not None:
+            if job.is_main_process:
+                report.info(f"the run in {plan.run.output} is complete: nothing is left to do")
+            return replace(done, missed=missed(done.document, options.max_forget))
+    stages = _train
+    if plan.run.rft is not None:
+        from expert_cli.pipeline.rft.train import train_in_rounds as stages
+    if not job.is_main_process:
+        return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes)
     with recorded(status, log):
-        done = _train(plan, machine, Logged(report, log), options, job, status, log)
+        done = stages(plan, machine, Logged(report, log), options, job, status, log)
         log.write("\n".join(filter(None, (done.summary(), done.missed))))
     return done
 
@@ -111,7 +113,7 @@ def _train(
 ) -> RunResult:
     started = time.monotonic()
     run, paths = plan.run, RunPaths(plan.run.output)
-    _require_apart(run, options)
+    require_folders_apart(run, options)
     machine = broadcast_rank0(partial(with_trials, machine, run.compute))
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
@@ -120,7 +122,7 @@ def _train(
     run_answers = _run_answers(renderer, plan, report, options)
     texts = choose_texts(run, options.max_forget, report)
     if job.is_main_process:
-        _make_room(run.output, report, options)
+        make_room(run.output, report, options)
         status.begin()
         log.begin(paths.log)
     with rank0_first():
@@ -166,7 +168,7 @@ def _train(
     return RunResult(run.output, found, too_much)
 
 
-def _require_apart(run: RunConfig, options: RunOptions) -> None:
+def require_folders_apart(run: RunConfig, options: RunOptions) -> None:
     """Raise InputError if a folder that is written to lies in one that rows are read from."""
     require_apart(run.data, run.output, "--output DIR")
     if options.stage is not None:
@@ -212,11 +214,12 @@ def _run_answers(
 
     cases = cases_of(plan, None, plan.run.watch.execution_eval_sample)
     decides = plan.run.watch.metric_for_best_model == EXECUTION_ACCURACY
-    check_gradable(cases, report, decides=decides, allowed=options.permissions)
+    remedy = "choose the best step by metric_for_best_model: eval_loss" if decides else ""
+    check_gradable(cases, report, remedy=remedy, allowed=options.permissions)
     return partial(accuracy_of, renderer=renderer, cases=cases, report=report, plan=plan)
 
 
-def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
+def make_room(output: Path, report: Reporter, options: RunOptions) -> None:
     """Make the output folder; one that holds something is refused, moved aside with `overwrite`, kept to be gone on with."""
     require_free(output, overwrite=options.overwrite or bool(options.resume))
     if contents(output) and not options.resume:

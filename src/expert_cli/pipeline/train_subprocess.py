@@ -30,6 +30,7 @@ from expert_cli.utils.subprocesses import end_family, how_it_ended, last_words
 
 Lines = list[dict[str, Any]]
 _QUIET_CONFIG = (
+    "method=sft",
     *("logging_steps=1", "report_to=none", "save_strategy=no", "save_every=null", "eval_strategy=no"),
     *("load_best_model_at_end=false", "early_stopping_patience=null"),
 )
@@ -38,7 +39,7 @@ QUIET_SETTINGS = (
     *(f"training.config.{setting}" for setting in _QUIET_CONFIG),
     *(f"evaluation.{setting}" for setting in _QUIET_EVALUATION),
 )
-"""Every step is logged, and nothing but steps is timed."""
+"""Every step is logged, and nothing but steps is timed: one training, without rounds after it."""
 _ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)}
 
 

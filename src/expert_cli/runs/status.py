@@ -36,6 +36,7 @@ class RunStatus:
         self.command = command
         self.step = 0
         self.steps: int | None = None
+        self.stage = ""
         self.begun = False
         self._file = file
         self.world_size = world_size
@@ -44,7 +45,7 @@ class RunStatus:
     @property
     def how_far(self) -> str:
         """How far the run is, in words."""
-        return _how_far(self.step, self.steps)
+        return _how_far(self.step, self.steps, self.stage)
 
     @property
     def go_on(self) -> str:
@@ -59,6 +60,11 @@ class RunStatus:
     def reached(self, step: int, steps: int) -> None:
         """Say how far the run is: at the start of training, and after each checkpoint."""
         self.step, self.steps = step, steps
+        self._write(RUNNING, "")
+
+    def at(self, stage: str) -> None:
+        """Say which stage a run of several is at, in words: "round 1, sampling"."""
+        self.stage = stage
         self._write(RUNNING, "")
 
     def complete(self, reason: str, exit_code: int = 0) -> None:
@@ -83,6 +89,7 @@ class RunStatus:
                 "reason": reason,
                 "step": self.step,
                 "steps": self.steps,
+                **({"stage": self.stage} if self.stage else {}),
                 "exit_code": exit_code,
                 "pid": os.getpid(),
                 "birth": birth(os.getpid()),
@@ -113,7 +120,7 @@ def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
     state, reason = str(told.get("state")), str(told.get("reason") or "")
     command = str(told.get("command") or command)
     go_on = f"{command} --resume auto" if command else ""
-    how_far = _how_far(number(told, "step"), number(told, "steps"))
+    how_far = _how_far(number(told, "step"), number(told, "steps"), str(told.get("stage") or ""))
     if is_complete or state == COMPLETE:
         return Ending(COMPLETE, f"finished: {reason}" if state == COMPLETE else "finished")
     if state in (STOPPED, INTERRUPTED):
@@ -132,7 +139,9 @@ def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
     return Ending(KILLED, f"killed: {process} is gone without a word; last heard of {how_far}, at {seen}", go_on)
 
 
-def _how_far(step: float | None, steps: float | None) -> str:
+def _how_far(step: float | None, steps: float | None, stage: str) -> str:
+    if stage:
+        return f"in {stage}"
     return f"after step {step or 0:.0f} of {steps:.0f}" if steps is not None else "before the first step"
 
 

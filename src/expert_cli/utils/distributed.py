@@ -57,6 +57,17 @@ def broadcast_rank0(decide: Callable[[], Result]) -> Result:
     return found
 
 
+def gather_rank0(value: Result) -> list[Result]:
+    """Return, in the first process, the values of all in their order; [] in the others. All must ask."""
+    if world_size() == 1:
+        return [value]
+    import torch.distributed as dist
+
+    held: list[Any] | None = [None] * world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(value, held, dst=0, group=_cpu_group())
+    return held or []
+
+
 def barrier() -> None:
     """Wait until every process has come here."""
     all_reduce_sum(0)

@@ -17,6 +17,7 @@ from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import FLASH_ATTENTION, Machine
 from expert_cli.manifest.key import Key, declared
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters, Replay, Task
+from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptKeys
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Base, Decoding, EvaluationBlock, Manifest, Training
@@ -42,6 +43,7 @@ BLOCKS: list[tuple[type[BaseModel], str, set[str]]] = [
     (Base, "base", {"config", "adapters"}),
     (EvaluationBlock, "evaluation", set()),
     (Decoding, "decoding", {"validation"}),
+    (Rft, "rft", set()),
 ]
 
 
@@ -58,12 +60,12 @@ def test_whatever_is_decided_tells_of_every_field_of_the_schema(
 
 ALL_BLOCKS: list[type[BaseModel]] = [
     *(Manifest, Base, Training, TrainingConfig, Dataset, FieldMapping, Task, Replay, Filters, SchemaPromptKeys),
-    *(EvaluationBlock, Decoding),
+    *(EvaluationBlock, Decoding, Rft),
 ]
 """But adapter entries, of which one thing becomes as a whole."""
 TELL_OF_THEIR_KEYS: dict[str, set[str]] = {
     "Manifest": {"base_model", "base_models", "adapters", "training"},
-    "Training": {"dataset", "config"},
+    "Training": {"dataset", "config", "rft"},
     "TrainingConfig": set(TrainingConfig.old_names),
     "Dataset": {"tasks", "replay", "field_mapping", "filters", "schema_prompt", "validation"},
     "Base": {"config", "adapters"},

@@ -48,6 +48,14 @@ def config(evaluation: dict[str, Any] | None = None, **keys: Any) -> Change:
     return change
 
 
+def rft(method: str, keys: dict[str, Any]) -> Change:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["training"]["config"]["method"] = method
+        manifest["training"]["rft"] = keys
+
+    return change
+
+
 def decoding(**keys: Any) -> Change:
     return lambda manifest: manifest["training"].update(decoding=keys)
 
@@ -233,8 +241,8 @@ KEPT = {
     "base_model.sha256": ("model", "sha256"),
 }
 """Where a value that nothing looks at stays in the run's identity, so that runs made before go on."""
-ALIKE = (".use_sdpa", ".memory_efficient_attention", ".method", ".alias")
-"""Two keys that ask for the same thing, one that can say one thing alone, and one that only `--base-model` looks at."""
+ALIKE = (".use_sdpa", ".memory_efficient_attention", ".alias")
+"""Two keys that ask for the same thing, and one that only `--base-model` looks at."""
 
 
 def decided(loaded: LoadedManifest, machine: Machine) -> dict[str, Any] | None:
@@ -268,7 +276,7 @@ def others(loaded: LoadedManifest, path: Path_, value: Any) -> Iterator[LoadedMa
 def decides(path: Path_) -> bool:
     """Whether a key is of a block whose keys decide something in a run."""
     if path[0] == "training":
-        return path[1] in ("config", "dataset")
+        return path[1] in ("config", "dataset", "rft")
     return path[0] in ("base_models", "base_model", "evaluation") and "adapters" not in path
 
 
@@ -316,6 +324,12 @@ CONTEXTS: dict[str, Change] = {
     ),
     "tasks": tasks(type="multi_task", validation_split=0.1, streaming=True, test_path="t.jsonl"),
     "filters": data(filters={"min_length": 1}, validation={"max_length": 9}, validation_path="v.jsonl", text_field="a"),
+    "answers that were run": rft(
+        "rft",
+        {"prompts": "p.jsonl", "rounds": 5, "samples": 5, "temperature": 0.5, "keep": 5, "gold": "always"}
+        | {"replay": 0.5, "from": "last", "stop_without_gain": False, "held_back": 0.5, "limit": 5},
+    ),
+    "rounds that are not made": rft("sft", {"prompts": "p.jsonl", "rounds": 5, "gold": "never", "from": "last"}),
     "without effect": config(memory_clear_every=3, cuda_graph_warmup_steps=3, use_unsloth=True),
 }
 

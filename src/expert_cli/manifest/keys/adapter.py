@@ -15,8 +15,12 @@ from expert_cli.manifest.types import AdapterType, Modules, PositiveNumber, Shar
 class AdapterKeys(Strict):
     """What may be written of the adapter."""
 
-    method: Literal["sft"] | None = key("sft", "supervised fine-tuning")
-    """Supervised fine-tuning; the only method."""
+    method: Literal["sft", "rft"] | None = key(
+        "sft",
+        {"sft": "supervised fine-tuning", "rft": "supervised fine-tuning, then rounds of training.rft"},
+    )
+    """Supervised fine-tuning (`sft`); `rft` (rejection-sampling fine-tuning) adds rounds of drawing answers, running them and
+    training on the right ones (`training.rft`)."""
     adapter_type: AdapterType | None = key("lora", "a {} adapter is trained")
     """Kind of adapter."""
     rank: Annotated[int, Field(gt=0, le=2**16)] | None = key(None, "rank of the adapter's matrices")

@@ -70,6 +70,7 @@ def identity(
             for name, value in values.items()
         },
         "adapter.init_adapter": init_sha256(run),
+        **_rounds(run),
     }
     parts = {name: value for name, value in store.items() if named.get(name) != value}
     named[STORE] = parts | {"trusted": trusted or "none"}
@@ -80,6 +81,12 @@ def identity(
 def tried(machine: Machine) -> dict[str, Any]:
     """Return what trials on a machine decide of a run, to be recorded beside its identity; nothing where none were made."""
     return {BATCHED: machine.short_attention.longest} if machine.short_attention else {}
+
+
+def _rounds(run: RunConfig) -> dict[str, Any]:
+    """Return what decides the rounds after a first training; what the prompts hold is among the data."""
+    keys = recorded.block(run.rft) if run.rft is not None else {}
+    return {f"rft.{name}": value for name, value in keys.items() if name != "prompts"}
 
 
 def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:

@@ -1,0 +1,90 @@
+"""`training.rft`: rejection-sampling fine-tuning (`method: "rft"`): answers that were drawn, run and right are trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, create_model
+
+from expert_cli.manifest.key import Key, key
+from expert_cli.manifest.types import Positive, Strict, Text
+
+Gold = Literal["failed", "always", "never"]
+Start = Literal["base", "last"]
+_GOLD = {
+    "failed": "a prompt whose answers are all wrong is trained with its expected answer",
+    "always": "every prompt is trained with its expected answer, too",
+    "never": "expected answers are not trained",
+}
+_FROM = {
+    "base": "every round trains a new adapter on the base model",
+    "last": "every round goes on from the adapter that drew its answers",
+}
+
+
+class _Keys(Strict):
+    """`training.rft`: rounds of drawing answers, running them, and training on those that are right."""
+
+    prompts: Text | None = key(None, "answers are drawn to these prompts and run")
+    """File of prompts in the form of [test cases](#test-cases), relative to the manifest, then to the project root."""
+    rounds: Annotated[int, Field(gt=0, le=100)] | None = key(2, "{} rounds at most")
+    """Rounds at most."""
+    samples: Annotated[int, Field(gt=0, le=1000)] | None = key(8, "{} answers are drawn to each prompt")
+    """Answers that are drawn to each prompt in a round."""
+    temperature: Annotated[float, Field(gt=0, le=10)] | None = key(0.8, "answers are drawn at temperature {:g}")
+    """Temperature at which they are drawn; `top_p`, `top_k`, `min_p` and the grammar are those of `training.decoding`."""
+    keep: Annotated[int, Field(gt=0, le=1000)] | None = key(2, "up to {} different right answers a prompt are trained")
+    """Different right answers that are trained of each prompt, at most; those that were drawn first."""
+    gold: Gold | None = key("failed", _GOLD)
+    """Which prompts are trained with their expected answer: those whose answers are all wrong (`failed`), all, none."""
+    replay: Annotated[float, Field(ge=0, le=1)] | None = key(
+        1.0,
+        "{:g} times the rows of training.dataset are trained in every round",
+        off="a round trains its answers alone",
+    )
+    """Share of the rows of `training.dataset` that every round trains beside the answers, drawn by the seed."""
+    stop_without_gain: bool | None = key(
+        True,
+        "a round is kept where the 95 % interval of its gain is above 0; the first that is not ends the run",
+        off="all rounds are made, the one with the best accuracy is the result",
+    )
+    """End with the first round whose gain on held-back prompts is not certain."""
+    held_back: Annotated[float, Field(gt=0, lt=1)] | None = key(
+        0.15, "{:g} of the databases judge the rounds: no answer to their prompts is trained"
+    )
+    """Share of the databases (or other files; of the categories, where prompts name no file) whose prompts judge the rounds."""
+    limit: Positive | None = key(None, "at most {} prompts are sampled in a round, drawn by the seed")
+    """Prompts that are sampled in a round, at most; drawn by the seed, others in every round."""
+
+
+_START = Field(
+    default=None,
+    json_schema_extra=Key("base", _FROM),
+    description="Where a round's training begins: a new adapter on the base model, or the adapter that drew its answers.",
+)
+_NAMED: Any = {"from": (Start | None, _START)}
+"""A word of Python, which no field of a class can be called in a class statement."""
+_WithFrom = create_model("_WithFrom", __base__=_Keys, **_NAMED)
+
+
+class Rft(_WithFrom):
+    """`training.rft`: rounds of drawing answers, running them, and training on those that are right."""
+
+
+@dataclass(frozen=True)
+class RftConfig:
+    """How answers that were run are learned from. prompts: absolute. limit: None = all of them."""
+
+    prompts: Path
+    rounds: int
+    samples: int
+    temperature: float
+    keep: int
+    gold: Gold
+    replay: float
+    start: Start
+    stop_without_gain: bool
+    held_back: float
+    limit: int | None

@@ -1,0 +1,126 @@
+"""The prompts that answers are drawn to, and those held back to judge the rounds: parted by database, never by row."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from expert_cli.config.plan import Plan
+from expert_cli.errors import InputError
+from expert_cli.evaluation.audit.similarity import normalize
+from expert_cli.evaluation.cases import EvalCase, read_cases, shown_databases
+from expert_cli.evaluation.evaluate import check_gradable
+from expert_cli.evaluation.permissions import Permissions
+from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.utils.reporter import Reporter
+
+BY_FILE, BY_CATEGORY = "files that prompts are judged on", "categories of prompts"
+HINT = "an evaluation must not ask what is trained: take them out"
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """What answers are drawn to, and what judges the rounds. by, parts, held_parts: what was held back, of how many."""
+
+    sampled: tuple[EvalCase, ...]
+    held_back: tuple[EvalCase, ...]
+    by: str
+    parts: int
+    held_parts: int
+
+    def of_round(self, number: int, limit: int | None, seed: int) -> list[EvalCase]:
+        """Return the prompts of a round, in their order: all, or `limit` drawn by the seed."""
+        if limit is None or limit >= len(self.sampled):
+            return list(self.sampled)
+        chosen = random.Random(f"{seed} {number}").sample(range(len(self.sampled)), limit)  # noqa: S311
+        return [self.sampled[index] for index in sorted(chosen)]
+
+    def of_run(self, settings: RftConfig, seed: int) -> list[EvalCase]:
+        """Return every prompt that a run may ask, each once."""
+        rounds = range(1, settings.rounds + 1)
+        asked = {one.id: one for number in rounds for one in self.of_round(number, settings.limit, seed)}
+        return [*asked.values(), *self.held_back]
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that prompts are judged on, each once."""
+        return list(dict.fromkeys(Path(name) for one in (*self.sampled, *self.held_back) for name in _files(one)))
+
+
+def read_prompts(plan: Plan, settings: RftConfig, allowed: Permissions, report: Reporter) -> Prompts:
+    """Read the prompts and part them, before any model is loaded.
+
+    Raises InputError: rows at fault, prompts that the expert's own cases or the held-back ones ask as well, prompts that cannot
+    be parted; EnvironmentProblem: a judge is missing on this machine.
+    """
+    asked = shown_databases(read_cases(settings.prompts), plan.run.data.schema_prompt)
+    prompts = part(asked, settings.held_back, plan.run.seed)
+    of_run = prompts.of_run(settings, plan.run.seed)
+    if plan.own_cases.is_file():
+        _require_apart(of_run, read_cases(plan.own_cases), f"cases of {plan.own_cases}")
+    _require_apart(prompts.sampled, prompts.held_back, "held-back prompts")
+    check_gradable(of_run, report, remedy='train without rounds: "method": "sft"', allowed=allowed)
+    report.info(
+        f"prompts   {len(prompts.sampled):,} to draw answers to, {len(prompts.held_back):,} held back: "
+        f"{prompts.held_parts} of {prompts.parts} {prompts.by}"
+    )
+    return prompts
+
+
+def part(cases: Sequence[EvalCase], share: float, seed: int) -> Prompts:
+    """Hold back a share of the files, drawn by the seed; of the categories where prompts name no file, or all name one.
+
+    Raises InputError where all of them share one file and one category.
+    """
+    groups, by = _by_file(cases), BY_FILE
+    if len(set(groups)) < 2:
+        groups, by = [one.case.category for one in cases], BY_CATEGORY
+    names = list(dict.fromkeys(groups))
+    if len(names) < 2:
+        raise InputError(
+            f"{cases[0].where.rpartition(':')[0]}: all prompts share one {'file' if _files(cases[0]) else 'category'}: none "
+            "can be held back to judge the rounds",
+            'give prompts of several databases, or name their "category"',
+        )
+    count = max(1, min(len(names) - 1, round(share * len(names))))
+    held = set(random.Random(seed).sample(names, count))  # noqa: S311
+    parted = [
+        [one for one, name in zip(cases, groups, strict=True) if (name in held) == back] for back in (False, True)
+    ]
+    return Prompts(tuple(parted[0]), tuple(parted[1]), by, len(names), count)
+
+
+def _by_file(cases: Sequence[EvalCase]) -> list[str]:
+    """Return for every case the name of its part: cases that share a file, if only through others, share a part."""
+    leads: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while leads.setdefault(name, name) != name:
+            name = leads[name]
+        return name
+
+    for one in cases:
+        first, *rest = _files(one) or ("",)
+        for other in rest:
+            leads[find(other)] = find(first)
+    return [find((_files(one) or ("",))[0]) for one in cases]
+
+
+def _files(case: EvalCase) -> tuple[str, ...]:
+    return (str(case.file), *case.case.file_names[1:]) if case.file else ()
+
+
+def _require_apart(prompts: Sequence[EvalCase], others: Sequence[EvalCase], name: str) -> None:
+    """Raise InputError where prompts ask what others ask, small and capital letters and blanks left aside."""
+    asked = {_text(other): other for other in others}
+    both = [(one, asked[_text(one)]) for one in prompts if _text(one) in asked and asked[_text(one)] is not one]
+    if both:
+        one, other = both[0]
+        shown = f"{one.where} asks what {other.where} asks" if one.where != other.where else one.where
+        raise InputError(f"{len(both)} of {len(prompts)} prompts are {name}, too: {shown}", HINT)
+
+
+def _text(case: EvalCase) -> str:
+    return normalize(f"{case.prompt}\n{case.input}")

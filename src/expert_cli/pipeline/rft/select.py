@@ -1,0 +1,130 @@
+"""Which answers of a round are trained: right ones that differ, and expected ones where the manifest says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from expert_cli.config.run_config import DataConfig
+from expert_cli.data.rows.columns import Columns
+from expert_cli.inference.expert_config import decoding_of
+from expert_cli.inference.grammar.grammar import Grammar
+from expert_cli.inference.vote import same_as
+from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.pipeline.rft.sampling import Drawn, Sampled
+from expert_cli.pipeline.rft.work import Work
+from expert_cli.utils.files import write_text
+from expert_cli.utils.statistics import mean_of_shares, pass_at
+
+WHOLE = ("end", "sequence")
+"""Why an answer ends that came to its own end: one that was cut off has none to learn."""
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What a round has to learn from. figures: as report.json says them. reason: why it is nothing, or ""."""
+
+    figures: dict[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is trained of a prompt. drawn: the numbers of the samples; gold: the expected answer, "" for none."""
+
+    of: Drawn
+    drawn: tuple[int, ...]
+    gold: str
+
+
+def select(work: Work, sampled: Sampled, number: int, columns: Columns) -> Selected:
+    """Choose what is trained, write it as rows, and say what the answers came to."""
+    grammar = decoding_of(work.plan.loaded.manifest).grammar
+    kept = [keep(one, work.settings, grammar) for one in sampled.drawn]
+    rows = [row | _database(one.of, work.run.data) for one in kept for row in _rows(one, number, columns)]
+    figures = _figures(sampled, kept, grammar)
+    write_text(work.paths(number).rows, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return Selected(figures, _nothing_to_learn(sampled.drawn, figures, work.settings))
+
+
+def keep(drawn: Drawn, settings: RftConfig, grammar: Grammar | None) -> Kept:
+    """Choose of one prompt: the first right answers that differ in more than their form, and the expected one."""
+    chosen: dict[str, int] = {}
+    for number, one in enumerate(drawn.samples):
+        if one.is_right and one.stop in WHOLE and len(chosen) < settings.keep:
+            chosen.setdefault(normal_form(drawn, one.answer, grammar), number)
+    failed = not any(one.is_right for one in drawn.samples)
+    expected = next(iter(drawn.prompt.case.right_answers()), "")
+    wanted = settings.gold == "always" or (settings.gold == "failed" and failed)
+    is_new = bool(expected) and normal_form(drawn, expected, grammar) not in chosen
+    return Kept(drawn, tuple(chosen.values()), expected if wanted and is_new else "")
+
+
+def normal_form(drawn: Drawn, answer: str, grammar: Grammar | None) -> str:
+    """Return what is the same for answers that differ in their form alone: blanks, case of names, what stands around them."""
+    return same_as(drawn.prompt.answered(answer).extracted or "", grammar)
+
+
+def _rows(kept: Kept, number: int, columns: Columns) -> list[dict[str, Any]]:
+    answers = [(kept.of.samples[index].answer.strip(), index + 1) for index in kept.drawn]
+    answers += [(kept.gold, 0)] if kept.gold else []
+    return [
+        {**_asked(kept.of, answer, columns), "case": kept.of.prompt.id, "round": number, "sample": sample or "expected"}
+        for answer, sample in answers
+    ]
+
+
+def _asked(drawn: Drawn, answer: str, columns: Columns) -> dict[str, Any]:
+    """Return prompt, input and answer in the columns of the first training's rows."""
+    prompt, given = drawn.prompt.question
+    if columns.messages:
+        words = "\n".join(filter(None, (prompt, given)))
+        turns = [{"role": "user", "content": words}, {"role": "assistant", "content": answer}]
+        return {columns.messages: turns}
+    row = {columns.instruction: prompt, columns.response: answer}
+    return row | ({columns.input or "input": given} if columns.input or given else {})
+
+
+def _database(drawn: Drawn, data: DataConfig) -> dict[str, str]:
+    """Return the column of the prompt's database where rows are shown theirs."""
+    shown, file = data.schema_prompt, drawn.prompt.file
+    return {shown.database_column: shown.name_of(file)} if shown and shown.databases and file else {}
+
+
+def _figures(sampled: Sampled, kept: Sequence[Kept], grammar: Grammar | None) -> dict[str, Any]:
+    """Return what the answers of a round came to."""
+    right = [sum(sample.is_right for sample in one.samples) for one in sampled.drawn]
+    tries = len(sampled.drawn[0].samples)
+    estimates = {k: mean_of_shares([pass_at(k, count, tries) for count in right], tries / k) for k in (1, tries)}
+    differing = sum(len({normal_form(one, each.answer, grammar) for each in one.samples}) > 1 for one in sampled.drawn)
+    return {
+        "prompts": len(sampled.drawn),
+        "samples": tries,
+        "asked": tries * len(sampled.drawn),
+        "right": sum(right),
+        "pass_at": {str(k): estimate.mean for k, estimate in estimates.items()},
+        "pass_at_ci95": {str(k): list(estimate.ci95 or (0.0, 1.0)) for k, estimate in estimates.items()},
+        "all_right": right.count(tries),
+        "all_wrong": right.count(0),
+        "differing": differing,
+        "kept": sum(len(one.drawn) for one in kept),
+        "expected": sum(bool(one.gold) for one in kept),
+        "tokens": sampled.tokens,
+        "sampling_seconds": sampled.seconds,
+    }
+
+
+def _nothing_to_learn(drawn: Sequence[Drawn], figures: dict[str, Any], settings: RftConfig) -> str:
+    """Return why a round has nothing to learn from; "" where it has."""
+    asked, some = figures["asked"], len(drawn) - figures["all_right"] - figures["all_wrong"]
+    if not figures["right"]:
+        return f"none of {asked:,} answers is right: there is nothing to learn from; train the first stage for longer"
+    if not some and not figures["all_wrong"]:
+        return f"all {asked:,} answers are right: there is nothing left to learn"
+    if not some and settings.gold == "never":
+        return "no prompt has some right answers and some wrong ones: there is nothing to learn from without gold"
+    if not figures["kept"] + figures["expected"]:
+        return "no right answer came to its own end: there is nothing to learn from"
+    return ""

@@ -1,0 +1,255 @@
+"""The main path of a run in rounds (`method` rft): top to bottom, one line a stage."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expert_cli.artifacts.model_card import put_section
+from expert_cli.artifacts.report import write_report
+from expert_cli.config import recorded
+from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
+from expert_cli.config.plan import Plan
+from expert_cli.data.rows.columns import Columns
+from expert_cli.data.rows.selection import all_rows, select_rows
+from expert_cli.errors import InputError, ThresholdNotMet
+from expert_cli.hardware.machine import Machine
+from expert_cli.model.kernels.cpu_trials import with_trials
+from expert_cli.pipeline.forgetting import missed
+from expert_cli.pipeline.options import RunOptions
+from expert_cli.pipeline.pretokenize import DataInputs, resolve_inputs
+from expert_cli.pipeline.result import RunResult
+from expert_cli.pipeline.rft.prompts import Prompts, read_prompts
+from expert_cli.pipeline.rft.rounds import Rounds, make_rounds
+from expert_cli.pipeline.rft.work import Work
+from expert_cli.pipeline.train import make_room, require_folders_apart
+from expert_cli.runs.log import RunLog
+from expert_cli.runs.metrics import items, part, read_json
+from expert_cli.runs.paths import RunPaths
+from expert_cli.runs.status import RunStatus
+from expert_cli.training.checkpointing.resume_compatibility import identity, require_goes_on, require_same, tried
+from expert_cli.utils.distributed import barrier, broadcast_rank0
+from expert_cli.utils.files import remove, sha256_of, sync_folder, write_bytes, write_json, write_text
+from expert_cli.utils.reporter import NullReporter, Reporter
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
+
+SECTION = "Learned from answers that were run"
+
+
+def train_in_rounds(
+    plan: Plan,
+    machine: Machine,
+    report: Reporter,
+    options: RunOptions,
+    job: PartialState,
+    status: RunStatus,
+    log: RunLog,
+) -> RunResult:
+    """Train, then draw answers, run them and train on the right ones, round by round; leave a run directory of the best.
+
+    What is there and whole of an earlier start is kept. Raises what one training raises, and what judging raises.
+    """
+    started = time.monotonic()
+    settings = plan.run.rft
+    if settings is None:
+        raise ValueError("a run of one training has no rounds")
+    require_folders_apart(plan.run, options)
+    if options.resume not in ("", "auto"):
+        raise InputError(f"--resume {options.resume}: a run in rounds has no checkpoints of its own", "--resume auto")
+    work = Work(
+        plan, settings, broadcast_rank0(partial(with_trials, machine, plan.run.compute)), report, options, job, status
+    )
+    prompts = read_prompts(plan, settings, options.permissions, report)
+    inputs = resolve_inputs(plan.run, report)
+    columns = _columns(plan, inputs, prompts, report)
+    what = _identity(work, inputs, prompts)
+    _require_same_run(work, what)
+    if job.is_main_process:
+        make_room(plan.run.output, report, options)
+        status.begin()
+        log.begin(RunPaths(plan.run.output).log)
+        _write_run_json(work, inputs, what)
+    barrier()
+    adapter = first_adapter(work)
+    rounds = make_rounds(work, prompts, columns, adapter)
+    if not job.is_main_process:
+        return RunResult(plan.run.output, {})
+    return _finish(work, rounds, prompts, started)
+
+
+def first_adapter(work: Work) -> Path:
+    """Return the run directory of the adapter that the first round draws with: of `init_adapter`, or of a first training."""
+    if work.run.adapter.init_adapter is not None:
+        return _run_of(work.run.adapter.init_adapter)
+    work.at("first training")
+    return work.train(replace(work.run, output=work.run.output / "sft"), is_first=True).output
+
+
+def _run_of(adapter: Path) -> Path:
+    """Return the run directory of an adapter. Raises InputError: its run is not there, which report.json is copied from."""
+    run = find_adapter(adapter).run
+    if run is None or not RunPaths(run).complete.is_file():
+        raise InputError(
+            f"{adapter}: is not the adapter of a complete run", "rounds begin with one: --from RUN_DIRECTORY"
+        )
+    return run
+
+
+def _columns(plan: Plan, inputs: DataInputs, prompts: Prompts, report: Reporter) -> Columns:
+    """Return the columns that the rounds' rows have: those of the first training's rows.
+
+    Rows of training that ask what was held back are told. Raises InputError where rows are whole documents.
+    """
+    data = replace(plan.run.data, validation=(), validation_share=0.0, schema_prompt=None)  # as the rows stand
+    selected = select_rows(data, inputs.located, NullReporter())
+    columns = selected.train[0].columns
+    if not (columns.response or columns.messages):
+        told = f"rounds train rows of prompt and answer, those of {selected.train[0].located} are whole documents"
+        raise InputError(told, "give rows of prompt and answer, or of messages")
+    rows = all_rows(selected.train)
+    trained = {rows.question(number) for number in range(len(rows))}
+    known = sum(tuple(one.question) in trained for one in prompts.held_back)
+    if known:
+        report.warning(
+            f"{known} of {len(prompts.held_back)} held-back prompts stand in the training rows: of these, the figures tell "
+            "what was remembered"
+        )
+    return columns
+
+
+def _identity(work: Work, inputs: DataInputs, prompts: Prompts) -> dict[str, Any]:
+    """Return what two equal runs have in common: prompts, and what they are judged on, are data."""
+    run, key = work.run, inputs.key(work.run.data)
+    files = [inputs.hashes.sha256(path) for path in inputs.located.files()]
+    files += [sha256_of(path) for path in (work.settings.prompts, *prompts.files)]
+    return identity(
+        run,
+        files=files,
+        store=dict(key.parts),
+        trusted="",
+        base=inputs.source.sha256,
+        template=inputs.template.fingerprint,
+        processes=work.job.num_processes,
+        versions=work.machine.versions,
+    ) | tried(work.machine)
+
+
+def _require_same_run(work: Work, what: Mapping[str, Any]) -> None:
+    """Raise IntegrityError where --locked, or what is gone on with, is another run."""
+    options, file = work.options, RunPaths(work.run.output).run_json
+    if options.locked is not None:
+        require_same(options.locked, what, work.report)
+    before = part(read_json(file), "identity") if options.resume else {}
+    if before:
+        require_goes_on(file, before, what, options.drift, work.report)
+
+
+def _write_run_json(work: Work, inputs: DataInputs, what: Mapping[str, Any]) -> None:
+    """Write what the run is; one that goes on keeps its start."""
+    paths = RunPaths(work.run.output)
+    earlier = read_json(paths.run_json)
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    files = [str(path) for path in inputs.located.files()]
+    write_json(
+        paths.run_json,
+        {
+            "schema_version": 1,
+            "started": earlier.get("started", now),
+            "resumes": [*items(earlier, "resumes"), *([{"time": now, "from": str(paths.output)}] if earlier else [])],
+            "command": work.status.command,
+            "identity": dict(what),
+            "config": recorded.block(work.run),
+            "effects_of": "plan",
+            "effects": [asdict(effect) for effect in work.plan.effects],
+            "data": {"files": dict(zip(files, what["data"], strict=False))},
+            "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
+            "machine": asdict(work.machine),
+        },
+    )
+
+
+def _finish(work: Work, rounds: Rounds, prompts: Prompts, started: float) -> RunResult:
+    """Leave the best adapter, and what was made, as every run leaves them."""
+    paths, best = RunPaths(work.run.output), RunPaths(rounds.best.folder)
+    told = _document(rounds, prompts)
+    sha256 = _copy_adapter(rounds, paths)
+    if best.metrics.is_file():
+        write_bytes(paths.metrics, best.metrics.read_bytes())
+    own, of_best = read_json(paths.run_json), read_json(best.run_json)
+    files = part(own, "data") | {name: value for name, value in part(of_best, "data").items() if name != "files"}
+    of_best = {name: of_best[name] for name in of_best if name in ("kernels", "template", "store", "torch_threads")}
+    write_json(paths.run_json, {**of_best, **own, "data": files, "rft": told})
+    seconds = time.monotonic() - started
+    is_first = rounds.best.number == 0
+    reason = (
+        f"{rounds.ended}; the adapter is that of {'before the rounds' if is_first else f'round {rounds.best.number}'}"
+    )
+    found = read_json(best.report_json) | {
+        "output": str(paths.output),
+        "adapter_sha256": sha256,
+        "resumed_from": None,
+        "seconds": seconds,
+        "stop_reason": reason,
+        "rft": told,
+    }
+    write_json(paths.report_json, found)
+    too_much = missed(found, work.options.max_forget)
+    work.status.complete(too_much or reason, ThresholdNotMet.exit_code if too_much else 0)
+    write_report([paths.output], paths.report_html)
+    write_text(paths.complete, f"{sha256}  adapter/{WEIGHTS}\n")
+    return RunResult(paths.output, found, too_much)
+
+
+def _document(rounds: Rounds, prompts: Prompts) -> dict[str, Any]:
+    """Return the value under "rft"."""
+    held = {"prompts": len(prompts.held_back), "parts": prompts.held_parts, "of": prompts.parts, "by": prompts.by}
+    return {
+        "held_back": held,
+        "before": rounds.first.accuracy,
+        "rounds": list(rounds.records),
+        "best_round": rounds.best.number,
+        "ended": rounds.ended,
+    }
+
+
+def _copy_adapter(rounds: Rounds, paths: RunPaths) -> str:
+    """Copy the best adapter to its place, with a section of its card; return the hash of its weights."""
+    beside = paths.adapter.with_name(".adapter.tmp")
+    if beside.exists():  # of a run that was killed here
+        remove(beside)
+    shutil.copytree(find_adapter(rounds.best.folder).adapter, beside)
+    if (beside / "README.md").is_file():
+        put_section(beside / "README.md", SECTION, _card_lines(rounds))
+    sync_folder(beside)
+    if paths.adapter.exists():
+        remove(paths.adapter)
+    beside.rename(paths.adapter)
+    return sha256_of(paths.adapter / WEIGHTS)
+
+
+def _card_lines(rounds: Rounds) -> list[str]:
+    share = rounds.first.accuracy
+    lines = [
+        "Accuracy on prompts of databases that no round was trained on, with its 95 % interval.",
+        "",
+        "| round | answers | right | trained | accuracy | 95 % interval | kept |",
+        "|---|---|---|---|---|---|---|",
+        f"| before | | | | {share['accuracy']:.1%} | {share['ci95'][0]:.1%} to {share['ci95'][1]:.1%} | |",
+    ]
+    for one in rounds.records:
+        judged = "| |"
+        if "accuracy" in one:
+            judged = f"| {one['accuracy']:.1%} | {one['ci95'][0]:.1%} to {one['ci95'][1]:.1%} |"
+        kept = "yes" if one["is_kept"] else "no"
+        lines.append(
+            f"| {one['round']} | {one['asked']:,} | {one['right']:,} | {one['kept'] + one['expected']:,} {judged} {kept} |"
+        )
+    return [*lines, "", f"The adapter is that of round {rounds.best.number} (0: before the first)."]

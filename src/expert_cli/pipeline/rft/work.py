@@ -1,0 +1,120 @@
+"""What every stage of a run in rounds works with, and where it leaves what it makes.
+
+OUT/sft/                          the first training, a run directory
+OUT/round-0/evaluation.json       its adapter, judged on the held-back prompts
+OUT/round-1/samples/block-0001.jsonl ...   answers that were drawn and judged (`sampling.py`)
+OUT/round-1/rows.jsonl            those that are trained (`select.py`)
+OUT/round-1/run/                  their training, a run directory
+OUT/round-1/evaluation.json       its adapter, judged on the held-back prompts
+OUT/adapter/, run.json, report.json, ...   of the best of them, as every run leaves them
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from expert_cli.config.effects import Decided
+from expert_cli.config.plan import Plan
+from expert_cli.config.run_config import AUTO, RunConfig
+from expert_cli.errors import CTRL_C, Interrupted
+from expert_cli.hardware.devices import DEVICES
+from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.key import not_used
+from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.pipeline.options import RunOptions
+from expert_cli.pipeline.result import RunResult
+from expert_cli.runs.log import RunLog
+from expert_cli.runs.status import RunStatus
+from expert_cli.training.signals import STOP_FILE
+from expert_cli.utils.reporter import Reporter
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
+
+
+class RoundPaths:
+    """The files of a round."""
+
+    def __init__(self, output: Path, number: int) -> None:
+        """Take the run's folder and the round's number; 0: what is there before the first."""
+        self.folder = output / f"round-{number}"
+        self.samples = self.folder / "samples"
+        """One file a block of prompts."""
+        self.rows = self.folder / "rows.jsonl"
+        """What is trained."""
+        self.run = self.folder / "run"
+        """The training, a run directory."""
+        self.evaluation = self.folder / "evaluation.json"
+        """The adapter, judged on the held-back prompts."""
+
+    def block(self, number: int) -> Path:
+        """The file of a block of prompts, counted from 1."""
+        return self.samples / f"block-{number:04}.jsonl"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A run in rounds: what it is, where it runs, who is told."""
+
+    plan: Plan
+    settings: RftConfig
+    machine: Machine
+    report: Reporter
+    options: RunOptions
+    job: PartialState
+    status: RunStatus
+
+    @property
+    def run(self) -> RunConfig:
+        """The run."""
+        return self.plan.run
+
+    def paths(self, number: int) -> RoundPaths:
+        """The files of a round."""
+        return RoundPaths(self.run.output, number)
+
+    def at(self, stage: str) -> None:
+        """Say which stage begins. Raises Interrupted where the file STOP asks the run to end."""
+        self.status.at(stage)
+        self.report.info(f"stage     {stage}")
+        self.look_for_stop()
+
+    def look_for_stop(self) -> None:
+        """Raise Interrupted where the file STOP asks the run to end: what is done is on disk."""
+        file = self.run.output / STOP_FILE
+        if self.job.is_main_process and file.exists():
+            file.unlink()
+            told = f"stopped by the file {file} in {self.status.stage}"
+            raise Interrupted(told, f"go on: {self.status.go_on}", CTRL_C, by_signal=False)
+
+    def train(self, run: RunConfig, *, is_first: bool = False) -> RunResult:
+        """Make an ordinary run, or go on with it, or return what it came to if it is done."""
+        from expert_cli.pipeline.train import train_here
+
+        drift = tuple(key for key in self.options.drift if not key.startswith("rft."))
+        trusting = is_first and self.options.trust_store
+        options = replace(
+            self.options, resume=AUTO, overwrite=False, locked=None, drift=drift, trust_store=trusting, max_forget=None
+        )
+        plan = replace(self.plan, run=replace(run, rft=None), decided=self._decided(is_first=is_first))
+        done = train_here(plan, self.machine, self.report, options, self.job, RunLog())
+        free_memory(run)
+        return done
+
+    def _decided(self, *, is_first: bool) -> Decided:
+        """Return what became of the manifest's keys in one of the trainings."""
+        decided = self.plan.decided
+        if is_first or self.settings.replay:
+            return decided
+        why = not_used("training.rft.replay is 0: a round trains its answers alone")
+        named = [path for path in decided.outcomes if path[0] == "dataset" and path[-1] in ("path", "train")]
+        return replace(decided, outcomes={**decided.outcomes, **dict.fromkeys(named, why)})
+
+
+def free_memory(run: RunConfig) -> None:
+    """Give back what a model that nothing holds any more took, before the next one is loaded."""
+    gc.collect()
+    DEVICES[run.compute.device].empty_cache()

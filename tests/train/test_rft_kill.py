@@ -1,0 +1,84 @@
+"""A run in rounds that is killed in any of its phases ends as one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.kill_test import command, finish
+from expert_cli.pipeline.rft.work import RoundPaths
+from expert_cli.runs.metrics import read_json
+from expert_cli.runs.paths import RunPaths
+from tests.forked_cli import Forked
+from tests.train.rft_project import sharp_model, unsure_expert
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
+
+TWO_ROUNDS = {"rounds": 2, "stop_without_gain": False, "gold": "failed", "replay": 0.5, "from": "last"}
+ROUND = {number: RoundPaths(Path(), number) for number in (0, 1, 2)}
+PHASES: dict[str, Callable[[Path], bool]] = {
+    "in the first training": lambda out: (out / "sft" / "metrics.jsonl").exists(),
+    "while the first adapter is judged": lambda out: (out / "sft" / "COMPLETE").exists(),
+    "between two blocks": lambda out: (out / ROUND[1].block(1)).exists(),
+    "before the rows are written": lambda out: (out / ROUND[1].block(2)).exists(),
+    "in the training of a round": lambda out: (out / ROUND[1].run / "metrics.jsonl").exists(),
+    "before a round is judged": lambda out: (out / ROUND[1].run / "COMPLETE").exists(),
+    "in the second round": lambda out: (out / ROUND[2].block(1)).exists(),
+    "while the best adapter is copied": lambda out: (out / ".adapter.tmp").exists() or (out / "adapter").exists(),
+}
+
+
+def kill_when(process: Forked, reached: Callable[[], bool]) -> None:
+    while process.poll() is None and not reached():
+        time.sleep(0.001)
+    assert process.poll() is None, "ended before"
+    os.kill(process.pid, signal.SIGKILL)
+    while process.poll() is None:
+        time.sleep(0.001)
+
+
+def left(output: Path) -> dict[str, Any]:
+    """What must be equal: adapters by their bytes, rows, every verdict; times alone may differ."""
+    report = read_json(RunPaths(output).report_json)
+    told = report["rft"]
+    for one in told["rounds"]:
+        one["training"].pop("seconds")
+        one.pop("sampling_seconds")
+    rows = [(output / ROUND[number].rows).read_text(encoding="utf-8") for number in (1, 2)]
+    return {"rft": told, "adapter": report["adapter_sha256"], "rows": rows, "loss": report["loss"]}
+
+
+def test_a_run_killed_in_every_phase_ends_like_an_unbroken_one(tmp_path: Path) -> None:
+    manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"), **TWO_ROUNDS)
+    finish(Forked(command(manifest, tmp_path / "unbroken"), tmp_path))
+    broken = tmp_path / "broken"
+    for phase, reached in PHASES.items():
+        kill_when(Forked(command(manifest, broken), tmp_path), lambda: reached(broken))  # noqa: B023  asked at once
+        assert not RunPaths(broken).complete.exists(), phase
+    finish(Forked(command(manifest, broken), tmp_path))
+    assert left(broken) == left(tmp_path / "unbroken")
+    assert len(read_json(RunPaths(broken).run_json)["resumes"]) == len(PHASES)
+
+
+def test_ctrl_c_while_answers_are_drawn_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
+    manifest = unsure_expert(tmp_path / "project", sharp_model(tmp_path / "model"))
+    process = Forked(command(manifest, tmp_path / "out"), tmp_path)
+    while not (tmp_path / "out" / ROUND[1].block(1)).exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130
+    assert "interrupted by SIGINT in round 1, sampling" in told
+    assert "--resume auto" in told
+    status = json.loads(RunPaths(tmp_path / "out").status.read_text(encoding="utf-8"))
+    assert (status["state"], status["exit_code"], status["stage"]) == ("interrupted", 130, "round 1, sampling")
+    finish(Forked(command(manifest, tmp_path / "out"), tmp_path))

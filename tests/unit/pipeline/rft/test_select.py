@@ -1,0 +1,77 @@
+"""Which answers of a prompt are trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_cli.evaluation.cases import EvalCase, read_cases
+from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.pipeline.rft.sampling import Drawn, Sample, Sampled
+from expert_cli.pipeline.rft.select import _figures, _nothing_to_learn, keep
+from tests.train.rft_project import write_rows
+
+SETTINGS = RftConfig(Path("p"), 2, 4, 0.8, 2, "failed", 0.0, "base", True, 0.15, None)
+ROW: dict[str, Any] = {"verifier": "json", "schema": None, "expected": {"a": 1}, "rule": "exact", "prompt": "?"}
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> EvalCase:
+    return read_cases(write_rows(tmp_path / "p.jsonl", [ROW]))[0]
+
+
+def drawn(case: EvalCase, *answers: tuple[str, bool], stop: str = "end") -> Drawn:
+    return Drawn(case, tuple(Sample(text, "correct" if right else "wrong", stop) for text, right in answers))
+
+
+def test_right_answers_that_differ_in_their_form_alone_are_one(case: EvalCase) -> None:
+    found = drawn(case, ('{"a": 2}', False), ('{"a":1}', True), ('{"a": 1.0}', True), ('{"a": 1, "b": 2}', True))
+    assert keep(found, SETTINGS, None).drawn == (1, 3)
+
+
+def test_no_more_are_kept_than_asked_for_those_drawn_first(case: EvalCase) -> None:
+    found = drawn(case, *((f'{{"a": {number}}}', True) for number in range(4)))
+    assert keep(found, SETTINGS, None).drawn == (0, 1)
+
+
+@pytest.mark.parametrize("stop", ["length", "looping"])
+def test_a_right_answer_that_was_cut_off_is_not_kept(case: EvalCase, stop: str) -> None:
+    assert keep(drawn(case, ('{"a": 1}', True), stop=stop), SETTINGS, None).drawn == ()
+
+
+@pytest.mark.parametrize(
+    ("gold", "right", "expected"),
+    [("failed", False, True), ("failed", True, False), ("always", False, True), ("never", False, False)],
+)
+def test_the_expected_answer_is_trained_where_it_is_asked_for(
+    case: EvalCase, gold: Any, right: bool, expected: bool
+) -> None:
+    found = keep(drawn(case, ('{"b": 1}', right)), replace(SETTINGS, gold=gold), None)
+    assert found.gold == (case.case.expected_text if expected else "")
+
+
+def test_an_expected_answer_that_is_kept_already_is_not_trained_twice(case: EvalCase) -> None:
+    found = keep(drawn(case, ('{"a":1}', True)), replace(SETTINGS, gold="always"), None)
+    assert (found.drawn, found.gold) == ((0,), "")
+
+
+REASONS: dict[str, tuple[list[list[bool]], str, str]] = {
+    "nothing is right": ([[False, False], [False, False]], "always", "none of 4 answers is right"),
+    "all is right": ([[True, True], [True, True]], "failed", "all 4 answers are right"),
+    "no prompt has both": ([[True, True], [False, False]], "never", "no prompt has some right answers"),
+    "no prompt has both, with gold": ([[True, True], [False, False]], "failed", ""),
+    "some have both": ([[True, False], [False, False]], "never", ""),
+}
+
+
+@pytest.mark.parametrize(("right", "gold", "reason"), REASONS.values(), ids=REASONS.keys())
+def test_why_a_round_has_nothing_to_learn_from(case: EvalCase, right: list[list[bool]], gold: Any, reason: str) -> None:
+    settings = replace(SETTINGS, gold=gold)
+    found = tuple(drawn(case, *((f'{{"a": {n}}}', one) for n, one in enumerate(each))) for each in right)
+    figures = _figures(Sampled(found, 1, 1.0), [keep(one, settings, None) for one in found], None)
+    said = _nothing_to_learn(found, figures, settings)
+    assert said.startswith(reason)
+    assert bool(said) == bool(reason)
