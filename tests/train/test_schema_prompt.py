@@ -134,9 +134,10 @@ def test_two_columns_in_one_pattern_are_refused(tmp_path: Path, model: Path) -> 
 
 
 def test_the_audit_sees_rows_as_they_stand_in_their_file(tmp_path: Path, model: Path) -> None:
-    run = make_plan(written(tmp_path, model), machine.inspect(), Overrides(offline=True)).run
-    rows = read_rows(run.data, resolve_inputs(run, NullReporter()).located, NullReporter()).rows
-    assert {row.input for row in rows} == {TABLES}
+    rows = [ROW, ROW | {"db_id": "none"}]  # which is bad for training
+    run = make_plan(written(tmp_path, model, rows), machine.inspect(), Overrides(offline=True)).run
+    read = read_rows(run.data, resolve_inputs(run, NullReporter()).located, NullReporter()).rows
+    assert [row.input for row in read] == [TABLES, TABLES]
 
 
 def test_expert_json_says_what_is_shown(expert: Path) -> None:
