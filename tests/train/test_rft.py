@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from transformers import LlamaForCausalLM, TrainerCallback
 
@@ -89,6 +90,13 @@ def test_the_folder_is_that_of_a_run_with_the_best_adapter(learned: Path) -> Non
     assert "Learned from answers that were run" in (paths.adapter / "README.md").read_text(encoding="utf-8")
     trained = trained_adapter(learned, None, None, offline=True)
     assert open_expert(trained.plan.run, trained.origin, NullReporter()).renderer.template.name
+
+
+@pytest.mark.parametrize(("name", "file"), [("train", "report.json"), ("status", "status.json")])
+def test_what_programs_read_has_the_form_that_they_are_told(learned: Path, name: str, file: str) -> None:
+    schema = read(Path(__file__).parents[2] / "docs" / "schemas" / f"{name}.schema.json")
+    command = {"schema_version": 1, "command": "train"} if name == "train" else {}
+    jsonschema_rs.validator_for(schema).validate(read(learned / file) | command)
 
 
 def test_the_report_shows_the_rounds(learned: Path) -> None:

@@ -376,7 +376,7 @@ def test_of_every_manifest_too(path: Path) -> None:
 
 def test_the_keys_without_effect_are_those_that_change_no_run(tmp_path: Path) -> None:
     """In every context, a key has an effect in one of them or stands in the list."""
-    inert = set(TrainingConfig.model_fields) - set(TrainingConfig.old_names) - {"method"}
+    inert = set(TrainingConfig.model_fields) - set(TrainingConfig.old_names)
     for change in CONTEXTS.values():
         for machine in (CPU, GPU):
             manifest = manifests.small()

@@ -11,7 +11,6 @@ from typing import Any
 
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.run_config import RunConfig, SourceSpec
-from expert_cli.data.rows.columns import Columns
 from expert_cli.evaluation.answer import longest_right_answer, write_answers
 from expert_cli.evaluation.evaluate import CASE_TIMEOUT_S, DEFAULT_NEW_TOKENS, answer_settings
 from expert_cli.evaluation.grade import grade
@@ -19,7 +18,7 @@ from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import decoding_of
 from expert_cli.pipeline.rft.prompts import Prompts
 from expert_cli.pipeline.rft.sampling import sample
-from expert_cli.pipeline.rft.select import select
+from expert_cli.pipeline.rft.select import RowForm, select
 from expert_cli.pipeline.rft.work import Work, free_memory
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.distributed import broadcast_rank0
@@ -60,8 +59,8 @@ class Rounds:
     ended: str
 
 
-def make_rounds(work: Work, prompts: Prompts, columns: Columns, adapter: Path) -> Rounds:
-    """Make the rounds from an adapter. columns: of the rows that are trained."""
+def make_rounds(work: Work, prompts: Prompts, form: RowForm, adapter: Path) -> Rounds:
+    """Make the rounds from an adapter. form: of the rows that are trained."""
     settings = work.settings
     first = best = last = judge(work, prompts, 0, adapter)
     records: list[Mapping[str, Any]] = []
@@ -70,7 +69,7 @@ def make_rounds(work: Work, prompts: Prompts, columns: Columns, adapter: Path) -
         work.at(f"round {number}, sampling")
         asked = prompts.of_round(number, settings.limit, work.run.seed)
         sampled = sample(work, asked, number, last.folder)
-        found = broadcast_rank0(partial(select, work, sampled, number, columns))
+        found = broadcast_rank0(partial(select, work, sampled, number, form))
         _tell(work, number, found.figures)
         if found.reason:
             records.append({"round": number, **found.figures, "is_kept": False})

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from expert_cli.config.run_config import DataConfig
 from expert_cli.data.rows.columns import Columns
+from expert_cli.data.templates.template import Template
+from expert_cli.evaluation.cases import Question
 from expert_cli.inference.expert_config import decoding_of
 from expert_cli.inference.grammar.grammar import Grammar
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.rft.sampling import Drawn, Sampled
 from expert_cli.pipeline.rft.work import Work
 from expert_cli.utils.files import write_text
@@ -20,6 +23,33 @@ from expert_cli.utils.statistics import mean_of_shares, pass_at
 
 WHOLE = ("end", "sequence")
 """Why an answer ends that came to its own end: one that was cut off has none to learn."""
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """In which columns the first training's rows have prompt, input and answer, and how a user's turn is written.
+
+    shown: what stands in the place of the input, made of it when the row is read; None = the input itself.
+    """
+
+    columns: Columns
+    template: Template
+    shown: SchemaPromptConfig | None = None
+
+    def row(self, asked: Question, answer: str) -> dict[str, Any]:
+        """Return a row in this form; an input that has no column stands in the turn as it does when the expert is asked."""
+        columns, turn = self.columns, self.template.user_turn(asked.prompt, "" if self.shown else asked.input)
+        if columns.messages:
+            turns = [{"role": "user", "content": turn}, {"role": "assistant", "content": answer}]
+            return {columns.messages: turns}
+        if columns.input:
+            return {columns.instruction: asked.prompt, columns.input: asked.input, columns.response: answer}
+        return {columns.instruction: turn, columns.response: answer}
+
+    def database(self, file: Path | None) -> dict[str, Any]:
+        """Return the column that names a prompt's database, where rows are shown theirs."""
+        named = self.shown.name_of(file) if self.shown and file else ""
+        return {self.columns.database: named} if self.columns.database else {}
 
 
 @dataclass(frozen=True)
@@ -39,11 +69,11 @@ class Kept:
     gold: str
 
 
-def select(work: Work, sampled: Sampled, number: int, columns: Columns) -> Selected:
+def select(work: Work, sampled: Sampled, number: int, form: RowForm) -> Selected:
     """Choose what is trained, write it as rows, and say what the answers came to."""
     grammar = decoding_of(work.plan.loaded.manifest).grammar
     kept = [keep(one, work.settings, grammar) for one in sampled.drawn]
-    rows = [row | _database(one.of, work.run.data) for one in kept for row in _rows(one, number, columns)]
+    rows = [row for one in kept for row in _rows(one, number, form)]
     figures = _figures(sampled, kept, grammar)
     write_text(work.paths(number).rows, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     return Selected(figures, _nothing_to_learn(sampled.drawn, figures, work.settings))
@@ -67,30 +97,19 @@ def normal_form(drawn: Drawn, answer: str, grammar: Grammar | None) -> str:
     return same_as(drawn.prompt.answered(answer).extracted or "", grammar)
 
 
-def _rows(kept: Kept, number: int, columns: Columns) -> list[dict[str, Any]]:
+def _rows(kept: Kept, number: int, form: RowForm) -> list[dict[str, Any]]:
     answers = [(kept.of.samples[index].answer.strip(), index + 1) for index in kept.drawn]
     answers += [(kept.gold, 0)] if kept.gold else []
     return [
-        {**_asked(kept.of, answer, columns), "case": kept.of.prompt.id, "round": number, "sample": sample or "expected"}
+        {
+            **form.row(kept.of.prompt.question, answer),
+            **form.database(kept.of.prompt.file),
+            "case": kept.of.prompt.id,
+            "round": number,
+            "sample": sample or "expected",
+        }
         for answer, sample in answers
     ]
-
-
-def _asked(drawn: Drawn, answer: str, columns: Columns) -> dict[str, Any]:
-    """Return prompt, input and answer in the columns of the first training's rows."""
-    prompt, given = drawn.prompt.question
-    if columns.messages:
-        words = "\n".join(filter(None, (prompt, given)))
-        turns = [{"role": "user", "content": words}, {"role": "assistant", "content": answer}]
-        return {columns.messages: turns}
-    row = {columns.instruction: prompt, columns.response: answer}
-    return row | ({columns.input or "input": given} if columns.input or given else {})
-
-
-def _database(drawn: Drawn, data: DataConfig) -> dict[str, str]:
-    """Return the column of the prompt's database where rows are shown theirs."""
-    shown, file = data.schema_prompt, drawn.prompt.file
-    return {shown.database_column: shown.name_of(file)} if shown and shown.databases and file else {}
 
 
 def _figures(sampled: Sampled, kept: Sequence[Kept], grammar: Grammar | None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from expert_cli.pipeline.pretokenize import DataInputs, resolve_inputs
 from expert_cli.pipeline.result import RunResult
 from expert_cli.pipeline.rft.prompts import Prompts, read_prompts
 from expert_cli.pipeline.rft.rounds import Rounds, make_rounds
+from expert_cli.pipeline.rft.select import RowForm
 from expert_cli.pipeline.rft.work import Work
 from expert_cli.pipeline.train import make_room, require_folders_apart
 from expert_cli.runs.log import RunLog
@@ -69,7 +70,7 @@ def train_in_rounds(
     )
     prompts = read_prompts(plan, settings, options.permissions, report)
     inputs = resolve_inputs(plan.run, report)
-    columns = _columns(plan, inputs, prompts, report)
+    form = RowForm(_columns(plan, inputs, prompts, report), inputs.template, plan.run.data.schema_prompt)
     what = _identity(work, inputs, prompts)
     _require_same_run(work, what)
     if job.is_main_process:
@@ -79,7 +80,7 @@ def train_in_rounds(
         _write_run_json(work, inputs, what)
     barrier()
     adapter = first_adapter(work)
-    rounds = make_rounds(work, prompts, columns, adapter)
+    rounds = make_rounds(work, prompts, form, adapter)
     if not job.is_main_process:
         return RunResult(plan.run.output, {})
     return _finish(work, rounds, prompts, started)

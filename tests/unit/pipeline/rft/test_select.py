@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from expert_cli.evaluation.cases import EvalCase, read_cases
+from expert_cli.data.rows.columns import Columns
+from expert_cli.data.templates.chat_template import ChatTemplate
+from expert_cli.evaluation.cases import EvalCase, Question, read_cases
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.pipeline.rft.sampling import Drawn, Sample, Sampled
-from expert_cli.pipeline.rft.select import _figures, _nothing_to_learn, keep
+from expert_cli.pipeline.rft.select import RowForm, _figures, _nothing_to_learn, keep
+from tests import tiny
 from tests.train.rft_project import write_rows
 
 SETTINGS = RftConfig(Path("p"), 2, 4, 0.8, 2, "failed", 0.0, "base", True, 0.15, None)
@@ -56,6 +59,25 @@ def test_the_expected_answer_is_trained_where_it_is_asked_for(
 def test_an_expected_answer_that_is_kept_already_is_not_trained_twice(case: EvalCase) -> None:
     found = keep(drawn(case, ('{"a":1}', True)), replace(SETTINGS, gold="always"), None)
     assert (found.drawn, found.gold) == ((0,), "")
+
+
+def test_a_row_is_written_as_the_expert_is_asked() -> None:
+    template = tiny.template_for(
+        tiny.tiny_backend(), "", own=ChatTemplate(tiny.CHATML), eos_token=tiny.CONTROL_TOKENS[0]
+    )
+    pairs, alone, talk = (
+        RowForm(Columns(**names), template)
+        for names in (
+            {"instruction": "q", "input": "schema", "response": "a"},
+            {"instruction": "q", "response": "a"},
+            {"messages": "messages"},
+        )
+    )
+    asked, turn = Question("How many?", "CREATE TABLE t (a)"), template.user_turn("How many?", "CREATE TABLE t (a)")
+    assert pairs.row(asked, "7") == {"q": "How many?", "schema": "CREATE TABLE t (a)", "a": "7"}
+    assert alone.row(asked, "7") == {"q": turn, "a": "7"}
+    said = talk.row(asked, "7")["messages"]
+    assert [(one["role"], one["content"]) for one in said] == [("user", turn), ("assistant", "7")]
 
 
 REASONS: dict[str, tuple[list[list[bool]], str, str]] = {
