@@ -10,7 +10,8 @@ from expert_cli.errors import InputError
 from expert_cli.utils.paths import FilePath
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.verdict import Grade
+    from expert_cli.evaluation.permissions import Permissions
+    from expert_cli.manifest.keys.grpo import Reward
 
 TIMEOUT_S = 2.0
 """How long one answer may run where nothing else is said."""
@@ -49,16 +50,10 @@ def binary_reward(
         InputError: A case is at fault: a key is missing, a file is not there, its own query fails.
         EnvironmentProblem: What runs the answers, or what keeps them from the network, is missing.
     """
-    verdicts = _grades(
-        prompts,
-        completions,
-        columns,
-        root=root,
-        timeout_s=timeout_s,
-        allow_commands=allow_commands,
-        without_walls=without_walls,
-    )
-    return [float(verdict.passed) for verdict in verdicts]
+    from expert_cli.evaluation.permissions import Permissions
+
+    allowed = Permissions(allow_commands, without_walls)
+    return _rewards("binary", prompts, completions, columns, root, timeout_s, allowed)
 
 
 def dense_reward(
@@ -87,34 +82,23 @@ def dense_reward(
     All else is worth 0.0: what does not parse or is empty, and whatever had to be stopped (`timeout`, `refused`,
     `too_large`). What this machine can only parse is worth 0.1.
     """
-    from expert_cli.evaluation.rewards import DENSE
+    from expert_cli.evaluation.permissions import Permissions
 
-    verdicts = _grades(
-        prompts,
-        completions,
-        columns,
-        root=root,
-        timeout_s=timeout_s,
-        allow_commands=allow_commands,
-        without_walls=without_walls,
-    )
-    return [DENSE[verdict.progress] for verdict in verdicts]
+    allowed = Permissions(allow_commands, without_walls)
+    return _rewards("dense", prompts, completions, columns, root, timeout_s, allowed)
 
 
-def _grades(
+def _rewards(
+    kind: Reward,
     prompts: Sequence[Any],
     completions: Sequence[Any],
     columns: dict[str, Any],
-    *,
     root: FilePath,
     timeout_s: float,
-    allow_commands: bool,
-    without_walls: bool,
-) -> list[Grade]:
-    from expert_cli.evaluation.permissions import Permissions
-    from expert_cli.evaluation.rewards import grades
+    allowed: Permissions,
+) -> list[float]:
+    from expert_cli.evaluation.rewards import REWARDS, grades
 
     if len(prompts) != len(completions):
         raise InputError(f"{len(prompts)} prompts, {len(completions)} completions", "give one prompt a completion")
-    allowed = Permissions(allow_commands, without_walls)
-    return grades(completions, columns, Path(root), timeout_s, allowed)
+    return [REWARDS[kind](grade) for grade in grades(completions, columns, Path(root), timeout_s, allowed)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def save_adapter(
-    model: PeftModel, source: LocalModel, renderer: PromptRenderer, plan: Plan, done: FitResult, paths: RunPaths
+    model: PeftModel, source: LocalModel, renderer: PromptRenderer, plan: Plan, done: FitResult | None, paths: RunPaths
 ) -> str:
     """Write the adapter folder beside its place and rename it; return the hash of its weights.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config.plan import Plan
+from expert_cli.config.run_config import RunConfig
 from expert_cli.inference.expert_config import ExpertConfig
 from expert_cli.manifest.key import CARD
 from expert_cli.training.result import FitResult
@@ -57,7 +58,7 @@ def model_card(plan: Plan, done: FitResult | None) -> str:
     lines += [
         f"A {run.adapter.type} adapter for `{run.model.name}` ({run.model.quantization}), trained with expert-cli{steps}.",
         "",
-        f"Data: {', '.join(_data_name(spec.path) for spec in run.data.train)}.",
+        f"Data: {', '.join(_data_name(path) for path in _data(run))}.",
         "",
     ]
     carried = redacted({key: value for key, value in _carried(plan).items() if value})
@@ -151,6 +152,10 @@ def _license(written: Any) -> dict[str, str]:
     if not name:
         return {}
     return {"license": spelled} if spelled in HUB_LICENSES.split() else {"license": "other", "license_name": name}
+
+
+def _data(run: RunConfig) -> list[str]:
+    return [str(run.grpo.prompts)] if run.grpo else [spec.path for spec in run.data.train]
 
 
 def _data_name(path: str) -> str:

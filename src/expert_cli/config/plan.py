@@ -66,7 +66,8 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
         report.warning(machine.first_words)
     plan = make_plan(manifest, machine, overrides)
     require_free(plan.run.output, overwrite=keeps)
-    require_data(plan.run)
+    if plan.run.grpo is None:
+        require_data(plan.run)
     require_alike(plan.run)
     for warning in plan.warnings:
         report.warning(str(warning))

@@ -11,6 +11,7 @@ from typing import Literal
 
 from expert_cli.manifest.keys.adapter import AdapterConfig
 from expert_cli.manifest.keys.compute import ComputeConfig
+from expert_cli.manifest.keys.grpo import GrpoConfig
 from expert_cli.manifest.keys.loader import LoaderConfig
 from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.manifest.keys.optim import OptimConfig
@@ -124,7 +125,7 @@ class RunConfig:
 
     `store` is the folder that holds token stores, one folder a key. `origins` says for every key of `training.config` where
     its value came from. `neutral_texts`: on so many what was forgotten is measured. `rft`: None where one training is the
-    whole run.
+    whole run; `grpo`: None where rows train the expert.
     """
 
     expert: str
@@ -143,3 +144,4 @@ class RunConfig:
     neutral_texts: int
     origins: tuple[tuple[str, str], ...]
     rft: RftConfig | None = None
+    grpo: GrpoConfig | None = None

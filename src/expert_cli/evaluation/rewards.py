@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,11 @@ from expert_cli.utils.reporter import NullReporter
 
 DENSE: Mapping[Progress, float] = {"nothing": 0.0, "parses": 0.1, "runs": 0.3, "columns": 0.5, "result": 1.0}
 """Less than half of what is right is worth to what is not, however far it came: no number of near misses makes up for it."""
+
+REWARDS: Mapping[str, Callable[[Grade], float]] = {
+    "binary": lambda grade: float(grade.passed),
+    "dense": lambda grade: DENSE[grade.progress],
+}
 
 WHOLE_CASE = "case"
 """The column that holds a case as JSON text, in place of a column a key."""

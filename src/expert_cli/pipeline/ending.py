@@ -1,16 +1,22 @@
-"""How a run ends, whatever ends it: status.json and log.txt say so before the error goes on to who called."""
+"""How a run ends: by an error, which status.json and log.txt tell before it goes on to who called; or with all it leaves."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
 
-from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, Interrupted
+from expert_cli.config.adapter_origin import WEIGHTS
+from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, Interrupted, ThresholdNotMet
+from expert_cli.pipeline.forgetting import missed
+from expert_cli.pipeline.result import RunResult
 from expert_cli.runs.log import RunLog
+from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.signals import Terminated, raising_sigterm
 from expert_cli.utils.disk_errors import known
+from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.text import failure_lines
 
 
@@ -41,3 +47,17 @@ def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
         log.write(line)
     with suppress(OSError):  # a disk that is full must not hide what filled it
         status.broken_off(error)
+
+
+def finish(
+    paths: RunPaths, found: dict[str, Any], sha256: str, reason: str, max_forget: float | None, status: RunStatus
+) -> RunResult:
+    """Leave what every run leaves at its end, COMPLETE last. found: report.json. sha256: of the adapter's weights."""
+    from expert_cli.artifacts.report import write_report
+
+    write_json(paths.report_json, found)
+    too_much = missed(found, max_forget)
+    status.complete(too_much or reason, ThresholdNotMet.exit_code if too_much else 0)
+    write_report([paths.output], paths.report_html)
+    write_text(paths.complete, f"{sha256}  adapter/{WEIGHTS}\n")
+    return RunResult(paths.output, found, too_much)

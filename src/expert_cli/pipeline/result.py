@@ -68,16 +68,20 @@ class RunResult:
     def summary(self) -> str:
         """Return the lines a person reads at the end."""
         done = self.document
-        loss, shares = done["loss"], done["step_time_shares"]
+        loss, shares, rewards = done["loss"], done["step_time_shares"], part(done, "grpo", "mean_reward")
         span = mean_span(done["steps"])
         lines = [
             f"loss {loss['first_mean']:.3f} -> {loss['last_mean']:.3f} "
             f"({f'means of the first and last {span}' if span > 1 else 'first and last'} of {done['steps']} steps), "
             f"{duration(done['seconds'])}, {done['tokens_per_s']:,.0f} real tokens/s, peak memory "
             f"{done['peak_memory_mb'] / 1024:.1f} GB",
-            "time      "
-            + ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005),
         ]
+        if shares:
+            told = [f"{name.replace('_', ' ')} {share:.1%}" for name, share in shares.items() if share >= 0.0005]
+            lines.append(f"time      {', '.join(told)}")
+        if rewards:
+            ends = f"{rewards['first']:.3f} -> {rewards['last']:.3f}"
+            lines.append(f"reward    {ends} ({done['grpo']['reward']}), means as above")
         if done["eval_loss"] is not None:
             lines.append(f"evaluation loss {done['eval_loss']:.3f}")
         forgotten = forgotten_in_words(done.get("forgetting"))

@@ -21,7 +21,7 @@ from expert_cli.data.packing.dataset import PackedDataset
 from expert_cli.data.sources.folder import require_apart
 from expert_cli.data.store.build import TokenStore, foreign_store, trusted_sha256
 from expert_cli.data.store.key import StoreKey
-from expert_cli.errors import InputError, ThresholdNotMet
+from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.base_model import load_base_of, require_positions
@@ -42,7 +42,7 @@ from expert_cli.model.kernels.select import (
 )
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.loading.sources import LocalModel
-from expert_cli.pipeline.ending import recorded
+from expert_cli.pipeline.ending import finish, recorded
 from expert_cli.pipeline.forgetting import choose_texts, measure, missed
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import DataInputs, describe, staged_store, store_for, training_inputs
@@ -59,7 +59,6 @@ from expert_cli.training.checkpointing.resume_compatibility import identity, req
 from expert_cli.training.fit import ResumeContext, TrainingData, fit
 from expert_cli.training.result import FitResult
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, rank0_first
-from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 
@@ -93,6 +92,8 @@ def train_here(
     stages = _train
     if plan.run.rft is not None:
         from expert_cli.pipeline.rft.train import train_in_rounds as stages
+    elif plan.run.grpo is not None:
+        from expert_cli.pipeline.grpo import train_grpo as stages
     if not job.is_main_process:
         return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes)
@@ -122,9 +123,7 @@ def _train(
     run_answers = _run_answers(renderer, plan, report, options)
     texts = choose_texts(run, options.max_forget, report)
     if job.is_main_process:
-        make_room(run.output, report, options)
-        status.begin()
-        log.begin(paths.log)
+        begin_run(run, report, options, status, log)
     with rank0_first():
         store = _store(run, inputs, key, options, report)
     data = _data(store, inputs, run, report)
@@ -158,14 +157,7 @@ def _train(
     origin = resume_context.resumed.path if resume_context.resumed else None
     found = document(run.output, done, describe(run, store).as_json(), kernels, sha256, origin, asked, seconds)
     found |= {"forgetting": forgot.as_json()} if forgot else {}
-    write_json(paths.report_json, found)
-    too_much = missed(found, options.max_forget)
-    status.complete(too_much or done.stop_reason, ThresholdNotMet.exit_code if too_much else 0)
-    from expert_cli.artifacts.report import write_report
-
-    write_report([run.output], paths.report_html)
-    write_text(paths.complete, f"{sha256}  adapter/adapter_model.safetensors\n")
-    return RunResult(run.output, found, too_much)
+    return finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
 
 
 def require_folders_apart(run: RunConfig, options: RunOptions) -> None:
@@ -219,7 +211,14 @@ def _run_answers(
     return partial(accuracy_of, renderer=renderer, cases=cases, report=report, plan=plan)
 
 
-def make_room(output: Path, report: Reporter, options: RunOptions) -> None:
+def begin_run(run: RunConfig, report: Reporter, options: RunOptions, status: RunStatus, log: RunLog) -> None:
+    """Make room for a run, and let its status and its log begin."""
+    _make_room(run.output, report, options)
+    status.begin()
+    log.begin(RunPaths(run.output).log)
+
+
+def _make_room(output: Path, report: Reporter, options: RunOptions) -> None:
     """Make the output folder; one that holds something is refused, moved aside with `overwrite`, kept to be gone on with."""
     require_free(output, overwrite=options.overwrite or bool(options.resume))
     if contents(output) and not options.resume:

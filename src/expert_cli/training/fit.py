@@ -101,7 +101,7 @@ def fit(
         run,
         kernels,
         paths,
-        callbacks=[*_callbacks(run, paths), *callbacks],
+        callbacks=[*run_callbacks(run, paths), *callbacks],
         save=partial(_save, model=model, paths=paths, resume_context=resume_context),
         stop_asked=stop.asked,
         max_loss_spike=max_loss_spike,
@@ -191,7 +191,8 @@ def _save(trainer: ExpertTrainer, *, model: PeftModel, paths: RunPaths, resume_c
     resume_context.status.reached(trainer.progress.step, trainer.batches.schedule.steps)
 
 
-def _callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
+def run_callbacks(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
+    """Return the callbacks that every run has, whoever trains."""
     callbacks: list[TrainerCallback] = [HeapKeeper()] if run.compute.device == "cpu" else []
     if "tensorboard" in run.watch.report_to:
         from torch.utils.tensorboard import SummaryWriter

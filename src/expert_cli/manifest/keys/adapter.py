@@ -15,12 +15,16 @@ from expert_cli.manifest.types import AdapterType, Modules, PositiveNumber, Shar
 class AdapterKeys(Strict):
     """What may be written of the adapter."""
 
-    method: Literal["sft", "rft"] | None = key(
+    method: Literal["sft", "rft", "grpo"] | None = key(
         "sft",
-        {"sft": "supervised fine-tuning", "rft": "supervised fine-tuning, then rounds of training.rft"},
+        {
+            "sft": "supervised fine-tuning",
+            "rft": "supervised fine-tuning, then rounds of training.rft",
+            "grpo": "reinforcement learning from judged answers",
+        },
     )
     """Supervised fine-tuning (`sft`); `rft` (rejection-sampling fine-tuning) adds rounds of drawing answers, running them and
-    training on the right ones (`training.rft`)."""
+    training on the right ones (`training.rft`); `grpo`: reinforcement learning from judged answers (`training.grpo`)."""
     adapter_type: AdapterType | None = key("lora", "a {} adapter is trained")
     """Kind of adapter."""
     rank: Annotated[int, Field(gt=0, le=2**16)] | None = key(None, "rank of the adapter's matrices")

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.artifacts.model_card import put_section
-from expert_cli.artifacts.report import write_report
 from expert_cli.config import recorded
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.data.rows.columns import Columns
 from expert_cli.data.rows.selection import all_rows, select_rows
-from expert_cli.errors import InputError, ThresholdNotMet
+from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.cpu_trials import with_trials
-from expert_cli.pipeline.forgetting import missed
+from expert_cli.pipeline.ending import finish
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import DataInputs, resolve_inputs
 from expert_cli.pipeline.result import RunResult
@@ -29,14 +28,14 @@ from expert_cli.pipeline.rft.prompts import Prompts, read_prompts
 from expert_cli.pipeline.rft.rounds import Rounds, make_rounds
 from expert_cli.pipeline.rft.select import RowForm
 from expert_cli.pipeline.rft.work import Work
-from expert_cli.pipeline.train import make_room, require_folders_apart
+from expert_cli.pipeline.train import begin_run, require_folders_apart
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.runs.paths import RunPaths
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.checkpointing.resume_compatibility import identity, require_goes_on, require_same, tried
 from expert_cli.utils.distributed import barrier, broadcast_rank0
-from expert_cli.utils.files import remove, sha256_of, sync_folder, write_bytes, write_json, write_text
+from expert_cli.utils.files import remove, sha256_of, sync_folder, write_bytes, write_json
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
@@ -74,9 +73,7 @@ def train_in_rounds(
     what = _identity(work, inputs, prompts)
     _require_same_run(work, what)
     if job.is_main_process:
-        make_room(plan.run.output, report, options)
-        status.begin()
-        log.begin(RunPaths(plan.run.output).log)
+        begin_run(plan.run, report, options, status, log)
         _write_run_json(work, inputs, what)
     barrier()
     adapter = first_adapter(work)
@@ -201,12 +198,7 @@ def _finish(work: Work, rounds: Rounds, prompts: Prompts, started: float) -> Run
         "stop_reason": reason,
         "rft": told,
     }
-    write_json(paths.report_json, found)
-    too_much = missed(found, work.options.max_forget)
-    work.status.complete(too_much or reason, ThresholdNotMet.exit_code if too_much else 0)
-    write_report([paths.output], paths.report_html)
-    write_text(paths.complete, f"{sha256}  adapter/{WEIGHTS}\n")
-    return RunResult(paths.output, found, too_much)
+    return finish(paths, found, sha256, reason, work.options.max_forget, work.status)
 
 
 def _document(rounds: Rounds, prompts: Prompts) -> dict[str, Any]:
