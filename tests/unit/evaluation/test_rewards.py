@@ -149,7 +149,7 @@ def test_a_case_may_stand_in_one_column() -> None:
 def test_verifiers_may_be_mixed_and_absent_keys_null(root: Path) -> None:
     label = {"verifier": "choice", "labels": ["a", "b"], "expected": "a"}
     names = sorted({*SQL, *label})
-    mixed = {name: [SQL.get(name), label.get(name)] for name in names}
+    mixed = {name: [SQL.get(name), label.get(name)] for name in names} | {"rule": [None, None]}
     assert binary_reward(["?", "?"], [SQL["expected"], "a"], root=root, **mixed) == [1.0, 1.0]
 
 
