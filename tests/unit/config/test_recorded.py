@@ -46,6 +46,9 @@ never changes.
 """
 LATER = {
     *TrainingConfig.model_fields,
+    "neutral_texts",
+    "rft",
+    "grpo",
     "schema_prompt",
     *SchemaPromptKeys.model_fields,
     "database",
