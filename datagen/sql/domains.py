@@ -81,8 +81,8 @@ def parse_table(line: str, styles: frozenset[str] = frozenset()) -> Table:
         name, kind, *rest = part.split(None, 3)
         if kind == "ref":
             spelled = _spelled(name.rstrip("?"), styles)
-            key = Column(spelled, "key", name.rstrip("?"), nullable=name.endswith("?"))
-            references.append(Reference(key, rest[0], rest[1]))
+            refers = Column(spelled, "key", name.rstrip("?"), nullable=name.endswith("?"))
+            references.append(Reference(refers, rest[0], rest[1]))
         else:
             column = parse_column(part)
             columns.append(replace(column, name=_spelled(column.name, styles)))
