@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from expert_cli.hardware.devices import device_of
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.heap import resident_mb
 from expert_cli.utils.reporter import Bar
@@ -59,7 +59,7 @@ class GrpoCallback(TrainerCallback):
 
     def on_step_end(
         self,
-        args: TrainingArguments,  # noqa: ARG002
+        args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
         **more: Any,  # noqa: ARG002
@@ -69,8 +69,8 @@ class GrpoCallback(TrainerCallback):
         self.seconds = time.monotonic() - self._started
         self._status.step = self.step
         self._bar.update(self.step, f"of {self.steps}")
-        held = torch.cuda.max_memory_allocated() / MB if torch.cuda.is_available() else resident_mb()
-        self.peak_memory_mb = max(self.peak_memory_mb, held)
+        held = device_of(args.device).held("max_memory_allocated")
+        self.peak_memory_mb = max(self.peak_memory_mb, resident_mb() if held is None else held / MB)
         control.should_training_stop = control.should_training_stop or self._stop_asked()
 
     def on_log(
