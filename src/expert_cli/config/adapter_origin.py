@@ -57,6 +57,14 @@ class AdapterOrigin:
     expert_config: Path | None = None
     schema_prompt: SchemaPromptConfig | None = None
 
+    def require_base(self, name: str, sha256: str) -> None:
+        """Raise InputError where the adapter was trained on another base model; what nothing tells is not compared."""
+        if self.base_sha256 and self.base_sha256 != sha256:
+            raise InputError(
+                f"{self.adapter} was trained on {self.base_model} ({self.base_sha256[:12]}), {name} is {sha256[:12]}",
+                "name the base model it was trained on: --base-model",
+            )
+
     @property
     def knows_system_prompt(self) -> bool:
         """Whether anything tells the system prompt of training."""

@@ -75,11 +75,7 @@ def require_same_base(origin: AdapterOrigin, name: str, sha256: str, template: s
     name, sha256: of the base model. template: the fingerprint. What nothing tells (an adapter of another program) is not
     compared.
     """
-    if origin.base_sha256 and origin.base_sha256 != sha256:
-        raise InputError(
-            f"{origin.adapter} was trained on {origin.base_model} ({origin.base_sha256[:12]}), {name} is {sha256[:12]}",
-            "name the base model it was trained on: --base-model",
-        )
+    origin.require_base(name, sha256)
     if origin.template and origin.template != template:
         raise InputError(
             f"{origin.adapter} was trained with the prompt template {origin.template}, this run has {template}",

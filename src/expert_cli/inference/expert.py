@@ -88,12 +88,7 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter) -> Expe
     Raises InputError where adapter, base model or template do not go together, and what loading a base model raises.
     """
     source = locate_base(run, report)
-    if origin.base_sha256 and source.sha256 != origin.base_sha256:
-        raise InputError(
-            f"{origin.adapter} was trained on {origin.base_model} ({origin.base_sha256[:12]}), "
-            f"{source.name} is {source.sha256[:12]}",
-            "name the base model it was trained on: --base-model",
-        )
+    origin.require_base(source.name, source.sha256)
     tokenizer = load_tokenizer(source.folder)
     renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, origin))
     if origin.knows_system_prompt and origin.system_prompt != run.model.system_prompt:
