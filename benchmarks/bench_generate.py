@@ -60,7 +60,7 @@ def asked(options: argparse.Namespace, dtype: Dtype | None = None) -> tuple[Any,
     tokenizer = load_tokenizer(locate_base(run, NullReporter()).folder)
     renderer = PromptRenderer(tokenizer, trained_template(run, tokenizer, trained.origin))
     cases = cases_of(trained.plan, options.cases, options.limit)
-    turns = [renderer.format_user_turn(case.prompt, case.input) for case in cases]
+    turns = [renderer.format_user_turn(*case.asked) for case in cases]
     return run, trained.origin, cases, [renderer.encode_messages([Message("user", turn)]) for turn in turns]
 
 

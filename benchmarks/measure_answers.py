@@ -139,9 +139,9 @@ class Measured:
 
         renderer, clock = self.expert.renderer, Clock()
         started = time.perf_counter()
-        made = [constraint_on(case.question, case.case, settings.grammar, renderer) for case in cases]
+        made = [constraint_on(case.asked, case.case, settings.grammar, renderer) for case in cases]
         requests = [
-            Request(renderer.encode_prompt(case.prompt, case.input), constraint=make and partial(Timed, make, clock))
+            Request(renderer.encode_prompt(*case.asked), constraint=make and partial(Timed, make, clock))
             for case, make in zip(cases, made, strict=True)
         ]
         written = [one for (one,) in generate(self.expert.model, requests, settings, renderer)]
