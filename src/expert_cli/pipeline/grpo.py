@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -22,7 +22,6 @@ from peft import PeftModel
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, set_seed
 
 from expert_cli.artifacts.adapter import save_adapter
-from expert_cli.config import recorded
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.rows.columnar import Message
@@ -45,6 +44,7 @@ from expert_cli.pipeline.forgetting import choose_texts, measure
 from expert_cli.pipeline.grpo_callback import GrpoCallback
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import RunResult
+from expert_cli.pipeline.run_json import run_facts
 from expert_cli.pipeline.train import begin_run
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.paths import RunPaths
@@ -249,16 +249,10 @@ def _run_json(
     """Return what the run is."""
     prompts = _asked(plan.run).prompts
     return {
-        "schema_version": 1,
+        **run_facts(plan, machine, source, status.command),
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": status.command,
-        "config": recorded.block(plan.run),
-        "effects_of": "plan",
-        "effects": [asdict(effect) for effect in plan.effects],
         "template": renderer.template.name,
         "prompts": {"path": str(prompts), "sha256": sha256_of(prompts), "cases": len(cases)},
-        "model": {"name": source.name, "kind": source.kind, "sha256": source.sha256},
-        "machine": asdict(machine),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.data.store.build import TokenStore
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.select import KernelPlan
+from expert_cli.model.loading.sources import LocalModel
 from expert_cli.pipeline.pretokenize import DataInputs
 from expert_cli.runs.metrics import items, read_json
 from expert_cli.runs.paths import RunPaths
@@ -40,24 +42,31 @@ def write_run_json(
     write_json(
         paths.run_json,
         {
-            "schema_version": 1,
+            **run_facts(plan, machine, inputs.source, resume_context.status.command),
             "started": earlier.get("started", now),
             "resumes": resumes,
-            "command": resume_context.status.command,
             "identity": dict(resume_context.identity),
-            "config": recorded.block(plan.run),
-            "effects_of": "plan",
-            "effects": [asdict(effect) for effect in plan.effects],
             "kernels": kernels.as_json(),
             "template": inputs.template.name,
             "data": {"files": dict(zip(files, resume_context.identity["data"], strict=True)), **store.stats},
             "store": {"path": str(store.home), "key": store.key.sha256, "parts": dict(store.key.parts)},
-            "init_adapter": provenance(plan.run),
-            "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
-            "machine": asdict(machine),
             "torch_threads": torch.get_num_threads(),
         },
     )
+
+
+def run_facts(plan: Plan, machine: Machine, source: LocalModel, command: str) -> dict[str, Any]:
+    """Return what run.json says of every run, by whatever method. source: the base model."""
+    return {
+        "schema_version": 1,
+        "command": command,
+        "config": recorded.block(plan.run),
+        "effects_of": "plan",
+        "effects": [asdict(effect) for effect in plan.effects],
+        "init_adapter": provenance(plan.run),
+        "model": {"name": source.name, "kind": source.kind, "sha256": source.sha256},
+        "machine": asdict(machine),
+    }
 
 
 def write_effects(paths: RunPaths, effects: Sequence[Effect], kernels: KernelPlan) -> None:

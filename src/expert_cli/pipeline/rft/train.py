@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.artifacts.model_card import put_section
-from expert_cli.config import recorded
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.data.rows.columns import Columns
@@ -28,6 +27,7 @@ from expert_cli.pipeline.rft.prompts import Prompts, read_prompts
 from expert_cli.pipeline.rft.rounds import Rounds, make_rounds
 from expert_cli.pipeline.rft.select import RowForm
 from expert_cli.pipeline.rft.work import Work
+from expert_cli.pipeline.run_json import run_facts
 from expert_cli.pipeline.train import begin_run, require_folders_apart
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import items, part, read_json
@@ -159,17 +159,11 @@ def _write_run_json(work: Work, inputs: DataInputs, what: Mapping[str, Any]) -> 
     write_json(
         paths.run_json,
         {
-            "schema_version": 1,
+            **run_facts(work.plan, work.machine, inputs.source, work.status.command),
             "started": earlier.get("started", now),
             "resumes": [*items(earlier, "resumes"), *([{"time": now, "from": str(paths.output)}] if earlier else [])],
-            "command": work.status.command,
             "identity": dict(what),
-            "config": recorded.block(work.run),
-            "effects_of": "plan",
-            "effects": [asdict(effect) for effect in work.plan.effects],
             "data": {"files": dict(zip(files, what["data"], strict=False))},
-            "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
-            "machine": asdict(work.machine),
         },
     )
 
