@@ -15,7 +15,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_cases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.grade import verdict_on
-from expert_cli.manifest.starter import write_starter
+from expert_cli.manifest.starter import OPTIONAL, write_starter
 from expert_cli.manifest.starter_tasks import CASES, STARTERS, StarterKind
 from expert_cli.utils.reporter import NullReporter
 
@@ -110,6 +110,24 @@ def test_what_is_taught_is_right_and_nothing_else(tmp_path: Path, kind: StarterK
         other = next(other.answer for other in starter.tasks if other.answer != task.answer)
         assert verdict_on(case.answered(task.answer), 10).passed, task
         assert verdict_on(case.answered(other), 10).kind in {"wrong", "invalid"}, task
+
+
+@pytest.mark.parametrize("method", OPTIONAL)
+def test_a_block_that_is_a_comment_works_once_it_is_renamed(
+    cli: Callable[..., Any], tmp_path: Path, method: str
+) -> None:
+    paths = write_starter(tmp_path, "expert-boats", "sql")
+    manifest = json.loads(paths["manifest"].read_text(encoding="utf-8"))
+    training, name = manifest["training"], method.removeprefix("_")
+    training[name] = training.pop(method)
+    training["config"]["method"] = name
+    training["dataset"]["schema_prompt"] = training["dataset"].pop("_schema_prompt")
+    paths["manifest"].write_text(json.dumps(manifest), encoding="utf-8")
+    (tmp_path / training[name]["prompts"]).write_bytes(paths["cases"].read_bytes())
+    checked = cli("validate", paths["manifest"], "--json")
+    status = {row["key"]: row["status"] for row in json.loads(checked.out)["manifests"][0]["effects"]}
+    named = [f"training.{name}.{key}" for key in training[name] if key[0] != "_"]
+    assert [key for key in [*named, "training.dataset.schema_prompt.tables"] if status[key] != "applied"] == []
 
 
 def test_a_kind_that_is_none_is_refused_with_those_there_are(cli: Callable[..., Any], tmp_path: Path) -> None:

@@ -29,6 +29,43 @@ SMOLLM2 = {
     },
 }
 
+_PROMPTS = "Rows in the form of tests/cases.jsonl, but none of those; of several databases or categories."
+OPTIONAL: dict[str, dict[str, Any]] = {
+    "_rft": {
+        "_": 'Learn from answers that were run: name this block rft, and write "method": "rft" in config.',
+        "prompts": "datasets/prompts.jsonl",
+        "_prompts": _PROMPTS,
+        "rounds": 2,
+        "samples": 8,
+        "temperature": 0.8,
+        "keep": 2,
+        "gold": "failed",
+        "replay": 1.0,
+        "from": "base",
+        "stop_without_gain": True,
+        "held_back": 0.15,
+        "_held_back": "Or a file of cases on other databases, which is better.",
+        "limit": None,
+    },
+    "_grpo": {
+        "_": 'Or by rewards, with TRL (the extra rl) and a GPU: name this block grpo, and write "method": "grpo" in config.',
+        "prompts": "datasets/prompts.jsonl",
+        "samples": 8,
+        "temperature": 1.0,
+        "reward": "dense",
+        "max_new_tokens": 256,
+        "beta": 0.0,
+    },
+}
+"""Blocks of `training` that are comments, since their names begin with "_"."""
+SCHEMA_PROMPT = {
+    "_": "Show a question what it needs of its database, in few tokens: name this block schema_prompt.",
+    "style": "compact",
+    "tables": 4,
+    "columns": 8,
+    "values": 2,
+}
+
 
 def write_starter(home: Path, name: str, kind: StarterKind) -> dict[str, Path]:
     """Make the folder of a new expert for answers of a kind: its manifest, rows and cases, and what the cases name.
@@ -90,6 +127,7 @@ def starter_manifest(name: str, starter: Starter) -> str:
                 "path": "datasets/train.jsonl",
                 "_mapping": "Which column is what; leave it out if they are called instruction, input and output.",
                 "field_mapping": {"instruction": "instruction", "input": "input", "response": "output"},
+                **({"_schema_prompt": SCHEMA_PROMPT} if starter.file.endswith(".sqlite") else {}),
             },
             "config": {
                 "adapter_type": "lora",
@@ -115,21 +153,7 @@ def starter_manifest(name: str, starter: Starter) -> str:
                 "pretokenized_cache": f"datasets_optimized/{name}/tokenized",
             },
             "decoding": {"temperature": 0.1, "top_p": 0.9},
-            "_rft": {
-                "_": 'Learn from answers that were run: name this block rft, and write "method": "rft" in config.',
-                "prompts": "datasets/prompts.jsonl",
-                "_prompts": "Rows in the form of tests/cases.jsonl, but none of those; of several databases or categories.",
-                "rounds": 2,
-                "samples": 8,
-                "temperature": 0.8,
-                "keep": 2,
-                "gold": "failed",
-                "replay": 1.0,
-                "from": "base",
-                "stop_without_gain": True,
-                "held_back": 0.15,
-                "limit": None,
-            },
+            **OPTIONAL,
         },
     }
     return json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"

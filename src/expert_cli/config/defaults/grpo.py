@@ -26,6 +26,8 @@ UNUSED = {
     ),
 }
 """Keys of `training.config`, by why they have no effect."""
+OF_ROWS = ("databases", "gold_in_training")
+"""Keys of `training.dataset.schema_prompt` that training rows alone heed; prompts are shown their databases by the others."""
 
 
 def grpo(written: Grpo, config: Settings[TrainingConfig], folder: Path) -> tuple[Settings[Grpo], GrpoConfig | None]:
@@ -46,5 +48,6 @@ def leave_rows(*blocks: Settings[Any]) -> None:
     """Note that blocks which say what rows train and evaluate change nothing."""
     for block in blocks:
         for path, outcome in block.outcomes.items():
-            if outcome.status in ("applied", "adjusted"):
+            is_shown = path[0] == "schema_prompt" and path[-1] not in OF_ROWS
+            if outcome.status in ("applied", "adjusted") and not is_shown:
                 block.outcomes[path] = not_used(f"method {METHOD}: training.grpo.prompts decides")
