@@ -37,7 +37,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two answers part. tokens: the one of before and the one of now, after `prefix`, the ids that both have."""
+    """Where two answers part. tokens: the one of before and the one of now, after `prefix`, the ids that both have.
+
+    question: as the model is asked, with what it is shown of a database in the place of the input.
+    """
 
     id: str
     question: Row
@@ -75,7 +78,8 @@ def _difference(first: Row, row: Row, renderer: PromptRenderer) -> tuple[str, Di
     same = next((n for n, pair in enumerate(zip(*ids, strict=False)) if pair[0] != pair[1]), min(map(len, ids)))
     if same == min(map(len, ids)):  # one was cut off at its longest length
         return "the same up to the shorter one's length", None
-    return "another token", Difference(row["id"], row["question"], tuple(ids[0][:same]), (ids[0][same], ids[1][same]))
+    asked = row["question"] | ({"input": row["schema_prompt"]} if row.get("schema_prompt") else {})
+    return "another token", Difference(row["id"], asked, tuple(ids[0][:same]), (ids[0][same], ids[1][same]))
 
 
 def _ids(row: Row, renderer: PromptRenderer) -> list[int]:

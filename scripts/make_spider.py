@@ -5,7 +5,7 @@
 SPIDER holds train.jsonl (db_id, question, context, answer) and databases/<db_id>.sqlite. OUTPUT gets
 
     train.jsonl       rows: question, context, answer (in the form of scripts/plain_sql.py), db_id
-    prompts.jsonl     the same questions as cases (training.rft.prompts), which say what a right answer gives
+    prompts.jsonl     the same questions as cases (training.rft.prompts), with the rows' answers
     heldout.jsonl     cases on 20 databases that no row speaks of; decisions are made with them
     databases/        copies
 
@@ -93,8 +93,8 @@ def as_row(row: Row) -> Row:
     return {key: row[key] for key in ("question", "context", "answer", "db_id")}
 
 
-def as_case(row: Row, contents: int) -> Row:
-    """A case, judged on its database and so many other contents of it."""
+def as_case(row: Row, expected: str, contents: int) -> Row:
+    """A case, judged on its database and so many other contents of it. expected: the row's key of the right query."""
     return {
         "id": row["id"],
         "category": sql_category(row["gold"]),
@@ -102,7 +102,7 @@ def as_case(row: Row, contents: int) -> Row:
         "prompt": row["question"],
         "input": row["context"],
         "database": place(row),
-        "expected": row["gold"],
+        "expected": row[expected],
         "perturb": contents,
     }
 
@@ -125,8 +125,8 @@ def main() -> None:
     learned, kept = ([row for row in rows if (row["db_id"] in apart) is held] for held in (False, True))
     for name, made in {
         "train.jsonl": map(as_row, learned),
-        "prompts.jsonl": (as_case(row, CONTENTS) for row in learned),
-        "heldout.jsonl": (as_case(row, CONTENTS) for row in kept),
+        "prompts.jsonl": (as_case(row, "answer", CONTENTS) for row in learned),
+        "heldout.jsonl": (as_case(row, "gold", CONTENTS) for row in kept),
     }.items():
         print(f"{options.output / name}: {write_jsonl(options.output / name, list(made))} rows")
 

@@ -1,4 +1,4 @@
-"""Write experts/<name>/tests: cases.jsonl, unseen.jsonl and, under data/, what their answers are run on.
+"""Write experts/<name>/tests: cases.jsonl, unseen.jsonl, of SQL prompts.jsonl, and under data/ what their answers are run on.
 
 The makers of the training rows make the cases too, with other seeds: the same kinds of tasks and the same wording of
 prompts. Every answer passes the check that training rows pass. Categories are numbered from easy to hard.
@@ -42,6 +42,7 @@ from datagen.sql import make as make_sql_data
 from datagen.sql.domain_table import TEXT as SQL_TEXT
 from datagen.sql.domains import Domain, parse_domains
 from datagen.sql.scene import create
+from datagen.sql.small_domains import TEXT as SMALL_SQL_TEXT
 
 OUTPUT = Path(__file__).resolve().parents[2] / "experts"
 SEED = 4711
@@ -50,6 +51,7 @@ SQLITE_VERSION = slice(92, 100)  # of the header: which version of the library w
 
 QUERIES = 36  # of each category
 UNSEEN_SQL, UNSEEN_CYPHER = 18, 16  # of each domain
+SQL_PROMPTS = 12  # of each small domain
 CONTENTS = 8  # beside the database or graph itself: a wrong query that is right on one is seldom right on all
 QUERY_POOL = 150  # rows of each domain that the cases are chosen from
 SIDES = ("cases", "valid", "train")
@@ -129,6 +131,13 @@ def unseen_sql_cases() -> Cases:
     return _sql_cases({d.name: make_sql_data.make_rows([d], SEED, UNSEEN_SQL, SIDES)[0] for d in domains}, domains)
 
 
+def sql_prompts() -> Cases:
+    """The many small databases of the training rows: queries of shapes that no training row has, to be learned by trying."""
+    domains = parse_domains(SMALL_SQL_TEXT)
+    sides = ("cases", "valid")
+    return _sql_cases({d.name: make_sql_data.make_rows([d], SEED, SQL_PROMPTS, sides)[0] for d in domains}, domains)
+
+
 def _cypher_cases(made: dict[str, list[Row]], domains: list[GraphDomain]) -> Cases:
     cases = Cases()
     for domain in domains:
@@ -157,7 +166,7 @@ def unseen_cypher_cases() -> Cases:
 
 
 EXPERTS: dict[str, dict[str, Callable[[], Cases]]] = {
-    "expert-sql": {"cases": sql_cases, "unseen": unseen_sql_cases},
+    "expert-sql": {"cases": sql_cases, "unseen": unseen_sql_cases, "prompts": sql_prompts},
     "expert-neo4j": {"cases": cypher_cases, "unseen": unseen_cypher_cases},
     "expert-json": {"cases": json_cases, "unseen": unseen_json_cases},
     "expert-typescript": {"cases": typescript_cases, "unseen": unseen_typescript_cases},

@@ -48,6 +48,7 @@ def test_each_query_that_runs_is_on_one_side(spider: Path, tmp_path: Path, monke
         maker.main()
         learned, asked, kept = (read(output / f"{name}.jsonl") for name in ("train", "prompts", "heldout"))
         assert [f"databases/{row['db_id']}.sqlite" for row in learned] == [case["database"] for case in asked]
+        assert [row["answer"] for row in learned] == [case["expected"] for case in asked]
         sides.append([{case["id"].partition("-")[0] for case in cases} for cases in (asked, kept)])
     assert sides[0][0] | sides[0][1] == {*NAMES}
     assert len(sides[0][1]) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from expert_cli import api
@@ -18,15 +20,18 @@ from expert_cli.config.plan import make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.schema_prompt.builder import SchemaPrompt
 from expert_cli.data.store.documents import Documents
-from expert_cli.errors import InputError
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.evaluation.audit.rows import read_rows
 from expert_cli.evaluation.few_shot import drawn_shots
 from expert_cli.hardware import machine
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
+from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import resolve_inputs, store_for
+from expert_cli.runs.paths import RunPaths
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.train.projects import project, train
+from tests.train.rft_project import QUICK, sharp_model, write_rows
 
 TABLES = "CREATE TABLE boat (id INT PRIMARY KEY, name TEXT, length REAL); CREATE TABLE port (id INT, town TEXT)"
 QUESTION = "How long is the boat Anna?"
@@ -65,14 +70,54 @@ def expert(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(written(tmp_path_factory.mktemp("expert"), model)).output
 
 
+def test_rounds_train_and_judge_what_was_shown_of_each_database(tmp_path: Path) -> None:
+    model = sharp_model(tmp_path / "model")
+    unsure = [
+        ROW | {"question": f"Boat {n}?", "answer": f"SELECT {7 if turn < 5 else 8}"}
+        for n in range(8)
+        for turn in range(16)
+    ]
+    manifest = written(tmp_path, model, unsure)
+    document = json.loads(manifest.read_text(encoding="utf-8"))
+    document["training"]["config"] |= {**QUICK, "method": "rft", "max_steps": 16}
+    asked = {"rounds": 1, "samples": 4, "temperature": 1.0, "gold": "never", "replay": 0.1, "held_back": "judge.jsonl"}
+    document["training"]["rft"] = {"prompts": "prompts.jsonl", **asked}
+    case = {"verifier": "sql", "input": TABLES, "expected": "SELECT 7"}
+    sides = {"prompts": ("databases/harbor/harbor.sqlite", range(100, 116)), "judge": ("other.sqlite", range(200, 208))}
+    shutil.copy(tmp_path / sides["prompts"][0], tmp_path / "other.sqlite")
+    for name, (database, numbers) in sides.items():
+        rows = [case | {"id": f"{n}", "prompt": f"Boat {n}?", "database": database} for n in numbers]
+        write_rows(tmp_path / f"{name}.jsonl", rows)
+    done = train(manifests.write(tmp_path, document))
+    kept = [
+        json.loads(line) for line in (done.output / "round-1" / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    assert kept
+    assert {(row["db_id"], row["answer"]) for row in kept} == {("harbor", "SELECT 7")}
+    run = json.loads((done.output / "round-1" / "run" / "run.json").read_text(encoding="utf-8"))
+    texts = decoded(Path(run["store"]["path"]), tiny.tiny_backend())
+    assert len(texts) == len(kept) + 13  # a tenth of 128 rows beside them
+    assert all("boat(id int key" in text.partition("SELECT")[0] for text in texts)
+    (record,) = done.document["rft"]["rounds"]
+    assert record["correct"] > done.document["rft"]["before"]["correct"]
+    RunPaths(done.output).complete.unlink()
+    write_rows(tmp_path / "judge.jsonl", rows[1:])
+    with pytest.raises(IntegrityError, match="data: "):
+        train(manifest, RunOptions(resume="auto"))
+
+
 def prompts(manifest: Path) -> tuple[str, list[str]]:
     """Return the key of a manifest's token store, and the text of each document in it."""
     run = make_plan(manifest, machine.inspect(), Overrides(offline=True)).run
     inputs = resolve_inputs(run, NullReporter())
     store = store_for(run, inputs, NullReporter())
-    documents = Documents(store.home / "train")
-    texts = [inputs.tokenizer.backend.decode(documents.document(n)[0].tolist()) for n in range(len(documents))]
-    return store.key.sha256, texts
+    return store.key.sha256, decoded(store.home, inputs.tokenizer.backend)
+
+
+def decoded(store: Path, tokenizer: Tokenizer) -> list[str]:
+    """Return the text of each training document in a store."""
+    documents = Documents(store / "train")
+    return [tokenizer.decode(documents.document(n)[0].tolist()) for n in range(len(documents))]
 
 
 def test_rows_are_shown_their_database_and_what_their_answer_names(tmp_path: Path, model: Path) -> None:

@@ -216,10 +216,14 @@ def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) 
 def missing_data(config: RunConfig) -> list[str]:
     """Return one sentence for every data file that is not on this machine, with the places where it was looked for."""
     specs = (*config.data.train, *config.data.validation)
-    prompts = [config.rft.prompts] if config.rft and not config.rft.prompts.is_file() else []
+    named = {"prompts": config.rft.prompts, "held_back": config.rft.held_back_cases} if config.rft else {}
     return [
         *(missing(spec) for spec in specs if spec.tried),
-        *(f"{file}: no such file; training.rft.prompts names it" for file in prompts),
+        *(
+            f"{file}: no such file; training.rft.{key} names it"
+            for key, file in named.items()
+            if file and not file.is_file()
+        ),
     ]
 
 

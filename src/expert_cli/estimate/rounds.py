@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from expert_cli.config.plan import Plan
-from expert_cli.evaluation.cases import read_cases
 from expert_cli.evaluation.evaluate import DEFAULT_NEW_TOKENS
 from expert_cli.manifest.keys.rft import RftConfig
-from expert_cli.pipeline.rft.prompts import part
+from expert_cli.pipeline.rft.prompts import parted
 from expert_cli.pipeline.rft.sampling import drawn_before
 
 NO_SPEED = "not known: no answers were drawn in this output folder yet"
@@ -39,7 +38,7 @@ def estimate_rounds(plan: Plan, settings: RftConfig, rows: int, seconds: float) 
 
     Raises InputError: prompts at fault, or that cannot be parted.
     """
-    prompts = part(read_cases(settings.prompts), settings.held_back, plan.run.seed)
+    prompts = parted(settings, plan.run.seed)
     asked = len(prompts.of_round(1, settings.limit, plan.run.seed))
     each = settings.keep + (settings.gold == "always")
     most = asked * each + round(settings.replay * rows)

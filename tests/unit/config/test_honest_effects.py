@@ -68,6 +68,11 @@ def grpo(keys: dict[str, Any], **more: Any) -> Change:
     return change
 
 
+def shown_to_prompts(manifest: dict[str, Any]) -> None:
+    grpo({})(manifest)
+    manifest["training"]["dataset"]["schema_prompt"] = {"tables": 2, "gold_in_training": True}
+
+
 BY_ANSWERS = config({"every_steps": 4}, early_stopping_patience=2, metric_for_best_model="execution_accuracy")
 TOLD: dict[str, tuple[Change, str, str, str]] = {
     "stops by answers": (BY_ANSWERS, "config.early_stopping_patience", "applied", "2 evaluations that run answers"),
@@ -191,6 +196,13 @@ TOLD: dict[str, tuple[Change, str, str, str]] = {
     "packing where answers train": (grpo({}, packing=True), "config.packing", "not_used", "rows of no store"),
     "checkpoints where answers train": (grpo({}, save_steps=5), "config.save_steps", "not_used", "from the middle"),
     "rows where answers train": (grpo({}), "dataset.path", "not_used", "training.grpo.prompts decides"),
+    "databases where answers train": (shown_to_prompts, "dataset.schema_prompt.tables", "applied", "2 tables at most"),
+    "gold where answers train": (
+        shown_to_prompts,
+        "dataset.schema_prompt.gold_in_training",
+        "not_used",
+        "prompts decides",
+    ),
     "grpo beside another method": (
         lambda manifest: manifest["training"].update(grpo={"samples": 4}),
         "grpo.samples",
@@ -352,6 +364,7 @@ CONTEXTS: dict[str, Change] = {
         {"prompts": "p.jsonl", "rounds": 5, "samples": 5, "temperature": 0.5, "keep": 5, "gold": "always"}
         | {"replay": 0.5, "from": "last", "stop_without_gain": False, "held_back": 0.5, "limit": 5},
     ),
+    "rounds judged by a file": rft("rft", {"prompts": "p.jsonl", "held_back": "judge.jsonl"}),
     "rounds that are not made": rft("sft", {"prompts": "p.jsonl", "rounds": 5, "gold": "never", "from": "last"}),
     "without effect": config(memory_clear_every=3, cuda_graph_warmup_steps=3, use_unsloth=True),
 }

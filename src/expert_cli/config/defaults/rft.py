@@ -14,11 +14,22 @@ METHOD = "rft"
 def rft(keys: Settings[Rft], method: str, folders: Sequence[Path]) -> RftConfig | None:
     """Return how a run learns from answers that were run; None where its method is another one.
 
-    folders: where the prompts are looked for; a file that is in none of them is named as in the first one.
+    folders: where prompts and cases are looked for; a file that is in none of them is named as in the first one.
     """
     if method != METHOD:
         keys.leave(f"method is {method}", *Rft.model_fields)
         return None
-    places = [folder / keys.use("prompts") for folder in folders]
-    prompts = next((place for place in places if place.is_file()), places[0]).absolute()
-    return keys.block(RftConfig, prompts=prompts, start=keys.use("from"))
+    held_back = keys.use("held_back")
+    is_share = isinstance(held_back, float)
+    return keys.block(
+        RftConfig,
+        prompts=_found(keys.use("prompts"), folders),
+        start=keys.use("from"),
+        held_back=held_back if is_share else 0.0,
+        held_back_cases=None if is_share else _found(held_back, folders),
+    )
+
+
+def _found(name: str, folders: Sequence[Path]) -> Path:
+    places = [folder / name for folder in folders]
+    return next((place for place in places if place.is_file()), places[0]).absolute()

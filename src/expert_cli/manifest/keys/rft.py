@@ -18,10 +18,17 @@ _GOLD = {
     "always": "every prompt is trained with its expected answer, too",
     "never": "expected answers are not trained",
 }
+OfPrompts = Annotated[float, Field(gt=0, lt=1)]
 _FROM = {
     "base": "every round trains a new adapter on the base model",
     "last": "every round goes on from the adapter that drew its answers",
 }
+
+
+def _judge(held_back: float | str) -> str:
+    if isinstance(held_back, str):
+        return f"the cases of {held_back} judge the rounds"
+    return f"{held_back:g} of the databases judge the rounds: no answer to their prompts is trained"
 
 
 class _Keys(Strict):
@@ -51,10 +58,9 @@ class _Keys(Strict):
         off="all rounds are made, the one with the best accuracy is the result",
     )
     """End with the first round whose gain on held-back prompts is not certain."""
-    held_back: Annotated[float, Field(gt=0, lt=1)] | None = key(
-        0.15, "{:g} of the databases judge the rounds: no answer to their prompts is trained"
-    )
-    """Share of the databases (or other files; of the categories, where prompts name no file) whose prompts judge the rounds."""
+    held_back: Annotated[OfPrompts | Text, Field(union_mode="left_to_right")] | None = key(0.15, _judge)
+    """What judges the rounds: a share of the databases (or other files; of the categories, where prompts name no file), or a
+    file of [test cases](#test-cases) on others, found like `prompts`."""
     limit: Positive | None = key(None, "at most {} prompts are sampled in a round, drawn by the seed")
     """Prompts that are sampled in a round, at most; drawn by the seed, others in every round."""
 
@@ -75,7 +81,10 @@ class Rft(_WithFrom):
 
 @dataclass(frozen=True)
 class RftConfig:
-    """How answers that were run are learned from. prompts: absolute. limit: None = all of them."""
+    """How answers that were run are learned from. prompts: absolute. limit: None = all of them.
+
+    held_back: the share of the prompts that judges the rounds; 0 where the cases of `held_back_cases` (absolute) do.
+    """
 
     prompts: Path
     rounds: int
@@ -87,4 +96,5 @@ class RftConfig:
     start: Start
     stop_without_gain: bool
     held_back: float
+    held_back_cases: Path | None
     limit: int | None

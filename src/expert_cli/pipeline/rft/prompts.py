@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from expert_cli.config.plan import Plan
@@ -14,6 +14,7 @@ from expert_cli.evaluation.cases import EvalCase, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import check_gradable
 from expert_cli.evaluation.permissions import Permissions
 from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.utils.reporter import Reporter
 
 BY_FILE, BY_CATEGORY = "files that prompts are judged on", "categories of prompts"
@@ -29,6 +30,11 @@ class Prompts:
     by: str
     parts: int
     held_parts: int
+
+    def shown(self, settings: SchemaPromptConfig | None) -> Prompts:
+        """Return them with what each is shown of its database. Raises InputError: there is none."""
+        sampled, held_back = (tuple(shown_databases(side, settings)) for side in (self.sampled, self.held_back))
+        return replace(self, sampled=sampled, held_back=held_back)
 
     def of_round(self, number: int, limit: int | None, seed: int) -> list[EvalCase]:
         """Return the prompts of a round, in their order: all, or `limit` drawn by the seed."""
@@ -55,8 +61,7 @@ def read_prompts(plan: Plan, settings: RftConfig, allowed: Permissions, report: 
     Raises InputError: rows at fault, prompts that the expert's own cases or the held-back ones ask as well, prompts that cannot
     be parted; EnvironmentProblem: a judge is missing on this machine.
     """
-    asked = shown_databases(read_cases(settings.prompts), plan.run.data.schema_prompt)
-    prompts = part(asked, settings.held_back, plan.run.seed)
+    prompts = parted(settings, plan.run.seed).shown(plan.run.data.schema_prompt)
     of_run = prompts.of_run(settings, plan.run.seed)
     if plan.own_cases.is_file():
         _require_apart(of_run, read_cases(plan.own_cases), f"cases of {plan.own_cases}")
@@ -67,6 +72,32 @@ def read_prompts(plan: Plan, settings: RftConfig, allowed: Permissions, report: 
         f"{prompts.held_parts} of {prompts.parts} {prompts.by}"
     )
     return prompts
+
+
+def parted(settings: RftConfig, seed: int) -> Prompts:
+    """Read the prompts, and part them from what judges the rounds. Raises InputError: rows at fault, or no such parts."""
+    prompts = read_cases(settings.prompts)
+    if settings.held_back_cases is None:
+        return part(prompts, settings.held_back, seed)
+    return beside(prompts, read_cases(settings.held_back_cases))
+
+
+def beside(prompts: Sequence[EvalCase], cases: Sequence[EvalCase]) -> Prompts:
+    """Let other cases judge the rounds. Raises InputError where one is judged on a file that a prompt is judged on."""
+    sampled = {name for one in prompts for name in _files(one)}
+    both = [one for one in cases if not sampled.isdisjoint(_files(one))]
+    if both:
+        file = next(name for name in _files(both[0]) if name in sampled)
+        raise InputError(
+            f"{len(both)} of {len(cases)} held-back cases are on files of prompts: {both[0].where} is judged on {file}",
+            "cases of files that no prompt names, or a share: training.rft.held_back",
+        )
+    by = BY_FILE if sampled else BY_CATEGORY
+    held, asked = (
+        {name for one in side for name in (_files(one) if sampled else (one.case.category,))}
+        for side in (cases, prompts)
+    )
+    return Prompts(tuple(prompts), tuple(cases), by, len(held | asked), len(held))
 
 
 def part(cases: Sequence[EvalCase], share: float, seed: int) -> Prompts:

@@ -84,9 +84,9 @@ def tried(machine: Machine) -> dict[str, Any]:
 
 
 def _rounds(run: RunConfig) -> dict[str, Any]:
-    """Return what decides the rounds after a first training; what the prompts hold is among the data."""
+    """Return what decides the rounds after a first training; what the prompts and cases hold is among the data."""
     keys = recorded.block(run.rft) if run.rft is not None else {}
-    return {f"rft.{name}": value for name, value in keys.items() if name != "prompts"}
+    return {f"rft.{name}": value for name, value in keys.items() if name not in ("prompts", "held_back_cases")}
 
 
 def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:

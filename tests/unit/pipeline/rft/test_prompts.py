@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from expert_cli.config.plan import Plan, make_plan
-from expert_cli.config.resolve import Overrides
+from expert_cli.config.resolve import Overrides, missing_data
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_cases
 from expert_cli.evaluation.permissions import NOTHING
@@ -40,15 +40,15 @@ def queries(folder: Path, *named: tuple[str, ...]) -> Path:
     return write_rows(folder / "prompts.jsonl", [query(n, *names) for n, names in enumerate(named)])
 
 
-def planned(folder: Path, rows: list[dict[str, Any]]) -> Plan:
+def planned(folder: Path, rows: list[dict[str, Any]], held_back: float | str = 0.25) -> Plan:
     manifest = manifests.small(method="rft")
-    manifest["training"]["rft"] = {"prompts": "prompts.jsonl", "held_back": 0.25}
+    manifest["training"]["rft"] = {"prompts": "prompts.jsonl", "held_back": held_back}
     write_rows(folder / "prompts.jsonl", rows)
     return make_plan(manifests.write(folder, manifest), CPU, Overrides())
 
 
-def parted(folder: Path, rows: list[dict[str, Any]]) -> Prompts:
-    plan = planned(folder, rows)
+def parted(folder: Path, rows: list[dict[str, Any]], held_back: float | str = 0.25) -> Prompts:
+    plan = planned(folder, rows, held_back)
     assert plan.run.rft is not None
     return read_prompts(plan, plan.run.rft, NOTHING, NullReporter())
 
@@ -111,3 +111,35 @@ def test_prompts_that_are_held_back_under_another_category_are_refused(tmp_path:
     rows[-1]["category"] = sampled
     with pytest.raises(InputError, match="1 of 49 prompts are held-back prompts, too"):
         parted(tmp_path, rows)
+
+
+def test_cases_of_a_file_judge_the_rounds_and_all_prompts_are_sampled(tmp_path: Path) -> None:
+    write_rows(tmp_path / "judge.jsonl", [prompt(n) | {"category": "apart"} for n in range(200, 203)])
+    found = parted(tmp_path, PROMPTS, "judge.jsonl")
+    assert [one.id for one in found.sampled] == [row["id"] for row in PROMPTS]
+    assert [one.id for one in found.held_back] == ["p200", "p201", "p202"]
+    assert (found.by, found.parts, found.held_parts) == (BY_CATEGORY, 9, 1)
+
+
+def test_cases_of_a_file_that_ask_what_a_prompt_asks_are_refused(tmp_path: Path) -> None:
+    write_rows(tmp_path / "judge.jsonl", [prompt(100) | {"id": "same"}])
+    with pytest.raises(InputError, match="1 of 64 prompts are held-back prompts, too"):
+        parted(tmp_path, PROMPTS, "judge.jsonl")
+
+
+def test_cases_of_a_file_on_a_database_of_the_prompts_are_refused_by_name(tmp_path: Path) -> None:
+    queries(tmp_path, ("a.sqlite",), ("b.sqlite",), ("c.sqlite",))
+    write_rows(tmp_path / "judge.jsonl", [query(7, "c.sqlite"), query(8, "d.sqlite", "b.sqlite")])
+    rows = [query(0, "a.sqlite"), query(1, "b.sqlite")]
+    with closing(sqlite3.connect(tmp_path / "d.sqlite")) as database:
+        database.execute("CREATE TABLE t (a)")
+    with pytest.raises(InputError, match=r"1 of 2 held-back cases are .*judge\.jsonl:2 is judged on .*b\.sqlite"):
+        parted(tmp_path, rows, "judge.jsonl")
+    write_rows(tmp_path / "judge.jsonl", [query(7, "c.sqlite")])
+    found = parted(tmp_path, rows, "judge.jsonl")
+    assert (found.by, found.parts, found.held_parts) == (BY_FILE, 3, 1)
+
+
+def test_a_file_that_is_not_there_is_told_with_its_key(tmp_path: Path) -> None:
+    missing = missing_data(planned(tmp_path, PROMPTS, "nowhere.jsonl").run)
+    assert [line for line in missing if "nowhere.jsonl: no such file; training.rft.held_back names it" in line]

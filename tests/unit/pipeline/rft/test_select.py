@@ -17,7 +17,7 @@ from expert_cli.pipeline.rft.select import RowForm, _figures, _nothing_to_learn,
 from tests import tiny
 from tests.train.rft_project import write_rows
 
-SETTINGS = RftConfig(Path("p"), 2, 4, 0.8, 2, "failed", 0.0, "base", True, 0.15, None)
+SETTINGS = RftConfig(Path("p"), 2, 4, 0.8, 2, "failed", 0.0, "base", True, 0.15, None, None)
 ROW: dict[str, Any] = {"verifier": "json", "schema": None, "expected": {"a": 1}, "rule": "exact", "prompt": "?"}
 
 
