@@ -58,11 +58,29 @@ def rows_of(connection: sqlite3.Connection, query: str) -> list[str] | None:
 
 @cache
 def tables_of(database: Path) -> dict[str, list[str]]:
-    """The tables of a database and their columns."""
+    """The tables of a database and their columns, in small letters where they need no quotes."""
     with opened(database) as connection:
         names = [name.decode() for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         read_columns = "SELECT name FROM pragma_table_info(?)"
-        return {name: [column.decode() for (column,) in connection.execute(read_columns, (name,))] for name in names}
+        columns = {name: [column for (column,) in connection.execute(read_columns, (name,))] for name in names}
+        return {small(name): [small(column.decode()) for column in own] for name, own in columns.items()}
+
+
+def small(name: str) -> str:
+    """A name in small letters; as it is where it needs quotes."""
+    return name.lower() if name.isidentifier() else name
+
+
+@cache
+def joins_of(database: Path) -> frozenset[tuple[str, str, str, str]]:
+    """The foreign keys of a database: table, column, the other table, its column, in small letters."""
+    read_keys = (
+        'SELECT m.name, f."from", f."table", f."to" FROM sqlite_master m, pragma_foreign_key_list(m.name) f '
+        "WHERE m.type = 'table' AND f.\"to\" IS NOT NULL"
+    )
+    with opened(database) as connection:
+        keys = [[part.decode().lower() for part in key] for key in connection.execute(read_keys)]
+    return frozenset((table, own, other, theirs) for table, own, other, theirs in keys)
 
 
 def usable(source: Path, without: set[str]) -> Iterator[Row]:
@@ -76,7 +94,7 @@ def usable(source: Path, without: set[str]) -> Iterator[Row]:
             right = rows_of(connection, answer)
             if right is None:
                 continue
-            form = plain(answer, tables_of(database))
+            form = plain(answer, tables_of(database), joins_of(database))
             same = form is not None and rows_of(connection, form) == right
         question = row["question"].strip()
         yield {

@@ -2,13 +2,14 @@
 
 `SELECT T2.Name FROM election AS T1 JOIN representative AS T2 ON ... WHERE Votes > 1` becomes
 `SELECT representative.Name FROM election JOIN representative ON ... WHERE election.Votes > 1`: a model that writes SELECT
-before FROM then says at once which table it means. Names are spelled as the database spells them, functions in capitals.
+before FROM then says at once which table it means. Names are spelled as they are given, functions in capitals, and what a
+foreign key joins stands in its direction: what refers, then what it refers to.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import sqlglot
 from sqlglot import exp
@@ -16,10 +17,12 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 Tables = Mapping[str, Sequence[str]]
-"""The names of tables -> those of their columns, as the database spells them."""
+"""The names of tables -> those of their columns, as queries shall spell them."""
+Join = tuple[str, str, str, str]
+"""A foreign key: table, column, the other table, its column, in small letters."""
 
 
-def plain(query: str, tables: Tables) -> str | None:
+def plain(query: str, tables: Tables, joins: Collection[Join] = ()) -> str | None:
     """The query in that form; None where it cannot be read, or a column's table cannot be told."""
     try:
         tree = sqlglot.parse_one(query, read="sqlite")
@@ -31,7 +34,18 @@ def plain(query: str, tables: Tables) -> str | None:
         return None
     for scope in scopes:
         _named(scope, known)
+    _turn_joins(tree, joins)
     return tree.sql(dialect="sqlite", normalize_functions="upper")
+
+
+def _turn_joins(tree: exp.Expr, joins: Collection[Join]) -> None:
+    for equal in [equal for join in tree.find_all(exp.Join) for equal in join.find_all(exp.EQ)]:
+        left, right = equal.this, equal.expression
+        if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+            turned = (right.table, right.name, left.table, left.name)
+            if tuple(name.lower() for name in turned) in joins:
+                equal.set("this", right)
+                equal.set("expression", left)
 
 
 _Known = Mapping[str, tuple[str, Mapping[str, str]]]

@@ -53,6 +53,14 @@ def test_a_query_in_its_plain_form(lines: str) -> None:
         assert rows_of(connection, query) == rows_of(connection, form) is not None
 
 
+def test_a_join_is_written_in_the_direction_of_its_key() -> None:
+    query = "SELECT T1.title FROM paper T1 JOIN writes T2 ON T1.pid = T2.pid JOIN author T3 ON T2.aid = T3.aid"
+    found = plain(query, TABLES, {("writes", "pid", "paper", "pid"), ("writes", "aid", "author", "aid")})
+    assert found == (
+        "SELECT paper.title FROM paper JOIN writes ON writes.pid = paper.pid JOIN Author ON writes.aid = Author.aid"
+    )
+
+
 @pytest.mark.parametrize(
     "query", ["SELECT FROM WHERE", "SELECT weight, name FROM author JOIN writes", "SELECT aid FROM author, writes"]
 )

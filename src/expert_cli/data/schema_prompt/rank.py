@@ -14,7 +14,7 @@ from functools import cached_property
 from expert_cli.data.schema_prompt.schema import Database, Table
 from expert_cli.data.schema_prompt.words import STOP_WORDS, joined, name_words, stem, text_words
 
-SCHEMA_PROMPT_RULE = "1"
+SCHEMA_PROMPT_RULE = "2"
 """What is shown by which settings. Part of a store's key: raise it whenever the same question would be shown something else.
 `tests/unit/data/schema_prompt/test_builder.py` fails until it is."""
 LONGEST_MATCH = 8
@@ -52,6 +52,8 @@ class Ranking:
         for count in range(min(LONGEST_MATCH, len(self._words)), 0, -1):
             spans = range(len(self._words) - count + 1)
             hits = [at for at in spans if joined(self._words[at : at + count]) in by_words]
+            if count == 1:  # "Ande" is no value of a question that says "and", though their stems are the same
+                hits = [at for at in hits if self._words[at] not in STOP_WORDS]
             for at in (at for at in hits if not all(taken[at : at + count])):
                 for table, column, text in by_words[joined(self._words[at : at + count])]:
                     found[table, column].append((-count, text not in self._question, text))

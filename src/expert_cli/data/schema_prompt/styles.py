@@ -6,6 +6,14 @@ compact, which takes the fewest tokens, a line a table after the heading; `infer
     head(head_id int key, name, born_state = 'California', age int = 56)
     management(department_id int key > department, head_id int key > head, temporary_acting = 'Yes' | 'No')
 
+joins: names in small letters, which SQL does not tell from capitals, and what joins the tables as queries write it:
+
+    Tables:
+    head(head_id int, name, born_state = 'California', age int = 56)
+    management(department_id int, head_id int, temporary_acting = 'Yes' | 'No')
+    Joins:
+    management.head_id = head.head_id
+
 create_table: the same as statements, values in comments:
 
     CREATE TABLE head (head_id INT, name TEXT, born_state TEXT /* 'California' */, age INT, PRIMARY KEY (head_id));
@@ -15,7 +23,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
 from types import MappingProxyType
@@ -33,24 +41,58 @@ _MORE_TYPES = (("time", "time"), ("blob", "blob"), ("real", "real"), ("floa", "r
 
 def compact(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
     """Return tables as lines of names."""
-    tables = {one.table.name.casefold(): one.table for one in shown}
-    lines = [HEADING]
+    tables = _by_name(shown)
+
+    def column(one: Column, of: Shown) -> str:
+        keys = ["key"] if one.name in of.table.primary_key else []
+        keys += _reference(one.name, of.table, tables)
+        return _with_values(one, of, [written(one.name), _type(one, settings), *(keys if settings.keys else ())])
+
+    return "\n".join(_lines(shown, written, column))
+
+
+def joins(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
+    """Return tables as lines of names in small letters, and below them the conditions that join them."""
+    tables = _by_name(shown)
+
+    def column(one: Column, of: Shown) -> str:
+        return _with_values(one, of, [_small(one.name), _type(one, settings)])
+
+    conditions = [
+        f"{_small(one.table.name)}.{_small(own)} = {_small(other.name)}.{_small(_target(other, theirs))}"
+        for one in shown
+        for key, other in _joins(one.table, tables)
+        for own, theirs in key.columns
+        if settings.keys and _target(other, theirs)
+    ]
+    return "\n".join([*_lines(shown, _small, column), *(["Joins:", *dict.fromkeys(conditions)] if conditions else ())])
+
+
+def _by_name(shown: Sequence[Shown]) -> Mapping[str, Table]:
+    return {one.table.name.casefold(): one.table for one in shown}
+
+
+def _lines(shown: Sequence[Shown], name: Callable[[str], str], column: Callable[[Column, Shown], str]) -> Iterator[str]:
+    """Yield the heading, and a line a table."""
+    yield HEADING
     for one in shown:
         columns = {column.name: column for column in one.table.columns}
-        items = [_compact_column(columns[name], one, tables, settings) for name in one.columns]
-        lines.append(f"{written(one.table.name)}({', '.join(items)})")
-    return "\n".join(lines)
+        yield f"{name(one.table.name)}({', '.join(column(columns[own], one) for own in one.columns)})"
 
 
-def _compact_column(column: Column, shown: Shown, tables: Mapping[str, Table], settings: SchemaPromptConfig) -> str:
-    words = [written(column.name)]
-    if settings.types:
-        words.append(short_type(column.type))
-    if settings.keys:
-        words += ["key"] if column.name in shown.table.primary_key else []
-        words += _reference(column.name, shown.table, tables)
+def _with_values(column: Column, shown: Shown, words: Sequence[str]) -> str:
     values = shown.values.get(column.name, ())
     return " ".join(filter(None, words)) + (f" = {' | '.join(values)}" if values else "")
+
+
+def _type(column: Column, settings: SchemaPromptConfig) -> str:
+    return short_type(column.type) if settings.types else ""
+
+
+def _small(name: str) -> str:
+    """Return a name as a query writes it, in small letters where it needs no quotes."""
+    plain = written(name)
+    return plain.lower() if plain == name else plain
 
 
 def _reference(column: str, table: Table, tables: Mapping[str, Table]) -> list[str]:
@@ -76,7 +118,7 @@ def _target(table: Table, column: str) -> str:
 
 def create_table(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
     """Return tables as CREATE TABLE statements."""
-    tables = {one.table.name.casefold(): one.table for one in shown}
+    tables = _by_name(shown)
     return " ".join(f"{_statement(one, tables, settings)};" for one in shown)
 
 
@@ -121,6 +163,6 @@ def written(name: str) -> str:
 
 
 STYLES: Mapping[str, Callable[[Sequence[Shown], SchemaPromptConfig], str]] = MappingProxyType(
-    {"compact": compact, "create_table": create_table}
+    {"compact": compact, "joins": joins, "create_table": create_table}
 )
 """The ways in which tables are written, by the name of `style`."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from expert_cli.manifest.key import key
 from expert_cli.manifest.types import NotNegative, Positive, Strict, Text
 
-SchemaStyle = Literal["compact", "create_table"]
+SchemaStyle = Literal["compact", "joins", "create_table"]
 Most = Annotated[Positive | Literal["all"], Field(union_mode="left_to_right")]
 WITH_COLUMN = r"^[^{}]*(\{[^{}]+\}[^{}]*)+$"
 
@@ -27,7 +27,8 @@ class SchemaPromptKeys(Strict):
     """
 
     style: SchemaStyle | None = key("compact", "tables are written in the style {}")
-    """compact: `head(head_id int key, age int = 56)`, a line a table; create_table: CREATE TABLE statements."""
+    """compact: `head(head_id int key, age int = 56)`, a line a table; joins: the same in small letters, with the condition of
+    every join on a line of its own, for small models to copy; create_table: CREATE TABLE statements."""
     types: bool | None = key(True, "types of columns are shown", off="types are not shown")
     """Show the types of columns; compact leaves out that of text."""
     keys: bool | None = key(True, "primary and foreign keys are shown", off="keys are not shown")
