@@ -216,6 +216,11 @@ def _rounds(told: dict[str, Any]) -> list[list[str]]:
         ["rounds", f"{told['rounds']}", "training.rft.rounds"],
         ["drawn", f"{answers}, {told['tokens_at_most']:,} tokens", "every answer as long as it may be"],
         ["time of drawing", "not known" if drawing is None else duration(drawing), told["sampling_source"]],
+        [
+            "memory of drawing",
+            f"{told['sampling_memory_mb'] / 1024:.1f} GB",
+            "formula, for prompts as long as rows may be",
+        ],
         ["trained", f"{told['rows_at_most']:,} rows", "every prompt with as many right answers as are kept"],
         ["time of training", duration(told["training_seconds_at_most"]), "the speed of the first training"],
         ["judged by", f"{told['held_back']:,} prompts", "training.rft.held_back"],

@@ -6,8 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from expert_cli.config.plan import Plan
-from expert_cli.evaluation.evaluate import DEFAULT_NEW_TOKENS
+from expert_cli.config.run_config import RunConfig
+from expert_cli.estimate.memory import MB
+from expert_cli.estimate.model_shape import Shape, linear_weights
+from expert_cli.evaluation.evaluate import BATCH, DEFAULT_NEW_TOKENS
+from expert_cli.hardware.devices import DEVICES
 from expert_cli.manifest.keys.rft import RftConfig
+from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.pipeline.rft.prompts import parted
 from expert_cli.pipeline.rft.sampling import drawn_before
 
@@ -27,14 +32,15 @@ class RoundsEstimate:
     training_seconds_at_most: float
     sampling_seconds_at_most: float | None
     sampling_source: str
+    sampling_memory_mb: float
 
     def as_json(self) -> dict[str, Any]:
         """Return the value under "rft"."""
         return asdict(self)
 
 
-def estimate_rounds(plan: Plan, settings: RftConfig, rows: int, seconds: float) -> RoundsEstimate:
-    """Say what a round needs. rows, seconds: of the first training.
+def estimate_rounds(plan: Plan, settings: RftConfig, rows: int, seconds: float, memory: int) -> RoundsEstimate:
+    """Say what a round needs. rows, seconds: of the first training. memory: bytes that drawing answers takes.
 
     Raises InputError: prompts at fault, or that cannot be parted.
     """
@@ -55,4 +61,19 @@ def estimate_rounds(plan: Plan, settings: RftConfig, rows: int, seconds: float) 
         training_seconds_at_most=seconds if plan.run.optim.max_steps > 0 else seconds * most / max(1, rows),
         sampling_seconds_at_most=tokens * took / drawn if drawn else None,
         sampling_source=f"{drawn:,} tokens drawn in {plan.run.output}" if drawn else NO_SPEED,
+        sampling_memory_mb=round(memory / MB, 1),
     )
+
+
+def sampling_bytes(shape: Shape, run: RunConfig, process: int) -> int:
+    """Return the bytes that drawing answers takes where prompts are as long as rows may be, and answers as they may be.
+
+    All weights in the compute dtype, on a CPU those of linear layers once more, packed for its products; keys and values of a
+    batch; its scores in fp32. process: of the CUDA context or of the Python process.
+    """
+    device, element = DEVICES[run.compute.device], DTYPES[run.compute.dtype].itemsize
+    batch, linear = BATCH[device.kind], linear_weights(shape)
+    packed = linear if device.kind == "cpu" else 0
+    cache = batch * (run.data.max_seq_length + DEFAULT_NEW_TOKENS) * len(shape.layers) * 2 * shape.key_heads
+    numbers = linear + shape.other + packed + shape.adapter_parameters + cache
+    return process + element * numbers + 4 * batch * shape.vocabulary

@@ -26,7 +26,7 @@ from expert_cli.estimate.memory import (
 from expert_cli.estimate.model_shape import Shape, meta_model, shape_of
 from expert_cli.estimate.prices import Price, rented
 from expert_cli.estimate.probe import STEPS, ProbeResult, probe
-from expert_cli.estimate.rounds import RoundsEstimate, estimate_rounds
+from expert_cli.estimate.rounds import RoundsEstimate, estimate_rounds, sampling_bytes
 from expert_cli.estimate.throughput import Figure, by_formula, earlier_runs
 from expert_cli.estimate.workload import work_of
 from expert_cli.hardware.devices import DEVICES
@@ -146,7 +146,14 @@ def estimate_run(
         advice=[*int4, *filter(None, [few_steps(work.schedule), _merging(plan.run.optim, run.optim)])],
         effects=plan.effects,
         kernels=setting.kernels.lines,
-        rft=estimate_rounds(plan, plan.run.rft, store.stats["train"]["rows"], seconds) if plan.run.rft else None,
+        rft=_rounds(plan, shape, store.stats["train"]["rows"], seconds, memory["process"]),
+    )
+
+
+def _rounds(plan: Plan, shape: Shape, rows: int, seconds: float, process: int) -> RoundsEstimate | None:
+    settings = plan.run.rft
+    return (
+        estimate_rounds(plan, settings, rows, seconds, sampling_bytes(shape, plan.run, process)) if settings else None
     )
 
 
