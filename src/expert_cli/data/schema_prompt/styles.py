@@ -6,13 +6,16 @@ compact, which takes the fewest tokens, a line a table after the heading; `infer
     head(head_id int key, name, born_state = 'California', age int = 56)
     management(department_id int key > department, head_id int key > head, temporary_acting = 'Yes' | 'No')
 
-joins: names in small letters, which SQL does not tell from capitals, and what joins the tables as queries write it:
+joins: names in small letters, which SQL does not tell from capitals, and joins and values as queries write them:
 
     Tables:
-    head(head_id int, name, born_state = 'California', age int = 56)
-    management(department_id int, head_id int, temporary_acting = 'Yes' | 'No')
+    head(head_id int, name, born_state, age int)
+    management(department_id int, head_id int, temporary_acting)
     Joins:
     management.head_id = head.head_id
+    Values:
+    head.born_state = 'California'
+    head.age = 56
 
 create_table: the same as statements, values in comments:
 
@@ -52,11 +55,11 @@ def compact(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
 
 
 def joins(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
-    """Return tables as lines of names in small letters, and below them the conditions that join them."""
+    """Return tables as lines of names in small letters, and below them the conditions of joins and values."""
     tables = _by_name(shown)
 
-    def column(one: Column, of: Shown) -> str:
-        return _with_values(one, of, [_small(one.name), _type(one, settings)])
+    def column(one: Column, of: Shown) -> str:  # noqa: ARG001  as `_lines` asks
+        return " ".join(filter(None, [_small(one.name), _type(one, settings)]))
 
     conditions = [
         f"{_small(one.table.name)}.{_small(own)} = {_small(other.name)}.{_small(_target(other, theirs))}"
@@ -65,7 +68,16 @@ def joins(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
         for own, theirs in key.columns
         if settings.keys and _target(other, theirs)
     ]
-    return "\n".join([*_lines(shown, _small, column), *(["Joins:", *dict.fromkeys(conditions)] if conditions else ())])
+    values = [
+        f"{_small(one.table.name)}.{_small(name)} = {value}"
+        for one in shown
+        for name in one.columns
+        for value in one.values.get(name, ())
+    ]
+    below = [
+        [heading, *dict.fromkeys(lines)] for heading, lines in (("Joins:", conditions), ("Values:", values)) if lines
+    ]
+    return "\n".join([*_lines(shown, _small, column), *(line for lines in below for line in lines)])
 
 
 def _by_name(shown: Sequence[Shown]) -> Mapping[str, Table]:

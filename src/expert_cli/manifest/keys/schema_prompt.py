@@ -27,8 +27,8 @@ class SchemaPromptKeys(Strict):
     """
 
     style: SchemaStyle | None = key("compact", "tables are written in the style {}")
-    """compact: `head(head_id int key, age int = 56)`, a line a table; joins: the same in small letters, with the condition of
-    every join on a line of its own, for small models to copy; create_table: CREATE TABLE statements."""
+    """compact: `head(head_id int key, age int = 56)`, a line a table; joins: names in small letters, and joins and values as
+    conditions on lines of their own, for small models to copy; create_table: CREATE TABLE statements."""
     types: bool | None = key(True, "types of columns are shown", off="types are not shown")
     """Show the types of columns; compact leaves out that of text."""
     keys: bool | None = key(True, "primary and foreign keys are shown", off="keys are not shown")
