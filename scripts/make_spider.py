@@ -27,6 +27,8 @@ from pathlib import Path
 
 from datagen.cases.make import sql_category
 from datagen.common.dataset_files import Row, write_jsonl
+from expert_cli.data.schema_prompt.schema import Table
+from expert_cli.data.schema_prompt.sqlite_reader import read_file
 from scripts.make_real_cases import SHARED_DATABASES, read, tidy
 from scripts.plain_sql import plain
 
@@ -57,13 +59,14 @@ def rows_of(connection: sqlite3.Connection, query: str) -> list[str] | None:
 
 
 @cache
+def _declared(database: Path) -> tuple[Table, ...]:
+    return read_file(database).tables
+
+
+@cache
 def tables_of(database: Path) -> dict[str, list[str]]:
     """The tables of a database and their columns, in small letters where they need no quotes."""
-    with opened(database) as connection:
-        names = [name.decode() for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        read_columns = "SELECT name FROM pragma_table_info(?)"
-        columns = {name: [column for (column,) in connection.execute(read_columns, (name,))] for name in names}
-        return {small(name): [small(column.decode()) for column in own] for name, own in columns.items()}
+    return {small(one.name): [small(column.name) for column in one.columns] for one in _declared(database)}
 
 
 def small(name: str) -> str:
@@ -74,13 +77,9 @@ def small(name: str) -> str:
 @cache
 def joins_of(database: Path) -> frozenset[tuple[str, str, str, str]]:
     """The foreign keys of a database: table, column, the other table, its column, in small letters."""
-    read_keys = (
-        'SELECT m.name, f."from", f."table", f."to" FROM sqlite_master m, pragma_foreign_key_list(m.name) f '
-        "WHERE m.type = 'table' AND f.\"to\" IS NOT NULL"
-    )
-    with opened(database) as connection:
-        keys = [[part.decode().lower() for part in key] for key in connection.execute(read_keys)]
-    return frozenset((table, own, other, theirs) for table, own, other, theirs in keys)
+    keys = [(one.name, key) for one in _declared(database) for key in one.foreign_keys]
+    named = [(name, own, key.table, theirs) for name, key in keys for own, theirs in key.columns if theirs]
+    return frozenset((a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in named)
 
 
 def usable(source: Path, without: set[str]) -> Iterator[Row]:

@@ -127,15 +127,18 @@ def sql_cases() -> Cases:
 
 def unseen_sql_cases() -> Cases:
     """The same forms over databases that no training row speaks of."""
-    domains = parse_domains(case_worlds.SQL)
-    return _sql_cases({d.name: make_sql_data.make_rows([d], SEED, UNSEEN_SQL, SIDES)[0] for d in domains}, domains)
+    return _sql_of(case_worlds.SQL, UNSEEN_SQL, SIDES)
 
 
 def sql_prompts() -> Cases:
     """The many small databases of the training rows: queries of shapes that no training row has, to be learned by trying."""
-    domains = parse_domains(SMALL_SQL_TEXT)
-    sides = ("cases", "valid")
-    return _sql_cases({d.name: make_sql_data.make_rows([d], SEED, SQL_PROMPTS, sides)[0] for d in domains}, domains)
+    return _sql_of(SMALL_SQL_TEXT, SQL_PROMPTS, ("cases", "valid"))
+
+
+def _sql_of(text: str, count: int, sides: tuple[str, ...]) -> Cases:
+    """So many cases of each domain of a text, with queries of these sides."""
+    domains = parse_domains(text)
+    return _sql_cases({d.name: make_sql_data.make_rows([d], SEED, count, sides)[0] for d in domains}, domains)
 
 
 def _cypher_cases(made: dict[str, list[Row]], domains: list[GraphDomain]) -> Cases:

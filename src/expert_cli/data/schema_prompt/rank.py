@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from expert_cli.data.schema_prompt.schema import Database, Table
+from expert_cli.data.schema_prompt.schema import Column, Database, Table
 from expert_cli.data.schema_prompt.words import STOP_WORDS, joined, name_words, stem, text_words
 
 SCHEMA_PROMPT_RULE = "3"
@@ -29,6 +29,12 @@ class Shown:
     table: Table
     columns: tuple[str, ...]
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def declared(self) -> list[Column]:
+        """The columns that are shown, as the table declares them."""
+        by_name = {column.name: column for column in self.table.columns}
+        return [by_name[name] for name in self.columns]
 
 
 class Ranking:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
 from types import MappingProxyType
@@ -45,22 +45,32 @@ _MORE_TYPES = (("time", "time"), ("blob", "blob"), ("real", "real"), ("floa", "r
 def compact(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
     """Return tables as lines of names."""
     tables = _by_name(shown)
+    lines = [
+        _line(written(one.table.name), [_compact_column(own, one, tables, settings) for own in one.declared])
+        for one in shown
+    ]
+    return "\n".join([HEADING, *lines])
 
-    def column(one: Column, of: Shown) -> str:
-        keys = ["key"] if one.name in of.table.primary_key else []
-        keys += _reference(one.name, of.table, tables)
-        return _with_values(one, of, [written(one.name), _type(one, settings), *(keys if settings.keys else ())])
 
-    return "\n".join(_lines(shown, written, column))
+def _compact_column(column: Column, shown: Shown, tables: Mapping[str, Table], settings: SchemaPromptConfig) -> str:
+    words = [written(column.name), _type(column, settings)]
+    if settings.keys:
+        words += ["key"] if column.name in shown.table.primary_key else []
+        words += _reference(column.name, shown.table, tables)
+    values = shown.values.get(column.name, ())
+    return " ".join(filter(None, words)) + (f" = {' | '.join(values)}" if values else "")
 
 
 def joins(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
     """Return tables as lines of names in small letters, and below them the conditions of joins and values."""
     tables = _by_name(shown)
-
-    def column(one: Column, of: Shown) -> str:  # noqa: ARG001  as `_lines` asks
-        return " ".join(filter(None, [_small(one.name), _type(one, settings)]))
-
+    lines = [
+        _line(
+            _small(one.table.name),
+            [" ".join(filter(None, (_small(own.name), _type(own, settings)))) for own in one.declared],
+        )
+        for one in shown
+    ]
     conditions = [
         f"{_small(one.table.name)}.{_small(own)} = {_small(other.name)}.{_small(_target(other, theirs))}"
         for one in shown
@@ -74,27 +84,17 @@ def joins(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
         for name in one.columns
         for value in one.values.get(name, ())
     ]
-    below = [
-        [heading, *dict.fromkeys(lines)] for heading, lines in (("Joins:", conditions), ("Values:", values)) if lines
-    ]
-    return "\n".join([*_lines(shown, _small, column), *(line for lines in below for line in lines)])
+    for heading, found in (("Joins:", conditions), ("Values:", values)):
+        lines += [heading, *dict.fromkeys(found)] if found else []
+    return "\n".join([HEADING, *lines])
 
 
 def _by_name(shown: Sequence[Shown]) -> Mapping[str, Table]:
     return {one.table.name.casefold(): one.table for one in shown}
 
 
-def _lines(shown: Sequence[Shown], name: Callable[[str], str], column: Callable[[Column, Shown], str]) -> Iterator[str]:
-    """Yield the heading, and a line a table."""
-    yield HEADING
-    for one in shown:
-        columns = {column.name: column for column in one.table.columns}
-        yield f"{name(one.table.name)}({', '.join(column(columns[own], one) for own in one.columns)})"
-
-
-def _with_values(column: Column, shown: Shown, words: Sequence[str]) -> str:
-    values = shown.values.get(column.name, ())
-    return " ".join(filter(None, words)) + (f" = {' | '.join(values)}" if values else "")
+def _line(table: str, columns: Sequence[str]) -> str:
+    return f"{table}({', '.join(columns)})"
 
 
 def _type(column: Column, settings: SchemaPromptConfig) -> str:
@@ -135,12 +135,11 @@ def create_table(shown: Sequence[Shown], settings: SchemaPromptConfig) -> str:
 
 
 def _statement(shown: Shown, tables: Mapping[str, Table], settings: SchemaPromptConfig) -> str:
-    columns = {column.name: column for column in shown.table.columns}
     items = []
-    for name in shown.columns:
-        type_ = f" {columns[name].type}" if settings.types and columns[name].type else ""
-        values = shown.values.get(name, ())
-        items.append(f"{written(name)}{type_}" + (f" /* {', '.join(values)} */" if values else ""))
+    for column in shown.declared:
+        type_ = f" {column.type}" if settings.types and column.type else ""
+        values = shown.values.get(column.name, ())
+        items.append(f"{written(column.name)}{type_}" + (f" /* {', '.join(values)} */" if values else ""))
     if settings.keys and shown.table.primary_key:
         items.append(f"PRIMARY KEY ({_names(shown.table.primary_key)})")
     for key, other in _joins(shown.table, tables) if settings.keys else ():
