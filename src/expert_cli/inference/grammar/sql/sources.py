@@ -24,7 +24,7 @@ _AFTER_SOURCES = (
 )
 MOST_LINKS = 3
 """So many sources may stand in a FROM of which nothing was named yet, while others are still to come."""
-_JOINS = "JOIN INNER LEFT RIGHT FULL CROSS"
+_JOINS = "JOIN INNER LEFT RIGHT FULL"
 
 
 class FromReader(CallReader):
@@ -59,10 +59,18 @@ class FromReader(CallReader):
 
     def _joins(self, scope: Scope) -> Want:
         """Return what may begin a further source."""
+        bracket = self.depth < DEEPEST
+        words = _JOINS if bracket or self._any_joinable(scope, "join") else ""
+        if self._any_joinable(scope, "list") or (self.lite and bracket):
+            words, marks = f"{words} CROSS", ","
+        else:
+            marks = ""
         columns = [column for source in scope.sources for column in source.bare]
-        words = _JOINS if len(columns) > len(set(columns)) else f"{_JOINS} NATURAL"
-        free = self.lite or any(not scope.conflicts(relation) for relation in self.relations.by_name.values())
-        return want(words if free else words.replace(" CROSS", ""), "," if free else "")
+        return want(words if len(columns) > len(set(columns)) else f"{words} NATURAL", marks)
+
+    def _any_joinable(self, scope: Scope, join: Join) -> bool:
+        tables = self.relations.by_name.items()
+        return not scope.used_bare() or any(self._joinable(scope, join, *table) for table in tables)
 
     # -- one source
 
@@ -97,7 +105,7 @@ class FromReader(CallReader):
         if scope.links() >= MOST_LINKS and scope.lacking() and join != "natural":
             return bracket.also(self.any_of(frozenset(scope.awaited())))
         names = frozenset(
-            name for name, relation in self.relations.by_name.items() if self._joinable(scope, join, relation)
+            name for name, relation in self.relations.by_name.items() if self._joinable(scope, join, name, relation)
         )
         for alias in self._due(scope):
             names = frozenset(name for name in names if scope.fits(alias, self.relations.by_name[name])) or names
@@ -112,9 +120,11 @@ class FromReader(CallReader):
         numbered = (alias for alias in scope.wanted if _IN_PLACE.match(alias))
         return sorted(alias for alias in numbered if int(alias[1:]) <= len(scope.sources))
 
-    def _joinable(self, scope: Scope, join: Join, relation: Relation) -> bool:
-        conflicts = scope.conflicts(relation)
-        return not conflicts or self.lite or join in ("join", "natural")
+    def _joinable(self, scope: Scope, join: Join, name: str, relation: Relation) -> bool:
+        if join == "natural" or not scope.conflicts(relation):
+            return True
+        nameable = not scope.source(name) or bool(self._used_aliases(scope, name, relation))
+        return nameable and (self.lite or join == "join")
 
     def _alias(self, scope: Scope, join: Join, name: str, relation: Relation, must: str, ends: Follow) -> Reading:
         """Read a source's alias and what joins it to those before."""
@@ -129,7 +139,9 @@ class FromReader(CallReader):
                 return joined
             return joined.also(self._joins(scope)).also(ends())
 
-        implied, aliases = (self._aliases(scope, name, relation, must, implied) for implied in (True, False))
+        implied, aliases = (
+            self._aliases(scope, name, relation, must, implied, bool(conflicts)) for implied in (True, False)
+        )
         own = name or f"\0{len(scope.sources)}"
         if must or scope.source(own) or (not name and not self.lite):
             token = yield want("AS").also(implied)
@@ -146,13 +158,21 @@ class FromReader(CallReader):
         token = yield after()
         return (yield from self._join_condition(scope, relation, conflicts, token, ends))
 
-    def _aliases(self, scope: Scope, name: str, relation: Relation, must: str, implied: bool) -> Want:
-        """Return the aliases that a source may have; a table that columns were named by keeps its name, or fits their alias."""
+    def _used_aliases(self, scope: Scope, name: str, relation: Relation) -> frozenset[str]:
+        """Return the aliases that were used, and that a table can have."""
+        return frozenset(alias for alias in scope.wanted if alias != name and scope.fits(alias, relation))
+
+    def _aliases(self, scope: Scope, name: str, relation: Relation, must: str, implied: bool, merged: bool) -> Want:
+        """Return the aliases that a source may have; a table that columns were named by keeps its name, or fits their alias.
+
+        merged: only USING can follow. A model that meant ON does not find it, and would make up a name without end: none that
+        was not used.
+        """
         waiting: frozenset[str] | None = None
         if must:
             waiting = frozenset((must,))
-        elif name and (name in scope.wanted or name in scope.starred):
-            waiting = frozenset(alias for alias in scope.wanted if alias != name and scope.fits(alias, relation))
+        elif name and (merged or name in scope.wanted or name in scope.starred):
+            waiting = self._used_aliases(scope, name, relation)
         if waiting is not None:
             return self.any_of(waiting) if waiting else Want()
 

@@ -47,6 +47,7 @@ SELECT name, title FROM author NATURAL JOIN writes NATURAL JOIN paper
 SELECT name FROM author JOIN place USING (name)
 SELECT name FROM author NATURAL JOIN place
 SELECT aid, name FROM author LEFT OUTER JOIN writes USING (aid)
+SELECT aid, T2.pid FROM author JOIN writes AS T2 USING (aid)
 SELECT a.name FROM author a JOIN author b ON a.aid = b.aid CROSS JOIN paper
 SELECT title FROM paper WHERE pid IN (SELECT pid FROM writes WHERE aid = 3) AND NOT EXISTS (SELECT * FROM author)
 SELECT name FROM author WHERE (aid, born) IN (SELECT pid, year FROM paper)
@@ -104,8 +105,10 @@ SELECT * FROM author AS T1 WHERE a¦uthor.aid = 1  -> no such column
 SELECT * FROM author¦s WHERE 1  -> no such table
 SELECT * FROM author JOIN ¦books  -> no such table
 SELECT T2.* FROM author AS T1 ¦WHERE 1  -> no such table
-SELECT name FROM author, place W¦HERE 1  -> ambiguous column
-SELECT name FROM author JOIN place O¦N author.aid = 1  -> ambiguous column
+SELECT name FROM author, place ¦WHERE 1  -> ambiguous column
+SELECT name FROM author JOIN place ¦ON author.aid = 1  -> ambiguous column
+SELECT name FROM author JOIN place ¦AS b ON author.name = b.name  -> ambiguous column
+SELECT aid FROM writes JOIN ¦writes AS b ON writes.pid = b.pid  -> ambiguous column
 SELECT title FROM author, place W¦HERE name = 'x'  -> no such column
 SELECT author.aid FROM author, place WHERE n¦ame = 'x'  -> ambiguous column
 SELECT T1.aid FROM author T1 JOIN writes T2 USING (aid) JOIN cast USING (¦pid)  -> cannot join
@@ -180,6 +183,7 @@ SELECT 1 FROM author AS T1¦JOIN
 SELECT 1 FROM author AS T11¦1
 SELECT title FROM author AS a, author AS b, author AS c, ¦author AS d, paper
 SELECT w.pid FROM author AS a, author AS b, author AS c, writes AS ¦d
+SELECT aid FROM author JOIN writes ¦AS b USING (aid)
 SELECT name FROM author auth¦s
 SELECT COUNT(som¦e_thing) FROM (SELECT 1 AS some_thing)
 SELECT s¦ome_count FROM (SELECT 1 AS some_count)
