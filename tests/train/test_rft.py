@@ -188,6 +188,27 @@ def test_the_file_stop_ends_the_run_between_two_blocks(tmp_path: Path, learned: 
     assert not (output / "STOP").exists()
 
 
+class StopAtTheFirstStep(TrainerCallback):
+    """Puts the file STOP into a folder when a training begins."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        (self.folder / "STOP").touch()
+
+
+def test_the_file_stop_ends_a_training_within_the_run_which_goes_on_from_there(tmp_path: Path, model: Path) -> None:
+    output = tmp_path / "out"
+    manifest = unsure_expert(tmp_path, model, rounds=1)
+    with pytest.raises(Interrupted, match=r"stopped by the file .*out/STOP"):
+        train(manifest, RunOptions(callbacks=(StopAtTheFirstStep(output),)), output=output)
+    assert read(output / "status.json")["state"] == "stopped"
+    assert read(output / "sft" / "status.json")["step"] == 1
+    assert not (output / "STOP").exists()
+    assert train(manifest, RunOptions(resume="auto"), output=output).document["rft"]["best_round"] == 1
+
+
 def test_a_plan_says_what_a_round_needs_at_most(tmp_path: Path, model: Path) -> None:
     found = api.estimate_run(unsure_expert(tmp_path, model, limit=40, keep=3, replay=0.5)).as_json()["rft"]
     assert (found["rounds"], found["prompts"], found["held_back"], found["answers"]) == (1, 40, 16, 160)

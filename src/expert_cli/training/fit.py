@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -68,11 +69,15 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class ResumeContext:
-    """What ties a run to its checkpoints: what they must have in common, where it goes on, who is told how far it is."""
+    """What ties a run to its checkpoints: what they must have in common, where it goes on, who is told how far it is.
+
+    part_of: the folders of the runs that it is a stage of, where a file STOP is for it, too.
+    """
 
     identity: Mapping[str, Any]
     resumed: Resumed | None
     status: RunStatus
+    part_of: tuple[Path, ...] = ()
 
 
 def fit(
@@ -94,7 +99,7 @@ def fit(
     after a checkpoint was written.
     """
     paths = RunPaths(run.output)
-    stop = StopRequest(paths.output)
+    stop = StopRequest(paths.output, *resume_context.part_of)
     trainer = _trainer(
         model,
         data,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from expert_cli.config.effects import Decided
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
-from expert_cli.errors import CTRL_C, Interrupted
+from expert_cli.errors import Interrupted
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.key import not_used
@@ -28,7 +28,7 @@ from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.result import RunResult
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.signals import STOP_FILE
+from expert_cli.training.signals import StopRequest
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -84,11 +84,10 @@ class Work:
 
     def look_for_stop(self) -> None:
         """Raise Interrupted where the file STOP asks the run to end: what is done is on disk."""
-        file = self.run.output / STOP_FILE
-        if self.job.is_main_process and file.exists():
-            file.unlink()
-            told = f"stopped by the file {file} in {self.status.stage}"
-            raise Interrupted(told, f"go on: {self.status.go_on}", CTRL_C, by_signal=False)
+        stop = StopRequest(self.run.output)
+        if self.job.is_main_process and stop.asked():
+            told = f"stopped by {stop.reason} in {self.status.stage}"
+            raise Interrupted(told, f"go on: {self.status.go_on}", stop.exit_code, by_signal=False)
 
     def train(self, run: RunConfig, *, is_first: bool = False) -> RunResult:
         """Make an ordinary run, or go on with it, or return what it came to if it is done."""
@@ -97,7 +96,14 @@ class Work:
         drift = tuple(key for key in self.options.drift if not key.startswith("rft."))
         trusting = is_first and self.options.trust_store
         options = replace(
-            self.options, resume=AUTO, overwrite=False, locked=None, drift=drift, trust_store=trusting, max_forget=None
+            self.options,
+            resume=AUTO,
+            overwrite=False,
+            locked=None,
+            drift=drift,
+            trust_store=trusting,
+            max_forget=None,
+            part_of=(self.run.output,),
         )
         plan = replace(self.plan, run=replace(run, rft=None), decided=self._decided(is_first=is_first))
         done = train_here(plan, self.machine, self.report, options, self.job, RunLog())
