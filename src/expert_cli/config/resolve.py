@@ -137,6 +137,7 @@ def decide(
     base, chosen = choose_base(loaded, overrides.base_model) if index is None else (_base(loaded, index), index)
     merged = merge(loaded, base, chosen, overrides)
     root, folder = project_root(loaded.path), loaded.path.parent
+    folders = (folder.resolve(), root)
     config, of_base, data = Settings(merged.values), Settings(base), Settings(loaded.manifest.training.dataset)
     judging = loaded.manifest.evaluation
     evaluation = Settings(judging if isinstance(judging, EvaluationBlock) else EvaluationBlock())
@@ -147,7 +148,7 @@ def decide(
         raise ManifestError(loaded.path, faults)
     device = _device(config, merged, machine)
     output = (overrides.output or folder / "weights" / slug(base.name)).resolve()
-    to_train, to_load, stepping = adapter(config, (folder.resolve(), root)), model(of_base, config), optim(config)
+    to_train, to_load, stepping = adapter(config, folders), model(of_base, config), optim(config)
     if lack := DEVICES[device].refuses(machine, to_load.quantization, stepping.optim):
         raise EnvironmentProblem(f"device {device}: {lack[0]}", lack[1])
     learning = Settings(loaded.manifest.training.rft or Rft())
@@ -174,10 +175,10 @@ def decide(
         watch=watching,
         neutral_texts=evaluation.use("neutral_texts"),
         origins=tuple(sorted(merged.origins.items())),
-        rft=rft(learning, config["method"], (loaded.path.resolve().parent, root)),
+        rft=rft(learning, config["method"], folders),
     )
     answering = decoding(loaded.manifest.training.decoding or Decoding())
-    rewarding, rewarded = grpo(loaded.manifest.training.grpo or Grpo(), config, folder)
+    rewarding, rewarded = grpo(loaded.manifest.training.grpo or Grpo(), config, folders)
     if rewarded is not None:
         leave_rows(data, evaluation)
         run = replace(run, grpo=rewarded)

@@ -536,3 +536,29 @@ def test_what_looks_local_is_never_sent_to_the_hub(tmp_path: Path, written: str)
     spec = resolve(load_manifest(manifests.write(tmp_path, manifest)), CPU).data.train[0]
     assert spec.kind == "file"
     assert spec.tried
+
+
+def test_prompts_cases_and_adapters_are_found_beside_the_manifest_then_in_the_project(tmp_path: Path) -> None:
+    root, folder = tmp_path, tmp_path / "experts" / "e"
+    folder.mkdir(parents=True)
+    (root / "pyproject.toml").touch()
+    (root / "data").mkdir()
+    for name in ("prompts.jsonl", "held.jsonl", "first"):
+        (root / "data" / name).touch()
+    written = manifests.small(method="rft", init_adapter="data\\first")
+    written["training"]["rft"] = {"prompts": "data\\prompts.jsonl", "held_back": "data/held.jsonl"}
+
+    def places() -> list[Path | None]:
+        run = resolve(load_manifest(manifests.write(folder, written)), CPU)
+        assert run.rft
+        return [run.rft.prompts, run.rft.held_back_cases, run.adapter.init_adapter]
+
+    assert places() == [root / "data" / name for name in ("prompts.jsonl", "held.jsonl", "first")]
+    (folder / "data").mkdir()
+    (folder / "data" / "prompts.jsonl").touch()
+    assert places()[0] == folder / "data" / "prompts.jsonl"
+    written["training"]["config"] |= {"method": "grpo", "batch_size": 2, "init_adapter": None}
+    written["training"]["grpo"] = {"prompts": "data/held.jsonl", "samples": 2}
+    asked = resolve(load_manifest(manifests.write(folder, written)), CPU).grpo
+    assert asked
+    assert asked.prompts == root / "data" / "held.jsonl"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from expert_cli.config.places import place_of
 from expert_cli.config.settings import Settings
 from expert_cli.manifest.key import not_used
 from expert_cli.manifest.keys.grpo import Grpo, GrpoConfig
@@ -30,10 +32,13 @@ OF_ROWS = ("databases", "gold_in_training")
 """Keys of `training.dataset.schema_prompt` that training rows alone heed; prompts are shown their databases by the others."""
 
 
-def grpo(written: Grpo, config: Settings[TrainingConfig], folder: Path) -> tuple[Settings[Grpo], GrpoConfig | None]:
+def grpo(
+    written: Grpo, config: Settings[TrainingConfig], folders: Sequence[Path]
+) -> tuple[Settings[Grpo], GrpoConfig | None]:
     """Return the block with what became of its keys, and what a run takes of it; None for another method.
 
-    To be asked once all other blocks are decided: it tells which of their keys change nothing. folder: the manifest's.
+    To be asked once all other blocks are decided: it tells which of their keys change nothing. folders: where the
+    prompts are looked for, as `place_of` does.
     """
     keys = Settings(written)
     if config["method"] != METHOD:
@@ -41,7 +46,7 @@ def grpo(written: Grpo, config: Settings[TrainingConfig], folder: Path) -> tuple
         return keys, None
     for reason, names in UNUSED.items():
         config.leave(f"method {METHOD}: {reason}", *names)
-    return keys, keys.block(GrpoConfig, prompts=(folder / (keys.use("prompts") or "")).resolve())
+    return keys, keys.block(GrpoConfig, prompts=place_of(keys.use("prompts") or "", folders))
 
 
 def leave_rows(*blocks: Settings[Any]) -> None:

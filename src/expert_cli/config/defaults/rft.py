@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from expert_cli.config.places import place_of
 from expert_cli.config.settings import Settings
 from expert_cli.manifest.keys.rft import Rft, RftConfig
 
@@ -14,7 +15,7 @@ METHOD = "rft"
 def rft(keys: Settings[Rft], method: str, folders: Sequence[Path]) -> RftConfig | None:
     """Return how a run learns from answers that were run; None where its method is another one.
 
-    folders: where prompts and cases are looked for; a file that is in none of them is named as in the first one.
+    folders: where prompts and cases are looked for, as `place_of` does.
     """
     if method != METHOD:
         keys.leave(f"method is {method}", *Rft.model_fields)
@@ -23,13 +24,8 @@ def rft(keys: Settings[Rft], method: str, folders: Sequence[Path]) -> RftConfig 
     is_share = isinstance(held_back, float)
     return keys.block(
         RftConfig,
-        prompts=_found(keys.use("prompts"), folders),
+        prompts=place_of(keys.use("prompts"), folders),
         start=keys.use("from"),
         held_back=held_back if is_share else 0.0,
-        held_back_cases=None if is_share else _found(held_back, folders),
+        held_back_cases=None if is_share else place_of(held_back, folders),
     )
-
-
-def _found(name: str, folders: Sequence[Path]) -> Path:
-    places = [folder / name for folder in folders]
-    return next((place for place in places if place.is_file()), places[0]).absolute()

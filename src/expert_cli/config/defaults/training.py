@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from expert_cli.config.places import place_of
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.config.settings import Settings
 from expert_cli.hardware.devices import DEVICES
@@ -73,8 +74,7 @@ def _init_adapter(config: Config, folders: Sequence[Path]) -> Path | None:
     written = config["init_adapter"]
     if written is None:
         return cast(None, config.use("init_adapter"))
-    places = [(folder / written.replace("\\", "/")).absolute() for folder in folders]
-    return cast(Path, config.put("init_adapter", next((place for place in places if place.exists()), places[0])))
+    return cast(Path, config.put("init_adapter", place_of(written, folders)))
 
 
 def optim(config: Config) -> OptimConfig:
