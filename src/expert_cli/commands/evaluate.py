@@ -112,7 +112,8 @@ def evaluate(
 
     With --samples each case is answered K times, by seeds that depend on the case and the number of the try alone. pass@k is
     the unbiased estimate of how likely one of k is right. For the majority, answers that give the same (rows, value, label)
-    are one, programs those of one text but for comments and spacing; what gives nothing has no vote, of equals the first wins.
+    are one, programs those of one text but for comments and spacing; what gives nothing has no vote, no rows only where no
+    answer has any; of equals the first wins.
     Accuracy, categories and --against are those of the first tries. The base model has one try, and so has the expert without
     its grammar.
 

@@ -57,7 +57,8 @@ class Sampled:
 def majority_of(row: CaseAnswer, verdicts: Sequence[Grade], timeout_s: float) -> int | None:
     """Return the place of the first of a row's samples that gives what most of them give; None where none gives anything.
 
-    Of results that as many give, the one that came first. verdicts: of the samples; whether one is right is not read.
+    Of results that as many give, the one that came first; one without rows only where none has any: who asks a database mostly
+    asks for what is there. verdicts: of the samples; whether one is right is not read.
     """
     known: dict[str, Hashable] = {}
     keys: list[Hashable] = []
@@ -70,7 +71,8 @@ def majority_of(row: CaseAnswer, verdicts: Sequence[Grade], timeout_s: float) ->
             except Stopped:
                 known[answer] = None
         keys.append(None if answer is None else known[answer])
-    votes = Counter(key for key in keys if key is not None)
+    given = [key for key in keys if key is not None]
+    votes = Counter([key for key in given if not row.case.is_empty(key)] or given)
     return keys.index(votes.most_common(1)[0][0]) if votes else None
 
 

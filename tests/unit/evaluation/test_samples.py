@@ -73,8 +73,8 @@ QUERIES: list[Any] = [
     pytest.param(
         [NAMES, "SELECT id FROM items WHERE 0", "SELECT name FROM items WHERE id = 9"],
         {"expected": NAMES},
-        1,
-        id="no rows are a result",
+        0,
+        id="rows before no rows, whatever the votes",
     ),
     pytest.param(
         [f"{NAMES} ORDER BY name", f"{NAMES} ORDER BY id", f"{NAMES} ORDER BY price"],
@@ -141,6 +141,21 @@ QUERIES: list[Any] = [
         {"expected": "SELECT 1", "rule": "spider"},
         1,
         id="spider: columns of the same values",
+    ),
+    pytest.param(
+        ["SELECT id FROM items WHERE 0 ORDER BY 1", "SELECT 2 WHERE 0", "SELECT 3"],
+        {"expected": "SELECT id FROM items ORDER BY 1"},
+        2,
+        id="rows before no rows, in order",
+    ),
+    pytest.param(
+        ["SELECT 1 WHERE 0", "SELECT 2 WHERE 0", "SELECT 3"],
+        {"expected": "SELECT 3", "rule": "spider"},
+        2,
+        id="spider: rows before no rows",
+    ),
+    pytest.param(
+        ["SELECT nothing", "SELECT 2 WHERE 0", "SELECT 3 WHERE 0"], {"expected": "SELECT 3"}, 1, id="no rows alone"
     ),
     pytest.param(
         ["SELECT 0", "SELECT max(stock) FROM items", "SELECT count(*) FROM items", "SELECT total(1) FROM items"],

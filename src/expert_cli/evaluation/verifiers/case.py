@@ -85,6 +85,10 @@ class Case(BaseModel, ABC):
         """
         return plain(answer) or None
 
+    def is_empty(self, key: Hashable) -> bool:  # noqa: ARG002  for subclasses
+        """Whether what an answer gives, as `result_key` tells it, holds nothing."""
+        return False
+
     @property
     def file_names(self) -> tuple[str, ...]:
         """The files that the case names, relative to that of its row."""

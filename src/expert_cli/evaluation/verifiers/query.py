@@ -257,6 +257,10 @@ class QueryCase(Case):
         results = source.results(answer, expected, self.perturb or 0, timeout_s=timeout_s)
         return tuple(rows_key(self.rule, *one, order_asked=self._order_asked) for one in results)
 
+    def is_empty(self, key: Hashable) -> bool:
+        """Whether an answer gives no rows of the file as it is."""
+        return isinstance(key, tuple) and not key[0]
+
     @property
     def _order_asked(self) -> bool:
         return self.category == "order_by"
