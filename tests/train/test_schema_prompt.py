@@ -242,3 +242,15 @@ def test_what_chat_shows_is_what_the_model_is_asked(expert: Path) -> None:
     assert SchemaPrompt(SchemaPromptConfig(tables=1)).of_file(database, QUESTION) == SHOWN
     with pytest.raises(InputError, match="no such file"):
         api.load_expert(expert, database=database / "none", offline=True)
+
+
+def test_with_a_database_votes_go_by_what_answers_give_of_it(tmp_path: Path) -> None:
+    rows = [ROW | {"answer": answer} for answer in ("SELECT 8", "SELECT 7", "SELECT 1 + 6")] * 16
+    document = json.loads(written(tmp_path, sharp_model(tmp_path / "model"), rows).read_text(encoding="utf-8"))
+    document["training"]["config"] |= {**QUICK, "max_steps": 24}
+    output = train(manifests.write(tmp_path, document)).output
+    database = next(tmp_path.rglob("harbor.sqlite"))
+    vote = api.load_expert(output, database=database, max_new_tokens=16, offline=True).vote(QUESTION, samples=32)
+    sevens = sum(answer in ("SELECT 7", "SELECT 1 + 6") for answer in vote.answers)
+    assert set(vote.answers) >= {"SELECT 7", "SELECT 1 + 6", "SELECT 8"}
+    assert (vote.majority in ("SELECT 7", "SELECT 1 + 6"), vote.counts[0][1]) == (True, sevens)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 if TYPE_CHECKING:
     from expert_cli.evaluation.result import Evaluated
     from expert_cli.inference.chat import Chat
+    from expert_cli.inference.vote import Given
 
 MAX_DROP = 0.05
 """How far the accuracy may fall against an earlier evaluation where nothing else is said."""
@@ -179,7 +182,8 @@ def load_expert(
         sample: Draw by the manifest's training.decoding, not greedily.
         max_new_tokens: Longest answer, in tokens.
         database: The SQLite file that questions are about, where the expert was trained with `training.dataset.schema_prompt`:
-            what a question is shown of it stands in the place of its input, values of the file among it.
+            what a question is shown of it stands in the place of its input, values of the file among it. Votes go by the
+            rows that answers give of a copy of it.
         offline: Forbid every network call.
         reporter: Is told what happens.
 
@@ -198,7 +202,17 @@ def load_expert(
     prepare_process()
     from expert_cli.inference.chat import open_chat
 
-    return open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=sample, database=optional_path(database))
+    file = optional_path(database)
+    runs = partial(_runs, file, reporter)
+    return open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=sample, database=file, runs=runs)
+
+
+def _runs(database: Path | None, report: Reporter) -> Callable[[str], Given] | None:
+    if database is None:
+        return None
+    from expert_cli.evaluation.rows_given import rows_given
+
+    return rows_given(database, report)
 
 
 def _compared(found: Evaluated, against: FilePath | None, max_drop: float | None) -> Evaluated:

@@ -60,8 +60,9 @@ def chat(
     With --database each question is shown the tables, columns and values of that file that fit it, as its training rows were:
     values of the file stand in the prompt. The file is not changed.
 
-    With --samples the answer that most agree with comes first, and is the one that is remembered. JSON is the same by its
-    value, SQL as sqlglot writes it (where that is installed), anything else by its text without spacing.
+    With --samples the answer that most agree with comes first, and is the one that is remembered. With --database answers are
+    run on a copy of the file, and the same rows are one answer; no rows win where no answer has any. Else JSON is the same by
+    its value, SQL as sqlglot writes it (where that is installed), anything else by its text without spacing.
 
     Examples:
 

@@ -5,15 +5,17 @@ A vote goes by what answers give (`Case.result_key`), not by their texts: two qu
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
 from expert_cli.evaluation.cases import CaseAnswer
 from expert_cli.evaluation.verdict import Grade, Kind
+from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.sandbox.limits import Stopped
+from expert_cli.inference.vote import Given, by_votes
 from expert_cli.utils.statistics import Estimate, mean_of_shares, pass_at
 
 MajorityBy = Literal["result", "text", "result or text"]
@@ -57,23 +59,27 @@ class Sampled:
 def majority_of(row: CaseAnswer, verdicts: Sequence[Grade], timeout_s: float) -> int | None:
     """Return the place of the first of a row's samples that gives what most of them give; None where none gives anything.
 
-    Of results that as many give, the one that came first; one without rows only where none has any: who asks a database mostly
-    asks for what is there. verdicts: of the samples; whether one is right is not read.
+    What wins of results that as many give, `by_votes` says. verdicts: of the samples; whether one is right is not read.
     """
-    known: dict[str, Hashable] = {}
-    keys: list[Hashable] = []
+    known: dict[str, Given] = {}
+    given: list[Given] = []
     for one, verdict in zip(row.samples, verdicts, strict=True):
         gave = row.case.starts or verdict.kind not in _NOTHING  # a program's verdict comes of its tests
         answer = one.extracted if gave else None
         if answer is not None and answer not in known:
-            try:
-                known[answer] = row.case.result_key(answer, row.file, timeout_s)
-            except Stopped:
-                known[answer] = None
-        keys.append(None if answer is None else known[answer])
-    given = [key for key in keys if key is not None]
-    votes = Counter([key for key in given if not row.case.is_empty(key)] or given)
-    return keys.index(votes.most_common(1)[0][0]) if votes else None
+            known[answer] = given_by(answer, row.case, row.file, timeout_s)
+        given.append(Given(2, None) if answer is None else known[answer])
+    first = by_votes(given)[0][0]
+    return first if given[first].rank < 2 else None
+
+
+def given_by(answer: str, case: Case, file: Path | None, timeout_s: float) -> Given:
+    """Return what an answer, taken out of its text, gives to a case when it is run."""
+    try:
+        key = case.result_key(answer, file, timeout_s)
+    except Stopped:
+        key = None
+    return Given(2, None) if key is None else Given(1 if case.is_empty(key) else 0, key)
 
 
 def _ends(estimate: Estimate) -> list[float]:

@@ -17,12 +17,14 @@ from expert_cli.inference.generation_config import GenerationConfig, generation_
 from expert_cli.inference.grammar.choose import constraint_for
 from expert_cli.inference.request import Request
 from expert_cli.inference.shown import shown_input
-from expert_cli.inference.vote import Vote
+from expert_cli.inference.vote import Given, Vote, text_given
 from expert_cli.model.kernels.inference import quick_inference
 from expert_cli.utils.reporter import Reporter
 
 AT_ONCE = 16
 """Answers to a vote that are written at once."""
+Runs = Callable[[], Callable[[str], Given] | None]
+"""Gives what runs an answer, None where nothing does: votes then go by texts."""
 
 
 class Chat:
@@ -40,14 +42,16 @@ class Chat:
         base: Callable[[], PromptRenderer],
         report: Reporter,
         shows: Callable[[str, str], str] = lambda _, input_: input_,
+        runs: Runs = lambda: None,
     ) -> None:
         """Take a loaded expert, how it answers, how answers are drawn, and what gives who asks the base model alone.
 
-        shows: gives what stands below a prompt, from the prompt and the input that is given.
+        shows: gives what stands below a prompt, from the prompt and the input that is given. runs: asked before the first
+        vote, gives what runs answers.
         """
         self._expert = expert
         self._shows = shows
-        self._base = cache(base)
+        self._base, self._runs = cache(base), cache(runs)
         self._settings, self._drawn = settings, drawn
         self._report = report
         self._told = False
@@ -80,7 +84,8 @@ class Chat:
         with self._report.progress("answering", samples, "answers") as bar:
             (written,) = generate(self._expert.model, [request], settings, renderer, lambda done, _: bar.update(done))
         answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
-        found = Vote.of(answers, settings.grammar)
+        given = self._runs() or partial(text_given, grammar=settings.grammar)
+        found = Vote.of(answers, [given(answer) for answer in answers])
         self._said = [*asked, Message("assistant", found.majority)]
         return found
 
@@ -142,9 +147,15 @@ class Chat:
 
 
 def open_chat(
-    trained: TrainedAdapter, report: Reporter, *, max_new_tokens: int, sample: bool, database: Path | None = None
+    trained: TrainedAdapter,
+    report: Reporter,
+    *,
+    max_new_tokens: int,
+    sample: bool,
+    database: Path | None = None,
+    runs: Runs = lambda: None,
 ) -> Chat:
-    """Load an expert to talk to. database: the SQLite file that its questions are about.
+    """Load an expert to talk to. database: the SQLite file that its questions are about; runs: as `Chat` has it.
 
     Raises InputError for a database that cannot be read, or that the expert was never shown in training.
     """
@@ -155,4 +166,4 @@ def open_chat(
     drawn = generation_config(decoding, max_new_tokens, 1, samples=1)
     expert = open_expert(trained.plan.run, trained.origin, report)
     alone = partial(base_renderer, trained.plan.run, trained.origin, expert.renderer.tokenizer)
-    return Chat(expert, settings, drawn, alone, report, shows)
+    return Chat(expert, settings, drawn, alone, report, shows, runs)

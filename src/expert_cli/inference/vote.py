@@ -1,17 +1,17 @@
-"""Several answers to one question put to the vote: those that give the same count as one, as far as that shows without running.
+"""Several answers to one question put to the vote: those that give the same count as one.
 
-JSON is the same by its value, SQL by the form that sqlglot writes it in, where that is installed; anything else, and what
-cannot be read, by its text without spacing.
+Where nothing runs them, JSON is the same by its value, SQL by the form that sqlglot writes it in, where that is installed;
+anything else, and what cannot be read, by its text without spacing.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from expert_cli.inference.grammar.grammar import Grammar
 from expert_cli.utils.files import unique_keys
@@ -20,24 +20,36 @@ _JSON = re.compile(r"\s*[\[{]")
 _SQL = re.compile(r"\s*(?:SELECT|WITH|INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 
 
+class Given(NamedTuple):
+    """What an answer gives: of the same key where it gives the same. rank: 0 something; 1 a result without rows; 2 nothing."""
+
+    rank: Literal[0, 1, 2]
+    key: Hashable
+
+
+def by_votes(given: Sequence[Given]) -> list[list[int]]:
+    """Return the places of answers that give the same, most votes first, and of as many those that came first.
+
+    A result without rows comes behind all that have some: who asks a database mostly asks for what is there. What gives
+    nothing comes last.
+    """
+    alike: dict[Given, list[int]] = {}
+    for place, one in enumerate(given):
+        alike.setdefault(one, []).append(place)
+    return [places for _, places in sorted(alike.items(), key=lambda same: (same[0].rank, -len(same[1])))]
+
+
 @dataclass(frozen=True)
 class Vote:
-    """Answers in the order in which they were drawn, and how many are the same as each that differs, the majority's first.
-
-    Of as many votes the one goes first that was drawn first; an answer without a word has none, and comes last.
-    """
+    """Answers as they were drawn, and how many give the same as each that differs, in the order of `by_votes`."""
 
     answers: tuple[str, ...]
     counts: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, answers: Sequence[str], grammar: Grammar | None) -> Vote:
-        """Count at least one answer. grammar: says in which language they are; None: each says so itself."""
-        alike: dict[str, list[str]] = {}
-        for answer in answers:
-            alike.setdefault(same_as(answer, grammar), []).append(answer)
-        by_votes = sorted(alike.items(), key=lambda one: (not one[0], -len(one[1])))
-        return cls(tuple(answers), tuple((same[0], len(same)) for _, same in by_votes))
+    def of(cls, answers: Sequence[str], given: Sequence[Given]) -> Vote:
+        """Count at least one answer."""
+        return cls(tuple(answers), tuple((answers[places[0]], len(places)) for places in by_votes(given)))
 
     @property
     def majority(self) -> str:
@@ -48,6 +60,12 @@ class Vote:
         """Return the keys of `chat --json`."""
         votes = [{"answer": answer, "count": count} for answer, count in self.counts]
         return {"samples": list(self.answers), "votes": votes}
+
+
+def text_given(answer: str, grammar: Grammar | None) -> Given:
+    """Return what an answer gives as far as its text says. grammar: says in which language it is; None: it says so itself."""
+    key = same_as(answer, grammar)
+    return Given(0 if key else 2, key)
 
 
 def same_as(answer: str, grammar: Grammar | None) -> str:

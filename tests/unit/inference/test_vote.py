@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from expert_cli.inference.grammar.grammar import Grammar
-from expert_cli.inference.vote import Vote, same_as
+from expert_cli.inference.vote import Given, Vote, same_as, text_given
 
 SAME = {
     "json": ("json", '{"a": 1.0, "b": [true, null]}', '{"b":[true,null],"a":1}'),
@@ -61,7 +61,21 @@ VOTES: dict[str, tuple[list[str], list[tuple[str, int]]]] = {
 
 @pytest.mark.parametrize(("answers", "counts"), VOTES.values(), ids=VOTES.keys())
 def test_the_vote(answers: list[str], counts: list[tuple[str, int]]) -> None:
-    vote = Vote.of(answers, None)
+    vote = Vote.of(answers, [text_given(answer, None) for answer in answers])
     assert vote.majority == counts[0][0]
     votes = [{"answer": answer, "count": count} for answer, count in counts]
     assert vote.as_json() == {"samples": answers, "votes": votes}
+
+
+def test_a_vote_of_what_was_run_puts_rows_before_no_rows_and_both_before_nothing() -> None:
+    given = [
+        Given(2, "x"),
+        Given(1, ()),
+        Given(1, ()),
+        Given(0, "a"),
+        Given(2, "x"),
+        Given(2, "x"),
+        Given(0, "b"),
+        Given(0, "b"),
+    ]
+    assert Vote.of(list("01234567"), given).counts == (("6", 2), ("3", 1), ("1", 2), ("0", 3))
