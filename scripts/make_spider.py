@@ -6,7 +6,7 @@ SPIDER holds train.jsonl (db_id, question, context, answer) and databases/<db_id
 
     train.jsonl       rows: question, context, answer (in the form of scripts/plain_sql.py), db_id
     prompts.jsonl     the same questions as cases (training.rft.prompts), with the rows' answers
-    heldout.jsonl     cases on 20 databases that no row speaks of; decisions are made with them
+    heldout.jsonl     cases on 20 databases that no row speaks of; decisions are made with them, by Spider's own rule
     databases/        copies
 
 The 20 are drawn by a fixed seed. With --without DB ... databases are left out of all: those that a benchmark asks about.
@@ -110,8 +110,8 @@ def as_row(row: Row) -> Row:
     return {key: row[key] for key in ("question", "context", "answer", "db_id")}
 
 
-def as_case(row: Row, expected: str, contents: int) -> Row:
-    """A case, judged on its database and so many other contents of it. expected: the row's key of the right query."""
+def as_case(row: Row, expected: str, rule: str) -> Row:
+    """A case, judged on its database and on other contents of it. expected: the row's key of the right query."""
     return {
         "id": row["id"],
         "category": sql_category(row["gold"]),
@@ -120,7 +120,8 @@ def as_case(row: Row, expected: str, contents: int) -> Row:
         "input": row["context"],
         "database": place(row),
         "expected": row[expected],
-        "perturb": contents,
+        "perturb": CONTENTS,
+        "rule": rule,
     }
 
 
@@ -142,8 +143,8 @@ def main() -> None:
     learned, kept = ([row for row in rows if (row["db_id"] in apart) is held] for held in (False, True))
     for name, made in {
         "train.jsonl": map(as_row, learned),
-        "prompts.jsonl": (as_case(row, "answer", CONTENTS) for row in learned),
-        "heldout.jsonl": (as_case(row, "gold", CONTENTS) for row in kept),
+        "prompts.jsonl": (as_case(row, "answer", "strict") for row in learned),
+        "heldout.jsonl": (as_case(row, "gold", "spider") for row in kept),
     }.items():
         print(f"{options.output / name}: {write_jsonl(options.output / name, list(made))} rows")
 

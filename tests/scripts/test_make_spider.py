@@ -64,4 +64,5 @@ def test_a_case_is_judged_on_its_database_and_other_contents(
     maker.main()
     (case,) = read_cases(tmp_path / "out" / "heldout.jsonl")
     assert case.case.expected_text == "SELECT label FROM item WHERE label != 'none'"
-    assert case.case.model_dump()["perturb"] == maker.CONTENTS
+    assert (case.case.model_dump()["perturb"], case.case.model_dump()["rule"]) == (maker.CONTENTS, "spider")
+    assert {row["rule"] for row in read(tmp_path / "out" / "prompts.jsonl")} == {"strict"}
