@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -204,6 +205,12 @@ class Timed:
     def advance(self, token: int) -> None:
         """Tell the constraint."""
         self._clock.call(self._held.advance, token)
+
+    def fork(self) -> Timed:
+        """Return one of another answer that begins with the same."""
+        other = copy(self)
+        other._held = self._held.fork()
+        return other
 
 
 def grammar_of(cases: Sequence[EvalCase]) -> Grammar | None:

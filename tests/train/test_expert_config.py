@@ -35,7 +35,7 @@ def changed(expert: Path, tmp_path: Path) -> Path:
     run = shutil.copytree(expert, tmp_path / "run")
     file = run / "adapter" / "expert.json"
     written = document(file)
-    written["decoding"] |= {"stop_sequences": ["7"], "temperature": None, "top_p": None, "top_k": 5}
+    written["decoding"] |= {"stop_sequences": ["7"], "temperature": None, "top_p": None, "top_k": 5, "num_beams": 2}
     file.write_text(json.dumps(written), encoding="utf-8")
     return run
 
@@ -73,6 +73,7 @@ def test_a_run_says_how_its_expert_is_asked(expert: Path) -> None:
             "min_p": None,
             "stop_sequences": ["###"],
             "grammar": None,
+            "num_beams": None,
         },
         "schema_prompt": None,
     }
@@ -87,14 +88,15 @@ def test_chat_evaluations_and_exports_go_by_it(changed: Path, tmp_path: Path) ->
     assert talk.ask("Which number is 3?") == ""
     told = (
         r"decoding is that of .*expert\.json, not of .*manifest\.json: temperature not written \(there 0\.7\); "
-        r'top_p not written \(there 0\.9\); top_k 5 \(there not written\); stop_sequences \["7"\] \(there \["###"\]\)'
+        r'top_p not written \(there 0\.9\); top_k 5 \(there not written\); stop_sequences \["7"\] \(there \["###"\]\); '
+        r"num_beams 2 \(there not written\)"
     )
     assert len(report.warnings) == 1
     assert re.fullmatch(told, report.warnings[0])
     settings = api.evaluate(changed, limit=2, offline=True).as_json()["generation"]
-    assert (settings["stops"], settings["temperature"]) == (("7",), 0)
+    assert (settings["stops"], settings["temperature"], settings["num_beams"]) == (("7",), 0, 2)
     drawn = api.evaluate(changed, limit=2, offline=True, sample=True).as_json()["generation"]
-    assert (drawn["temperature"], drawn["top_p"], drawn["top_k"]) == (0.8, 1, 5)
+    assert (drawn["temperature"], drawn["top_p"], drawn["top_k"], drawn["num_beams"]) == (0.8, 1, 5, 1)
     prompts = [("Which number is 3?", "")]
     export_expert(by(changed), tmp_path / "out", prompts, NullReporter(), merge=True, gguf="f16")
     assert document(tmp_path / "out" / "expert.json") == document(changed / "adapter" / "expert.json")
@@ -102,7 +104,7 @@ def test_chat_evaluations_and_exports_go_by_it(changed: Path, tmp_path: Path) ->
     parameters = ("temperature 0", "top_k 5", 'stop """<|im_end|>"""', 'stop """7"""')
     assert modelfile.endswith("\n" + "".join(f"PARAMETER {line}\n" for line in parameters))
     defaults = GenerationConfig.from_pretrained(tmp_path / "out")
-    assert (defaults.eos_token_id, defaults.do_sample, defaults.top_k) == ([2], False, None)
+    assert (defaults.eos_token_id, defaults.do_sample, defaults.top_k, defaults.num_beams) == ([2], False, None, 2)
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "stop_strings=['7']" in card
     assert '`"7"` |' in card

@@ -188,6 +188,7 @@ def _save_merged(
     plain.generation_config.update(
         eos_token_id=list(config.end_tokens.values()),
         do_sample=bool(drawn.get("temperature")),
+        num_beams=None if drawn.get("temperature") else config.decoding.num_beams,
         **{name: drawn.get(name) if drawn.get("temperature") else None for name in SAMPLING},
     )
     with quiet():

@@ -9,57 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 
+from expert_cli.inference.answer import Answer
+from expert_cli.inference.beams import Beams
 from expert_cli.inference.cache import PreallocatedCache
-from expert_cli.inference.ending import Ending
 from expert_cli.inference.generation_config import GenerationConfig
-from expert_cli.inference.request import Request, Stop
-from expert_cli.inference.sampling import Sampler, next_tokens
-
-
-class Ends(Protocol):
-    """What tells where answers end: a `PromptRenderer`, for one."""
-
-    @property
-    def stop_token_ids(self) -> frozenset[int]:
-        """The end tokens."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return an answer's text."""
-        ...
-
-
-class Answer:
-    """One answer being written. `stop`: why it has ended, None where it goes on."""
-
-    def __init__(self, request: Request, seed: int, settings: GenerationConfig, ends: Ends) -> None:
-        """Take what is asked, and how."""
-        self.prompt = tuple(request.prompt)
-        self.sampler = Sampler(seed, request.constraint() if request.constraint else None)
-        self.ending = Ending(settings, ends.stop_token_ids, ends.decode)
-        self.stop: Stop | None = None
-
-    @property
-    def length(self) -> int:
-        """Tokens of the prompt and the answer so far."""
-        return len(self.prompt) + len(self.ending.ids)
+from expert_cli.inference.sampling import next_tokens
 
 
 class Batch:
-    """Answers and their keys and values. `answers`: those that have not ended."""
+    """Answers and their keys and values. `answers`: those that have not ended, a row each; of one that is searched for its
+    beginnings, one after the other.
+    """
 
     def __init__(self, model: Any, settings: GenerationConfig) -> None:
         """Take the model, and how answers are drawn."""
         self.answers: list[Answer] = []
+        self._searches: list[Beams] = []
         self._model, self._settings = model, settings
         self._cache, self._width = PreallocatedCache(model.config), 0
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         # models of Mamba layers alone leave a cache under any other name unread
         self._taken_as = "cache_params" if "cache_params" in signature(base.forward).parameters else "past_key_values"
+
+    @property
+    def being_written(self) -> int:
+        """How many answers, of whatever beginnings, have not ended."""
+        return len(self._searches or self.answers)
 
     @property
     def can_admit(self) -> bool:
@@ -80,6 +59,8 @@ class Batch:
             self._cache, self._width = cache, 0
         self._width = max(self._width, width)
         self.answers += answers
+        if self._settings.num_beams > 1:
+            self._searches += [Beams(answer, self._settings.num_beams) for answer in answers]
         return self._write(answers, scores[rows.to(scores.device)])
 
     def step(self) -> Sequence[Answer]:
@@ -111,9 +92,11 @@ class Batch:
 
     def _write(self, answers: Sequence[Answer], scores: torch.Tensor) -> Sequence[Answer]:
         """Give answers their next tokens; those that end leave the batch, and the last ones take their rows."""
+        if self._searches:
+            return self._search(len(answers), scores)
         tokens = next_tokens(scores, [answer.sampler for answer in answers], self._settings)
         for answer, token in zip(answers, tokens, strict=True):
-            answer.stop = answer.ending.add(token)
+            answer.take(token)
         kept = [n for n, answer in enumerate(self.answers) if answer.stop is None]
         if len(kept) < len(self.answers):
             last = [n for n in kept if n >= len(kept)]
@@ -122,6 +105,23 @@ class Batch:
             if rows:
                 self._close_up(rows)
         return answers
+
+    def _search(self, count: int, scores: torch.Tensor) -> Sequence[Answer]:
+        """Give the last `count` rows their next tokens; return the beginnings that go on, and the answers that are found."""
+        first, rows, written, start = len(self.answers) - count, list[int](), list[Answer](), 0
+        for search in self._searches:
+            end = start + len(search.live)
+            if start < first:
+                rows += range(start, end)
+            else:
+                rows += [start + row for row in search.step(scores[start - first : end - first])]
+                written += [beam.answer for beam in search.live] or [search.answer]
+            start = end
+        self._searches = [search for search in self._searches if search.live]
+        self.answers = [beam.answer for search in self._searches for beam in search.live]
+        if rows:
+            self._close_up(rows)
+        return written
 
     def _close_up(self, rows: Sequence[int]) -> None:
         """Keep these rows of the cache, and of its columns those that one of them reads."""

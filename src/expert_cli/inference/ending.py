@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -25,14 +26,15 @@ class Ending:
     ) -> None:
         """Take how answers are generated, the end tokens, and what turns ids into text."""
         self.ids: list[int] = []
-        self._settings, self._stop_token_ids, self._decode = settings, stop_token_ids, decode
+        self.stop_token_ids = stop_token_ids
+        self._settings, self._decode = settings, decode
         self._window = SLACK + max((len(stop.encode()) for stop in settings.stops), default=0)
         self._history = np.zeros(settings.max_new_tokens, np.int64)
         self._runs = np.zeros(settings.max_new_tokens, np.int64)
 
     def add(self, token: int | None) -> Stop | None:
         """Take the answer's next token; return why the answer ends, None where it goes on. None: no token may come."""
-        if token is None or token in self._stop_token_ids:
+        if token is None or token in self.stop_token_ids:
             return "end"
         self.ids.append(token)
         if self._settings.stops:
@@ -42,6 +44,12 @@ class Ending:
         if self._loops(token):
             return "looping"
         return "length" if len(self.ids) == self._settings.max_new_tokens else None
+
+    def fork(self) -> Ending:
+        """Return one for another answer that begins with the same."""
+        other = copy(self)
+        other.ids, other._history, other._runs = [*self.ids], self._history.copy(), self._runs.copy()
+        return other
 
     def _loops(self, token: int) -> bool:
         """Whether the last tokens are a block of at least BLOCK tokens, TIMES times.

@@ -21,7 +21,7 @@ from expert_cli.errors import InputError
 from expert_cli.inference.grammar.grammar import Grammar
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.schema import Decoding, Manifest
-from expert_cli.manifest.types import NotNegative, NotNegativeNumber
+from expert_cli.manifest.types import NotNegative, NotNegativeNumber, Positive
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, shortened
 
@@ -46,6 +46,7 @@ class DecodingConfig:
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     stop_sequences: tuple[str, ...] = ()
     grammar: Grammar | None = None
+    num_beams: Positive | None = None
 
     def sampling(self) -> dict[str, float]:
         """Return what is written of SAMPLING."""
@@ -97,7 +98,8 @@ def decoding_of(manifest: Manifest) -> DecodingConfig:
     held_to = known_grammar(written)
     grammar = Grammar(held_to, written.json_schema if held_to in JSON_GRAMMARS else None) if held_to else None
     stops = tuple(stop for stop in written.stop_sequences or () if stop)
-    return DecodingConfig(written.temperature, written.top_p, written.top_k, written.min_p, stops, grammar)
+    drawn = (written.temperature, written.top_p, written.top_k, written.min_p)
+    return DecodingConfig(*drawn, stops, grammar, written.num_beams)
 
 
 def expert_config(

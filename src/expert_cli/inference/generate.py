@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.inference.batch import Answer, Batch, Ends
+from expert_cli.inference.answer import Answer, Ends
+from expert_cli.inference.batch import Batch
 from expert_cli.inference.generation_config import GenerationConfig
 from expert_cli.inference.request import Completion, Request
 from expert_cli.model.kernels.attention import plain_attention
@@ -36,7 +38,7 @@ def generate(
     drawn from the global generators. Raises EnvironmentProblem when the GPU's memory is too small for a batch.
     """
     answers = [[Answer(request, seed, settings, ends) for seed in request.seeds] for request in requests]
-    size = settings.batch_size
+    size = max(1, settings.batch_size // settings.num_beams)
     parts = [of_one[n : n + size] for of_one in answers for n in range(0, len(of_one), size)]
     waiting = deque(sorted(parts, key=lambda part: -len(part[0].prompt)))
     done = tokens = 0
@@ -49,7 +51,7 @@ def generate(
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-                count = len(batch.answers) + len(admitted)
+                count = batch.being_written + len(admitted)
                 hint = f"--batch-size {max(1, count // 2)} would fit"
                 raise EnvironmentProblem(f"{count} answers at once do not fit into the GPU's memory", hint) from error
             tokens += len(step)
@@ -59,7 +61,12 @@ def generate(
 
 
 def stream(model: Any, request: Request, settings: GenerationConfig, ends: Ends) -> Iterator[int]:
-    """Yield the tokens of one answer, that of the first seed, as they are written, its end token left out."""
+    """Yield the tokens of one answer, that of the first seed, its end token left out: as they are written, but of one that is
+    searched for (`num_beams`) all at its end.
+    """
+    if settings.num_beams > 1:
+        yield from generate(model, [replace(request, seeds=request.seeds[:1])], settings, ends)[0][0].ids
+        return
     answer = Answer(request, request.seeds[0], settings, ends)
     with generating(model):
         batch = Batch(model, settings)
@@ -73,7 +80,7 @@ def stream(model: Any, request: Request, settings: GenerationConfig, ends: Ends)
 
 def _admitted(waiting: deque[list[Answer]], batch: Batch, size: int) -> list[Answer]:
     """Take what is written from now on: answers to one request together, so that its prompt is read once."""
-    free = size - len(batch.answers)
+    free = size - batch.being_written
     admitted: list[Answer] = []
     if batch.can_admit and free * REFILL >= size:
         while waiting and len(waiting[0]) <= free - len(admitted):

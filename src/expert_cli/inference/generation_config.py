@@ -31,6 +31,8 @@ class GenerationConfig:
     grammar: Grammar | None = None
     samples: int = 0
     """Answers to a case, all drawn; 0: one."""
+    num_beams: int = 1
+    """Beginnings of an answer that go on side by side, where it is not drawn; 1: greedy."""
 
     def until_stop(self, text: str) -> str:
         """Return `text` up to the first stop sequence."""
@@ -50,7 +52,7 @@ def generation_config(
     """
     settings = GenerationConfig(max_new_tokens, batch_size, stops=decoding.stop_sequences, grammar=decoding.grammar)
     if not samples:
-        return settings
+        return replace(settings, num_beams=decoding.num_beams or 1)
     values: dict[str, Any] = {"temperature": 0.0, **decoding.sampling()}
     if values["temperature"] < LEAST_TEMPERATURE:
         values["temperature"] = TEMPERATURE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import TypeAlias
 
 import torch
@@ -26,6 +27,12 @@ class Sampler:
         self.constraint = constraint
         self._generator = torch.Generator().manual_seed(seed)
 
+    def fork(self) -> Sampler:
+        """Return one for another answer that begins with the same."""
+        other = copy(self)
+        other.constraint = self.constraint.fork() if self.constraint else None
+        return other
+
     def number(self) -> float:
         """Return the next random number, 0 to 1."""
         return float(torch.rand((), generator=self._generator, dtype=torch.float64))
@@ -37,7 +44,7 @@ class Sampler:
         """
         if self.constraint is None:
             return token
-        proposals = _by_score(scores) if drawn is None else self._drawn(*drawn, scores)
+        proposals = by_score(scores) if drawn is None else self._drawn(*drawn, scores)
         accepted = token if self.constraint.accepts(token) else None
         if accepted is None:
             accepted = next((one for one in proposals if self.constraint.accepts(one)), None)
@@ -54,7 +61,7 @@ class Sampler:
             one = int(pick(left[None], [self.number()])[0])
             left[one] = 0
             yield int(ids[one])
-        yield from _by_score(scores)
+        yield from by_score(scores)
 
 
 def next_tokens(scores: torch.Tensor, samplers: Sequence[Sampler], settings: GenerationConfig) -> list[int | None]:
@@ -99,7 +106,7 @@ def pick(shares: torch.Tensor, numbers: Sequence[float]) -> torch.Tensor:
     return torch.searchsorted(sums, marks, right=True)[:, 0].clamp(max=shares.shape[-1] - 1)
 
 
-def _by_score(scores: torch.Tensor) -> Iterator[int]:
+def by_score(scores: torch.Tensor) -> Iterator[int]:
     """Yield the tokens, the likeliest first."""
     yield from scores.topk(min(PROPOSED, len(scores))).indices.tolist()
     yield from scores.argsort(descending=True)[PROPOSED:].tolist()

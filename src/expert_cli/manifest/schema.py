@@ -121,6 +121,10 @@ class Decoding(Loose):
     """Sampling from the k likeliest tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = _DRAWN
     """Sampling from tokens above this share of the likeliest."""
+    num_beams: Positive | None = always(applied("beam search, where answers are not drawn"))
+    """Beam search: so many beginnings of an answer go on side by side, and the likeliest answer is taken. Not written, or 1:
+    greedy, the likeliest token each time. A grammar does less harm with it: a beginning that may not go on as it would can be
+    left for another one. Answers that are drawn (`--samples`) are not searched for."""
     stop_sequences: list[str] | None = always(applied("end answers, and their generation"))
     """Texts that end an answer; they are no part of it."""
     use_grammar: bool | None = key(None, "holds answers to {keys[grammar_type]}", off="answers are free text")

@@ -42,6 +42,7 @@ WRITTEN = {
     "top_p": 0.5,
     "top_k": 5,
     "min_p": 0.5,
+    "num_beams": 4,
     "stop_sequences": ["#"],
     "use_grammar": True,
     "grammar_type": "json",

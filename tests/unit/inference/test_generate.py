@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from copy import copy
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -72,6 +74,20 @@ def test_answers_are_those_of_transformers_one_by_one(model: Any) -> None:
         found = [one for (one,) in complete(model, [Request(prompt) for prompt in PROMPTS], size)]
         assert [list(one.ids) for one in found] == expected
         assert {one.stop for one in found} >= {"end", "length"}
+
+
+def test_what_beams_find_is_what_those_of_transformers_find(model: Any) -> None:
+    expected, num_beams = [], 3
+    for prompt in PROMPTS:
+        asked = {"max_new_tokens": LENGTH, "do_sample": False, "eos_token_id": sorted(END), "pad_token_id": 0}
+        out = model.generate(torch.tensor([prompt]), num_beams=num_beams, **asked)
+        expected.append([token for token in out[0, len(prompt) :].tolist() if token not in END])
+    assert expected != write(model, PROMPTS), "beams should find what is not greedy"
+    for size in (1, 64):
+        assert write(model, PROMPTS, size, num_beams=num_beams) == expected
+    assert (
+        list(stream(model, Request(PROMPTS[0]), GenerationConfig(LENGTH, 1, num_beams=num_beams), ENDS)) == expected[0]
+    )
 
 
 def test_a_stream_is_the_same_answer(llama: Any) -> None:
@@ -183,6 +199,56 @@ class Rising:
 
     def advance(self, token: int) -> None:
         self.last = token
+
+    def fork(self) -> Rising:
+        return copy(self)
+
+
+class OneOf:
+    """The answer is one of these."""
+
+    def __init__(self, *allowed: tuple[int, ...], so_far: tuple[int, ...] = ()) -> None:
+        self.allowed, self.so_far = allowed, so_far
+
+    def accepts(self, token: int) -> bool:
+        if token in END:
+            return self.so_far in self.allowed
+        longer = (*self.so_far, token)
+        return any(one[: len(longer)] == longer for one in self.allowed)
+
+    def advance(self, token: int) -> None:
+        self.so_far = (*self.so_far, token)
+
+    def fork(self) -> OneOf:
+        return copy(self)
+
+
+ALLOWED = [(3,), (3, 4), (3, 4, 5), (6, 8), (9, 10, 11, 12), (13, 3, 3), (15, 200, 18, 1, 2)]
+
+
+def likeliest(model: Any, prompt: list[int]) -> tuple[int, ...]:
+    """Return which of ALLOWED has the largest mean log-probability, its end token among them."""
+    ended = [(one, end) for one in ALLOWED for end in END]
+
+    def mean(one: tuple[int, ...]) -> float:
+        scores = model(input_ids=torch.tensor([[*prompt, *one]])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        return float(scores.gather(1, torch.tensor(one)[:, None]).mean())
+
+    return max(ended, key=lambda pair: mean((*pair[0], pair[1])))[0]
+
+
+@torch.no_grad()
+def test_enough_beams_find_the_likeliest_answer_that_a_constraint_takes(llama: Any) -> None:
+    expected = [likeliest(llama, prompt) for prompt in PROMPTS]
+    requests = [Request(prompt, (0,), partial(OneOf, *ALLOWED)) for prompt in PROMPTS]
+    assert [one.ids for (one,) in complete(llama, requests, 256, num_beams=128)] == expected
+    assert [one.ids for (one,) in complete(llama, requests)] != expected, "greedily the first token decides"
+
+
+def test_beams_that_a_constraint_leaves_nothing_end(llama: Any) -> None:
+    assert [one for (one,) in complete(llama, [Request(PROMPTS[0], (0,), OneOf)], num_beams=2)] == [
+        Completion((), "end")
+    ]
 
 
 def test_a_constraint_holds_each_answer_of_a_batch(llama: Any) -> None:

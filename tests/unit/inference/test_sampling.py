@@ -82,6 +82,9 @@ class Only:
     def advance(self, token: int) -> None:
         self.taken.append(token)
 
+    def fork(self) -> Only:
+        raise NotImplementedError
+
 
 def test_the_likeliest_that_a_grammar_accepts_is_taken() -> None:
     scores = scores_of(1.0)

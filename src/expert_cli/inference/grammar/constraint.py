@@ -19,3 +19,7 @@ class Constraint(Protocol):
     def advance(self, token: int) -> None:
         """Take an accepted token as the answer's next one."""
         ...
+
+    def fork(self) -> Constraint:
+        """Return what holds another answer that begins with the same."""
+        ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from itertools import product
 from typing import Protocol
 
@@ -59,6 +60,10 @@ class TextConstraint:
             self._blanks = self._blanks_after(read[0])
             self._text, self._half = read
             self._refused = set()
+
+    def fork(self) -> TextConstraint:
+        """Return one of another answer that begins with the same; see `Constraint`."""
+        return copy(self)  # a checker gives the same text the same answer, whosever it is
 
     def _is_viable(self, text: str) -> bool:
         """Ask the checker, but for texts that go on with a character which it refused: most of a vocabulary begins with few."""
