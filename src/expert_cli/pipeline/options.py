@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from expert_cli.evaluation.permissions import Permissions
 
-_LEFT_OUT = ("resume", "overwrite", "command", "callbacks", "part_of")
+_LEFT_OUT = ("resume", "overwrite", "command", "callbacks")
 _OPTIONS = {"settings": "set", "drift": "allow-drift", "init_adapter": "from"}
 """Fields whose option has another name."""
 
@@ -30,8 +30,7 @@ class RunOptions:
     to, and read from. command: what starts the run from a shell, --resume and --overwrite left out.
     max_loss_spike: warn of a loss so many times the median of the last 20; 0: never. max_forget: by how many nats a token the
     loss on neutral texts may rise; None: by any. allow_commands, without_walls: as
-    `Permissions` of judging has them. callbacks: people's own, of Python alone. part_of: the folders of the runs that this
-    one is a stage of; a file STOP in them ends the stage as well.
+    `Permissions` of judging has them. callbacks: people's own, of Python alone.
     """
 
     overwrite: bool = False
@@ -46,7 +45,6 @@ class RunOptions:
     allow_commands: bool = False
     without_walls: bool = False
     callbacks: tuple[TrainerCallback, ...] = ()
-    part_of: tuple[Path, ...] = ()
 
     @property
     def permissions(self) -> Permissions:

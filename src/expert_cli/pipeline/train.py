@@ -193,7 +193,7 @@ def _resume_context(
         require_same(options.locked, what, report)
     checkpoints = RunPaths(run.output).checkpoints
     find = partial(find_checkpoint, checkpoints, options.resume, what, options.drift, report)
-    return ResumeContext(what, broadcast_rank0(find) if options.resume else None, status, options.part_of)
+    return ResumeContext(what, broadcast_rank0(find) if options.resume else None, status)
 
 
 def _run_answers(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -69,15 +68,11 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class ResumeContext:
-    """What ties a run to its checkpoints: what they must have in common, where it goes on, who is told how far it is.
-
-    part_of: the folders of the runs that it is a stage of, where a file STOP is for it, too.
-    """
+    """What ties a run to its checkpoints: what they must have in common, where it goes on, who is told how far it is."""
 
     identity: Mapping[str, Any]
     resumed: Resumed | None
     status: RunStatus
-    part_of: tuple[Path, ...] = ()
 
 
 def fit(
@@ -99,7 +94,7 @@ def fit(
     after a checkpoint was written.
     """
     paths = RunPaths(run.output)
-    stop = StopRequest(paths.output, *resume_context.part_of)
+    stop = StopRequest(paths.output)
     trainer = _trainer(
         model,
         data,

@@ -1,4 +1,4 @@
-"""Asking a run to stop: Ctrl-C, SIGTERM, or a file named STOP in its folder, or in that of the run that it is a stage of.
+"""Asking a run to stop: Ctrl-C, SIGTERM, or a file named STOP in its folder.
 
 The first request is kept until the loop asks for it at the end of a step, saves, and ends. A second signal ends at once.
 """
@@ -28,12 +28,12 @@ class StopRequest:
     meanwhile (data workers) leave Ctrl-C, which a terminal sends to them too, to this one.
     """
 
-    def __init__(self, *run_folders: Path) -> None:
-        """Look for the file STOP in each of `run_folders`."""
+    def __init__(self, run_folder: Path) -> None:
+        """Look for the file STOP in `run_folder`."""
         self.exit_code = 0
         self.reason = ""
         self.by_signal = False
-        self._files = [folder / STOP_FILE for folder in run_folders]
+        self._file = run_folder / STOP_FILE
         self._next_look = 0.0
         self._pid = os.getpid()
         self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
@@ -42,10 +42,10 @@ class StopRequest:
         """Whether the run shall stop; then `reason` tells by what, and `exit_code` how to end (130 or 143)."""
         if not self.exit_code and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_EVERY_S
-            for file in filter(Path.exists, self._files):
-                self.exit_code, self.reason = CTRL_C, f"the file {file}"
+            if self._file.exists():
+                self.exit_code, self.reason = CTRL_C, f"the file {self._file}"
                 with suppress(OSError):  # one that cannot be removed stops the run that goes on as well, and is named
-                    file.unlink()
+                    self._file.unlink()
         return bool(self.exit_code)
 
     def __enter__(self) -> StopRequest:

@@ -92,6 +92,7 @@ class Work:
     def train(self, run: RunConfig, *, is_first: bool = False) -> RunResult:
         """Make an ordinary run, or go on with it, or return what it came to if it is done."""
         from expert_cli.pipeline.train import train_here
+        from expert_cli.training.stop_callback import HandStopDown
 
         drift = tuple(key for key in self.options.drift if not key.startswith("rft."))
         trusting = is_first and self.options.trust_store
@@ -103,7 +104,7 @@ class Work:
             drift=drift,
             trust_store=trusting,
             max_forget=None,
-            part_of=(self.run.output,),
+            callbacks=(*self.options.callbacks, HandStopDown(self.run.output, run.output)),
         )
         plan = replace(self.plan, run=replace(run, rft=None), decided=self._decided(is_first=is_first))
         done = train_here(plan, self.machine, self.report, options, self.job, RunLog())
