@@ -78,7 +78,7 @@ def asked_lines(asked: ExpertConfig) -> list[str]:
         "prompt and input": f"one user turn, {_code(asked.input_separator)} between them",
         "ends at": ", ".join(map(_code, [*asked.end_tokens, *decoding.stop_sequences])),
         "held to": (held.type + (" by its own schema" if held.json_schema else "")) if held else "nothing: free text",
-        "searched for": f"{decoding.num_beams} beams" if decoding.num_beams else "no: greedily",
+        "decoded": f"by beam search, {decoding.num_beams} beams" if decoding.num_beams else "greedily",
         "drawn, where it is drawn": sampling or "nothing is written; greedily",
     }
     return [

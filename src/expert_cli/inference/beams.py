@@ -52,7 +52,7 @@ class Beams:
 
     def step(self, scores: torch.Tensor) -> list[int]:
         """Write one more token; return of which row each of `live` is the continuation. scores [rows of `live`, vocabulary]."""
-        found = sorted(self._continuations(scores.log_softmax(-1)), key=lambda one: -one.score)
+        found = sorted(self._continuations(scores.log_softmax(-1).cpu()), key=lambda one: -one.score)
         rows, before, self.live = [], self.live, []
         for rank, (score, row, token) in enumerate(found[: self._count]):
             grown = before[row].answer.fork()
@@ -81,14 +81,15 @@ class Beams:
 
     def _continuations(self, scores: torch.Tensor) -> Iterator[Continuation]:
         for row, beam in enumerate(self.live):
-            for token in self._accepted(beam.answer, scores[row]):
-                yield Continuation(beam.score + float(scores[row, token]), row, token)
+            tokens = self._accepted(beam.answer, scores[row])
+            for token, score in zip(tokens, scores[row, tokens].tolist(), strict=True):
+                yield Continuation(beam.score + score, row, token)
 
-    def _accepted(self, answer: Answer, scores: torch.Tensor) -> Iterator[int]:
-        """Yield the likeliest tokens that the grammar accepts; where it accepts none of those proposed, the first it does."""
+    def _accepted(self, answer: Answer, scores: torch.Tensor) -> list[int]:
+        """Return the likeliest tokens that the grammar accepts; where it accepts none of those proposed, the first it does."""
         constraint = answer.sampler.constraint
         if constraint is None:
-            return iter(scores.topk(min(self._count, len(scores))).indices.tolist())
+            return list(scores.topk(min(self._count, len(scores))).indices.tolist())
         proposed = list(islice(by_score(scores), PROPOSED * self._num_beams))
         accepted = [token for token in proposed if constraint.accepts(token)]
-        return iter(accepted or islice(filter(constraint.accepts, by_score(scores)), 1))
+        return accepted or list(islice(filter(constraint.accepts, by_score(scores)), 1))
