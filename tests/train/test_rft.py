@@ -34,6 +34,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def learned(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A run of one round; its folder. No model is in memory any more when the next one is."""
     manifest = unsure_expert(tmp_path_factory.mktemp("learned"), model)
+    written = read(manifest)
+    written["training"]["decoding"] = {"num_beams": 2}
+    manifest.write_text(json.dumps(written), encoding="utf-8")
     alive = Alive()
     output = train(manifest, RunOptions(callbacks=(alive,))).output
     assert alive.models == [1, 1]
@@ -68,6 +71,10 @@ def test_a_round_learns_what_was_right_and_proves_it_on_what_was_held_back(learn
     assert record["correct"] == 16
     assert record["gain"]["ci95"][0] > 0
     assert told["best_round"] == 1
+    judged = [read(learned / f"round-{number}" / "evaluation.json") for number in (0, 1)]
+    assert [one["generation"]["num_beams"] for one in judged] == [1, 1], (
+        "greedily, whatever search the expert answers by"
+    )
 
 
 def test_what_is_trained_is_what_was_right_and_says_where_it_is_from(learned: Path) -> None:

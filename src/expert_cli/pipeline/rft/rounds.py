@@ -129,7 +129,7 @@ def _judge(work: Work, prompts: Prompts, number: int, adapter: Path) -> dict[str
         return kept
     expert = open_expert(work.run, origin, work.report)
     longest = longest_right_answer(expert.renderer, prompts.held_back)
-    settings = answer_settings(work.plan, decoding, max(DEFAULT_NEW_TOKENS, longest + 1))
+    settings = replace(answer_settings(work.plan, decoding, max(DEFAULT_NEW_TOKENS, longest + 1)), num_beams=1)
     written = write_answers(expert.model, expert.renderer, prompts.held_back, settings, work.report, "judging")
     del expert
     free_memory(work.run)
