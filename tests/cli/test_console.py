@@ -56,6 +56,17 @@ def test_progress_without_a_terminal_ends_with_its_last_state(capsys: pytest.Cap
     assert capsys.readouterr() == ("", "training  4/4 steps  loss 1\n")
 
 
+def test_the_time_left_goes_by_what_was_done_since_the_first_state(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([0.0, 3.0, 9.0])
+    monkeypatch.setattr("expert_cli.utils.reporter.time.monotonic", lambda: next(times))
+    with Console("c").progress("training", 300, "steps") as bar:
+        bar.update(201)  # of a run that goes on after step 200
+        bar.update(204)
+    assert capsys.readouterr().err == "training  204/300 steps  192 s left\n"
+
+
 @pytest.mark.parametrize("total", [pytest.param(2, id="to the end"), pytest.param(9, id="stopped before"), None])
 def test_without_a_terminal_no_state_is_shown_twice(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, total: int | None

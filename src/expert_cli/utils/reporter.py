@@ -86,18 +86,20 @@ class PlainBar:
         self.title = title
         self.total = total
         self.unit = unit
-        self.started = self.shown = time.monotonic()
+        self.shown = time.monotonic()
+        self.first: tuple[float, float] | None = None
         self.counted = ""
         self.pending = ""
 
     def update(self, done: float, note: str = "") -> None:
-        """Take the present state, and say it if it is time."""
+        """Take the present state, and say it if it is time. What a first state says as done was done before the bar."""
         counted, now = count(done, self.total, self.unit), time.monotonic()
+        before, since = self.first = self.first or (done, now)
         line = f"{self.title}  {counted}  {note}".rstrip()
         # Training moves its bar after a step and again when it has logged it: the same count is no later state.
         self.pending = "" if counted == self.counted else line
         if now - self.shown >= PLAIN_INTERVAL_S:
-            left = (self.total - done) / done * (now - self.started) if self.total and done else None
+            left = (self.total - done) / (done - before) * (now - since) if self.total and done > before else None
             self.info(line + (f"  {left:,.0f} s left" if left else ""))
             self.shown, self.counted, self.pending = now, counted, ""
 
