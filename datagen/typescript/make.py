@@ -21,6 +21,7 @@ from datagen.typescript.pipelines import pipeline
 from datagen.typescript.record_changes import CHANGES
 from datagen.typescript.record_tools import LOOKS
 from datagen.typescript.records import selected
+from datagen.typescript.small_domains import DOMAINS as SMALL_DOMAINS
 from datagen.typescript.types import TYPES
 from datagen.typescript.unions import UNIONS
 from datagen.typescript.world import tool_row
@@ -28,6 +29,7 @@ from datagen.typescript.world import tool_row
 OUTPUT = Path(__file__).resolve().parents[2] / "experts" / "expert-typescript" / "datasets"
 SEED = 20
 LONGEST = 1300
+KNOWN_SHARE, SMALL_SHARE = 0.55, 0.5  # of a family's rows in train.jsonl that are about domains, and as many small ones
 
 # What makes a row of a family, over a domain where it speaks of one, and how many rows train and valid hold of it.
 FAMILIES: dict[str, tuple[Callable[[Domain, Random], Case | None], int, int]] = {
@@ -82,6 +84,22 @@ def on_side(built: Mapping[str, Sequence[Case]], side: str, seed: int = SEED) ->
     return cases
 
 
+def train_cases(built: Mapping[str, Sequence[Case]], refused: Counter[str], seed: int = SEED) -> list[Case]:
+    """The cases of train.jsonl, shuffled: a part of those about the known domains, and others about many small ones."""
+    domains, cases = parse_domains(SMALL_DOMAINS), list[Case]()
+    for family, (_, train, _valid) in FAMILIES.items():
+        known = [case for case in built[family] if side_of(case.group) == "train"][:train]
+        if family == "pipelines":  # speak of no domain
+            cases += known
+            continue
+        made = make(family, domains, 2 * train, seed, refused)
+        there = {case.output for case in built[family]}
+        small = [case for case in made if side_of(case.group) == "train" and case.output not in there]
+        cases += [*known[: round(KNOWN_SHARE * train)], *small[: round(SMALL_SHARE * train)]]
+    Random(seed).shuffle(cases)
+    return cases
+
+
 def rows_of(cases: Sequence[Case], side: str) -> list[Row]:
     """The rows of a file; train.jsonl, which nobody runs again, goes without the tests."""
     return [{key: cell for key, cell in case.row().items() if key != "test" or side == "valid"} for case in cases]
@@ -106,11 +124,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=OUTPUT)
     output: Path = parser.parse_args().output
     built, refused = build()
-    made = sum(map(len, built.values()))
-    print(f"{made + sum(refused.values())} made, {made} parsed, {sum(refused.values())} refused")
+    sides = {"train": train_cases(built, refused), "valid": on_side(built, "valid")}
     for reason, count in sorted(refused.items()):
         print(f"  {count} refused: {reason}")
-    sides = {side: on_side(built, side) for side in ("train", "valid")}
     if run_all([case for cases in sides.values() for case in cases]):
         sys.exit("nothing was written: an answer fails its own test")
     for side, cases in sides.items():

@@ -29,6 +29,7 @@ from datagen.sql.domain_table import TEXT as SQL_TEXT
 from datagen.sql.domains import parse_domains
 from datagen.sql.small_domains import TEXT as SMALL_SQL_TEXT
 from datagen.typescript.check import failures, parses
+from datagen.typescript.small_domains import DOMAINS as SMALL_OBJECTS
 
 every_expert = pytest.mark.parametrize("name", EXPERTS)
 every_file = pytest.mark.parametrize(
@@ -149,7 +150,10 @@ def test_the_worlds_of_unseen_cases_are_not_those_of_the_training_rows() -> None
     parse_domains(SQL_TEXT + SMALL_SQL_TEXT + case_worlds.SQL)  # refuses a table that stands twice
     parse_graphs(GRAPH_TEXT + case_worlds.GRAPHS)  # refuses a relationship that stands twice
     objects = {domain.noun for domain in parse_objects(case_worlds.OBJECTS)}
-    assert objects.isdisjoint(domain.noun for domain in parse_objects(DOMAINS))
+    assert objects.isdisjoint(domain.noun for domain in parse_objects(DOMAINS + SMALL_OBJECTS))
+    fields = {field.words for domain in parse_objects(case_worlds.OBJECTS) for field in domain.fields}
+    small = {field.words for domain in parse_objects(SMALL_OBJECTS) for field in domain.fields}
+    assert small & fields <= {field.words for domain in parse_objects(DOMAINS) for field in domain.fields}
     assert {part[:40] for part in case_worlds.SCENES.split("\n\n")}.isdisjoint(
         part[:40] for part in SCENES.split("\n\n")
     )

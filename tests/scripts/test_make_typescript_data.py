@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,12 @@ from datagen.common.dataset_files import side_of
 from datagen.json.domain_table import DOMAINS
 from datagen.json.domains import parse_domains
 from datagen.typescript import make as maker
-from datagen.typescript.case import UNDEFINED, Throws, a_map, a_set, assertions, literal
+from datagen.typescript.case import UNDEFINED, Throws, a_map, a_set, assertions, literal, pascal
 from datagen.typescript.check import failures, parses
+from datagen.typescript.small_domains import DOMAINS as SMALL_DOMAINS
 
 BUILT = maker.build()[0]
-TRAIN, VALID = (maker.on_side(BUILT, side) for side in ("train", "valid"))
+TRAIN, VALID = maker.train_cases(BUILT, Counter()), maker.on_side(BUILT, "valid")
 CASES = TRAIN + VALID
 EVERY = 8
 
@@ -40,7 +42,17 @@ def test_a_family_gives_groups_to_every_side_and_no_group_stands_on_two(family: 
     ]
     assert all(sides)
     assert len(set.union(*sides)) == sum(map(len, sides))
-    assert len([case for case in BUILT[family] if case in TRAIN]) == maker.FAMILIES[family][1]
+
+
+def test_more_than_half_of_the_rows_are_about_the_objects_of_the_cases_and_every_small_one_has_some() -> None:
+    for family, (_, count, _valid) in maker.FAMILIES.items():
+        known = [case for case in BUILT[family] if case in TRAIN]
+        assert len(known) == (count if family == "pipelines" else round(0.55 * count))
+    text = " ".join(case.output for case in TRAIN)
+    small = parse_domains(SMALL_DOMAINS)
+    assert len(small) >= 30
+    assert [d.noun for d in small if len(re.findall(rf"\b{pascal(d)}\b", text)) < 5] == []
+    assert len(TRAIN) <= 1900
 
 
 def test_no_held_out_prompt_or_answer_stands_in_train() -> None:
