@@ -8,7 +8,6 @@ from random import Random
 
 from datagen.cases import case_worlds
 from datagen.cases.case_files import Cases, overlaps
-from datagen.common.dataset_files import side_of
 from datagen.json import make as make_json_data
 from datagen.json.case import Case as JsonCase
 from datagen.json.domains import parse_domains as parse_objects
@@ -72,12 +71,13 @@ def unseen_json_cases() -> Cases:
 def _typescript_cases(made: dict[str, list[TypescriptCase]]) -> Cases:
     """Some cases of every family that read like no training row; the right answers stay here, the tests judge."""
     cases, built = Cases(), make_typescript_data.build()[0]
+    trained = make_typescript_data.sides(built, Counter())
     for place, family in enumerate(made, 1):
         for number, case in enumerate(made[family], 1):
             name = f"{family.replace(' ', '-')}-{number}"
             head = {"id": name, "category": f"{place} {family}", "verifier": "typescript"}
             cases.add({**head, "prompt": case.instruction, "tests": case.test}, case.output)
-    rows = [case.row() for side in ("train", "valid") for case in make_typescript_data.on_side(built, side)]
+    rows = [case.row() for side in trained.values() for case in side]
     most = {f"{place} {family}": TYPESCRIPT_CASES[family] for place, family in enumerate(made, 1)}
     return cases.without(overlaps(cases, rows), most)
 
@@ -86,7 +86,7 @@ def typescript_cases() -> Cases:
     """Known worlds: the groups that no training row comes from."""
     built = make_typescript_data.build()[0]
     return _typescript_cases(
-        {family: [case for case in built[family] if side_of(case.group) == "cases"] for family in TYPESCRIPT_CASES}
+        {family: make_typescript_data.on_side(built[family], "cases") for family in TYPESCRIPT_CASES}
     )
 
 

@@ -74,30 +74,30 @@ def build(seed: int = SEED) -> tuple[dict[str, list[Case]], Counter[str]]:
     return {family: make(family, domains, 4 * FAMILIES[family][1], seed, refused) for family in FAMILIES}, refused
 
 
-def on_side(built: Mapping[str, Sequence[Case]], side: str, seed: int = SEED) -> list[Case]:
-    """The cases of a file, shuffled: those whose group is on this side, of each family as many as it is given."""
-    cases: list[Case] = []
-    for family, (_, train, valid) in FAMILIES.items():
-        most = train if side == "train" else valid
-        cases += [case for case in built[family] if side_of(case.group) == side][:most]
-    Random(seed).shuffle(cases)
-    return cases
+def on_side(cases: Sequence[Case], side: str) -> list[Case]:
+    """The cases whose group is on this side."""
+    return [case for case in cases if side_of(case.group) == side]
 
 
-def train_cases(built: Mapping[str, Sequence[Case]], refused: Counter[str], seed: int = SEED) -> list[Case]:
-    """The cases of train.jsonl, shuffled: a part of those about the known domains, and others about many small ones."""
-    domains, cases = parse_domains(SMALL_DOMAINS), list[Case]()
-    for family, (_, train, _valid) in FAMILIES.items():
-        known = [case for case in built[family] if side_of(case.group) == "train"][:train]
-        if family == "pipelines":  # speak of no domain
-            cases += known
-            continue
-        made = make(family, domains, 2 * train, seed, refused)
-        there = {case.output for case in built[family]}
-        small = [case for case in made if side_of(case.group) == "train" and case.output not in there]
-        cases += [*known[: round(KNOWN_SHARE * train)], *small[: round(SMALL_SHARE * train)]]
-    Random(seed).shuffle(cases)
-    return cases
+def sides(built: Mapping[str, Sequence[Case]], refused: Counter[str], seed: int = SEED) -> dict[str, list[Case]]:
+    """The cases of train.jsonl and valid.jsonl, shuffled; in train.jsonl a part speaks of many small domains."""
+    train, valid = list[Case](), list[Case]()
+    for family, (_, most, few) in FAMILIES.items():
+        train += _train_cases(family, built[family], most, refused, seed)
+        valid += on_side(built[family], "valid")[:few]
+    for cases in (train, valid):
+        Random(seed).shuffle(cases)
+    return {"train": train, "valid": valid}
+
+
+def _train_cases(family: str, built: Sequence[Case], most: int, refused: Counter[str], seed: int) -> list[Case]:
+    known = on_side(built, "train")[:most]
+    if family == "pipelines":  # speak of no domain
+        return known
+    made = make(family, parse_domains(SMALL_DOMAINS), 2 * most, seed, refused)
+    there = {case.output for case in built}
+    small = [case for case in on_side(made, "train") if case.output not in there]
+    return [*known[: round(KNOWN_SHARE * most)], *small[: round(SMALL_SHARE * most)]]
 
 
 def rows_of(cases: Sequence[Case], side: str) -> list[Row]:
@@ -124,12 +124,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=OUTPUT)
     output: Path = parser.parse_args().output
     built, refused = build()
-    sides = {"train": train_cases(built, refused), "valid": on_side(built, "valid")}
+    made = sides(built, refused)
     for reason, count in sorted(refused.items()):
         print(f"  {count} refused: {reason}")
-    if run_all([case for cases in sides.values() for case in cases]):
+    if run_all([case for cases in made.values() for case in cases]):
         sys.exit("nothing was written: an answer fails its own test")
-    for side, cases in sides.items():
+    for side, cases in made.items():
         print(f"{side}.jsonl: {write_jsonl(output / f'{side}.jsonl', rows_of(cases, side))} rows")
 
 

@@ -19,7 +19,7 @@ from datagen.typescript.check import failures, parses
 from datagen.typescript.small_domains import DOMAINS as SMALL_DOMAINS
 
 BUILT = maker.build()[0]
-TRAIN, VALID = maker.train_cases(BUILT, Counter()), maker.on_side(BUILT, "valid")
+TRAIN, VALID = maker.sides(BUILT, Counter()).values()
 CASES = TRAIN + VALID
 EVERY = 8
 
