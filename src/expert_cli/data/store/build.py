@@ -30,7 +30,7 @@ from expert_cli.data.templates.template import input_heading
 from expert_cli.data.templates.whole_text import describe_forms
 from expert_cli.data.tokenize.assemble import Encoded
 from expert_cli.data.tokenize.encoder import Encoder
-from expert_cli.data.tokenize.stream import CHUNK_ROWS, DocumentStream
+from expert_cli.data.tokenize.stream import DocumentStream
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
@@ -153,11 +153,11 @@ class _Build:
         """Yield the shards of a split from number `skip` on."""
         stream = DocumentStream(self.selection, self.template, self.encoder, self.forms[split])
         with self.report.progress(f"tokenizing {split}", self.rows(split), "rows") as bar:
-            done = skip * CHUNK_ROWS
+            done = 0
             for chunk in stream.chunks(split, skip=skip):
                 yield chunk
                 done += chunk.rows
-                bar.update(done)
+                bar.update(stream.read_over + done)
         if stream.forms:
             self.report.info(f"{split}: whole texts by form: {describe_forms(stream.forms)}")
 

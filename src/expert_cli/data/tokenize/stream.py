@@ -36,12 +36,17 @@ T = TypeVar("T")
 
 @dataclass
 class DocumentStream:
-    """The documents of sources that were scanned; `forms` counts the known forms of whole texts that were encoded."""
+    """The documents of sources that were scanned.
+
+    forms: counts the known forms of whole texts that were encoded. read_over: the rows of the chunks that were skipped, told
+    once a chunk is there.
+    """
 
     selection: RowSelection
     template: Template
     encoder: Encoder
     forms: dict[str, int] = field(default_factory=dict)
+    read_over: int = 0
 
     def chunks(self, split: Split, *, skip: int = 0, chunk_rows: int = CHUNK_ROWS) -> Iterator[Encoded]:
         """Yield the chunks of a split, some of its documents in order, from number `skip` on; earlier rows are read over.
@@ -88,7 +93,9 @@ class DocumentStream:
                     yield partial(self.encoder.column_pieces, columns), ends
                 else:
                     yield partial(self.encoder.pieces, self.template.documents(rows, forms=self.forms)), ends
-            elif rows.is_whole_text:
+                continue
+            self.read_over += len(rows)
+            if rows.is_whole_text:
                 self.template.documents(rows, forms=self.forms)  # their forms count
 
     def _refuse_foreign(self, rows: int) -> None:

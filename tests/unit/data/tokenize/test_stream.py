@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -396,6 +397,40 @@ def test_a_store_is_built_without_the_conversation_that_the_template_refuses(tmp
     store = tokenize(data, inputs, tmp_path / "store", NullReporter())
     stats = store.stats["train"]
     assert (stats["rows"], list(stats["dropped"].values())) == (400, [1])
+
+
+class Interrupting(NullReporter):
+    """Notes what its bar shows, and stops the work after so many chunks."""
+
+    def __init__(self, chunks: int | None = None) -> None:
+        self.chunks, self.seen = chunks, list[float]()
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Interrupting]:
+        yield self
+
+    def update(self, done: float, note: str = "") -> None:
+        self.seen.append(done)
+        if len(self.seen) == self.chunks:
+            raise KeyboardInterrupt
+
+
+def test_the_bar_of_a_build_that_goes_on_begins_with_the_rows_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 1000)  # long rows: a chunk has fewer than its most
+    template, hash_cache = TEMPLATES["chat"], FileHashCache(tmp_path / "memo.json")
+    data = config(source(write_roles(tmp_path / "rows.jsonl", *["ua"] * 400)))
+    inputs = StoreInputs(
+        locate_data(data, NullReporter()), TinyTokenizer(tiny_backend()), template, "messages", hash_cache
+    )
+    whole_build, first, second = Interrupting(), Interrupting(chunks=3), Interrupting()
+    tokenize(data, inputs, tmp_path / "whole", whole_build)
+    with pytest.raises(KeyboardInterrupt):
+        tokenize(data, inputs, tmp_path / "store", first)
+    tokenize(data, inputs, tmp_path / "store", second)
+    assert first.seen + second.seen == whole_build.seen
+    assert (len(first.seen), second.seen[-1]) == (3, 400)
 
 
 def test_rows_before_the_first_good_one_do_not_hide_the_columns(tmp_path: Path) -> None:
