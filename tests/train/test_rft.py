@@ -14,6 +14,7 @@ from transformers import LlamaForCausalLM, TrainerCallback
 
 from expert_cli import api
 from expert_cli.config.plan import trained_adapter
+from expert_cli.data.store.inspect import read_stats
 from expert_cli.errors import EnvironmentProblem, IntegrityError, Interrupted
 from expert_cli.evaluation.verifiers import typescript
 from expert_cli.inference.expert import open_expert
@@ -221,9 +222,17 @@ def test_the_file_stop_ends_a_training_within_the_run_which_goes_on_from_there(t
 
 
 def test_a_plan_says_what_a_round_needs_at_most(tmp_path: Path, model: Path) -> None:
-    found = api.estimate_run(unsure_expert(tmp_path, model, limit=40, keep=3, replay=0.5)).as_json()["rft"]
+    told = api.estimate_run(unsure_expert(tmp_path, model, limit=40, keep=3, replay=0.5)).as_json()
+    found, rows = told["rft"], read_stats(Path(told["store"]["path"]))["train"]
     assert (found["rounds"], found["prompts"], found["held_back"], found["answers"]) == (1, 40, 16, 160)
     assert found["tokens_at_most"] == 160 * 256
     assert found["rows_at_most"] == 40 * 3 + 64
-    assert found["sampling_seconds_at_most"] is None
     assert found["training_seconds_at_most"] > 0
+    assert found["tokens"] == round(160 * rows["trained_tokens"] / rows["rows"]) < found["tokens_at_most"]
+    assert found["sampling_seconds"] == pytest.approx(found["tokens"] / (0.5 * told["tokens_per_s"]))
+    blocks = tmp_path / "drawn" / "round-1" / "samples"
+    blocks.mkdir(parents=True)
+    (blocks / "block-0001.jsonl").write_text('{"tokens": 640, "seconds": 16.0}\n', encoding="utf-8")
+    manifest = unsure_expert(tmp_path, model, limit=40)
+    found = api.estimate_run(manifest, output=tmp_path / "drawn").as_json()["rft"]
+    assert found["sampling_seconds_at_most"] == found["tokens_at_most"] / 40

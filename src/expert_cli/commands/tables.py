@@ -210,12 +210,14 @@ def _needs(found: dict[str, Any], device: str) -> list[list[str]]:
 
 
 def _rounds(told: dict[str, Any]) -> list[list[str]]:
-    drawing = told["sampling_seconds_at_most"]
     answers = f"{told['answers']:,} answers to {told['prompts']:,} prompts"
+    tokens = f"about {told['tokens']:,} tokens, at most {told['tokens_at_most']:,}"
+    times = [told["sampling_seconds"], told["sampling_seconds_at_most"]]
+    about, most = ("" if time is None else duration(time) for time in times)
     return [
         ["rounds", f"{told['rounds']}", "training.rft.rounds"],
-        ["drawn", f"{answers}, {told['tokens_at_most']:,} tokens", "every answer as long as it may be"],
-        ["time of drawing", "not known" if drawing is None else duration(drawing), told["sampling_source"]],
+        ["drawn", f"{answers}, {tokens}", "answers as long as the rows' on average; all as long as they may be"],
+        ["time of drawing", f"about {about}, at most {most}" if about else "not known", told["sampling_source"]],
         [
             "memory of drawing",
             f"{told['sampling_memory_mb'] / 1024:.1f} GB",

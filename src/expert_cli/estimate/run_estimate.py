@@ -146,15 +146,17 @@ def estimate_run(
         advice=[*int4, *filter(None, [few_steps(work.schedule), _merging(plan.run.optim, run.optim)])],
         effects=plan.effects,
         kernels=setting.kernels.lines,
-        rft=_rounds(plan, shape, store.stats["train"]["rows"], seconds, memory["process"]),
+        rft=_rounds(plan, shape, store.stats["train"], speed.value, seconds, memory["process"]),
     )
 
 
-def _rounds(plan: Plan, shape: Shape, rows: int, seconds: float, process: int) -> RoundsEstimate | None:
-    settings = plan.run.rft
-    return (
-        estimate_rounds(plan, settings, rows, seconds, sampling_bytes(shape, plan.run, process)) if settings else None
-    )
+def _rounds(
+    plan: Plan, shape: Shape, rows: Mapping[str, Any], speed: float, seconds: float, process: int
+) -> RoundsEstimate | None:
+    if plan.run.rft is None:
+        return None
+    memory = sampling_bytes(shape, plan.run, process)
+    return estimate_rounds(plan, plan.run.rft, rows, speed, seconds, memory)
 
 
 def _merging(asked: OptimConfig, used: OptimConfig) -> str:
