@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ from expert_cli.evaluation.verifiers import typescript
 from expert_cli.inference.expert import open_expert
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.runs.paths import RunPaths
+from expert_cli.utils import reporter
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.reporter import NullBar, NullReporter
 from tests.train.projects import Told, train
 from tests.train.rft_project import prompt, sharp_model, unsure_expert
 
@@ -195,6 +198,31 @@ def test_the_file_stop_ends_the_run_between_two_blocks(tmp_path: Path, learned: 
         train(manifest, RunOptions(resume="auto"), output=output, init_adapter=learned / "sft")
     assert not ended.value.by_signal
     assert not (output / "STOP").exists()
+
+
+class Judged(NullReporter):
+    """Notes how many answers each bar says are judged."""
+
+    def __init__(self) -> None:
+        self.answers: list[float | None] = []
+
+    @contextmanager
+    def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[NullBar]:
+        self.answers += [total] if title == "judging" else []
+        yield NullBar()
+
+
+def test_a_run_that_goes_on_does_not_try_every_prompt_again(
+    tmp_path: Path, learned: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "QUIET_S", -1)
+    manifest, output, first, second = unsure_expert(tmp_path, model), tmp_path / "out", Judged(), Judged()
+    for told in (first, second):
+        output.mkdir(exist_ok=True)
+        (output / "STOP").touch()
+        with pytest.raises(Interrupted):
+            train(manifest, RunOptions(resume="auto"), told, output=output, init_adapter=learned / "sft")
+    assert (first.answers, second.answers) == ([64], [1])
 
 
 class StopWhenTrainingBegins(TrainerCallback):

@@ -55,8 +55,12 @@ class Prompts:
         return list(dict.fromkeys(Path(name) for one in (*self.sampled, *self.held_back) for name in _files(one)))
 
 
-def read_prompts(plan: Plan, settings: RftConfig, allowed: Permissions, report: Reporter) -> Prompts:
-    """Read the prompts and part them, before any model is loaded.
+def read_prompts(
+    plan: Plan, settings: RftConfig, allowed: Permissions, report: Reporter, *, were_judged: bool = False
+) -> Prompts:
+    """Read the prompts and part them, and find out whether answers to them can be judged, before any model is loaded.
+
+    were_judged: an earlier start of the run found that out, so that one prompt of each judge is enough.
 
     Raises InputError: rows at fault, prompts that the expert's own cases or the held-back ones ask as well, prompts that cannot
     be parted; EnvironmentProblem: a judge is missing on this machine.
@@ -66,6 +70,8 @@ def read_prompts(plan: Plan, settings: RftConfig, allowed: Permissions, report: 
     if plan.own_cases.is_file():
         _require_apart(of_run, read_cases(plan.own_cases), f"cases of {plan.own_cases}")
     _require_apart(prompts.sampled, prompts.held_back, "held-back prompts")
+    if were_judged:
+        of_run = list({one.case.verifier: one for one in of_run}.values())
     check_gradable(of_run, report, remedy='train without rounds: "method": "sft"', allowed=allowed)
     report.info(
         f"prompts   {len(prompts.sampled):,} to draw answers to, {len(prompts.held_back):,} held back: "

@@ -67,7 +67,8 @@ def train_in_rounds(
     work = Work(
         plan, settings, broadcast_rank0(partial(with_trials, machine, plan.run.compute)), report, options, job, status
     )
-    prompts = read_prompts(plan, settings, options.permissions, report)
+    goes_on = bool(options.resume) and RunPaths(plan.run.output).run_json.is_file()
+    prompts = read_prompts(plan, settings, options.permissions, report, were_judged=goes_on)
     inputs = resolve_inputs(plan.run, report)
     form = RowForm(_columns(plan, inputs, prompts, report), inputs.template, plan.run.data.schema_prompt)
     what = _identity(work, inputs, prompts)
