@@ -200,7 +200,7 @@ def test_the_file_stop_ends_the_run_between_two_blocks(tmp_path: Path, learned: 
     assert not (output / "STOP").exists()
 
 
-class Judged(NullReporter):
+class JudgingBars(NullReporter):
     """Notes how many answers each bar says are judged."""
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ def test_a_run_that_goes_on_does_not_try_every_prompt_again(
     tmp_path: Path, learned: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reporter, "QUIET_S", -1)
-    manifest, output, first, second = unsure_expert(tmp_path, model), tmp_path / "out", Judged(), Judged()
+    manifest, output, first, second = unsure_expert(tmp_path, model), tmp_path / "out", JudgingBars(), JudgingBars()
     for told in (first, second):
         output.mkdir(exist_ok=True)
         (output / "STOP").touch()
