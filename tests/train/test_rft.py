@@ -261,6 +261,8 @@ def test_a_plan_says_what_a_round_needs_at_most(tmp_path: Path, model: Path) -> 
     blocks = tmp_path / "drawn" / "round-1" / "samples"
     blocks.mkdir(parents=True)
     (blocks / "block-0001.jsonl").write_text('{"tokens": 640, "seconds": 16.0}\n', encoding="utf-8")
+    found = api.estimate_run(unsure_expert(tmp_path, model, limit=40, keep=0, gold="failed", replay=0)).as_json()["rft"]
+    assert found["rows_at_most"] == 40, "expected ones, of all prompts at most"
     manifest = unsure_expert(tmp_path, model, limit=40)
     found = api.estimate_run(manifest, output=tmp_path / "drawn").as_json()["rft"]
     assert found["sampling_seconds_at_most"] == found["tokens_at_most"] / 40

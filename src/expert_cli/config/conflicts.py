@@ -20,6 +20,7 @@ from expert_cli.manifest.keys.dataset import Dataset, Filters
 from expert_cli.manifest.keys.grpo import Grpo
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.manifest.keys.optim import SCHEDULE_BOUNDS, SCHEDULERS
+from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
@@ -122,6 +123,9 @@ def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]
         return
     if written is None or not written.prompts:
         yield "prompts", "is missing: method rft draws answers to them", "name a file in the form of tests/cases.jsonl"
+    learning = Settings(written or Rft())
+    if not learning["keep"] and learning["gold"] == "never":
+        yield "keep", "0, and gold is never: a round would have no answers to train", 'write "gold": "failed"'
     dataset = merged.loaded.manifest.training.dataset
     if dataset.text_field or (dataset.field_mapping and dataset.field_mapping.text):
         message = "rounds train rows of prompt and answer, but training.dataset names a column of whole documents"

@@ -54,7 +54,7 @@ def estimate_rounds(
     """
     prompts = parted(settings, plan.run.seed)
     asked = len(prompts.of_round(1, settings.limit, plan.run.seed))
-    each = settings.keep + (settings.gold == "always")
+    each = max(settings.keep, settings.gold == "failed") + (settings.gold == "always")
     most = asked * each + round(settings.replay * rows["rows"])
     answers = asked * settings.samples
     tokens = min(answers * DEFAULT_NEW_TOKENS, round(answers * rows["trained_tokens"] / max(1, rows["rows"])))

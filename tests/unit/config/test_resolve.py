@@ -538,6 +538,30 @@ def test_what_looks_local_is_never_sent_to_the_hub(tmp_path: Path, written: str)
     assert spec.tried
 
 
+@pytest.mark.parametrize(
+    ("keys", "dataset", "message"),
+    [
+        ({}, {}, "rft.prompts: is missing: method rft draws answers to them"),
+        ({"prompts": "p.jsonl", "keep": 0, "gold": "never"}, {}, "rft.keep: 0, and gold is never"),
+        ({"prompts": "p.jsonl"}, {"text_field": "text"}, "rft.prompts: rounds train rows of prompt and answer"),
+        (
+            {"prompts": "p.jsonl"},
+            {"field_mapping": {"text": "t"}},
+            "rft.prompts: rounds train rows of prompt and answer",
+        ),
+    ],
+)
+def test_what_rounds_cannot_be_made_with(
+    tmp_path: Path, keys: dict[str, Any], dataset: dict[str, Any], message: str
+) -> None:
+    written = manifests.small(method="rft")
+    written["training"]["rft"] = keys
+    written["training"]["dataset"] |= dataset
+    with pytest.raises(ManifestError) as refused:
+        resolve(load_manifest(manifests.write(tmp_path, written)), CPU)
+    assert message in str(refused.value)
+
+
 def test_prompts_cases_and_adapters_are_found_beside_the_manifest_then_in_the_project(tmp_path: Path) -> None:
     root, folder = tmp_path, tmp_path / "experts" / "e"
     folder.mkdir(parents=True)

@@ -42,8 +42,12 @@ class _Keys(Strict):
     """Answers that are drawn to each prompt in a round."""
     temperature: Annotated[float, Field(gt=0, le=10)] | None = key(0.8, "answers are drawn at temperature {:g}")
     """Temperature at which they are drawn; `top_p`, `top_k`, `min_p` and the grammar are those of `training.decoding`."""
-    keep: Annotated[int, Field(gt=0, le=1000)] | None = key(2, "up to {} different right answers a prompt are trained")
-    """Different right answers that are trained of each prompt, at most; those that were drawn first."""
+    keep: Annotated[int, Field(ge=0, le=1000)] | None = key(
+        2,
+        "up to {} different right answers a prompt are trained",
+        off="no answer that was drawn is trained: answers tell which prompts are trained with the expected one",
+    )
+    """Different right answers that are trained of each prompt, at most; those that were drawn first. 0: only expected ones."""
     gold: Gold | None = key("failed", _GOLD)
     """Which prompts are trained with their expected answer: those whose answers are all wrong (`failed`), all, none."""
     replay: Annotated[float, Field(ge=0, le=1)] | None = key(

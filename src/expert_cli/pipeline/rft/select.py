@@ -144,6 +144,8 @@ def _nothing_to_learn(drawn: Sequence[Drawn], figures: dict[str, Any], settings:
         return f"all {asked:,} answers are right: there is nothing left to learn"
     if not some and settings.gold == "never":
         return "no prompt has some right answers and some wrong ones: there is nothing to learn from without gold"
+    if not figures["all_wrong"] and not settings.keep and settings.gold == "failed":
+        return "no prompt has wrong answers alone: there is nothing left to learn"
     if not figures["kept"] + figures["expected"]:
         return "no right answer came to its own end: there is nothing to learn from"
     return ""

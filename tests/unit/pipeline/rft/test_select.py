@@ -40,6 +40,15 @@ def test_no_more_are_kept_than_asked_for_those_drawn_first(case: EvalCase) -> No
     assert keep(found, SETTINGS, None).drawn == (0, 1)
 
 
+def test_where_none_are_kept_what_no_answer_got_right_is_trained_alone(case: EvalCase) -> None:
+    settings, right, wrong = replace(SETTINGS, keep=0), drawn(case, ('{"a": 1}', True)), drawn(case, ("{}", False))
+    found = [keep(one, settings, None) for one in (right, wrong)]
+    assert [(one.drawn, one.gold) for one in found] == [((), ""), ((), case.case.expected_text)]
+    half = drawn(case, ('{"a": 1}', True), ("{}", False))
+    figures = _figures(Sampled((half,), 1, 1.0), [keep(half, settings, None)], None)
+    assert _nothing_to_learn((half,), figures, settings).startswith("no prompt has wrong answers alone")
+
+
 @pytest.mark.parametrize("stop", ["length", "looping"])
 def test_a_right_answer_that_was_cut_off_is_not_kept(case: EvalCase, stop: str) -> None:
     assert keep(drawn(case, ('{"a": 1}', True), stop=stop), SETTINGS, None).drawn == ()
