@@ -141,9 +141,9 @@ def _judge(work: Work, prompts: Prompts, number: int, adapter: Path) -> dict[str
 
 def _tell(work: Work, number: int, figures: Mapping[str, Any]) -> None:
     tries = figures["samples"]
-    once, often = (f"{figures['pass_at'][str(k)]:.1%}" for k in (1, tries))
+    pass_at = ", ".join(f"pass@{k} {share:.1%}" for k, share in figures["pass_at"].items())
     work.report.info(
-        f"round {number}   {figures['right']:,} of {figures['asked']:,} answers right; pass@1 {once}, pass@{tries} {often}; "
+        f"round {number}   {figures['right']:,} of {figures['asked']:,} answers right; {pass_at}; "
         f"{figures['kept']:,} kept, {figures['expected']:,} expected ones beside them"
     )
     if tries > 1 and not figures["differing"]:
