@@ -335,7 +335,10 @@ def manifests_of_others(commands: Commands) -> dict[str, Any] | None:
     for path in paths:
         told = commands.json("validate", path)
         (one,) = stable(told["document"]["manifests"], "validate", {str(SHARED): "<shared>"})
-        effects = {row["key"]: sha256(json.dumps(row).encode())[:16] for row in one.pop("effects")}
+        rows = {row["key"]: sha256(json.dumps(row).encode())[:16] for row in one.pop("effects")}
+        effects = {
+            key: VARIES if key == "training.config.bf16" else row for key, row in rows.items()
+        }  # the processor's
         rest = {name: sha256(json.dumps(value).encode())[:16] for name, value in one.items()}
         kept[path.stem] = {"exit_code": told["exit_code"], **rest, "effects": effects}
     return kept or None

@@ -63,6 +63,18 @@ COMBINATIONS: list[tuple[AdapterType, Quantization]] = [
 ]
 
 
+@pytest.mark.parametrize(("quantization", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_weights_of_16_bits_are_rounded_and_held_in_fp32_where_that_is_computed(
+    tmp_path: Path, quantization: Quantization, dtype: torch.dtype
+) -> None:
+    folder = tiny.tiny_model_folder(tmp_path, dtype=torch.float32)
+    exact, rounded = base(folder).state_dict(), base(folder, quantization).state_dict()
+    assert any(not torch.equal(exact[name], exact[name].to(dtype).float()) for name in exact)
+    for name, tensor in rounded.items():
+        assert tensor.dtype == torch.float32, name
+        assert torch.equal(tensor, exact[name].to(dtype).float()), name
+
+
 @pytest.mark.parametrize(("kind", "quantization"), COMBINATIONS, ids=[f"{a}-{b}" for a, b in COMBINATIONS])
 def test_every_supported_adapter_and_quantization_learns(
     folder: Path, kind: AdapterType, quantization: Quantization

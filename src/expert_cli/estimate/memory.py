@@ -90,13 +90,14 @@ def step_settings(
 ) -> StepSettings:
     """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there."""
     is_nf4, size = run.model.quantization == "int4", run.optim.batch_size
+    stored = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype]).itemsize
     kernels = predict_kernels(
         kernel_plan(run.compute, run.model, machine),
         model,
         run.compute,
         machine,
         dequantized_bytes=2 * linear_weights(shape) if is_nf4 else 0,
-        free=free - stored_bytes(shape, run.model.quantization, DTYPES[run.compute.dtype].itemsize),
+        free=free - stored_bytes(shape, run.model.quantization, stored),
     )
     tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
     return StepSettings(run, kernels, tokens, longest, round(tokens * work.trained_share), work.schedule.steps)

@@ -39,7 +39,7 @@ PRECISION = {
     "nothing written, plain CPU": (PLAIN_CPU, {}, "fp32"),
     "both false, GPU": (GPU, {"fp16": False, "bf16": False}, "fp32"),
     "both false, CPU": (CPU, {"fp16": False, "bf16": False}, "fp32"),
-    "bf16 on a plain CPU": (PLAIN_CPU, {"bf16": True}, "bf16"),
+    "bf16 on a plain CPU": (PLAIN_CPU, {"bf16": True}, "fp32"),
     "bf16 on an old GPU": (OLD_GPU, {"bf16": True, "fp16": False}, "fp16"),
     "fp16 on a GPU": (GPU, {"fp16": True, "bf16": False}, "fp16"),
     "fp16 on a CPU": (CPU, {"fp16": True}, "bf16"),

@@ -39,15 +39,16 @@ def _dtype(config: Config, machine: Machine, device: DeviceName) -> Dtype:
     if fp16 is False and bf16 is False:
         dtype: Dtype = "fp32"
     elif device == "cpu":
-        dtype = "bf16" if bf16 is True or (machine.cpu_bf16 and bf16 is not False) else "fp32"
+        dtype = "bf16" if machine.cpu_bf16 and bf16 is not False else "fp32"
     else:
         dtype = "fp16" if fp16 or not machine.gpus[0].has_bf16 or bf16 is False else "bf16"
-    why = "a CPU has no fp16 training" if device == "cpu" else "this GPU has no bfloat16"
+    here = "CPU" if device == "cpu" else "GPU"
+    lacks = {"fp16": "a CPU has no fp16 training", "bf16": f"this {here} has no bfloat16"}
     for key, asked in (("fp16", fp16), ("bf16", bf16)):
         if asked and dtype != key:
-            config.put(key, dtype, dtype, why)
+            config.put(key, dtype, dtype, lacks[key])
         elif key == "fp16" and device == "cpu":
-            config.leave(why, key)
+            config.leave(lacks[key], key)
         else:
             config.put(key, dtype)
     return dtype

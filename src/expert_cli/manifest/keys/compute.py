@@ -50,7 +50,8 @@ class ComputeKeys(Strict):
     fp16: bool | None = key(None, "trains in {}")
     """Train in half precision (GPU)."""
     bf16: bool | None = key(None, "trains in {}")
-    """Train in bfloat16. Neither written: what the machine does well; both false: fp32."""
+    """Train in bfloat16, or where the machine has none, in fp16 on a GPU and in fp32 on a CPU: emulated, a step takes 20 times
+    as long. Neither written: what the machine does well; both false: fp32."""
     use_tf32: bool | None = key(False, "matrix products and cuDNN may use TF32", off="TF32 stays off")
     """TF32 in fp32 matrix products, where the GPU has it."""
     use_sdpa: bool | None = key(True, ATTENTION)
@@ -111,4 +112,4 @@ class ComputeConfig:
     @property
     def fuses_lora(self) -> bool:
         """Whether plain LoRA is computed in one step with its layer; torch.compile fuses it by itself."""
-        return self.fused_kernels != "off" and self.dtype != "fp32" and not self.torch_compile
+        return self.fused_kernels != "off" and not self.torch_compile

@@ -76,12 +76,19 @@ class _Group(JointLayers):
         """Every A [r, in], then every B [out, r]."""
         return [getattr(layer, part)[self.name].weight for part in ("lora_A", "lora_B") for layer in self.layers]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What is computed in: autocast's dtype, or without it that of the factors."""
+        factor = self.parameters[0]
+        device = factor.device.type
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else factor.dtype
+
     def forget(self) -> None:
         """Let go of what was kept of a pass: an output that nobody took would hold all before it in memory."""
         self.factors, self.input, self.outputs = [], None, {}
 
     def _takes(self, x: torch.Tensor) -> bool:
-        return _in_autocast(x) and all(map(self._is_on, self.layers))
+        return x.dtype == self.dtype and all(map(self._is_on, self.layers))
 
     def _is_on(self, layer: Any) -> bool:
         return layer.active_adapters == [self.name] and not (layer.disable_adapters or layer.merged)
@@ -102,17 +109,10 @@ class _Group(JointLayers):
         return outputs
 
 
-def _in_autocast(x: torch.Tensor) -> bool:
-    device = x.device.type
-    return torch.is_autocast_enabled(device) and x.dtype == torch.get_autocast_dtype(device)
-
-
 def _begin(groups: list[_Group], *_: Any) -> None:
     """Narrow the factors of all groups; called when the decoder begins."""
-    device = groups[0].parameters[0].device.type
-    if torch.is_autocast_enabled(device):
-        for group, factors in zip(groups, _narrowed(groups, torch.get_autocast_dtype(device)), strict=True):
-            group.factors = factors
+    for group, factors in zip(groups, _narrowed(groups, groups[0].dtype), strict=True):
+        group.factors = factors
 
 
 def _end(groups: list[_Group], *_: Any) -> None:

@@ -27,6 +27,11 @@ SPARE = 3
 LIGER, COMPILED, LORA = "liger", "torch.compile", "lora"
 """What the line "fused" says of who fuses."""
 NOT_FUSED = "norms, rotary embeddings and activations stay 44 kernels of a layer's forward pass (Qwen3) instead of 6"
+DTYPE_REASONS = {
+    "bf16": "native here",
+    "fp16": "this GPU has no bfloat16, or fp16 was asked for",
+    "fp32": "asked for, or the best this machine does without bfloat16",
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
         "weights": Kernel(
             model.quantization, "NF4, double quantization" if model.quantization == "int4" else "as the manifest says"
         ),
-        "dtype": Kernel(compute.dtype, _dtype_reason(compute, machine)),
+        "dtype": Kernel(compute.dtype, DTYPE_REASONS[compute.dtype]),
         "tf32": Kernel("on" if compute.tf32 else "off", _tf32_reason(compute)),
         "attention": Kernel(backend.name, why),
         "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
@@ -142,15 +147,6 @@ def _compile_line(compute: ComputeConfig) -> Kernel:
     return Kernel(backend, f"every decoder layer{told}")
 
 
-def _dtype_reason(compute: ComputeConfig, machine: Machine) -> str:
-    native = machine.cpu_bf16 if compute.device == "cpu" else machine.gpus[0].has_bf16
-    return {
-        "bf16": "native here" if native else "asked for; this machine emulates it",
-        "fp16": "this GPU has no bfloat16, or fp16 was asked for",
-        "fp32": "asked for, or the best this machine does without bfloat16",
-    }[compute.dtype]
-
-
 def _tf32_reason(compute: ComputeConfig) -> str:
     if compute.tf32:
         return "fp32 matrix products use it; bf16 ones do not need it"
@@ -168,7 +164,7 @@ def _fused(compute: ComputeConfig, instead: str = "") -> Kernel:
         )
         return Kernel("off", f"{lacking}: {NOT_FUSED}")
     if compute.device == "cpu":
-        return Kernel("off", "only plain LoRA in bf16 or fp16, not compiled, is fused on a CPU")
+        return Kernel("off", "only plain LoRA, not compiled, is fused on a CPU")
     if not instead and has_package("liger_kernel"):
         return Kernel(LIGER, "Liger's norms, rotary embeddings and activations")
     instead = instead or 'liger-kernel is not installed (pip install "expert-cli[kernels]")'

@@ -20,6 +20,8 @@ from expert_cli.utils.out_of_memory import is_out_of_memory
 from expert_cli.utils.text import first_line
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+STORED: dict[Quantization, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""What weights that are not quantized are rounded to; the others keep the dtype that is computed with."""
 
 
 def load_base(
@@ -46,7 +48,7 @@ def load_base(
         model = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
-            dtype=weights_dtype(quantization, dtype),
+            dtype=STORED.get(quantization, dtype),
             quantization_config=BitsAndBytesConfig(**quantized) if quantized else None,
             attn_implementation=attention if attention_layers(config.get_text_config()) else None,
             device_map={"": DEVICES[device].place(PartialState().local_process_index)},
@@ -61,6 +63,8 @@ def load_base(
         raise EnvironmentProblem(f"{folder.name} does not fit into the GPU's memory", hint) from error
     except ValueError as error:
         raise InputError(f"{folder}: cannot be loaded as a language model: {first_line(error)}") from error
+    if quantization in STORED and dtype == torch.float32:
+        model.float()
     model.config.use_cache = False
     model.requires_grad_(False)
     keep_autograd_on_cpu(model)
@@ -81,5 +85,5 @@ def quantization_arguments(quantization: Quantization, compute: torch.dtype) -> 
 
 
 def weights_dtype(quantization: Quantization, compute: torch.dtype) -> torch.dtype:
-    """Return the dtype of what is not quantized."""
-    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(quantization, compute)
+    """Return the dtype of what is not quantized; where fp32 is computed, numbers of 16 bits are held as they are used."""
+    return compute if compute == torch.float32 else STORED.get(quantization, compute)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,9 @@ def fused(made: PeftModel) -> PeftModel:
 
 
 def step(made: PeftModel, dtype: torch.dtype = torch.bfloat16) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return the loss and the gradients of a step; of one in fp32 without autocast, as training does it."""
     torch.manual_seed(1)
-    with torch.autocast("cpu", dtype=dtype):
+    with torch.autocast("cpu", dtype=dtype) if dtype != torch.float32 else nullcontext():
         loss = made(input_ids=IDS, labels=IDS, use_cache=False).loss
     loss.backward()
     gradients = {name: p.grad for name, p in made.named_parameters() if p.requires_grad}
@@ -79,6 +81,17 @@ def assert_as_near(truth: PeftModel, usual: PeftModel, one: PeftModel, dtype: to
 def test_loss_and_gradients_are_as_near_to_fp32_as_pefts(kind: AdapterType, dtype: torch.dtype) -> None:
     one = fused(model(kind, dtype=dtype))
     assert_as_near(model(kind, dtype=torch.float32), model(kind, dtype=dtype), one, dtype)
+
+
+@pytest.mark.parametrize("quantization", ["none", "bf16", "int4"])
+def test_in_fp32_they_are_pefts_own(tmp_path: Path, quantization: Quantization) -> None:
+    folder = tiny.tiny_model_folder(tmp_path, attention_bias=True)
+    settings: dict[str, Any] = {"dtype": torch.float32, "device": "cpu", "attention": "sdpa", "rope_scaling": {}}
+    usual, one = (model(base=load_base(folder, quantization=quantization, **settings)) for _ in range(2))
+    expected, found = step(usual, torch.float32), step(fused(one), torch.float32)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    down: Any = one.get_base_model().model.layers[0].mlp.down_proj
+    assert "_Products" in down(torch.ones(1, down.in_features)).grad_fn.name()
 
 
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("k_proj", "down_proj", "up_proj")], ids=" ".join)

@@ -159,7 +159,7 @@ def test_a_compiler_that_does_not_work_is_no_error(monkeypatch: pytest.MonkeyPat
         ({}, "lora", "lora"),
         ({}, "dora", "off"),
         ({"fused_kernels": "off"}, "lora", "off"),
-        ({"dtype": "fp32"}, "lora", "off"),
+        ({"dtype": "fp32"}, "lora", "lora"),
         ({"torch_compile": True}, "lora", "off"),
     ],
 )
