@@ -219,6 +219,8 @@ def stable(value: Any, where: str, named: Mapping[str, str], varying: Sequence[s
     if any(fnmatchcase(where, pattern) for pattern in varying):
         return VARIES
     if isinstance(value, dict):
+        if varying and value.get("key") == "training.config.bf16" and value["value"]:  # it comes to what the CPU has
+            value = {**value, **dict.fromkeys(("status", "effect", "reason"), VARIES)}
         return {shorter(name, named): stable(one, f"{where}.{name}", named, varying) for name, one in value.items()}
     if isinstance(value, list):
         return [stable(one, f"{where}.{number}", named, varying) for number, one in enumerate(value)]
@@ -335,10 +337,7 @@ def manifests_of_others(commands: Commands) -> dict[str, Any] | None:
     for path in paths:
         told = commands.json("validate", path)
         (one,) = stable(told["document"]["manifests"], "validate", {str(SHARED): "<shared>"})
-        rows = {row["key"]: sha256(json.dumps(row).encode())[:16] for row in one.pop("effects")}
-        effects = {
-            key: VARIES if key == "training.config.bf16" else row for key, row in rows.items()
-        }  # the processor's
+        effects = {row["key"]: sha256(json.dumps(row).encode())[:16] for row in one.pop("effects")}
         rest = {name: sha256(json.dumps(value).encode())[:16] for name, value in one.items()}
         kept[path.stem] = {"exit_code": told["exit_code"], **rest, "effects": effects}
     return kept or None

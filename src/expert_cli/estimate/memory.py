@@ -72,7 +72,7 @@ class StepSettings:
     @property
     def stored_element(self) -> int:
         """Bytes of a number of the base model that is not quantized."""
-        return weights_dtype(self.run.model.quantization, DTYPES[self.run.compute.dtype]).itemsize
+        return _stored_element(self.run)
 
     @property
     def has_heap(self) -> bool:
@@ -85,19 +85,22 @@ class StepSettings:
         return self.element < 4 and LORA not in self.kernels.lines["fused"].used
 
 
+def _stored_element(run: RunConfig) -> int:
+    return weights_dtype(run.model.quantization, DTYPES[run.compute.dtype]).itemsize
+
+
 def step_settings(
     run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, free: int
 ) -> StepSettings:
     """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there."""
     is_nf4, size = run.model.quantization == "int4", run.optim.batch_size
-    stored = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype]).itemsize
     kernels = predict_kernels(
         kernel_plan(run.compute, run.model, machine),
         model,
         run.compute,
         machine,
         dequantized_bytes=2 * linear_weights(shape) if is_nf4 else 0,
-        free=free - stored_bytes(shape, run.model.quantization, stored),
+        free=free - stored_bytes(shape, run.model.quantization, _stored_element(run)),
     )
     tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
     return StepSettings(run, kernels, tokens, longest, round(tokens * work.trained_share), work.schedule.steps)

@@ -143,6 +143,7 @@ def starter_manifest(name: str, starter: Starter) -> str:
                 "batch_size": 16,
                 "gradient_accumulation_steps": 4,
                 "max_seq_length": starter.max_seq_length,
+                "bf16": True,
                 "use_tf32": True,
                 "use_sdpa": True,
                 "optim": "adamw_torch_fused",

@@ -144,6 +144,7 @@ OPTIMIZED = {
     "dataloader_num_workers": 8,
     "dataloader_prefetch_factor": 8,
     "dataloader_persistent_workers": True,
+    "bf16": True,
     "use_tf32": True,
     "use_sdpa": True,
     "optim": "adamw_torch_fused",

@@ -63,7 +63,7 @@ def load_base(
         raise EnvironmentProblem(f"{folder.name} does not fit into the GPU's memory", hint) from error
     except ValueError as error:
         raise InputError(f"{folder}: cannot be loaded as a language model: {first_line(error)}") from error
-    if quantization in STORED and dtype == torch.float32:
+    if quantization in STORED and weights_dtype(quantization, dtype) == torch.float32:
         model.float()
     model.config.use_cache = False
     model.requires_grad_(False)
