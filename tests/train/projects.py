@@ -119,6 +119,11 @@ def manifest_with(expert: Path, **decoding: Any) -> Path:
     return path
 
 
+def here() -> machine.Machine:
+    """Return this machine, with bf16, which torch computes on any CPU: a test that asks for it trains in it everywhere."""
+    return replace(machine.inspect(), cpu_bf16=True)
+
+
 def train(
     manifest: Path,
     options: RunOptions = RunOptions(),
@@ -127,6 +132,6 @@ def train(
     **overrides: Any,
 ) -> RunResult:
     """Train in this process, as on a machine whose trials found `batched`: tokens of the documents read together."""
-    facts = replace(machine.inspect(), short_attention=machine.ShortAttention(batched, ()))
+    facts = replace(here(), short_attention=machine.ShortAttention(batched, ()))
     plan = make_plan(manifest, facts, Overrides(resume=options.resume, **overrides))
     return run_training(plan, facts, report, options)

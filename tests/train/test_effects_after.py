@@ -90,7 +90,7 @@ def made_small(manifest: dict[str, Any], folder: Path, model: Path) -> dict[str,
 
 def trained(manifest: Path, report: NullReporter = NullReporter(), **overrides: Any) -> dict[str, dict[str, Any]]:
     """Train, hold the rows of the run against the plan's, and return them by key."""
-    planned = make_plan(manifest, machine.inspect(), Overrides(**overrides)).effects
+    planned = make_plan(manifest, projects.here(), Overrides(**overrides)).effects
     output = projects.train(manifest, report=report, **overrides).output
     document = json.loads(RunPaths(output).run_json.read_text(encoding="utf-8"))
     assert document["effects_of"] == "run"

@@ -25,7 +25,6 @@ from expert_cli.cli import app
 from expert_cli.config.plan import TrainedAdapter, trained_adapter
 from expert_cli.data.store.documents import drawn_turns
 from expert_cli.errors import InputError, IntegrityError, RunLocked
-from expert_cli.hardware import machine
 from expert_cli.inference.base_model import locate_base
 from expert_cli.inference.expert import load_adapted
 from expert_cli.model.tokenizer import load_tokenizer
@@ -98,7 +97,6 @@ def test_merged_weights_are_those_of_training_plus_the_adapter(expert: Path, tmp
     require_merged(model.float(), by(expert))
 
 
-@pytest.mark.skipif(not machine.inspect().cpu_bf16, reason="this CPU has no bf16 and trains in fp32")
 def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> None:
     """The weights are stored in fp32: quantized so, one code in a hundred is another one than training had."""
     expert = expert_of_seven(tmp_path / "expert", quantization="int4", bf16=True, max_steps=2)
