@@ -25,8 +25,10 @@ class Checker(Protocol):
         ...
 
 
-MOST_BLANKS = 64
-"""White space in a row, which no grammar bounds: a model that is led astray would write it to the longest length."""
+MOST_BLANKS = 24
+"""White space in a row, which no grammar bounds: a model that is led astray would write it until the answer is ended as one that
+goes round in circles, after 32 tokens (`ending.py`).
+"""
 
 
 class TextConstraint:

@@ -10,6 +10,11 @@ _QUERY = want("SELECT WITH")
 _CLOSE, _OPEN, _LIST = want(marks=")"), want(marks="("), want(marks=", )")
 _SIGNS = frozenset(("-", "+", "~", "NOT"))
 _COMPARISONS = frozenset(("=", "==", "<>", "!=", "<", ">", "<=", ">=", "LIKE", "GLOB", "BETWEEN"))
+_CONNECTIVES = frozenset(("AND", "OR"))
+MOST_CONDITIONS = 3
+"""So many conditions join a source while FROM lacks what was used, all of which hold: a model that may not go on to WHERE yet
+would write them without end, instead of the source that lacks.
+"""
 _TYPE_ENDS = {"DOUBLE": "PRECISION", "CHARACTER": "VARYING", "UNSIGNED": "BIG INT INTEGER", "BIG": "INT"}
 
 
@@ -26,11 +31,14 @@ class ExpressionReader(NameReader):
     def _chain(
         self, place: Place, operators: Want, follow: Follow, first: Token | None, star: Follow | None = None
     ) -> Reading:
-        operated = False
+        operated, conditions = False, 1
 
         def after() -> Want:
             if operated:
                 self.column = ""
+            if place.joins and place.scope.lacking():
+                barred = _CONNECTIVES if conditions == MOST_CONDITIONS else {"OR"}
+                return operators._replace(words=tuple(group - barred for group in operators.words)).also(follow())
             return operators.also(follow())
 
         token = first or (yield self.operand_want(place))
@@ -39,6 +47,7 @@ class ExpressionReader(NameReader):
         column = "" if operated else self.column
         while token.keyword and any(token.keyword in group for group in operators.words + operators.marks):
             operated, column = True, ""
+            conditions += token.keyword in _CONNECTIVES
             token = yield from self._operation(place, token, after)
         self.column = column
         return token

@@ -20,7 +20,7 @@ class Place(NamedTuple):
     """Where an expression stands: in which SELECT, and whether aggregates and windows may stand there.
 
     nested: within an aggregate's brackets: whether another one was found there. own: a column without a table must be of this
-    SELECT's own FROM, as what a subquery lists and sums up is.
+    SELECT's own FROM, as what a subquery lists and sums up is. joins: in ON, which FROM goes on after.
     """
 
     scope: Scope
@@ -28,6 +28,7 @@ class Place(NamedTuple):
     windows: bool = False
     nested: list[bool] | None = None
     own: bool = False
+    joins: bool = False
 
 
 class NameReader:

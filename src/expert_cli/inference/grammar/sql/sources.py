@@ -209,7 +209,7 @@ class FromReader(CallReader):
             return self._joins(scope).also(ends())
 
         if token.keyword == "ON":
-            return (yield from self.expression(Place(scope), follow))
+            return (yield from self.expression(Place(scope, joins=True), follow))
         if token.keyword != "USING":
             return token
         yield want(marks="(")

@@ -78,6 +78,7 @@ SELECT name FROM author WHERE name = "New York" AND name IN ("a", 'b') AND born 
 SELECT "zip code", `order`, [select], place."select" FROM "place"
 SELECT T1.aid, writes.pid FROM writes AS T1 JOIN writes ON T1.aid = writes.aid
 SELECT role FROM CAST AS T1 WHERE T1.aid = 1
+SELECT title FROM author AS a JOIN writes AS b ON a.aid = b.aid AND b.pid > 1 AND born IN (1, 2) JOIN paper ON paper.pid = b.pid OR 1
 SELECT author.rowid FROM author WHERE rowid > 1 ORDER BY rowid
 SELECT title FROM paper LIMIT 2 - (SELECT COUNT(*) FROM paper) % 2 OFFSET 1
 SELECT TRUE, NULL, current_date, strftime('%Y', 'now'), 1.5e3 WHERE 1
@@ -184,6 +185,9 @@ SELECT 1 FROM author AS T11¦1
 SELECT title FROM author AS a, author AS b, author AS c, ¦author AS d, paper
 SELECT w.pid FROM author AS a, author AS b, author AS c, writes AS ¦d
 SELECT aid FROM author JOIN writes ¦AS b USING (aid)
+SELECT title FROM author JOIN writes ON author.aid = writes.aid ¦OR 1
+SELECT title FROM author JOIN writes ON (author.aid = writes.aid ¦OR 1)
+SELECT title FROM author JOIN writes ON 1 AND 1 AND 1 ¦AND 1
 SELECT name FROM author auth¦s
 SELECT COUNT(som¦e_thing) FROM (SELECT 1 AS some_thing)
 SELECT s¦ome_count FROM (SELECT 1 AS some_count)
