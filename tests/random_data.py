@@ -7,13 +7,15 @@ import io
 import json
 import os
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.slow_reader import FORMATS
+from tests.compressed import COMPRESS
+from tests.slow_reader import FORMATS, LINES
 
 TEXTS: tuple[str, ...] = (
     "plain",
@@ -35,7 +37,7 @@ SOUND = 0.6
 def make_data(folder: Path, chance: random.Random) -> Path:
     """Write a file or a folder of files into `folder` and return its path; the same for the same state of `chance`."""
     kind = chance.choice(["pair", "pair", "pair", "messages", "text"])
-    suffix = chance.choice(FORMATS if kind != "messages" else [s for s in FORMATS if s != ".csv"])
+    suffix = chance.choice(_forms(kind))
     faults = 0 if chance.random() < SOUND else chance.choice([1, 1, 2, 5])
     if chance.random() < 0.5:
         return _file(folder / f"rows{chance.choice([suffix, suffix, suffix.upper()])}", kind, faults, chance)
@@ -53,18 +55,25 @@ def make_data(folder: Path, chance: random.Random) -> Path:
     return home
 
 
+def _forms(kind: str) -> list[str]:
+    """The suffixes of files that hold rows of a kind, one in three compressed."""
+    holding = {"messages": (".jsonl", ".ndjson", ".json"), "pair": LINES[:-1]}.get(kind, (*LINES, ".txt", ".txt"))
+    plain = [*FORMATS[-2:], *holding]
+    return [*plain * 2, *(form + packed for form in holding for packed in COMPRESS)]
+
+
 def _beside(home: Path, suffix: str, kind: str, chance: random.Random) -> None:
     """Put something else into a folder: a link, a file of another format, a packed or a hidden one."""
-    other = chance.choice([s for s in FORMATS if kind != "messages" or s != ".csv"])
+    other = chance.choice(_forms(kind))
     match chance.randrange(10):
         case 0:
             _file(home / f"z{other}", kind, 0, chance)
         case 1:
-            (home / f"z{suffix}.gz").write_bytes(b"\x1f\x8b")
+            (home / "z.jsonl.gz").write_bytes(b"\x1f\x8b")
         case 2:
             (home / f"_z{suffix}").write_bytes(b"")
         case 3:
-            (home / "z.tsv").write_text("question\tanswer\n1\t2\n", encoding="utf-8")
+            (home / "z.xlsx").write_bytes(b"PK")
         case 4:
             (home / f"old{suffix}.bak").write_bytes(b"")
         case 5:
@@ -96,15 +105,21 @@ def _file(path: Path, kind: str, faults: int, chance: random.Random) -> Path:
     rows = [_row(kind, chance) for _ in range(count)]
     for _ in range(min(faults, count)):
         _spoil(rows[chance.randrange(count)], kind, chance)
-    suffix = path.suffix.lower()
+    packed = path.suffix.lower()
+    suffix = path.with_suffix("").suffix.lower() if packed in COMPRESS else packed
     if suffix in (".parquet", ".arrow"):
         _write_table(path, kind, rows, faults, chance)
     else:
-        writer = _csv_bytes if suffix == ".csv" else _json_bytes if suffix == ".json" else _line_bytes
+        tables = {".csv": partial(_csv_bytes, ","), ".tsv": partial(_csv_bytes, "\t")}
+        writer = {**tables, ".json": _json_bytes, ".txt": _text_bytes}.get(suffix, _line_bytes)
         content = writer(rows, faults, chance)
         if faults and chance.random() < 0.1:
             content = content.decode("utf-8", "replace").encode("utf-16")
-        path.write_bytes((b"\xef\xbb\xbf" if chance.random() < 0.15 else b"") + content)
+        content = (b"\xef\xbb\xbf" if chance.random() < 0.15 else b"") + content
+        content = COMPRESS.get(packed, bytes)(content)
+        if packed in COMPRESS and faults and chance.random() < 0.2:
+            content = content[: chance.randrange(len(content))] + chance.choice([b"", b"more"])
+        path.write_bytes(content)
     return path
 
 
@@ -184,21 +199,29 @@ def _json_bytes(rows: list[dict[str, Any]], faults: int, chance: random.Random) 
     return (chance.choice(["", "\r\n", "  "]) + text + chance.choice(["", "\n", "\r\n \t"])).encode()
 
 
-def _csv_bytes(rows: list[dict[str, Any]], faults: int, chance: random.Random) -> bytes:
+def _text_bytes(rows: list[dict[str, Any]], faults: int, chance: random.Random) -> bytes:
+    end = chance.choice(["\n", "\r\n", "\n\n"])
+    lines = [str(row["text"]).replace("\r", "").replace("\n", " ") for row in rows]
+    spoilt = [b"\xff" if faults and chance.random() < 0.01 else line.encode() for line in lines]
+    return end.encode().join(spoilt)
+
+
+def _csv_bytes(delimiter: str, rows: list[dict[str, Any]], faults: int, chance: random.Random) -> bytes:
     names = sorted({name for row in rows for name in row}) or ["question", "answer"]
     chance.shuffle(names)
     file = io.StringIO()
     end = chance.choice(["\n", "\r\n"])
     quote_all = chance.choice([True, False])
-    writer = csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
+    writer = csv.writer(
+        file, delimiter=delimiter, lineterminator=end, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
+    )
     twice = faults and chance.random() < 0.1
     writer.writerow([names[0], *names[:-1]] if twice and len(names) > 1 else names)
     for row in rows:
         writer.writerow(["" if row.get(name) is None else str(row[name]) for name in names])
         if faults and chance.random() < 0.01:
-            file.write(
-                chance.choice([f"1{end}", f'"x"y,1{end}', f"\udcff,1{end}", f'"open{end}', ",".join("1234567") + end])
-            )
+            odd = [f"1{end}", f'"x"y,1{end}', f"\udcff,1{end}", f'"open{end}', ",".join("1234567") + end]
+            file.write(chance.choice(odd).replace(",", delimiter))
         if chance.random() < 0.02:
             file.write(end)
     return file.getvalue().encode("utf-8", "surrogateescape")

@@ -7,6 +7,7 @@ and broken, from a `random.Random`. `reading.disagreements` compares.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -18,8 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".arrow")
-PACKED = (".gz", ".zst", ".bz2", ".xz")
+from tests.compressed import DAMAGE, DECOMPRESS
+
+LINES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt")
+FORMATS = (*LINES, ".parquet", ".arrow")
 Row = tuple[Any, ...]
 
 
@@ -55,12 +58,12 @@ def slow_read(path: Path) -> SlowRead:
     found = SlowRead()
     for name in _files(path, found) if path.is_dir() else [""]:
         file = path / name
-        if file.suffix.lower() not in FORMATS or not file.is_file():
+        if not _form(file.name) or not file.is_file():
             found.broken.append(file.name)
             continue
         try:
             found.rows += map(_texts, _values(file))
-        except (_Broken, pa.ArrowException, OSError, ValueError, RecursionError):
+        except (_Broken, pa.ArrowException, RecursionError, *DAMAGE):
             found.broken.append(file.name)
     return found
 
@@ -79,28 +82,38 @@ def _files(folder: Path, found: SlowRead) -> list[str]:
             seen.add(os.path.realpath(here))
             links += sorted(Path(here, name) for name in folders if Path(here, name).is_symlink())
             names += [Path(here, name).relative_to(folder).as_posix() for name in files]
-    data = [name for name in sorted(names) if _is_data(name)]
+    data = [name for name in sorted(names) if _form(name)]
+    data = [name for name in data if not _form(name).startswith(".txt")] or data
     hidden = [name for name in data if any(part[0] in "._" for part in name.split("/"))]
     data = [name for name in data if name not in hidden]
-    found.unread += [name.rpartition("/")[2] for name in names if name.endswith((".tsv", ".bak"))]
+    found.unread += [name.rpartition("/")[2] for name in names if name.endswith((".xlsx", ".bak"))]
     splits = {name: re.search(r"(^|[-._/])(train|test)([-._/]|$)", name) for name in data}
     unnamed = [name for name in data if not splits[name]]
     train = [name for name in data if (match := splits[name]) and match[2] == "train"]
     chosen = train if any(splits.values()) else data
-    found.unread += [name.rpartition("/")[2] for name in hidden + (unnamed if any(splits.values()) else [])]
-    if len({Path(name).suffix.lower() for name in chosen}) > 1 or not chosen:
+    told = [name for name in hidden if not _form(name).startswith(".txt")]
+    found.unread += [name.rpartition("/")[2] for name in told + (unnamed if any(splits.values()) else [])]
+    if len({_form(name) for name in chosen}) > 1 or not chosen:
         found.broken.append(folder.name)
     return chosen
 
 
-def _is_data(name: str) -> bool:
+def _form(name: str) -> str:
+    """The suffixes of a file of rows, "" of another."""
     path = Path(name.lower())
-    return path.suffix in FORMATS or (path.suffix in PACKED and Path(path.stem).suffix in FORMATS)
+    inner = Path(path.stem).suffix
+    if path.suffix in DECOMPRESS:
+        return inner + path.suffix if inner in LINES else ""
+    return path.suffix if path.suffix in FORMATS else ""
+
+
+def _content(path: Path) -> bytes:
+    return DECOMPRESS.get(path.suffix.lower(), bytes)(path.read_bytes())
 
 
 def _values(path: Path) -> Iterator[Any]:
     """The rows as they stand; None for one that cannot be read. Raises _Broken and what parsing raises."""
-    suffix = path.suffix.lower()
+    suffix = "." + _form(path.name).split(".")[1]
     if suffix == ".parquet":
         file = pq.ParquetFile(path)
         yield from _table_rows([file.read_row_group(number) for number in range(file.num_row_groups)])
@@ -108,10 +121,12 @@ def _values(path: Path) -> Iterator[Any]:
         is_file = path.read_bytes()[:6] == b"ARROW1"
         reader = pa.ipc.open_file(path) if is_file else pa.ipc.open_stream(path.read_bytes())
         yield from _table_rows([reader.read_all()])
-    elif path.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    elif _content(path)[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise _Broken
-    elif suffix == ".csv":
-        yield from _csv_rows(path)
+    elif suffix in (".csv", ".tsv"):
+        yield from _csv_rows(path, "," if suffix == ".csv" else "\t")
+    elif suffix == ".txt":
+        yield from _text_rows(path)
     elif suffix == ".json":
         yield from _json_rows(path)
     else:
@@ -127,7 +142,7 @@ def _table_rows(tables: list[pa.Table]) -> Iterator[Any]:
 
 
 def _line_rows(path: Path) -> Iterator[Any]:
-    for line in path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+    for line in _content(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         if line.strip():
             try:
                 yield _parsed(line.decode("utf-8"))
@@ -151,7 +166,7 @@ def _parsed(text: str) -> Any:
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
-    text = path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    text = _content(path).removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     try:
         value = _parsed(text)
     except ValueError:
@@ -170,10 +185,19 @@ def _json_rows(path: Path) -> Iterator[Any]:
     yield from rows
 
 
-def _csv_rows(path: Path) -> Iterator[Any]:
+def _text_rows(path: Path) -> Iterator[Any]:
+    for line in _content(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        if line.strip():
+            try:
+                yield {"text": line.decode("utf-8").removesuffix("\r")}
+            except ValueError:
+                yield None
+
+
+def _csv_rows(path: Path, delimiter: str) -> Iterator[Any]:
     header: list[str] = []
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.reader(file, strict=True)
+    with io.StringIO(_content(path).decode("utf-8-sig", "surrogateescape"), newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
         while True:
             try:
                 cells = next(reader)

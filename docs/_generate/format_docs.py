@@ -10,8 +10,9 @@ from string import Template
 from typing import Any, get_args
 
 from expert_cli.commands.schema import manifest_schema
-from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
 from expert_cli.config.resolve import resolve
+from expert_cli.data.formats.registry import FORMATS
 from expert_cli.data.rows.columns import USUAL_NAMES
 from expert_cli.data.templates.builtin import STYLES
 from expert_cli.errors import ManifestError
@@ -124,6 +125,8 @@ def expert_format() -> str:
         largest_number=f"{LARGEST_NUMBER:,.0f}",
         without_effect="| key | why |\n|---|---|\n" + _rows((f"`{key}`", why) for key, why in without_effect()),
         suffixes=", ".join(f"`{suffix}`" for suffix in DATA_SUFFIXES),
+        compressions=", ".join(f"`{suffix}`" for suffix in COMPRESSED_SUFFIXES),
+        files=_files(),
         columns=_rows((role, ", ".join(f"`{name}`" for name in names)) for role, names in USUAL_NAMES.items()),
         verifiers=_rows((f"`{name}`", _in_a_line(case.__doc__)) for name, case in VERIFIERS.items()),
         cases="\n".join(json.dumps({"verifier": name, **case.example.row}) for name, case in VERIFIERS.items()),
@@ -225,6 +228,22 @@ def _goes_together(adapter: str, quantization: str) -> bool:
         except ManifestError:
             return False
     return True
+
+
+def _files() -> str:
+    """Return a row for every format of data files, with what may follow its suffix."""
+    by_format: dict[str, list[str]] = {}
+    for suffix, name in DATA_SUFFIXES.items():
+        by_format.setdefault(name, []).append(suffix)
+    return _rows(
+        (
+            ", ".join(f"`{suffix}`" for suffix in suffixes),
+            ", ".join(f"`{more}`" for more in COMPRESSED_SUFFIXES if format_name(f"x{suffixes[0]}{more}"))
+            or "no: inside",
+            FORMATS[name].holds,
+        )
+        for name, suffixes in by_format.items()
+    )
 
 
 def _schedulers() -> str:

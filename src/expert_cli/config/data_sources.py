@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceKind, SourceSpec
@@ -20,15 +20,22 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.utils.text import shortened
 
+PLAIN_TEXT = "plain text"
+"""The format whose files may as well be words about the rows."""
 DATA_SUFFIXES: Mapping[str, str] = {
     ".jsonl": "JSON lines",
     ".ndjson": "JSON lines",
     ".json": "JSON",
     ".csv": "CSV",
+    ".tsv": "TSV",
+    ".txt": PLAIN_TEXT,
     ".parquet": "Parquet",
     ".arrow": "Arrow",
 }
 """Suffixes of data files in small letters, and the format of each: `FORMATS` in `data/formats/registry.py` has the rest."""
+COMPRESSED_SUFFIXES: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
+"""What may follow such a suffix, and the compression: `COMPRESSIONS` in `data/formats/compression.py` has the rest."""
+_COMPRESSED_INSIDE = frozenset({"Parquet", "Arrow"})
 Sources = tuple[SourceSpec, ...]
 _BRACKETS = re.compile(r"\[[^\]]*\]$")
 Data = Settings[Dataset]
@@ -107,11 +114,20 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
         raise InputError(
             f'data source "{written}": no such file', f'for a part of its rows write "{what}::train[:1000]"'
         )
-    looks_local = path.lower().endswith(tuple(DATA_SUFFIXES)) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":"
+    looks_local = format_name(path) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":"
     if looks_local or path.count("/") > 1:
         tried = tuple(dict.fromkeys(str(place) for place in places))
         return SourceSpec("file", path, config, split, tried=tried)
     return SourceSpec("hub", path, config, split)
+
+
+def format_name(name: str | Path) -> str:
+    """Return the format of a data file as its name tells it, "" = none: `rows.jsonl.gz` is one of JSON lines."""
+    *_, inner, last = ["", "", *(suffix.lower() for suffix in PurePath(name).suffixes)]
+    if last not in COMPRESSED_SUFFIXES:
+        return DATA_SUFFIXES.get(last, "")
+    found = DATA_SUFFIXES.get(inner, "")
+    return "" if found in _COMPRESSED_INSIDE else found
 
 
 def named_sources(written: Dataset, rows: Literal["train", "valid", "test"]) -> dict[Path_, str]:

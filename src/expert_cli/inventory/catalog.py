@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.config.data_sources import PLAIN_TEXT, format_name
 from expert_cli.data.store.inspect import BUILDING, recorded_key, store_files, store_kind
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.disk import SLOW_MB_PER_S, ReadSpeed, measure_read
@@ -192,9 +192,11 @@ class _Search:
         files = []
         for path in map(folder.joinpath, sorted(names)):
             self.pulse()
-            suffix = path.suffix.lower()
-            told = path.name.startswith(".") or path.name in INFO_NAMES or (is_expert and suffix == ".json")
-            if suffix in DATA_SUFFIXES and not told and real_path(path) not in self.seen:
+            told = (
+                path.name.startswith(".") or path.name in INFO_NAMES or (is_expert and path.suffix.lower() == ".json")
+            )
+            # A text file may be anything: it is listed where a manifest names it.
+            if format_name(path) not in ("", PLAIN_TEXT) and not told and real_path(path) not in self.seen:
                 files.append(path)
         return files
 

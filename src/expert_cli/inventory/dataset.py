@@ -9,9 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from expert_cli.data.formats.compression import open_data
 from expert_cli.data.formats.registry import format_of
 from expert_cli.data.sources.folder import folder_files
-from expert_cli.errors import ExpertError
+from expert_cli.data.sources.split_files import without_notes
+from expert_cli.errors import ExpertError, InputError
 from expert_cli.hardware.disk import ReadSpeed
 from expert_cli.inventory.tree import Tree, scan_tree
 from expert_cli.utils.filesystem import open_unnoticed
@@ -81,7 +83,7 @@ def examine(
     has_rows: which of the data files are counted.
     """
     tree = scan_tree(roots, pulse)
-    counted = count_rows([path for path in tree.data_files if has_rows(path)])
+    counted = count_rows(without_notes([path for path in tree.data_files if has_rows(path)]))
     remarks = [row.note, *(f"{path.name} does not open" for path in counted.damaged[:1]), *tree.remarks()]
     return replace(
         row,
@@ -101,7 +103,7 @@ class RowCount:
 
 
 def count_rows(files: Sequence[Path], *, max_s: float = MAX_COUNT_S) -> RowCount:
-    """Count rows where all files are Parquet, Arrow or JSON lines: by metadata, and by line feeds, which parses nothing.
+    """Count rows where all files are Parquet, Arrow, JSON lines or text: by metadata, and by lines, which parses nothing.
 
     A file that is gone counts as none. Each of the JSON lines is a row, also a blank or broken one, which training leaves out.
     """
@@ -115,12 +117,12 @@ def count_rows(files: Sequence[Path], *, max_s: float = MAX_COUNT_S) -> RowCount
     rows, end = 0, time.monotonic() + max_s
     for path, count in zip(files, counts, strict=True):
         try:
-            with open_unnoticed(path) as file:
+            with open_data(path, open_unnoticed(path)) as file:
                 for part in chain([0], count(file)):
                     rows += part
                     if time.monotonic() > end:
                         return RowCount(None, tuple(damaged))
-        except (pa.ArrowException, EOFError, ValueError, OSError) as error:
+        except (pa.ArrowException, EOFError, ValueError, OSError, InputError) as error:
             # Arrow reports damaged pages as OSError without a number; one of the system has it.
             (damaged if getattr(error, "errno", None) is None else unread).append(path)
     return RowCount(None if unread or damaged else rows, tuple(damaged))

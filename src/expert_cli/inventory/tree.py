@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.config.data_sources import format_name
 from expert_cli.utils.filesystem import is_folder
 from expert_cli.utils.text import plural
 
@@ -80,7 +80,7 @@ class Tree:
         if keeps_atime:
             self.accessed = max(self.accessed, facts.st_atime)
         self.unfinished += path.name.endswith(".incomplete")
-        if path.suffix.lower() in DATA_SUFFIXES and path.name not in INFO_NAMES:
+        if format_name(path) and path.name not in INFO_NAMES:
             self.data_files.append(path)
         if facts.st_size > self.largest[0]:
             self.largest = (facts.st_size, facts.st_dev, path)

@@ -58,13 +58,13 @@ def arrow_batches(path: Path, columns: ColumnFilter) -> Iterator[pa.RecordBatch]
                 yield batch.select(wanted).slice(start, _BATCH_ROWS)
 
 
-def count_parquet_rows(file: io.FileIO) -> Iterator[int]:
+def count_parquet_rows(file: io.BufferedReader) -> Iterator[int]:
     import pyarrow.parquet as pq
 
     yield pq.read_metadata(file).num_rows
 
 
-def count_arrow_rows(file: io.FileIO) -> Iterator[int]:
+def count_arrow_rows(file: io.BufferedReader) -> Iterator[int]:
     """The file is mapped: only the headers of the batches are touched."""
     mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     _, batches = _opened(pa.BufferReader(mapped))

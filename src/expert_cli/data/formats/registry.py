@@ -14,8 +14,8 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from expert_cli.config.data_sources import DATA_SUFFIXES
-from expert_cli.data.formats import arrow, json_lines, text
+from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
+from expert_cli.data.formats import arrow, json_document, json_lines, text
 from expert_cli.data.formats.raw_row import Block, ColumnFilter, RawRow
 from expert_cli.errors import EnvironmentProblem, InputError
 
@@ -23,7 +23,7 @@ _ROWS = 1000
 
 ReadRows = Callable[[Path, ColumnFilter], Iterator[RawRow]]
 ReadBlocks = Callable[[Path, ColumnFilter, int], Iterator[Block]]
-CountRows = Callable[[io.FileIO], Iterator[int]]
+CountRows = Callable[[io.BufferedReader], Iterator[int]]
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,52 @@ class FileFormat:
     """What differs between formats.
 
     rows: the rows of a file in order; blank lines are none. blocks: at most so many of them in blocks, column by column
-    where all is text; None where blocks are made of rows, 1,000 at a time. count: how many rows the parts of an open file
+    where all is text; None where blocks are made of rows, 1,000 at a time. count: how many rows the parts of an opened file
     hold, without parsing them; None where that cannot be. begins: whether the first bytes of a file, without byte order
     mark and white space, are those of this format; None where only a file beside it with the same first line tells.
-    label: how a warning then calls it. whole: a file is read as a whole, and takes several times its size of memory.
+    label: how a warning then calls it. holds: what its rows are, for the documents.
     """
 
     label: str
+    holds: str
     rows: ReadRows
     blocks: ReadBlocks | None = None
     count: CountRows | None = None
     begins: Callable[[bytes], object] | None = None
-    whole: bool = False
 
 
 FORMATS: Mapping[str, FileFormat] = {
     "JSON lines": FileFormat(
-        "JSON lines", json_lines.read_rows, json_lines.read_blocks, json_lines.count_json_rows, json_lines.begins
+        "JSON lines",
+        "an object a line",
+        json_lines.read_rows,
+        json_lines.read_blocks,
+        json_lines.count_json_rows,
+        json_lines.begins,
     ),
     "JSON": FileFormat(
-        "a list of JSON objects", text.read_json_rows, begins=re.compile(rb"\[\s*\{\s*[\"}]").match, whole=True
+        "a list of JSON objects",
+        'one list of objects, `{"data": [objects]}`, or an object a line',
+        json_document.read_json_rows,
+        begins=re.compile(rb"\[\s*\{\s*[\"}]").match,
     ),
-    "CSV": FileFormat("the CSV files beside it", text.read_csv),
+    "CSV": FileFormat(
+        "the CSV files beside it",
+        'names in the first line, then a row a line; a cell in `"` may hold commas and lines',
+        partial(text.read_table, ","),
+    ),
+    "TSV": FileFormat("the TSV files beside it", "the same with tabs for commas", partial(text.read_table, "\t")),
+    PLAIN_TEXT: FileFormat(
+        PLAIN_TEXT,
+        "a document a line, in the column `text`; blank lines are none. Beside files of rows they are words about these",
+        text.read_documents,
+        text.read_document_blocks,
+        text.count_documents,
+        lambda _: False,  # anything may be text
+    ),
     "Parquet": FileFormat(
         "Parquet",
+        "a table; only the columns of interest are read",
         partial(arrow.read_rows, arrow.parquet_batches),
         partial(arrow.read_blocks, arrow.parquet_batches),
         arrow.count_parquet_rows,
@@ -62,6 +84,7 @@ FORMATS: Mapping[str, FileFormat] = {
     ),
     "Arrow": FileFormat(
         "Arrow",
+        "a table, as a file or as the stream that `datasets` writes",
         partial(arrow.read_rows, arrow.arrow_batches),
         partial(arrow.read_blocks, arrow.arrow_batches),
         arrow.count_arrow_rows,
@@ -71,10 +94,6 @@ FORMATS: Mapping[str, FileFormat] = {
 """By the names that `DATA_SUFFIXES` gives them."""
 
 PACKED: Mapping[str, tuple[str, bytes]] = {
-    ".gz": ("gzip", rb"\x1f\x8b\x08"),
-    ".bz2": ("bzip2", rb"BZh[1-9]1AY&SY"),
-    ".xz": ("xz", rb"\xfd7zXZ\x00"),
-    ".zst": ("zstd", rb"\x28\xb5\x2f\xfd"),
     ".lz4": ("lz4", rb"\x04\x22\x4d\x18"),
     ".zip": ("zip", rb"PK\x03\x04"),
 }
@@ -82,8 +101,8 @@ PACKED: Mapping[str, tuple[str, bytes]] = {
 
 
 def format_of(name: str | Path) -> FileFormat | None:
-    """Return the format that a file's suffix says it has, None if none is known."""
-    return FORMATS.get(DATA_SUFFIXES.get(Path(name).suffix.lower(), ""))
+    """Return the format that a file's name says it has, None if none is known."""
+    return FORMATS.get(format_name(name))
 
 
 def read_file(path: Path, columns: ColumnFilter) -> Iterator[RawRow]:
@@ -116,7 +135,7 @@ def _known_format(path: Path) -> FileFormat:
     if form is None:
         raise InputError(
             f"{path}: no known data format" + (f' ("{path.suffix}")' if path.suffix else ""),
-            f"Give the rows as one of {', '.join(DATA_SUFFIXES)}.",
+            f"Give the rows as one of {', '.join(DATA_SUFFIXES)}; text may be compressed: {', '.join(COMPRESSED_SUFFIXES)}.",
         )
     return form
 

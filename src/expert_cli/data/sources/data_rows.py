@@ -15,7 +15,7 @@ from pathlib import Path
 from expert_cli.config.run_config import DataConfig, SourceSpec
 from expert_cli.config.splits import parse_split
 from expert_cli.data.formats.raw_row import ColumnFilter
-from expert_cli.data.formats.registry import format_of, read_file
+from expert_cli.data.formats.registry import read_file
 from expert_cli.data.located import Located, LocatedData, local_hint
 from expert_cli.data.rows.columns import absent, names_of_interest
 from expert_cli.data.rows.kinds import choose_columns, kind_of
@@ -25,8 +25,6 @@ from expert_cli.data.sources.hub import hub_files
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.utils.reporter import NullReporter, Reporter
 
-MOST_BYTES_AT_ONCE = 64 << 20
-"""Of a file that is read as a whole: a larger one is not, for a look at its first rows."""
 _NO_FILES = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFCHR: "a device",
@@ -69,9 +67,7 @@ def absent_columns(data: DataConfig) -> dict[str, str]:
     names = ColumnFilter(names_of_interest(data.mapping))
     with suppress(ExpertError):
         for path in locate_data(here, NullReporter()).files()[:1]:
-            form = format_of(path)
-            if not (form and form.whole and path.stat().st_size >= MOST_BYTES_AT_ONCE):
-                _ = list(islice(read_file(path, names), 64))
+            _ = list(islice(read_file(path, names), 64))
     return absent(names.seen, data.mapping) if names.seen else {}
 
 

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from expert_cli.data.formats.compression import COMPRESSIONS
 from expert_cli.data.formats.registry import FORMATS, PACKED, format_of
 from expert_cli.utils.filesystem import open_unnoticed
 
@@ -17,6 +18,7 @@ _HEAD_BYTES = 4096
 _MOST_HEADERS = 20
 _BEGINNINGS: Mapping[str, Callable[[bytes], object]] = {
     **{form.label: form.begins for form in FORMATS.values() if form.begins},
+    **{name: compression.begins for name, compression in COMPRESSIONS.items()},
     **{name: re.compile(start).match for name, start in PACKED.values()},
     "SQLite": re.compile(rb"SQLite format 3\x00").match,
 }

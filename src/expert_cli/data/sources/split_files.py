@@ -8,11 +8,12 @@ with the reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
-from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
 from expert_cli.config.splits import named_split, split_of
 from expert_cli.data.formats.registry import PACKED
 from expert_cli.data.sources.dataset_card import CardConfig
@@ -21,12 +22,15 @@ from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Reporter
 
 _NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
-_UNREAD_FORMATS = frozenset(PACKED) | frozenset(
-    {".tsv", ".xlsx", ".xls", ".ods", ".feather", ".orc", ".avro", ".pkl", ".npy", ".npz", ".db", ".sqlite", ".sqlite3"}
+_UNREAD_FORMATS = frozenset({*PACKED, *COMPRESSED_SUFFIXES}) | frozenset(
+    {".xlsx", ".xls", ".ods", ".feather", ".orc", ".avro", ".pkl", ".npy", ".npz", ".db", ".sqlite", ".sqlite3"}
     | {".h5", ".hdf5", ".msgpack", ".tar", ".tgz", ".7z", ".rar", ".jsonlines", ".jsonl~", ".json5", ".parq", ".pq"}
     | {".ipc", ".tfrecord", ".lance", ".xml", ".dat"}
 )
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})(?=[.-])")
+
+
+Name = TypeVar("Name", str, Path)
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,10 @@ class Selection:
 
 def untold(names: Iterable[str]) -> list[str]:
     """Return the files whose names say neither that they hold rows nor that these are not read."""
+    shown = [name for name in names if not _is_hidden(name)]
+    rows = set(without_notes(list(filter(_holds_rows, shown))))
     return [
-        name
-        for name in names
-        if not (_is_hidden(name) or _holds_rows(name) or _why_unread(name))
-        and PurePosixPath(name).name not in _NOT_ROWS
+        name for name in shown if not (name in rows or _why_unread(name)) and PurePosixPath(name).name not in _NOT_ROWS
     ]
 
 
@@ -74,6 +77,7 @@ def select_files(
     """
     names = sorted(names)
     data = [name for name in names if _holds_rows(name) and not _is_hidden(name)]
+    data = without_notes(data) if not configs else data
     unread = [f"{name} ({reason})" for name in names if (reason := _why_unread(name))]
     unfit: dict[str, list[str]] = {}
     if configs:
@@ -105,10 +109,26 @@ def select_files(
 
 
 def _holds_rows(name: str) -> bool:
-    """Whether a name is that of a file of rows, packed or not."""
+    """Whether a name is that of a file of rows, in a form that is read or not."""
     path = PurePosixPath(name)
-    packed = path.suffix.lower() in PACKED and PurePosixPath(path.stem).suffix.lower() in DATA_SUFFIXES
-    return (packed or path.suffix.lower() in DATA_SUFFIXES) and path.name not in _NOT_ROWS
+    is_packed = path.suffix.lower() in {*PACKED, *COMPRESSED_SUFFIXES} and format_name(path.stem) not in (
+        "",
+        PLAIN_TEXT,
+    )
+    return (is_packed or format_name(name) != "") and path.name not in _NOT_ROWS
+
+
+def without_notes(names: Collection[Name]) -> list[Name]:
+    """Return the same files, without those of text where there are others: these are words about the rows."""
+    others = [name for name in names if format_name(name) != PLAIN_TEXT]
+    return others or list(names)
+
+
+def form_of(name: str) -> str:
+    """Return the suffix of a file of rows in small letters, with that of its compression: two forms may hold the same rows."""
+    path = PurePosixPath(name.lower())
+    is_compressed = path.suffix in COMPRESSED_SUFFIXES
+    return path.with_suffix("").suffix + path.suffix if is_compressed else path.suffix
 
 
 def _is_hidden(name: str) -> bool:
@@ -118,11 +138,14 @@ def _is_hidden(name: str) -> bool:
 def _why_unread(name: str) -> str:
     """Why a file that looks like rows can be in no split; "" for one that can, and for one that does not look like rows."""
     if _holds_rows(name):
-        return 'a name that begins with "." or "_"' if _is_hidden(name) else ""
+        return 'a name that begins with "." or "_"' if _is_hidden(name) and format_name(name) != PLAIN_TEXT else ""
     path = PurePosixPath(name)
     inner = {suffix.lower() for suffix in path.suffixes[:-1]}
     looks_like_rows = path.suffix.lower() in _UNREAD_FORMATS or not inner.isdisjoint(DATA_SUFFIXES)
-    return f'"{path.suffix}" is not read' if looks_like_rows and not _is_hidden(name) else ""
+    if not looks_like_rows or _is_hidden(name):
+        return ""
+    is_compressed = path.suffix.lower() in COMPRESSED_SUFFIXES
+    return f'the name before "{path.suffix}" is that of no format' if is_compressed else f'"{path.suffix}" is not read'
 
 
 def _by_name(names: Sequence[str]) -> dict[str, list[str]]:
@@ -155,7 +178,7 @@ def _configured(
     """Files by split, as one configuration says; and the patterns of each split that no file fits."""
     before = f"{config.folder}/" if config.folder else ""
     if config.splits is None:
-        inside = [name.removeprefix(before) for name in data if name.startswith(before)]
+        inside = without_notes([name.removeprefix(before) for name in data if name.startswith(before)])
         return {split: [before + name for name in found] for split, found in _by_name(inside).items()}, {}
     by_split: dict[str, list[str]] = {}
     unfit: dict[str, list[str]] = {}
@@ -164,7 +187,7 @@ def _configured(
         # A file that is named in full is meant, also where a pattern would pass over it.
         found = fitting(data, filter(is_pattern, patterns), where)
         found |= fitting(names, (pattern for pattern in patterns if not is_pattern(pattern)), where)
-        by_split[split] = list(dict.fromkeys(name for pattern in patterns for name in found[pattern]))
+        by_split[split] = without_notes(dict.fromkeys(name for pattern in patterns for name in found[pattern]))
         unfit[split] = [pattern for pattern in patterns if not found[pattern]]
     return by_split, unfit
 
@@ -180,9 +203,9 @@ def _refuse_absent(unfit: Sequence[str], split: str, where: str) -> None:
 
 
 def _refuse_packed(names: Sequence[str], where: str) -> None:
-    packed = next((name for name in names if PurePosixPath(name).suffix.lower() not in DATA_SUFFIXES), None)
+    packed = next((name for name in names if not format_name(name)), None)
     if packed is not None:
-        suffix = PurePosixPath(packed).suffix
+        suffix = "".join(PurePosixPath(packed).suffixes[-2:])
         raise InputError(
             f'{where}: {packed} belongs to these rows, and "{suffix}" is not read',
             "Unpack it, or name one file, or a folder without it.",
@@ -190,7 +213,7 @@ def _refuse_packed(names: Sequence[str], where: str) -> None:
 
 
 def _refuse_mixed_formats(names: Sequence[str], where: str) -> None:
-    formats = sorted({PurePosixPath(name).suffix.lower() for name in names})
+    formats = sorted({form_of(name) for name in names})
     if len(formats) > 1:
         raise InputError(
             f"{where}: files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows",

@@ -6,20 +6,21 @@ import csv
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from expert_cli.config.data_sources import DATA_SUFFIXES
+from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
 from expert_cli.data.formats.registry import FORMATS, PACKED, format_of, read_blocks, read_file
 from expert_cli.data.sources.sniff import rows_inside
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.inventory.dataset import RowCount, count_rows
 
-WANTED = frozenset({"q", "a"})
+WANTED = frozenset({"q", "a", "text"})
 TEXTS = [
     "2024-01-01",
     "2024-01-01T00:00:00Z",
@@ -42,8 +43,9 @@ TEXTS = [
 ROWS = [{"q": str(number), "a": f"a{number}"} for number in range(5)]
 
 
-def as_csv(path: Path) -> None:
-    path.write_text("".join(f"{row['q']},{row['a']}\n" for row in [{"q": "q", "a": "a"}, *ROWS]), encoding="utf-8")
+def as_table(delimiter: str, path: Path) -> None:
+    lines = [f"{row['q']}{delimiter}{row['a']}\n" for row in [{"q": "q", "a": "a"}, *ROWS]]
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def as_stream(path: Path) -> None:
@@ -55,7 +57,9 @@ def as_stream(path: Path) -> None:
 AS_FILES: dict[str, Callable[[Path], object]] = {
     "JSON lines": lambda path: path.write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8"),
     "JSON": lambda path: path.write_text(json.dumps(ROWS), encoding="utf-8"),
-    "CSV": as_csv,
+    "CSV": partial(as_table, ","),
+    "TSV": partial(as_table, "\t"),
+    "plain text": lambda path: path.write_text("\n\r\n".join(f"a{number}" for number in range(5)), encoding="utf-8"),
     "Parquet": lambda path: pq.write_table(pa.Table.from_pylist(ROWS), path),
     "Arrow": as_stream,
 }
@@ -64,12 +68,13 @@ AS_FILES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("suffix", DATA_SUFFIXES)
 def test_a_format_is_read_counted_and_told_as_its_entry_says(tmp_path: Path, suffix: str) -> None:
-    path, strange = tmp_path / f"rows{suffix.upper()}", tmp_path / "rows.txt"
+    path, strange = tmp_path / f"rows{suffix.upper()}", tmp_path / "rows"
     for file in (path, strange):
         AS_FILES[DATA_SUFFIXES[suffix]](file)
     form = format_of(path)
     assert form is FORMATS[DATA_SUFFIXES[suffix]]
-    assert [row.fields for row in rows_of(path)] == ROWS
+    is_text = suffix == ".txt"
+    assert [row.fields for row in rows_of(path)] == [{"text": row["a"]} if is_text else row for row in ROWS]
     for limit in (sys.maxsize, 3, 5, 9):
         blocks = list(read_blocks(path, ColumnFilter(WANTED), limit))
         rows = [row for block in blocks for row in block.raw()]
@@ -78,19 +83,23 @@ def test_a_format_is_read_counted_and_told_as_its_entry_says(tmp_path: Path, suf
             row.where for row in rows
         ]
         if form.blocks and limit != 3:
-            assert [text for block in blocks for text in (block.texts or {})["a"]] == [row["a"] for row in ROWS]
+            texts = [text for block in blocks for text in (block.texts or {})["text" if is_text else "a"]]
+            assert texts == [row["a"] for row in ROWS]
     assert count_rows([path]) == (RowCount(5) if form.count else RowCount())
-    assert rows_inside(tmp_path, [strange.name], [path.name]) == [f"rows.txt (begins as {form.label})"]
+    told = rows_inside(tmp_path, [strange.name], [path.name])
+    assert told == ([] if is_text else [f"rows (begins as {form.label})"])
     others = [other.label for other in FORMATS.values() if other.begins and other.begins(strange.read_bytes())]
-    assert others == ([form.label] if form.begins else [])
+    assert others == ([form.label] if form.begins and not is_text else [])
 
 
 def test_every_format_is_tried_and_an_unknown_one_is_told_all(tmp_path: Path) -> None:
     assert set(AS_FILES) == set(FORMATS) == set(DATA_SUFFIXES.values())
-    assert not set(DATA_SUFFIXES) & set(PACKED)
+    assert not {*DATA_SUFFIXES, *COMPRESSED_SUFFIXES} & set(PACKED)
     with pytest.raises(InputError) as caught:
         rows_of(write(tmp_path / "x.rows", "{}"))
-    assert caught.value.hint == f"Give the rows as one of {', '.join(DATA_SUFFIXES)}."
+    assert caught.value.hint == (
+        f"Give the rows as one of {', '.join(DATA_SUFFIXES)}; text may be compressed: {', '.join(COMPRESSED_SUFFIXES)}."
+    )
 
 
 def rows_of(path: Path) -> list[RawRow]:
@@ -125,13 +134,15 @@ def write_texts(path: Path) -> None:
         write_table(path, table)
     else:
         with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, ["q", "a", "other"])
+            delimiter = "," if path.suffix == ".csv" else "\t"
+            writer = csv.DictWriter(file, ["q", "a", "other"], delimiter=delimiter)
             writer.writeheader()
             writer.writerows(rows)
 
 
 @pytest.mark.parametrize(
-    "name", ["rows.jsonl", "rows.json", "data.json", "rows.csv", "rows.parquet", "stream.arrow", "file.arrow"]
+    "name",
+    ["rows.jsonl", "rows.json", "data.json", "rows.csv", "rows.tsv", "rows.parquet", "stream.arrow", "file.arrow"],
 )
 def test_text_comes_back_as_it_was_written(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
@@ -223,6 +234,27 @@ def test_the_limit_of_csv_cells_is_put_back(tmp_path: Path) -> None:
             ],
             id="csv: BOM, CRLF, blank line, cell of two lines",
         ),
+        pytest.param(
+            "x.tsv",
+            b'q\ta\n1,2\t"two\tcells"\n2\n3\t5" pipe\n',
+            [
+                (2, {"q": "1,2", "a": "two\tcells"}, ""),
+                (3, {}, "not as many cells as the header's 2"),
+                (4, {"q": "3", "a": '5" pipe'}, ""),
+            ],
+            id="tsv: commas, a tab in a cell",
+        ),
+        pytest.param(
+            "x.txt",
+            "\ufeffone\r\n\n \t\n  two\u2028lines \n".encode() + b"\xff\nend",
+            [
+                (1, {"text": "one"}, ""),
+                (4, {"text": "  two\u2028lines "}, ""),
+                (5, {}, "not valid UTF-8"),
+                (6, {"text": "end"}, ""),
+            ],
+            id="txt: BOM, CRLF, blank lines, white space, no end of line",
+        ),
     ],
 )
 def test_each_row_is_named_with_its_line(
@@ -235,7 +267,11 @@ def test_each_row_is_named_with_its_line(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        pytest.param("x.txt", "a", r'x.txt: no known data format \(".txt"\)', id="suffix"),
+        pytest.param("x.doc", "a", r'x.doc: no known data format \(".doc"\)', id="suffix"),
+        pytest.param("x.gz", "a", r'x.gz: no known data format \(".gz"\)', id="compressed, but what"),
+        pytest.param("x.parquet.gz", "a", r"x.parquet.gz: no known data format", id="compressed inside as well"),
+        pytest.param("x.txt", '{"a": 1}\n', r"x.txt: begins as JSON lines", id="rows in a text file"),
+        pytest.param("x.json", '{"a": [1], "data" []}', r"x.json:1:19: not valid JSON", id="no colon"),
         pytest.param("x", "a", r"x: no known data format$", id="no suffix"),
         pytest.param("x.json", '[{"a": 1},\n{"a" 2}]', r"x.json:2:6: not valid JSON: ", id="broken item"),
         pytest.param("x.json", '[{"a": "1"}', r"x.json:1:12: not valid JSON: expecting", id="cut off"),

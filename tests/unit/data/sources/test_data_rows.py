@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
-from expert_cli.data.formats import json_lines, registry
+from expert_cli.data.formats import registry
 from expert_cli.data.rows import selection
 from expert_cli.data.rows.columnar import Message
 from expert_cli.data.rows.preview import first_rows
@@ -181,7 +181,7 @@ def test_a_weight_that_is_no_flag_is_not_read_and_named(
 ) -> None:
     if small:
         monkeypatch.setattr(selection, "ROOM_BYTES", 0)
-        monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 500)
+        monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 500)
         monkeypatch.setattr(registry, "_ROWS", 7)
     path = tmp_path / f"rows{suffix}"
     weights = [72.5 if n == odd else 1.0 if n % 3 else None for n in range(300)]

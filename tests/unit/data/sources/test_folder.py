@@ -47,11 +47,14 @@ def files_of(folder: Path, split: str = "train", config: str = "") -> tuple[list
 
 
 def test_all_files_below_are_read_and_others_named(tmp_path: Path) -> None:
-    made(tmp_path, "b.jsonl", "deep/er/a.JSONL", "c.tsv", ".d.jsonl")
+    made(tmp_path, "b.jsonl", "deep/er/a.JSONL", "c.xlsx", ".d.jsonl", "e.tar.gz", ".f.txt")
     (tmp_path / "notes.txt").write_text("Rows of the second week.\n", encoding="utf-8")
     assert files_of(tmp_path) == (
         ["b.jsonl", "deep/er/a.JSONL"],
-        [f'{tmp_path}: not read: .d.jsonl (a name that begins with "." or "_"), c.tsv (".tsv" is not read)'],
+        [
+            f'{tmp_path}: not read: .d.jsonl (a name that begins with "." or "_"), c.xlsx (".xlsx" is not read), '
+            'e.tar.gz (the name before ".gz" is that of no format)'
+        ],
     )
 
 
@@ -139,9 +142,18 @@ def test_of_very_many_files_of_other_endings_the_rest_is_counted(
 
 
 def test_a_packed_file_beside_rows_is_not_passed_over(tmp_path: Path) -> None:
-    made(tmp_path, "a.jsonl", "b.jsonl.gz")
-    with pytest.raises(InputError, match=r'b\.jsonl\.gz belongs to these rows, and "\.gz" is not read'):
+    made(tmp_path, "a.jsonl", "b.jsonl.lz4")
+    with pytest.raises(InputError, match=r'b\.jsonl\.lz4 belongs to these rows, and "\.jsonl\.lz4" is not read'):
         files_of(tmp_path)
+
+
+def test_text_files_are_rows_where_nothing_else_is(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("b.txt", "deep/a.txt", "LICENSE"):
+        (tmp_path / name).write_text("One.\nTwo.\n", encoding="utf-8")
+    assert files_of(tmp_path) == (["b.txt", "deep/a.txt"], [])
+    made(tmp_path, "deep/c.tsv.xz")
+    assert files_of(tmp_path) == (["deep/c.tsv.xz"], [])
 
 
 @posix

@@ -182,9 +182,9 @@ def test_a_blob_whose_content_is_not_what_its_name_says_is_refused(cache: Path, 
 
 
 def test_a_packed_file_in_the_cache_is_not_passed_over(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FILES, "rows/b.jsonl.gz", b"")
-    fill(cache, ["small.jsonl", "rows/b.jsonl.gz"])
-    with pytest.raises(InputError, match=r"rows/b\.jsonl\.gz belongs to these rows"):
+    monkeypatch.setitem(FILES, "rows/b.jsonl.zip", b"")
+    fill(cache, ["small.jsonl", "rows/b.jsonl.zip"])
+    with pytest.raises(InputError, match=r"rows/b\.jsonl\.zip belongs to these rows"):
         locate_data(data_config(ROWS), NullReporter())
 
 

@@ -26,6 +26,32 @@ TWO_NAMES = ["easy/one.jsonl", "easy/deep/two.jsonl", "hard/b1.jsonl", "hard/a.j
         pytest.param(SHARDS[::-1], {}, "", "train", SHARDS[:2], id="shards in order"),
         pytest.param(SHARDS, {}, "", "test", SHARDS[2:], id="test"),
         pytest.param(["a.jsonl", "b.jsonl"], {}, "", "train", ["a.jsonl", "b.jsonl"], id="no split in the names"),
+        pytest.param(
+            ["train-00000-of-00002.jsonl.gz", "train-00001-of-00002.jsonl.gz", "dev.jsonl.gz"],
+            {},
+            "",
+            "train",
+            ["train-00000-of-00002.jsonl.gz", "train-00001-of-00002.jsonl.gz"],
+            id="compressed shards",
+        ),
+        pytest.param(["train.txt", "rows.jsonl"], {}, "", "train", ["rows.jsonl"], id="words about the rows"),
+        pytest.param(["train.txt", "test.txt.gz"], {}, "", "train", ["train.txt"], id="text"),
+        pytest.param(
+            ["a.txt", "b.jsonl", "c.txt"],
+            {"configs": [{"config_name": "x", "data_files": "*.txt"}]},
+            "",
+            "train",
+            ["a.txt", "c.txt"],
+            id="text that the README names",
+        ),
+        pytest.param(
+            ["a.txt", "b.jsonl"],
+            {"configs": [{"config_name": "x", "data_files": "*"}]},
+            "",
+            "train",
+            ["b.jsonl"],
+            id="text that a pattern fits beside rows",
+        ),
         pytest.param(["dev.csv", "sql_train.csv"], {}, "", "validation", ["dev.csv"], id="dev is validation"),
         pytest.param(["valid.csv", "train.csv"], {}, "", "valid", ["valid.csv"], id="valid asked for"),
         pytest.param(
@@ -82,7 +108,7 @@ def test_the_files_of_a_split(
         pytest.param(
             SHARDS, {}, "", "validation", r'no file holds .*"validation"; there is: test \(1\), train', id="split"
         ),
-        pytest.param(["notes.txt"], {}, "", "train", "there is: no data file", id="no data"),
+        pytest.param(["notes.md"], {}, "", "train", "there is: no data file", id="no data"),
         pytest.param(
             SHARDS, {}, "easy", "train", 'no configuration "easy", its README names none', id="config, no README"
         ),
@@ -97,6 +123,14 @@ def test_the_files_of_a_split(
         ),
         pytest.param(
             ["train.csv", "train.jsonl"], {}, "", "train", r"2 formats side by side \(.csv, .jsonl\)", id="formats"
+        ),
+        pytest.param(
+            ["a.jsonl", "a.jsonl.gz"],
+            {},
+            "",
+            "train",
+            r"side by side \(.jsonl, .jsonl.gz\); they may hold",
+            id="a copy",
         ),
         pytest.param(SHARDS[1:], {}, "", "train", "has 1 of 2 parts; number 00000 is missing", id="missing shard"),
         pytest.param(
@@ -116,27 +150,27 @@ def test_the_files_of_a_split(
             id="a file of the README that is not there",
         ),
         pytest.param(
-            ["a.jsonl", "b.jsonl.gz"],
+            ["a.jsonl", "b.jsonl.zip"],
             {},
             "",
             "train",
-            r'b\.jsonl\.gz belongs to these rows, and "\.gz" is not read',
+            r'b\.jsonl\.zip belongs to these rows, and "\.jsonl\.zip" is not read',
             id="a packed file",
         ),
         pytest.param(
-            ["a.jsonl", "b.JSONL.ZST"],
+            ["a.jsonl", "b.JSONL.LZ4"],
             {"configs": [{"config_name": "x", "data_files": "*"}]},
             "",
             "train",
-            r"b\.JSONL\.ZST belongs to these rows",
+            r"b\.JSONL\.LZ4 belongs to these rows",
             id="a packed file that a pattern fits",
         ),
         pytest.param(
-            ["rows.tsv", "_a.csv"],
+            ["rows.xlsx", "_a.csv"],
             {},
             "",
             "train",
-            r'there is: no data file; not read: _a\.csv \(a name .*\), rows\.tsv \("\.tsv" is not read\)',
+            r'there is: no data file; not read: _a\.csv \(a name .*\), rows\.xlsx \("\.xlsx" is not read\)',
             id="only what is not read",
         ),
         pytest.param(
@@ -158,8 +192,8 @@ def test_what_cannot_be_selected(names: list[str], card: dict[str, Any], config:
     ("names", "configs", "split", "unread"),
     [
         pytest.param(["a.jsonl", "LICENSE", "notes.txt", "config.json"], [], "train", [], id="what is no data"),
-        pytest.param(["a.jsonl", "test.jsonl.gz"], [], "test", None, id="packed, of this split"),
-        pytest.param(["train.jsonl", "test.jsonl.gz"], [], "train", [], id="packed, of another split"),
+        pytest.param(["a.jsonl", "test.jsonl.lz4"], [], "test", None, id="packed, of this split"),
+        pytest.param(["train.jsonl", "test.jsonl.lz4"], [], "train", [], id="packed, of another split"),
         pytest.param(
             ["train.json", "stats.json", "more/x.json"],
             [],
@@ -168,7 +202,7 @@ def test_what_cannot_be_selected(names: list[str], card: dict[str, Any], config:
             id="no split in the name",
         ),
         pytest.param(
-            ["a.jsonl", "a.jsonl.bak", "b.tsv", "all.zip", ".git/x.json", "_old/y.jsonl"],
+            ["a.jsonl", "a.jsonl.bak", "b.xlsx", "all.zip", ".git/x.json", "_old/y.jsonl"],
             [],
             "train",
             [
@@ -176,7 +210,7 @@ def test_what_cannot_be_selected(names: list[str], card: dict[str, Any], config:
                 '_old/y.jsonl (a name that begins with "." or "_")',
                 'a.jsonl.bak (".bak" is not read)',
                 'all.zip (".zip" is not read)',
-                'b.tsv (".tsv" is not read)',
+                'b.xlsx (".xlsx" is not read)',
             ],
             id="other formats, hidden names",
         ),
@@ -200,6 +234,6 @@ def test_what_looks_like_rows_and_is_not_read_is_named(
 
 
 def test_what_is_not_read_fits_in_a_line() -> None:
-    names = ["a.csv", *(f"{number}.tsv" for number in range(9))]
+    names = ["a.csv", *(f"{number}.xls" for number in range(9))]
     remark = select_files(names, (), "", "train", "here").remark()
-    assert remark.endswith('4.tsv (".tsv" is not read) and 4 more')
+    assert remark.endswith('4.xls (".xls" is not read) and 4 more')

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.config.splits import parse_split
-from expert_cli.data.formats import json_lines, registry
+from expert_cli.data.formats import registry
 from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
 from expert_cli.data.formats.registry import read_blocks, read_file
 from expert_cli.data.rows import selection
@@ -226,7 +226,7 @@ def test_the_documents_are_those_of_the_plain_way(
     name: str, split: Split, room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "ROOM_BYTES", room)
-    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 5000)
     monkeypatch.setattr(registry, "_ROWS", 37)
     data = CONFIGS[name](files)
     template = TEMPLATES[["chat", "alpaca", "everything"][len(name) % 3] if "messages" not in name else "chat"]
@@ -261,7 +261,7 @@ def test_chunks_hold_the_rows_in_order_and_depend_on_rows_alone(
     assert rows.origins[-81:] == [f"{files['more']}:{n + 1}" for n in range(9, 90)]
     for chunk, start in ((chunks[0], 0), (chunks[-1], 800)):
         assert_equal(chunk, ENCODER.encode(TEMPLATES["chat"].documents(rows.take(range(start, start + chunk.rows)))))
-    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 777)
+    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 777)
     again = list(opened(data).chunks("train", chunk_rows=100))
     for found, expected in zip(again, chunks, strict=True):
         assert_equal(found, expected)
@@ -280,7 +280,7 @@ def test_skipped_chunks_change_nothing_of_the_others(skip: int, files: dict[str,
 
 def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "CHUNK_CHARACTERS", 1000)
-    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 3000)
+    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 3000)
     data = config(source(files["pairs"]))
     lengths = plain_rows(data, "train").lengths()
     chunks = list(opened(data).chunks("train"))
@@ -296,7 +296,7 @@ def test_a_chunk_of_long_rows_ends_early(files: dict[str, Path], monkeypatch: py
 def test_a_late_column_that_changes_the_choice_counts_from_the_first_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 300)
+    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 300)
     path = tmp_path / "rows.jsonl"
     early, late = {"text": "t", "output": "o"}, {"instruction": "i", "text": "t", "output": "o"}
     path.write_text("".join(json.dumps(row) + "\n" for row in [early] * 200 + [late] * 3), encoding="utf-8")
@@ -347,7 +347,7 @@ def write_roles(path: Path, *conversations: str) -> Path:
 def test_one_row_of_another_kind_does_not_decide_what_all_are(
     tmp_path: Path, usual: dict[str, object], odd: dict[str, object], at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 3000)
+    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 3000)
     rows = [usual] * 400
     rows.insert(at, odd)
     path = tmp_path / "rows.jsonl"
@@ -491,7 +491,7 @@ def test_rows_are_kept_while_they_fit_and_let_go_together(
     room: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "ROOM_BYTES", room)
-    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 5000)
     large, small = opened(config(source(files["pairs"]), source(files["more"]))).selection.train
     assert (large.kept.blocks() is not None, large.kept.size > 70_000) == (room > 70_000, room > 70_000)
     assert 50_000 < files["pairs"].stat().st_size < 70_000
@@ -606,7 +606,7 @@ def test_blocks_hold_the_rows_of_the_line_wise_reader(
     path.write_bytes(end.join(lines) + (end if ended else b""))
     expected = line_wise(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_lines, "_BLOCK_BYTES", size)
+        patch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", size)
         assert block_wise(path) == expected
 
 
@@ -669,7 +669,7 @@ def test_plain_rows_are_read_column_by_column_and_odd_ones_are_not(tmp_path: Pat
 def test_nothing_behind_a_limit_is_read(
     name: str, limit: int, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr("expert_cli.data.formats.lines._BLOCK_BYTES", 1000)
     monkeypatch.setattr(registry, "_ROWS", 10)
     names = ColumnFilter(names_of_interest(ColumnMapping()))
     found = [row for block in read_blocks(files[name], names, limit) for row in block.raw()]

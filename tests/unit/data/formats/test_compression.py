@@ -1,0 +1,141 @@
+"""A compressed file is the file that was compressed, with the same rows at the same places; damage is refused by name."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, PLAIN_TEXT, format_name
+from expert_cli.data.formats import compression, json_document, lines
+from expert_cli.data.formats.compression import COMPRESSIONS, open_data
+from expert_cli.data.formats.raw_row import ColumnFilter, RawRow
+from expert_cli.data.formats.registry import FORMATS, read_blocks, read_file
+from expert_cli.data.sources.sniff import rows_inside
+from expert_cli.errors import InputError
+from expert_cli.inventory.dataset import RowCount, count_rows
+from tests.compressed import COMPRESS
+
+ROWS = [{"q": f"{n} " + "x" * (n % 90), "a": f"ä{n}"} for n in range(500)]
+CONTENT = {
+    "JSON lines": "".join(f"{json.dumps(row)}\n" for row in ROWS),
+    "JSON": json.dumps(ROWS, indent=1),
+    "CSV": "q,a\n" + "".join(f"{row['q']},{row['a']}\r\n" for row in ROWS),
+    "TSV": "q\ta\n" + "".join(f"{row['q']}\t{row['a']}\n" for row in ROWS),
+    PLAIN_TEXT: "".join(f"{row['q']}\n\n" for row in ROWS),
+}
+SUFFIXES = [suffix for suffix, form in DATA_SUFFIXES.items() if form in CONTENT]
+
+
+def columns() -> ColumnFilter:
+    return ColumnFilter(frozenset({"q", "a", "text"}))
+
+
+def rows_of(path: Path, *, limit: int = 10_000) -> list[RawRow]:
+    rows = [row for block in read_blocks(path, columns(), limit) for row in block.raw()]
+    assert rows == list(read_file(path, columns()))[:limit]
+    return [row._replace(where=row.where.removeprefix(str(path))) for row in rows]
+
+
+def test_every_compression_has_a_suffix_and_is_tried() -> None:
+    assert set(COMPRESSED_SUFFIXES) == set(COMPRESS)
+    assert set(COMPRESSED_SUFFIXES.values()) == set(COMPRESSIONS)
+    assert {form for form in FORMATS if format_name(f"x{suffix_of(form)}.gz")} == set(CONTENT)
+
+
+def suffix_of(form: str) -> str:
+    return next(suffix for suffix, name in DATA_SUFFIXES.items() if name == form)
+
+
+@pytest.mark.parametrize("packed", COMPRESS)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_its_rows_are_those_of_the_plain_file(
+    tmp_path: Path, suffix: str, packed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", 3000)
+    monkeypatch.setattr(json_document, "_WINDOW_BYTES", 3000)
+    monkeypatch.setattr(compression, "_PACKED_BYTES", 100)
+    content = CONTENT[DATA_SUFFIXES[suffix]].encode()
+    plain, path = tmp_path / f"rows{suffix}", tmp_path / f"rows{suffix}{packed.upper()}"
+    plain.write_bytes(content)
+    path.write_bytes(COMPRESS[packed](content))
+    expected = rows_of(plain)
+    assert len(expected) == len(ROWS)
+    assert rows_of(path) == expected
+    assert rows_of(path, limit=77) == expected[:77]
+    assert count_rows([path]) == count_rows([plain])
+    middle = len(content) // 2
+    path.write_bytes(COMPRESS[packed](content[:middle]) + COMPRESS[packed](content[middle:]))
+    assert rows_of(path) == expected  # of several streams, as `cat a.gz b.gz` makes them
+
+
+@pytest.mark.parametrize("packed", COMPRESS)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ("cut off", "Truncated"),
+        ("more behind it", ""),
+        ("not compressed", "does not begin as one"),
+        ("empty", "it is empty"),
+        ("another stream, cut off", ""),
+    ],
+)
+def test_one_that_is_damaged_is_refused_by_name(
+    tmp_path: Path, suffix: str, packed: str, damage: str, why: str
+) -> None:
+    content = CONTENT[DATA_SUFFIXES[suffix]].encode()
+    good = COMPRESS[packed](content)
+    path = tmp_path / f"rows{suffix}{packed}"
+    path.write_bytes(
+        {
+            "cut off": good[:-3],
+            "more behind it": good + b"what is left of a download",
+            "not compressed": content,
+            "empty": b"",
+            "another stream, cut off": good + COMPRESS[packed](b"{}\n" * 99)[:-3],
+        }[damage]
+    )
+    with pytest.raises(
+        InputError, match=f"rows{suffix}{packed}: damaged, or no {COMPRESSED_SUFFIXES[packed]} file"
+    ) as told:
+        rows_of(path)
+    assert why in told.value.message
+    if FORMATS[DATA_SUFFIXES[suffix]].count:
+        assert count_rows([path]) == RowCount(None, (path,))
+
+
+@pytest.mark.parametrize("packed", [".gz", ".bz2", ".xz"])  # zstd's checksum is for its writer to choose
+def test_a_flipped_bit_is_seen(tmp_path: Path, packed: str) -> None:
+    good = bytearray(COMPRESS[packed](CONTENT["JSON lines"].encode()))
+    good[len(good) // 2] ^= 16
+    path = tmp_path / f"rows.jsonl{packed}"
+    path.write_bytes(good)
+    with pytest.raises(InputError, match="damaged"):
+        rows_of(path)
+
+
+@pytest.mark.parametrize("packed", COMPRESS)
+def test_no_more_of_it_is_in_memory_than_of_a_plain_file(tmp_path: Path, packed: str) -> None:
+    path = tmp_path / f"rows.jsonl{packed}"
+    path.write_bytes(COMPRESS[packed](b'{"a": "zero"}\n' * 4_000_000))  # 56 MB
+    tracemalloc.start()
+    try:
+        with open_data(path) as file:
+            length = sum(map(len, iter(lambda: file.read(1 << 20), b"")))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert length == 56_000_000
+    assert peak < 16_000_000  # 8 MB are the dictionary of xz
+
+
+def test_a_file_without_a_suffix_is_told_by_its_first_bytes(tmp_path: Path) -> None:
+    for suffix, compress in COMPRESS.items():
+        (tmp_path / suffix[1:]).write_bytes(compress(b"{}"))
+    names = sorted(suffix[1:] for suffix in COMPRESS)
+    assert rows_inside(tmp_path, names, []) == [
+        f"{name} (begins as {COMPRESSED_SUFFIXES['.' + name]})" for name in names
+    ]
